@@ -1,0 +1,83 @@
+# Sulina's commands. `make` alone lists them.
+#
+# Everything is set up in .venv from the lock files in requirements/, without root and with
+# nothing but Python 3.11 or newer. The stamps in .venv make that instant from the second time on.
+#
+#   ARGS=...     is handed to the command:  make test ARGS="-k journal -n0"
+#   PYTHON=...   is the interpreter for .venv, if the one found is not the one you want
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+MAKEFLAGS += --no-print-directory
+
+ARGS ?=
+PYTHON ?=
+
+bin := .venv/bin
+typed := sulina broker_containers storage_grpc benchmarks tests
+packages := sulina broker_containers storage_grpc emr_jobs functions
+protos = $(shell find $(wildcard $(packages)) -name '*.proto')
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: up
+up: .venv/.stamp-project ## run a whole Sulina in one process; Ctrl-C stops it
+	@exec $(bin)/sulina up $(ARGS)
+
+.PHONY: test
+test: .venv/.stamp-dev .venv/.stamp-project ## run the tests; one of them: ARGS="-k name"
+	@$(bin)/python -m pytest -n auto --dist worksteal $(ARGS)
+
+.PHONY: check
+check: .venv/.stamp-dev .venv/.stamp-project ## lint, format and types; changes nothing
+	@status=0; \
+	echo "ruff check";  $(bin)/ruff check --quiet . || status=1; \
+	echo "ruff format"; $(bin)/ruff format --quiet --diff . || status=1; \
+	echo "mypy";        $(bin)/mypy $(typed) || status=1; \
+	exit $$status
+
+.PHONY: format
+format: .venv/.stamp-dev ## format the code and fix what can be fixed safely
+	@$(bin)/ruff check --quiet --fix-only .
+	@$(bin)/ruff format .
+
+.PHONY: bench
+bench: .venv/.stamp-bench .venv/.stamp-project ## measure Sulina side by side with others
+	@$(bin)/python -m benchmarks $(ARGS)
+
+.PHONY: proto
+proto: .venv/.stamp-dev ## write *_pb2.py and *_pb2.pyi again from the .proto files
+	@$(bin)/python -m grpc_tools.protoc --proto_path=. --python_out=. \
+		--plugin=protoc-gen-mypy=$(bin)/protoc-gen-mypy --mypy_out=quiet:. $(protos)
+
+.PHONY: lock
+lock: .venv/bin/pip ## pin again after a change of pyproject.toml; newest: ARGS=--upgrade
+	@requirements/lock.sh $(ARGS)
+
+.PHONY: clean
+clean: ## remove .venv, caches and builds; data and results of benchmarks stay
+	@rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/bin/pip:
+	@requirements/venv.sh $(PYTHON)
+
+.venv/.stamp-run: requirements/run.lock | .venv/bin/pip
+	@requirements/install.sh $<
+	@touch $@
+
+.venv/.stamp-dev: requirements/dev.lock .venv/.stamp-run
+	@requirements/install.sh $<
+	@touch $@
+
+.venv/.stamp-bench: requirements/bench.lock .venv/.stamp-run
+	@requirements/install.sh $<
+	@touch $@
+
+# Editable: once more only when the metadata or the set of packages changes.
+.venv/.stamp-project: .venv/.stamp-run pyproject.toml $(wildcard $(packages:%=%/__init__.py))
+	@$(bin)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+		--no-build-isolation --editable .
+	@touch $@
