@@ -1,0 +1,168 @@
+"""The binary protocol's commands: their numbers, their bodies, and their bytes.
+
+Nothing here touches a socket; ``stream`` moves the bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from google.protobuf.message import DecodeError, Message
+
+from sulina.errors import (
+    AlreadyExists,
+    Fenced,
+    NotFound,
+    Overloaded,
+    ProtocolError,
+    Refused,
+    Retriable,
+    StorageFull,
+    SulinaError,
+    TooLarge,
+    UnknownOutcome,
+)
+from sulina.runtime.seam import Buffer
+from sulina.wire import commands_pb2 as pb
+
+PROTOCOL_VERSION: Final = 1
+PREFIX: Final = struct.Struct("<IBBHII")
+LENGTH_FIELD: Final = 4
+
+
+class Command(IntEnum):
+    """Numbers on the wire: add, never change."""
+
+    CONNECT = 1
+    CONNECTED = 2
+    PING = 3
+    PONG = 4
+    ERROR = 5
+    DONE = 6
+    LOOKUP = 10
+    LOOKUP_RESULT = 11
+    CREATE_PRODUCER = 20
+    PRODUCER_CREATED = 21
+    PUBLISH = 22
+    PUBLISHED = 23
+    PUBLISH_FAILED = 24
+    CLOSE_PRODUCER = 25
+    PRODUCER_CLOSED = 26
+    SUBSCRIBE = 30
+    SUBSCRIBED = 31
+    FLOW = 32
+    DELIVER = 33
+    ACK = 34
+    NACK = 35
+    SEEK = 36
+    UNSUBSCRIBE = 37
+    CLOSE_CONSUMER = 38
+    CONSUMER_CLOSED = 39
+    ACTIVE_CHANGED = 40
+    READ_FRAMES = 50
+    FRAMES_READ = 51
+    ADMIN = 60
+    ADMIN_RESULT = 61
+
+
+_BODIES: Final[dict[Command, type[Message]]] = {
+    Command.CONNECT: pb.Connect,
+    Command.CONNECTED: pb.Connected,
+    Command.PING: pb.Ping,
+    Command.PONG: pb.Pong,
+    Command.ERROR: pb.Error,
+    Command.DONE: pb.Done,
+    Command.LOOKUP: pb.Lookup,
+    Command.LOOKUP_RESULT: pb.LookupResult,
+    Command.CREATE_PRODUCER: pb.CreateProducer,
+    Command.PRODUCER_CREATED: pb.ProducerCreated,
+    Command.PUBLISH: pb.Publish,
+    Command.PUBLISHED: pb.Published,
+    Command.PUBLISH_FAILED: pb.PublishFailed,
+    Command.CLOSE_PRODUCER: pb.CloseProducer,
+    Command.PRODUCER_CLOSED: pb.ProducerClosed,
+    Command.SUBSCRIBE: pb.Subscribe,
+    Command.SUBSCRIBED: pb.Subscribed,
+    Command.FLOW: pb.Flow,
+    Command.DELIVER: pb.Deliver,
+    Command.ACK: pb.Ack,
+    Command.NACK: pb.Nack,
+    Command.SEEK: pb.Seek,
+    Command.UNSUBSCRIBE: pb.Unsubscribe,
+    Command.CLOSE_CONSUMER: pb.CloseConsumer,
+    Command.CONSUMER_CLOSED: pb.ConsumerClosed,
+    Command.ACTIVE_CHANGED: pb.ActiveChanged,
+    Command.READ_FRAMES: pb.ReadFrames,
+    Command.FRAMES_READ: pb.FramesRead,
+    Command.ADMIN: pb.Admin,
+    Command.ADMIN_RESULT: pb.AdminResult,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """One command as it arrived. ``data`` is writable and belongs to the receiver alone."""
+
+    command: Command
+    request: int
+    body: Message
+    data: memoryview
+
+
+def pack(command: Command, request: int, body: Message, data: Sequence[Buffer] = ()) -> bytes:
+    """The bytes of a command up to its data, which the caller sends right behind them."""
+    control = body.SerializeToString()
+    length = PREFIX.size - LENGTH_FIELD + len(control) + sum(map(len, data))
+    return PREFIX.pack(length, command, 0, 0, request, len(control)) + control
+
+
+def unpack(command: memoryview) -> Incoming:
+    """A whole command, from its length field on. Raises ``ProtocolError``."""
+    _, number, _, _, request, control_length = PREFIX.unpack_from(command)
+    end = PREFIX.size + control_length
+    if end > len(command):
+        raise ProtocolError("a command's control body is longer than the command")
+    try:
+        kind = Command(number)
+        body = _BODIES[kind].FromString(bytes(command[PREFIX.size : end]))
+    except ValueError:
+        raise ProtocolError(f"command {number} is not known here") from None
+    except DecodeError:
+        raise ProtocolError(f"the control body of a {kind.name} command can't be read") from None
+    return Incoming(kind, request, body, command[end:])
+
+
+_KINDS: Final[list[tuple[type[SulinaError], pb.ErrorKind.ValueType]]] = [
+    (StorageFull, pb.STORAGE_FULL),
+    (Overloaded, pb.OVERLOADED),
+    (Retriable, pb.RETRIABLE),
+    (Fenced, pb.FENCED),
+    (UnknownOutcome, pb.UNKNOWN_OUTCOME),
+    (NotFound, pb.NOT_FOUND),
+    (AlreadyExists, pb.ALREADY_EXISTS),
+    (TooLarge, pb.TOO_LARGE),
+    (ProtocolError, pb.PROTOCOL),
+    (Refused, pb.REFUSED),
+]
+
+
+def error_body(error: SulinaError) -> pb.Error:
+    """The error as it goes over the wire."""
+    for kind, number in _KINDS:
+        if isinstance(error, kind):
+            return pb.Error(kind=number, message=str(error))
+    return pb.Error(kind=pb.UNKNOWN_OUTCOME, message=str(error))
+
+
+def error_from(body: pb.Error) -> SulinaError:
+    """The error that the peer meant. An unknown kind is an unknown outcome."""
+    if body.kind == pb.MOVED:
+        return Retriable(body.message)
+    for kind, number in _KINDS:
+        if body.kind == number:
+            return kind(body.message)
+    return UnknownOutcome(body.message)
