@@ -1,0 +1,133 @@
+"""The store's files: a log of batches, and a snapshot that lets old logs go.
+
+``metadata.snapshot`` is the state after some batch. ``metadata-<n>.log`` has the batches from
+number ``n`` on. Recovery loads the snapshot and replays the batches behind it, from whatever log
+has them, so a crash anywhere between "snapshot written", "new log begun" and "old log removed"
+loses nothing.
+
+Each batch is synced before the next is written, so only the very last can be torn. A damaged batch
+with an intact one behind it is therefore damage to acknowledged data: it is reported, never cut.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+
+from sulina.errors import StorageFailed, StorageFull, SulinaError, UnknownOutcome
+from sulina.metadata.embedded import codec
+from sulina.metadata.embedded.state import Change, State
+from sulina.runtime.seam import Clock, Disk, DiskFile
+
+SNAPSHOT_NAME = "metadata.snapshot"
+DEFAULT_LOG_BYTES = 16 * 1024 * 1024
+_PAUSE_EVERY = 1_000
+"""Keys that are encoded before other tasks get a turn."""
+
+
+def log_name(first: int) -> str:
+    """The name of the log whose first batch has the number ``first``."""
+    return f"metadata-{first:020d}.log"
+
+
+def first_of(name: str) -> int | None:
+    """The number in a log's name; None for other files."""
+    number = name.removeprefix("metadata-").removesuffix(".log")
+    return int(number) if number.isdecimal() and name == log_name(int(number)) else None
+
+
+class TransactionLog:
+    """The log that is being written. One caller at a time."""
+
+    def __init__(
+        self, disk: Disk, clock: Clock, file: DiskFile, end: int, sequence: int, max_bytes: int
+    ) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._file = file
+        self._end = end
+        self._sequence = sequence
+        self._max_bytes = max_bytes
+        self._snapshot_at = max_bytes
+        self._broken = False
+
+    async def append(self, changes: Iterable[Change]) -> None:
+        """Make a batch durable: all of it or nothing.
+
+        Raises ``StorageFull`` with nothing left behind; later batches may be appended when there is
+        space. Raises ``UnknownOutcome`` if the disk failed, after which nothing can be appended
+        (``StorageFailed``) until the store is opened again.
+        """
+        if self._broken:
+            raise StorageFailed(
+                "the metadata log failed earlier and takes no changes: "
+                "check the disk, then restart this node"
+            )
+        payload = b"".join(map(codec.encode_change, changes))
+        record = codec.encode_record(codec.BATCH, self._sequence + 1, payload)
+        self._broken = True  # until proven otherwise: also when this task is cancelled
+        try:
+            await self._file.write(self._end, [record], sync=True)
+        except StorageFull:
+            await self._cut()
+            self._broken = False
+            raise
+        except StorageFailed as error:
+            raise _unknown(error) from error
+        self._broken = False
+        self._end += len(record)
+        self._sequence += 1
+
+    async def _cut(self) -> None:
+        """Remove what a failed write left: a crash must not bring a refused batch back."""
+        try:
+            await self._file.truncate(self._end)
+        except SulinaError as error:
+            raise _unknown(error) from error
+
+    async def shrink(self, state: State) -> None:
+        """Once the log is long: write ``state``, the result of all batches, as a snapshot.
+
+        A failure costs nothing but space: the old log goes on, and it is tried again later.
+        """
+        if self._end < self._snapshot_at or self._broken:
+            return
+        try:
+            size = await self._write_snapshot(state)
+            await self._begin_log()
+        except (StorageFull, StorageFailed):
+            self._snapshot_at = self._end + self._max_bytes
+        else:
+            # A snapshot is worth its cost when the log has grown by as much again.
+            self._snapshot_at = max(self._max_bytes, size)
+
+    async def _write_snapshot(self, state: State) -> int:
+        parts = [codec.snapshot_head(state)]
+        for number, change in enumerate(codec.snapshot_changes(state), 1):
+            parts.append(codec.encode_change(change))
+            if number % _PAUSE_EVERY == 0:
+                await self._clock.sleep(0)
+        record = codec.encode_record(codec.SNAPSHOT, self._sequence, b"".join(parts))
+        await self._disk.replace(SNAPSHOT_NAME, record)
+        return len(record)
+
+    async def _begin_log(self) -> None:
+        file = await self._disk.open(log_name(self._sequence + 1), create=True)
+        await self.close()
+        self._file, self._end = file, 0
+        for name in await self._disk.list():
+            first = first_of(name)
+            if first is not None and first <= self._sequence:
+                await self._disk.remove(name)
+
+    async def close(self) -> None:
+        """Release the file. All is durable already, so a disk that fails now does no harm."""
+        with contextlib.suppress(StorageFailed):
+            await self._file.close()
+
+
+def _unknown(error: SulinaError) -> UnknownOutcome:
+    return UnknownOutcome(
+        f"the metadata log could not be written ({error}), so whether the change is kept shows "
+        "only after a restart: check the disk, restart this node, then read back"
+    )

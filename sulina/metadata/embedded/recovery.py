@@ -1,0 +1,96 @@
+"""Opening the store's files: load the snapshot, replay the batches behind it, cut a torn tail.
+
+The numbers of the batches decide: each that is needed must follow the one before it, wherever it is
+found. What can't be read is passed over if nothing needed is missing then, cut if nothing follows
+it, and else reported: acknowledged changes would be lost by going on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sulina.errors import CorruptEntry
+from sulina.metadata.embedded import codec
+from sulina.metadata.embedded.log import (
+    DEFAULT_LOG_BYTES,
+    SNAPSHOT_NAME,
+    TransactionLog,
+    first_of,
+    log_name,
+)
+from sulina.metadata.embedded.state import Change, State
+from sulina.runtime.seam import Clock, Disk, DiskFile
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What the files held: the state at the snapshot, what changed since, and the open log."""
+
+    state: State
+    since: list[Change]
+    log: TransactionLog
+
+
+async def recover(disk: Disk, clock: Clock, *, max_log_bytes: int = DEFAULT_LOG_BYTES) -> Recovered:
+    """Open the files, or begin new ones in an empty folder. What it returns is durable.
+
+    Raises ``CorruptEntry`` if acknowledged changes can't be read.
+    """
+    names = await disk.list()
+    sequence, state = 0, State()
+    if SNAPSHOT_NAME in names:
+        sequence, state = await _load_snapshot(disk)
+    since: list[Change] = []
+    logs = [name for name in names if first_of(name) is not None]
+    for name in logs or [log_name(sequence + 1)]:
+        file = await disk.open(name, create=not logs)
+        try:
+            sequence, end = await _replay(file, sequence, since)
+        except BaseException:
+            await file.close()
+            raise
+        if logs and name != logs[-1]:
+            await file.close()
+    return Recovered(state, since, TransactionLog(disk, clock, file, end, sequence, max_log_bytes))
+
+
+async def _load_snapshot(disk: Disk) -> tuple[int, State]:
+    file = await disk.open(SNAPSHOT_NAME)
+    try:
+        data = memoryview(await file.read(0, await file.size()))
+    finally:
+        await file.close()
+    record = codec.read_record(codec.SNAPSHOT, data, 0)
+    if record is None or record.end != len(data):
+        raise CorruptEntry(
+            f"the file {SNAPSHOT_NAME} is damaged, and with it the names of topics and ledgers: "
+            "restore the folder from a copy"
+        )
+    return record.sequence, codec.decode_snapshot(record.payload)
+
+
+async def _replay(file: DiskFile, sequence: int, since: list[Change]) -> tuple[int, int]:
+    """Add the changes behind batch ``sequence``; returns the last batch and where it ends."""
+    # A log is begun when all before it is durable: its name tells what there must have been.
+    _check_follows(first_of(file.name) or 0, sequence)
+    data = await file.read(0, await file.size())
+    end = 0
+    while (record := codec.find_record(codec.BATCH, data, end)) is not None:
+        _check_follows(record.sequence, sequence)
+        if record.sequence == sequence + 1:
+            since.extend(codec.decode_changes(record.payload))
+            sequence = record.sequence
+        end = record.end
+    if end < len(data):
+        await file.truncate(end)
+    # A batch written just before a crash may be whole and yet not durable: readers see it now.
+    await file.sync()
+    return sequence, end
+
+
+def _check_follows(number: int, sequence: int) -> None:
+    if number > sequence + 1:
+        raise CorruptEntry(
+            f"the metadata files are damaged: changes {sequence + 1} to {number - 1} can't be "
+            "read, though they were acknowledged; restore the folder from a copy"
+        )

@@ -1,0 +1,116 @@
+"""The keys and leases that readers see, and the changes that lead from one state to the next.
+
+Changes are plain results ("this key now is this"), so the state needs no rules to apply them, and
+a log of changes replays to the same state.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from sulina.metadata.store import KeyValue
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A key was created or changed, and now is ``item``."""
+
+    item: KeyValue
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """A key was deleted by ``mod_revision``."""
+
+    key: str
+    mod_revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """A lease was given, for ``ttl`` seconds after each renewal."""
+
+    lease: int
+    ttl: int
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    """A lease ended; the deletion of its keys are changes of their own."""
+
+    lease: int
+
+
+Change = Stored | Removed | Granted | Revoked
+
+FIRST_REVISION = 1
+"""The revision of a store in which nothing has happened yet."""
+
+
+class State:
+    """The store at one revision. Changed by one caller, between two awaits of anybody else."""
+
+    def __init__(self, revision: int = FIRST_REVISION, last_lease: int = 0) -> None:
+        self.revision = revision
+        self.last_lease = last_lease
+        """The highest lease id ever given: none is given twice."""
+        self.leases: dict[int, int] = {}
+        """Time to live, by lease id."""
+        self._items: dict[str, KeyValue] = {}
+        self._order: list[str] = []
+        self._bound: dict[int, set[str]] = {}
+
+    def get(self, key: str) -> KeyValue | None:
+        """The key, if it exists."""
+        return self._items.get(key)
+
+    def scan(self, prefix: str, after: str | None = None) -> Iterator[KeyValue]:
+        """The keys that start with ``prefix``, in order, behind ``after``. Use it up at once."""
+        order = self._order
+        start = bisect_left(order, prefix)
+        if after is not None:
+            start = max(start, bisect_right(order, after))
+        for position in range(start, len(order)):
+            if not order[position].startswith(prefix):
+                return
+            yield self._items[order[position]]
+
+    def bound_to(self, lease: int) -> Iterable[str]:
+        """The keys that go with ``lease``."""
+        return self._bound.get(lease, ())
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def apply(self, change: Change) -> None:
+        """Make ``change`` visible."""
+        match change:
+            case Stored(item):
+                self._let_go(item.key)
+                if item.key not in self._items:
+                    insort(self._order, item.key)
+                self._items[item.key] = item
+                if item.lease:
+                    self._bound.setdefault(item.lease, set()).add(item.key)
+                self.revision = max(self.revision, item.mod_revision)
+            case Removed(key, mod_revision):
+                self._let_go(key)
+                del self._items[key]
+                del self._order[bisect_left(self._order, key)]
+                self.revision = max(self.revision, mod_revision)
+            case Granted(lease, ttl):
+                self.leases[lease] = ttl
+                self.last_lease = max(self.last_lease, lease)
+            case Revoked(lease):
+                del self.leases[lease]
+
+    def _let_go(self, key: str) -> None:
+        previous = self._items.get(key)
+        if previous is None or not previous.lease:
+            return
+        keys = self._bound[previous.lease]
+        keys.discard(key)
+        if not keys:
+            del self._bound[previous.lease]

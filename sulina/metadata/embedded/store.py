@@ -1,0 +1,147 @@
+"""The embedded store: ``MetadataStore`` for one process, in memory or on a disk.
+
+On a disk every change is durable before its call returns, and a store opened again has the same
+keys, revisions and leases (with their full time to live). Nothing is visible before it is durable.
+Reads and watches never wait for the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Self
+
+from sulina.errors import Closed
+from sulina.metadata import check
+from sulina.metadata.embedded.committer import Committer
+from sulina.metadata.embedded.expiry import Expiry
+from sulina.metadata.embedded.history import History, HistoryWatch
+from sulina.metadata.embedded.log import DEFAULT_LOG_BYTES, TransactionLog
+from sulina.metadata.embedded.recovery import recover
+from sulina.metadata.embedded.state import Change, Granted, Revoked, State
+from sulina.metadata.lease import Lease
+from sulina.metadata.store import Compare, Delete, KeyValue, Listing, Op, Put, TxnResult
+from sulina.runtime.seam import Clock, Disk
+
+
+class EmbeddedStore:
+    """A ``MetadataStore``. Make it with ``open``; one at a time on a disk."""
+
+    def __init__(self, clock: Clock, state: State, log: TransactionLog | None) -> None:
+        self._clock = clock
+        self._state = state
+        self._history = History(state.revision)
+        self._expiry = Expiry(clock, self.revoke_lease)
+        self._committer = Committer(state, log, self._publish)
+        self._closed = False
+
+    @classmethod
+    async def open(
+        cls, clock: Clock, disk: Disk | None = None, *, max_log_bytes: int = DEFAULT_LOG_BYTES
+    ) -> Self:
+        """The store that ``disk`` holds, or a new one; without a disk, one that forgets.
+
+        The disk stays the caller's, to be closed after the store. ``max_log_bytes`` is how long a
+        log grows before a snapshot replaces it. Raises ``CorruptEntry`` if acknowledged changes
+        can't be read any more.
+        """
+        if disk is None:
+            return cls(clock, State(), None)
+        found = await recover(disk, clock, max_log_bytes=max_log_bytes)
+        store = cls(clock, found.state, found.log)
+        store._restore(found.since)
+        return store
+
+    def _restore(self, since: Iterable[Change]) -> None:
+        for change in since:
+            self._state.apply(change)
+        self._history.record(since)
+        for lease, ttl in self._state.leases.items():
+            self._expiry.start(lease, ttl)
+
+    def _publish(self, changes: list[Change]) -> None:
+        for change in changes:
+            self._state.apply(change)
+        self._history.record(changes)
+        for change in changes:
+            match change:
+                case Granted(lease, ttl):
+                    self._expiry.start(lease, ttl)
+                case Revoked(lease):
+                    self._expiry.stop(lease)
+
+    async def get(self, key: str) -> KeyValue | None:
+        """The key as it is now, or None."""
+        self._check_open()
+        check.check_key(key)
+        return self._state.get(key)
+
+    async def range(
+        self, prefix: str, *, limit: int | None = None, after: str | None = None
+    ) -> Listing:
+        """The keys that start with exactly ``prefix``, in order, at one revision."""
+        self._check_open()
+        check.check_range(prefix, after, limit)
+        items: list[KeyValue] = []
+        for item in self._state.scan(prefix, after):
+            if len(items) == limit:
+                return Listing(tuple(items), self._state.revision, more=True)
+            items.append(item)
+        return Listing(tuple(items), self._state.revision, more=False)
+
+    async def put(self, key: str, value: bytes, *, lease: int = 0) -> int:
+        """Create or change a key; returns the new revision."""
+        return (await self.txn((), (Put(key, value, lease),))).revision
+
+    async def delete(self, key: str) -> bool:
+        """Delete a key; returns whether it existed."""
+        return (await self.txn((), (Delete(key),))).responses[0].deleted > 0
+
+    async def txn(
+        self, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()
+    ) -> TxnResult:
+        """Run ``then`` if every comparison holds, else ``otherwise``: all of it, or nothing."""
+        size = check.check_txn(compares, then, otherwise)
+        return await self._committer.commit(
+            lambda draft: draft.run(compares, then, otherwise), size
+        )
+
+    async def grant(self, ttl_seconds: int) -> Lease:
+        """A new lease."""
+        check.check_ttl(ttl_seconds)
+        sent = self._clock.now()
+        lease = await self._committer.commit(lambda draft: draft.grant(ttl_seconds))
+        return Lease(lease, ttl_seconds, self, self._clock, sent)
+
+    async def renew_lease(self, lease: int) -> bool:
+        """Start the lease's time to live again; False if it is gone."""
+        self._check_open()
+        return self._expiry.renew(lease)
+
+    async def revoke_lease(self, lease: int) -> None:
+        """End the lease and delete its keys in one revision; nothing happens if it is gone."""
+        await self._committer.commit(lambda draft: draft.revoke(lease))
+
+    def watch(self, prefix: str, *, from_revision: int) -> HistoryWatch:
+        """Changes of keys that start with ``prefix``, from ``from_revision`` on."""
+        self._check_open()
+        check.check_prefix(prefix)
+        check.check_from_revision(from_revision)
+        return HistoryWatch(self._history, prefix, from_revision)
+
+    async def compact(self, revision: int) -> None:
+        """Forget changes before ``revision``. Not kept across a restart, which forgets anyway."""
+        self._check_open()
+        self._history.compact(revision, self._state.revision)
+
+    async def close(self) -> None:
+        """Finish what is under way and release everything; later calls raise ``Closed``."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._committer.close()
+        await self._expiry.close()
+        self._history.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("the metadata store is closed")

@@ -1,0 +1,70 @@
+"""Records as JSON, for readers and writers of different versions.
+
+A record is a dataclass. Its reader is tolerant: fields it does not know are ignored, fields that
+are missing take their defaults. What can't be understood at all raises ``CorruptEntry``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import types
+from enum import Enum
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from sulina.errors import CorruptEntry, SulinaError
+from sulina.metadata.store import KeyValue
+
+R = TypeVar("R")
+
+
+def encode(record: Any) -> bytes:
+    """A record's bytes: the same for equal records. Fields that are None are left out."""
+    return json.dumps(_plain(record), separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decode(kind: type[R], item: KeyValue) -> R:
+    """The record of type ``kind`` that a key holds."""
+    try:
+        record: R = _read(kind, json.loads(item.value))
+    except (ValueError, TypeError, SulinaError) as error:
+        raise CorruptEntry(f"the metadata at {item.key} can't be read: {error}") from error
+    return record
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        pairs = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+        return {name: _plain(inner) for name, inner in pairs if inner is not None}
+    if isinstance(value, tuple):
+        return [_plain(inner) for inner in value]
+    return value.value if isinstance(value, Enum) else value
+
+
+def _read(kind: Any, raw: Any) -> Any:
+    """``raw`` as a value of the annotation ``kind``; raises ``TypeError`` or ``ValueError``."""
+    if type(raw) is kind:
+        return raw
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        (kind,) = (choice for choice in inner if choice is not types.NoneType)
+        return None if raw is None else _read(kind, raw)
+    if origin is tuple:
+        if not isinstance(raw, list):
+            raise TypeError(f"{raw!r} is not a list")
+        kinds = (inner[0],) * len(raw) if inner[1:] == (...,) else inner
+        return tuple(_read(each, value) for each, value in zip(kinds, raw, strict=True))
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        if not isinstance(raw, dict):
+            raise TypeError(f"{raw!r} is not an object")
+        hints = _hints(kind)
+        return kind(**{name: _read(hints[name], raw[name]) for name in hints if name in raw})
+    if issubclass(kind, Enum):
+        return kind(raw)
+    raise TypeError(f"{raw!r} is not of type {kind.__name__}")
+
+
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)

@@ -1,0 +1,127 @@
+"""Subscriptions: ``/topics/{namespace}/{topic}/subscriptions/{subscription}``.
+
+A subscription is made together with its cursor, and deleted with it, so that it never has to guess
+where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from sulina.errors import AlreadyExists, NotFound, Refused
+from sulina.metadata import cas
+from sulina.metadata.keys import cursors, record
+from sulina.metadata.keys.cursors import CursorRecord
+from sulina.metadata.keys.path import name_of, part, topic_root
+from sulina.metadata.keys.topics import exists, missing
+from sulina.metadata.store import Absent, Delete, Get, KeyValue, MetadataStore, Put
+from sulina.model import FailurePolicy, SubscriptionType
+from sulina.names import TopicName, check_label
+
+MAX_UNACKED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionRecord:
+    """What a subscription is."""
+
+    type: SubscriptionType = SubscriptionType.EXCLUSIVE
+    created_us: int = 0
+    failure: FailurePolicy = field(default_factory=FailurePolicy)
+    max_unacked: int = 0
+    """How many records may be delivered and not acknowledged; 0 leaves it to the broker."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.max_unacked <= MAX_UNACKED:
+            raise Refused(f"max_unacked is 0 to {MAX_UNACKED}, not {self.max_unacked}")
+
+
+def root(topic: TopicName) -> str:
+    """The prefix of a topic's subscriptions."""
+    return topic_root(topic) + "subscriptions/"
+
+
+def key(topic: TopicName, subscription: str) -> str:
+    """Where a subscription's record is."""
+    return root(topic) + part(subscription)
+
+
+async def create(
+    store: MetadataStore,
+    topic: TopicName,
+    subscription: str,
+    wanted: SubscriptionRecord,
+    start: CursorRecord,
+) -> None:
+    """Make a subscription that begins at ``start``. Raises ``AlreadyExists`` or ``NotFound``."""
+    check_label("subscription", subscription)
+    name = key(topic, subscription)
+    result = await store.txn(
+        [exists(topic), Absent(name)],
+        [
+            Put(name, record.encode(wanted)),
+            Put(cursors.key(topic, subscription), record.encode(start)),
+        ],
+        [Get(name)],
+    )
+    if not result.succeeded:
+        if result.responses[0].item is None:
+            raise missing(topic)
+        raise AlreadyExists(f"the subscription {subscription!r} of {topic} exists already")
+
+
+async def get(
+    store: MetadataStore, topic: TopicName, subscription: str
+) -> SubscriptionRecord | None:
+    """A subscription's record, or None."""
+    item = await store.get(key(topic, subscription))
+    return None if item is None else record.decode(SubscriptionRecord, item)
+
+
+async def list_all(store: MetadataStore, topic: TopicName) -> dict[str, SubscriptionRecord]:
+    """A topic's subscriptions by name, in the order of their keys."""
+    prefix = root(topic)
+    listing = await store.range(prefix)
+    return {
+        name_of(item.key.removeprefix(prefix)): record.decode(SubscriptionRecord, item)
+        for item in listing.items
+    }
+
+
+async def change(
+    store: MetadataStore,
+    topic: TopicName,
+    subscription: str,
+    alter: Callable[[SubscriptionRecord], SubscriptionRecord],
+) -> SubscriptionRecord:
+    """Replace the record by ``alter(record)``, which may run several times; returns it.
+
+    Raises ``NotFound`` if there is no such subscription.
+    """
+    altered = SubscriptionRecord()
+
+    def swap(item: KeyValue | None) -> bytes:
+        nonlocal altered
+        if item is None:
+            raise NotFound(f"there is no subscription {subscription!r} of {topic}: create it first")
+        altered = alter(record.decode(SubscriptionRecord, item))
+        return record.encode(altered)
+
+    await cas.update(store, key(topic, subscription), swap)
+    return altered
+
+
+async def set_failure_policy(
+    store: MetadataStore, topic: TopicName, subscription: str, failure: FailurePolicy
+) -> None:
+    """Replace what a subscription does with records that fail. Raises ``NotFound``."""
+    await change(store, topic, subscription, lambda current: replace(current, failure=failure))
+
+
+async def delete(store: MetadataStore, topic: TopicName, subscription: str) -> bool:
+    """Delete a subscription with its cursor; returns whether it existed."""
+    result = await store.txn(
+        (), [Delete(key(topic, subscription)), Delete(cursors.key(topic, subscription))]
+    )
+    return result.responses[0].deleted > 0

@@ -1,0 +1,185 @@
+"""How topics are made and deleted.
+
+With many partitions that takes several transactions. The topic's record is the first to be written
+and the last to go; its state tells what is under way, and whoever makes the same call again
+finishes what was interrupted. Each step is guarded by the revision of that record, so two callers
+never mix their work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from sulina.errors import AlreadyExists, Overloaded, Refused
+from sulina.metadata import cas
+from sulina.metadata.check import MAX_TXN_OPS
+from sulina.metadata.keys import namespaces, record
+from sulina.metadata.keys.path import topic_root
+from sulina.metadata.keys.policy import PolicyOverrides
+from sulina.metadata.keys.topics import TopicRecord, TopicState, key, missing
+from sulina.metadata.store import (
+    Absent,
+    Compare,
+    DeletePrefix,
+    Get,
+    KeyValue,
+    MetadataStore,
+    ModRevisionIs,
+    Op,
+    Put,
+    ValueIs,
+)
+from sulina.names import TopicName
+
+_TRIES = 16
+_GROUP = MAX_TXN_OPS - 1  # one operation of each transaction is for the topic's own record
+
+
+async def create(store: MetadataStore, topic: TopicName, wanted: TopicRecord) -> None:
+    """Make a topic, with all its partitions; ``wanted.state`` does not matter.
+
+    Raises ``AlreadyExists`` if the name, or that of a partition, is taken; ``NotFound`` if there is
+    no such namespace. After any other error the same call finishes the work.
+    """
+    if wanted.partition_of:
+        raise Refused(f"{topic} is a partition: create {wanted.partition_of} instead")
+    for _ in range(_TRIES):
+        claim = await _claim(store, topic, wanted)
+        if claim is None:
+            return
+        if await _complete(store, topic, claim):
+            return
+    raise _contended(topic)
+
+
+async def _claim(store: MetadataStore, topic: TopicName, wanted: TopicRecord) -> KeyValue | None:
+    """Write the topic's record, or find it half made; None if there is nothing left to do."""
+    state = TopicState.CREATING if wanted.partitions else TopicState.READY
+    value = record.encode(replace(wanted, state=state))
+    guards = namespaces.takes_topics(topic.namespace)
+    result = await store.txn(
+        [Absent(key(topic)), *guards],
+        [Put(key(topic), value), Get(key(topic))],
+        [Get(key(topic)), *(Get(guard.key) for guard in guards)],
+    )
+    if result.succeeded:
+        return result.responses[1].item if wanted.partitions else None
+    taken, policy, _ = (response.item for response in result.responses)
+    if taken is not None:
+        found = record.decode(TopicRecord, taken)
+        if found.state is TopicState.DELETING:
+            raise AlreadyExists(f"{topic} is being deleted: finish that by deleting it again")
+        if found != replace(wanted, state=TopicState.CREATING, created_us=found.created_us):
+            raise AlreadyExists(f"{topic} exists already")
+        return taken
+    if policy is None:
+        raise namespaces.missing(topic.namespace)
+    raise Refused(f"the namespace {topic.namespace!r} is being deleted and takes no topics")
+
+
+async def _complete(store: MetadataStore, topic: TopicName, claim: KeyValue) -> bool:
+    """Add the partitions and open the topic; False if somebody else changed its record."""
+    wanted = record.decode(TopicRecord, claim)
+    for group in _partitions(topic, wanted):
+        if not await _add(store, topic, claim, wanted, group):
+            return False
+    ready = record.encode(replace(wanted, state=TopicState.READY))
+    return await cas.swap(store, claim.key, claim.mod_revision, ready) is not None
+
+
+async def _add(
+    store: MetadataStore,
+    topic: TopicName,
+    claim: KeyValue,
+    wanted: TopicRecord,
+    group: list[TopicName],
+) -> bool:
+    value = record.encode(
+        replace(
+            wanted,
+            partitions=0,
+            partition_of=str(topic),
+            policy=PolicyOverrides(),
+            state=TopicState.READY,
+        )
+    )
+    claimed = ModRevisionIs(claim.key, claim.mod_revision)
+    for _ in range(_TRIES):
+        result = await store.txn(
+            [claimed, *(Absent(key(partition)) for partition in group)],
+            [Put(key(partition), value) for partition in group],
+            [Get(claim.key), *(Get(key(partition)) for partition in group)],
+        )
+        if result.succeeded:
+            return True
+        current, *found = (response.item for response in result.responses)
+        if current is None or current.mod_revision != claim.mod_revision:
+            return False
+        for partition, item in zip(group, found, strict=True):
+            if item is not None and not _belongs(item, topic):
+                await delete(store, topic)
+                raise AlreadyExists(f"{partition} exists already, and not as a part of {topic}")
+        group = [name for name, item in zip(group, found, strict=True) if item is None]
+    raise _contended(topic)
+
+
+async def delete(store: MetadataStore, topic: TopicName) -> None:
+    """Delete a topic and everything stored beneath it, its partitions included.
+
+    What its ledgers hold is not touched: read their list first. Raises ``NotFound``; ``Refused``
+    for a partition. After any other error the same call finishes the work.
+    """
+    marked = await _mark(store, topic)
+    for group in _partitions(topic, marked):
+        await _drop(store, topic, group)
+    # If the record is another by now, somebody else finished this deletion.
+    mine = ValueIs(key(topic), record.encode(marked))
+    await store.txn([mine], [DeletePrefix(topic_root(topic))])
+
+
+async def _mark(store: MetadataStore, topic: TopicName) -> TopicRecord:
+    """Note in the topic's record that it is being deleted; returns the record."""
+    marked = TopicRecord()
+
+    def mark(item: KeyValue | None) -> bytes:
+        nonlocal marked
+        if item is None:
+            raise missing(topic)
+        marked = replace(record.decode(TopicRecord, item), state=TopicState.DELETING)
+        if marked.partition_of:
+            raise Refused(f"{topic} is a partition: delete {marked.partition_of} instead")
+        return record.encode(marked)
+
+    await cas.update(store, key(topic), mark)
+    return marked
+
+
+async def _drop(store: MetadataStore, topic: TopicName, group: list[TopicName]) -> None:
+    for _ in range(_TRIES):
+        result = await store.txn((), [Get(key(partition)) for partition in group])
+        guards: list[Compare] = []
+        deletions: list[Op] = []
+        for partition, response in zip(group, result.responses, strict=True):
+            # A topic that merely has a partition's name is somebody else's.
+            if response.item is not None and _belongs(response.item, topic):
+                guards.append(ModRevisionIs(response.item.key, response.item.mod_revision))
+                deletions.append(DeletePrefix(topic_root(partition)))
+        if (await store.txn(guards, deletions)).succeeded:
+            return
+    raise _contended(topic)
+
+
+def _partitions(topic: TopicName, wanted: TopicRecord) -> Iterator[list[TopicName]]:
+    """The names of a topic's partitions, as many at a time as fit into a transaction."""
+    for start in range(0, wanted.partitions, _GROUP):
+        numbers = range(start, min(start + _GROUP, wanted.partitions))
+        yield [topic.partition(number) for number in numbers]
+
+
+def _belongs(item: KeyValue, topic: TopicName) -> bool:
+    return record.decode(TopicRecord, item).partition_of == str(topic)
+
+
+def _contended(topic: TopicName) -> Overloaded:
+    return Overloaded(f"others keep changing {topic} at the same time: try again later")

@@ -1,0 +1,110 @@
+"""Topics: ``/topics/{namespace}/{topic}/topic`` is a topic's record; the topic exists with it.
+
+A partitioned topic has a record, and so has each of its partitions, which name it. How topics come
+and go is in ``topic_lifecycle``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from sulina.errors import NotFound, Refused
+from sulina.metadata import cas
+from sulina.metadata.keys import namespaces, record
+from sulina.metadata.keys.path import name_of, topic_root, topics_root
+from sulina.metadata.keys.policy import Policy, PolicyOverrides
+from sulina.metadata.store import KeyValue, MetadataStore, Present
+from sulina.model import Delivery
+from sulina.names import MAX_PARTITIONS, TopicName
+
+
+class TopicState(StrEnum):
+    """Whether a topic can be used."""
+
+    CREATING = "creating"
+    READY = "ready"
+    DELETING = "deleting"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecord:
+    """What a topic is."""
+
+    delivery: Delivery = Delivery.RELIABLE
+    partitions: int = 0
+    """How many it is spread over; 0 if it is not partitioned and holds records itself."""
+    partition_of: str = ""
+    """The topic of which it is a partition, or nothing."""
+    created_us: int = 0
+    policy: PolicyOverrides = field(default_factory=PolicyOverrides)
+    """What it sets for itself. A partition goes by what its topic sets."""
+    state: TopicState = TopicState.READY
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.partitions <= MAX_PARTITIONS:
+            raise Refused(f"a topic has 0 to {MAX_PARTITIONS} partitions, not {self.partitions}")
+
+
+def key(topic: TopicName) -> str:
+    """Where a topic's record is."""
+    return topic_root(topic) + "topic"
+
+
+def exists(topic: TopicName) -> Present:
+    """What holds while a topic exists: a guard for whatever is stored beneath it."""
+    return Present(key(topic))
+
+
+async def get(store: MetadataStore, topic: TopicName) -> TopicRecord | None:
+    """A topic's record, in whatever state it is, or None."""
+    item = await store.get(key(topic))
+    return None if item is None else record.decode(TopicRecord, item)
+
+
+async def list_all(store: MetadataStore, namespace: str) -> dict[TopicName, TopicRecord]:
+    """The topics of a namespace, partitions among them, in the order of their keys."""
+    root = topics_root(namespace)
+    found: dict[TopicName, TopicRecord] = {}
+    for item in (await store.range(root)).items:
+        name, _, leaf = item.key.removeprefix(root).partition("/")
+        if leaf == "topic":
+            found[TopicName(namespace, name_of(name))] = record.decode(TopicRecord, item)
+    return found
+
+
+async def set_policy(store: MetadataStore, topic: TopicName, policy: PolicyOverrides) -> None:
+    """Replace what a topic sets for itself.
+
+    Raises ``NotFound``; ``Refused`` for a partition, and while it is being made or deleted.
+    """
+
+    def change(item: KeyValue | None) -> bytes:
+        if item is None:
+            raise missing(topic)
+        current = record.decode(TopicRecord, item)
+        if current.partition_of:
+            raise Refused(f"{topic} goes by the policy of {current.partition_of}: set it there")
+        if current.state is not TopicState.READY:
+            raise Refused(f"{topic} is not ready: its creation or deletion has yet to be finished")
+        return record.encode(replace(current, policy=policy))
+
+    await cas.update(store, key(topic), change)
+
+
+async def effective_policy(store: MetadataStore, topic: TopicName) -> Policy:
+    """The limits in force for a topic: its own over those of its namespace.
+
+    Raises ``NotFound`` if the topic or its namespace does not exist.
+    """
+    found = await get(store, topic)
+    if found is not None and found.partition_of:
+        found = await get(store, TopicName.parse(found.partition_of))
+    if found is None:
+        raise missing(topic)
+    return found.policy.over(await namespaces.get_policy(store, topic.namespace))
+
+
+def missing(topic: TopicName) -> NotFound:
+    """The error for a topic that does not exist."""
+    return NotFound(f"there is no topic {topic}: create it first")

@@ -1,0 +1,174 @@
+"""The contract of every metadata store: keys, revisions and listings."""
+
+from __future__ import annotations
+
+import pytest
+
+from sulina.errors import Closed, Refused, TooLarge
+from sulina.metadata.check import MAX_KEY_BYTES, MAX_VALUE_BYTES
+from sulina.metadata.store import KeyValue, MetadataStore
+
+
+async def revision_of(store: MetadataStore) -> int:
+    return (await store.range("/")).revision
+
+
+async def test_a_new_key_has_the_revision_that_made_it_and_version_1(store: MetadataStore) -> None:
+    revision = await store.put("/a", b"one")
+    assert await store.get("/a") == KeyValue("/a", b"one", revision, revision, 1, 0)
+
+
+async def test_a_change_keeps_the_creation_and_counts_the_version(store: MetadataStore) -> None:
+    created = await store.put("/a", b"one")
+    changed = await store.put("/a", b"two")
+    assert changed == created + 1
+    assert await store.get("/a") == KeyValue("/a", b"two", created, changed, 2, 0)
+
+
+async def test_a_put_of_the_same_value_is_a_change(store: MetadataStore) -> None:
+    first = await store.put("/a", b"same")
+    assert await store.put("/a", b"same") == first + 1
+
+
+async def test_a_key_that_was_deleted_starts_anew(store: MetadataStore) -> None:
+    await store.put("/a", b"one")
+    await store.put("/a", b"two")
+    assert await store.delete("/a") is True
+    assert await store.get("/a") is None
+    revision = await store.put("/a", b"three")
+    assert await store.get("/a") == KeyValue("/a", b"three", revision, revision, 1, 0)
+
+
+async def test_deleting_what_is_absent_changes_no_revision(store: MetadataStore) -> None:
+    before = await store.put("/a", b"")
+    assert await store.delete("/b") is False
+    assert await revision_of(store) == before
+
+
+async def test_keys_share_one_revision_counter(store: MetadataStore) -> None:
+    first = await store.put("/a", b"")
+    assert await store.put("/b", b"") == first + 1
+    assert await store.delete("/a")
+    assert await revision_of(store) == first + 2
+    assert await store.put("/c", b"") == first + 3
+
+
+async def test_an_absent_key_reads_as_none(store: MetadataStore) -> None:
+    assert await store.get("/nothing") is None
+
+
+async def test_values_may_be_empty_and_hold_any_byte(store: MetadataStore) -> None:
+    for value in (b"", bytes(range(256))):
+        await store.put("/a", value)
+        found = await store.get("/a")
+        assert found is not None
+        assert found.value == value
+
+
+async def test_a_prefix_with_a_slash_never_matches_a_longer_name(store: MetadataStore) -> None:
+    await store.put("/topics/default/foo/topic", b"")
+    await store.put("/topics/default/foobar/topic", b"")
+    await store.put("/topics/default/foo", b"")
+    listing = await store.range("/topics/default/foo/")
+    assert [item.key for item in listing.items] == ["/topics/default/foo/topic"]
+
+
+async def test_a_prefix_is_a_plain_string_not_a_folder(store: MetadataStore) -> None:
+    for key in ("/p/a", "/p/ab", "/p/b"):
+        await store.put(key, b"")
+    assert [item.key for item in (await store.range("/p/a")).items] == ["/p/a", "/p/ab"]
+
+
+async def test_a_listing_is_sorted_by_key(store: MetadataStore) -> None:
+    keys = ["/s/b", "/s/a", "/s/a/x", "/s/~", "/s/é", "/s/\U0001f600", "/s/\uffee", "/s/A"]
+    for key in keys:
+        await store.put(key, key.encode())
+    listing = await store.range("/s/")
+    # The order of UTF-8 bytes, which is that of code points.
+    assert [item.key for item in listing.items] == sorted(keys, key=str.encode)
+    assert all(item.value == item.key.encode() for item in listing.items)
+
+
+async def test_a_listing_of_nothing_still_has_the_revision(store: MetadataStore) -> None:
+    revision = await store.put("/elsewhere", b"")
+    listing = await store.range("/empty/")
+    assert (listing.items, listing.revision, listing.more) == ((), revision, False)
+
+
+async def test_a_listing_can_be_read_in_pages(store: MetadataStore) -> None:
+    keys = [f"/p/{number}" for number in range(5)]
+    for key in keys:
+        await store.put(key, b"")
+    await store.put("/q", b"")
+    seen: list[str] = []
+    after = None
+    pages = 0
+    while True:
+        listing = await store.range("/p/", limit=2, after=after)
+        seen += [item.key for item in listing.items]
+        pages += 1
+        if not listing.more:
+            break
+        after = seen[-1]
+    assert seen == keys
+    assert pages == 3
+
+
+async def test_a_page_that_is_just_full_says_whether_more_follows(store: MetadataStore) -> None:
+    for key in ("/p/1", "/p/2"):
+        await store.put(key, b"")
+    assert (await store.range("/p/", limit=1)).more is True
+    assert (await store.range("/p/", limit=2)).more is False
+
+
+async def test_a_page_begins_behind_a_key_that_is_gone(store: MetadataStore) -> None:
+    for key in ("/p/1", "/p/3"):
+        await store.put(key, b"")
+    listing = await store.range("/p/", after="/p/2")
+    assert [item.key for item in listing.items] == ["/p/3"]
+    assert [item.key for item in (await store.range("/p/", after="/a")).items] == ["/p/1", "/p/3"]
+
+
+async def test_a_limit_below_one_is_refused(store: MetadataStore) -> None:
+    with pytest.raises(Refused, match="limit"):
+        await store.range("/p/", limit=0)
+
+
+async def test_the_largest_key_and_value_are_taken(store: MetadataStore) -> None:
+    key = "/" + "k" * (MAX_KEY_BYTES - 1)
+    value = b"v" * MAX_VALUE_BYTES
+    await store.put(key, value)
+    found = await store.get(key)
+    assert found is not None
+    assert found.value == value
+
+
+async def test_a_key_or_value_beyond_the_limit_is_too_large(store: MetadataStore) -> None:
+    with pytest.raises(TooLarge, match="1024 bytes"):
+        await store.put("/" + "é" * 512, b"")
+    with pytest.raises(TooLarge, match="1048576 bytes"):
+        await store.put("/a", bytes(MAX_VALUE_BYTES + 1))
+    assert await store.get("/a") is None
+
+
+@pytest.mark.parametrize("key", ["", "/\ud800"])
+async def test_what_cannot_be_a_key_is_refused(store: MetadataStore, key: str) -> None:
+    with pytest.raises(Refused):
+        await store.put(key, b"")
+    with pytest.raises(Refused):
+        await store.get(key)
+
+
+async def test_a_closed_store_says_so(store: MetadataStore) -> None:
+    await store.close()
+    await store.close()
+    with pytest.raises(Closed):
+        await store.get("/a")
+    with pytest.raises(Closed):
+        await store.range("/")
+    with pytest.raises(Closed):
+        await store.put("/a", b"")
+    with pytest.raises(Closed):
+        store.watch("/", from_revision=1)
+    with pytest.raises(Closed):
+        await store.grant(5)
