@@ -1,0 +1,99 @@
+"""``python -m benchmarks``: measure, print the tables, write the JSON and the plot."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+from rich.console import Console
+
+from benchmarks import options as command_line
+from benchmarks.cell import CellFailure
+from benchmarks.options import Options
+from benchmarks.report import print_report, profile_table
+from benchmarks.results import Results, to_json
+from benchmarks.run import measure, profile
+from benchmarks.systems import OURS, SYSTEMS
+
+FILE_WIDTH = 140  # a file or a pipe has no width of its own, and tables need some
+
+
+def main() -> int:
+    """Run as the command line says; the exit status tells whether our own cells all ran."""
+    options = command_line.parse(sys.argv[1:])
+    console = Console(stderr=options.json)
+    if not console.is_terminal:
+        console.width = FILE_WIDTH
+    # A plain kill cleans up like Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        if options.list:
+            return list_systems(console)
+        if options.profile:
+            return show_profile(options, console)
+        return show_all(options, console)
+    except KeyboardInterrupt:
+        console.print("stopped; nothing is left running, and no results were written")
+        return 130
+    except OSError as error:
+        console.print(f"the run could not go on: {error}", style="red")
+        return 1
+
+
+def list_systems(console: Console) -> int:
+    """Say what can be measured here."""
+    for system in SYSTEMS.values():
+        reason = system.unavailable()
+        state = f"[green]ready[/], {system.version()}" if reason is None else f"[yellow]{reason}[/]"
+        console.print(f"{system.name:<10} {system.title:<18} {state}", highlight=False)
+    return 0
+
+
+def show_profile(options: Options, console: Console) -> int:
+    """Where the processor time of our 100-byte cell goes."""
+    reason = SYSTEMS[OURS].unavailable()
+    if reason is not None:
+        console.print(reason, style="red")
+        return 1
+    outcome = profile(options, console)
+    if isinstance(outcome, CellFailure):
+        console.print(f"the cell failed: {outcome.reason}", style="red")
+        return 1
+    console.print(profile_table(outcome))
+    return 0
+
+
+def show_all(options: Options, console: Console) -> int:
+    """The whole run."""
+    results = measure(options, console)
+    print_report(results, console)
+    options.out.mkdir(parents=True, exist_ok=True)
+    document = to_json(results)
+    (options.out / "results.json").write_text(document)
+    console.print(f"written: {options.out / 'results.json'}", highlight=False)
+    if options.plot:
+        draw(results, options, console)
+    if options.json:
+        sys.stdout.write(document)
+    broken = [
+        outcome
+        for outcome in results.outcomes
+        if isinstance(outcome, CellFailure) and outcome.cell.system == OURS
+    ]
+    return 1 if broken else 0
+
+
+def draw(results: Results, options: Options, console: Console) -> None:
+    """The plot; without matplotlib the tables have to do."""
+    try:
+        from benchmarks.plot import write_plot
+    except ImportError:
+        console.print("no plot: matplotlib is not installed: `pip install 'sulina[bench]'`")
+        return
+    path = options.out / "results.svg"
+    write_plot(results, path)
+    console.print(f"written: {path}", highlight=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

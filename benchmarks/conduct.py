@@ -1,0 +1,158 @@
+"""Runs one cell: a fresh server, a producing and a consuming process, and a bound on every wait.
+
+Whatever happens, Ctrl-C included, no process and no data of a cell is left behind.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import shutil
+import time
+from array import array
+from collections.abc import Callable
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Any
+
+from benchmarks import worker
+from benchmarks.cell import (
+    Cell,
+    CellFailure,
+    CellResult,
+    ConsumerReport,
+    CpuSeconds,
+    Outcome,
+    ProducerReport,
+)
+from benchmarks.shared import Shared
+from benchmarks.stats import steady, summarize
+from benchmarks.systems import Server, System
+from benchmarks.systems.base import CannotStart
+from benchmarks.watch import Watch
+
+POLL = 0.1
+Progress = Callable[[float, int], None]
+"""Called with the seconds since the start and the records received so far."""
+
+
+class CellBroken(Exception):
+    """A process of the cell failed or took too long; the text says which."""
+
+
+def run_cell(system: System, cell: Cell, folder: Path, progress: Progress) -> Outcome:
+    """Run ``cell`` with its data in ``folder``, which is made and removed. Blocks until done."""
+    folder.mkdir(parents=True)
+    try:
+        server = system.start(folder)
+        try:
+            return _run(server, cell, progress)
+        finally:
+            server.stop()
+    except (CannotStart, CellBroken) as error:
+        return CellFailure(cell, str(error))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run(server: Server, cell: Cell, progress: Progress) -> CellResult:
+    shared = Shared()
+    children: dict[worker.Role, _Child] = {}
+    try:
+        # The consumer first: it makes the topic or stream.
+        for role in ("consumer", "producer"):
+            children[role] = _Child(role, cell, server, shared)
+            children[role].expect_ready()
+        with Watch(server) as watch:
+            for child in children.values():
+                child.pipe.send(worker.GO)
+            reports = _collect(children, cell, shared, progress)
+    finally:
+        for child in children.values():
+            child.end()
+    produced, consumed = reports["producer"], reports["consumer"]
+    assert isinstance(produced, ProducerReport) and isinstance(consumed, ConsumerReport)
+    return _result(cell, produced, consumed, watch)
+
+
+class _Child:
+    """One of the two processes, and the pipe to it."""
+
+    def __init__(self, role: worker.Role, cell: Cell, server: Server, shared: Shared) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.role = role
+        self.pipe, theirs = context.Pipe()
+        self._process: SpawnProcess = context.Process(
+            target=worker.main,
+            args=(role, cell, server.address, shared, theirs),
+            name=role,
+            daemon=True,
+        )
+        self._process.start()
+        theirs.close()
+
+    def expect_ready(self) -> None:
+        """Wait until the child is connected to the server."""
+        if not self.pipe.poll(worker.START_TIMEOUT):
+            raise CellBroken(f"the {self.role} was not ready in {worker.START_TIMEOUT:g} s")
+        answer = self.receive()
+        if answer != worker.READY:
+            raise CellBroken(str(answer))
+
+    def receive(self) -> Any:
+        """What the child sent; CellBroken if it ended without a word."""
+        try:
+            return self.pipe.recv()
+        except EOFError:
+            raise CellBroken(f"the {self.role} ended without a report") from None
+
+    def end(self) -> None:
+        """Make sure that the process is gone."""
+        self._process.join(1 if self._process.exitcode is None else 0)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join(10)
+        self.pipe.close()
+
+
+def _collect(
+    children: dict[worker.Role, _Child], cell: Cell, shared: Shared, progress: Progress
+) -> dict[worker.Role, ProducerReport | ConsumerReport]:
+    """Wait for both reports. The consumer gets time to drain, but not for ever."""
+    reports: dict[worker.Role, ProducerReport | ConsumerReport] = {}
+    waiting: dict[Connection, _Child] = {child.pipe: child for child in children.values()}
+    begun = time.monotonic()
+    limit = cell.seconds * 5 + 30
+    while waiting:
+        elapsed = time.monotonic() - begun
+        progress(elapsed, shared.received)
+        if elapsed > limit:
+            late = " and ".join(child.role for child in waiting.values())
+            raise CellBroken(
+                f"the {late} did not finish in {limit:g} s "
+                f"({shared.received} of {shared.total} records arrived)"
+            )
+        for pipe in wait(list(waiting), POLL):
+            assert isinstance(pipe, Connection)
+            child = waiting.pop(pipe)
+            answer = child.receive()
+            if isinstance(answer, str):
+                raise CellBroken(answer)
+            reports[child.role] = answer
+    return reports
+
+
+def _result(
+    cell: Cell, produced: ProducerReport, consumed: ConsumerReport, watch: Watch
+) -> CellResult:
+    end = max(produced.last_ack_ns, consumed.last_receive_ns)
+    latencies = array("q", consumed.latencies_ns)
+    return CellResult(
+        cell=cell,
+        records=produced.sent,
+        elapsed=(end - produced.first_send_ns) / 1e9,
+        peak_memory=watch.peak_memory,
+        cpu=CpuSeconds(watch.cpu_seconds, produced.cpu_seconds, consumed.cpu_seconds),
+        misplaced=consumed.misplaced + (consumed.received != produced.sent),
+        latency=summarize([ns / 1e6 for ns in steady(latencies)]) if latencies else None,
+    )

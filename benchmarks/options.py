@@ -1,0 +1,138 @@
+"""The command line of ``python -m benchmarks``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.compare import LATENCY_RATE
+from benchmarks.source import STAMP
+from benchmarks.systems import SYSTEMS
+from benchmarks.units import parse_size
+
+SIZES = (100, 1024, 16 * 1024)
+GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to measure, and where to put it."""
+
+    systems: tuple[str, ...]
+    sizes: tuple[int, ...]
+    seconds: float
+    repeat: int
+    rate: int
+    max_bytes: int
+    out: Path
+    data: Path
+    plot: bool
+    json: bool
+    list: bool
+    profile: bool
+
+
+def parse(arguments: Sequence[str]) -> Options:
+    """Options from the command line. Exits with a sentence when they make no sense."""
+    given = _parser().parse_args(arguments)
+    out: Path = given.out
+    return Options(
+        systems=given.systems,
+        sizes=given.sizes,
+        seconds=given.seconds or (1.0 if given.quick else 5.0),
+        repeat=given.repeat or (1 if given.quick else 3),
+        rate=given.rate,
+        max_bytes=given.max_bytes,
+        out=out,
+        data=given.data or out / "data",
+        plot=given.plot,
+        json=given.json,
+        list=given.list,
+        profile=given.profile,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Measure Sulina beside NATS JetStream, Redis Streams and RabbitMQ streams.",
+    )
+    add = parser.add_argument
+    add(
+        "--systems",
+        type=_systems,
+        default=tuple(SYSTEMS),
+        metavar="A,B",
+        help=f"which of {', '.join(SYSTEMS)} (default: all that are installed)",
+    )
+    add("--sizes", type=_sizes, default=SIZES, metavar="N,N", help="bytes (default: 100,1k,16k)")
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--seconds", type=_seconds, help="for each cell (default: 5)")
+    length.add_argument("--quick", action="store_true", help="cells of 1 second, once")
+    add("--repeat", type=_count, help="take each cell this often, show the median (default: 3)")
+    add("--rate", type=_count, default=LATENCY_RATE, help="msg/s for latency (default: 5000)")
+    add(
+        "--max-bytes",
+        type=_size,
+        default=2 * GIB,
+        metavar="N",
+        help="payload of a cell at most (default: 2 GiB)",
+    )
+    add(
+        "--out",
+        type=Path,
+        default=Path(__file__).parent / "results",
+        help="folder for the JSON and the plot (default: benchmarks/results)",
+    )
+    add("--data", type=Path, help="folder for the servers' data (default: data under --out)")
+    add("--no-plot", dest="plot", action="store_false", help="write no SVG")
+    add("--json", action="store_true", help="print the JSON, and the tables on standard error")
+    add("--list", action="store_true", help="say what can be measured here, and stop")
+    add("--profile", action="store_true", help="only our 100-byte cell: CPU seconds by process")
+    return parser
+
+
+def _systems(text: str) -> tuple[str, ...]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name not in SYSTEMS]
+    if unknown or not names:
+        raise argparse.ArgumentTypeError(
+            f"no system is called {', '.join(unknown) or 'nothing'}: choose from "
+            f"{', '.join(SYSTEMS)}"
+        )
+    # Ours first, whatever the order given: tables and plots read that way.
+    return tuple(name for name in SYSTEMS if name in names)
+
+
+def _size(text: str) -> int:
+    try:
+        size = parse_size(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size: try 100, 1k or 16k") from None
+    if size < STAMP.size:
+        raise argparse.ArgumentTypeError(f"a record has at least {STAMP.size} bytes, not {size}")
+    return size
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(sorted({_size(part) for part in text.split(",")}))
+
+
+def _seconds(text: str) -> float:
+    return _above_zero(text)
+
+
+def _count(text: str) -> int:
+    return int(max(_above_zero(text), 1))
+
+
+def _above_zero(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above zero")
+    return value

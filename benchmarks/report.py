@@ -1,0 +1,214 @@
+"""The run as tables in the terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from benchmarks.cell import Cell, CellFailure, CellResult, Outcome
+from benchmarks.compare import advantage, kept_rate
+from benchmarks.results import Results
+from benchmarks.systems import OURS
+from benchmarks.units import memory_name, size_name, times_name
+
+NOT_SYNCED = "† acknowledges before data is synced to disk"
+
+
+def print_report(results: Results, console: Console) -> None:
+    """Print everything that a reader needs to judge the run."""
+    machine = results.machine
+    console.print(
+        f"\n{machine.processor}, {machine.cores} cores, {memory_name(machine.memory)}, "
+        f"{machine.kernel}, Python {machine.python}, data on {machine.filesystem}; "
+        f"{results.seconds:g} s a cell, the median of "
+        f"{len(results.repetitions) // max(len(results.outcomes), 1)}"
+    )
+    if machine.filesystem in ("tmpfs", "ramfs"):
+        console.print(
+            "The data is on a filesystem in memory: nothing here was durable.", style="red"
+        )
+    console.print(throughput_table(results))
+    for table in latency_tables(results):
+        console.print(table)
+    console.print(yardstick_table(results))
+    console.print(target_table(results))
+    console.print(guarantee_table(results))
+    for reason in results.skipped.values():
+        console.print(f"[yellow]left out:[/] {reason}", highlight=False)
+
+
+def throughput_table(results: Results) -> Table:
+    """Full speed: a row a size and system."""
+    table = Table(
+        title="End to end, 1 producer, 1 consumer (MB = 10^6 bytes of payload)",
+        caption=f"ratios: more than 1 means that Sulina does better; {NOT_SYNCED}",
+        title_justify="left",
+        caption_justify="left",
+    )
+    table.add_column("records")
+    table.add_column("system")
+    for heading in ("msg/s", "lowest - highest", "MB/s", "memory", "Sulina's rate", "and memory"):
+        table.add_column(heading, justify="right")
+    size = 0
+    for outcome in (outcome for outcome in results.outcomes if outcome.cell.rate is None):
+        if size and outcome.cell.size != size:
+            table.add_section()
+        first = outcome.cell.size != size
+        size = outcome.cell.size
+        table.add_row(
+            size_name(size) if first else "",
+            _title(results, outcome.cell),
+            *_throughput(results, outcome),
+            style=_style(outcome.cell),
+        )
+    return table
+
+
+def _throughput(results: Results, outcome: Outcome) -> list[str | Text]:
+    if isinstance(outcome, CellFailure):
+        return [_failed(outcome)]
+    row: list[str | Text] = [
+        f"{outcome.records_per_s:,.0f}" + ("" if not outcome.misplaced else " (misordered!)"),
+        _spread(outcome, ",.0f"),
+        f"{outcome.mb_per_s:,.1f}",
+        memory_name(outcome.peak_memory),
+    ]
+    ours = results.ours(outcome)
+    if ours is not None and ours is not outcome:
+        better = advantage(ours, outcome)
+        row += [times_name(better.throughput), times_name(better.memory)]
+    return row
+
+
+def latency_tables(results: Results) -> list[Table]:
+    """Fixed rates: a table a rate and size."""
+    tables: list[Table] = []
+    cells = [outcome for outcome in results.outcomes if outcome.cell.rate is not None]
+    for key in dict.fromkeys((outcome.cell.rate, outcome.cell.size) for outcome in cells):
+        table = Table(
+            title=f"Latency end to end at {key[0]:,} msg/s of {size_name(key[1])}, in ms",
+            caption=f"from the moment due; Sulina's p99: more than 1 is better; {NOT_SYNCED}",
+            title_justify="left",
+            caption_justify="left",
+        )
+        table.add_column("system")
+        for heading in (
+            "p50",
+            "p99",
+            "lowest - highest",
+            "p99.9",
+            "worst",
+            "msg/s",
+            "memory",
+            "Sulina's p99",
+        ):
+            table.add_column(heading, justify="right")
+        for outcome in cells:
+            if (outcome.cell.rate, outcome.cell.size) == key:
+                row = _latency(results, outcome)
+                table.add_row(_title(results, outcome.cell), *row, style=_style(outcome.cell))
+        tables.append(table)
+    return tables
+
+
+def _latency(results: Results, outcome: Outcome) -> list[str | Text]:
+    if isinstance(outcome, CellFailure):
+        return [_failed(outcome)]
+    latency = outcome.latency
+    assert latency is not None
+    row: list[str | Text] = [
+        f"{latency.p50:.2f}",
+        f"{latency.p99:.2f}",
+        _spread(outcome, ".2f"),
+        f"{latency.p999:.2f}",
+        f"{latency.worst:.2f}",
+    ]
+    reached = f"{outcome.records_per_s:,.0f}" + ("" if kept_rate(outcome) else " (rate not kept)")
+    row += [reached, memory_name(outcome.peak_memory)]
+    ours = results.ours(outcome)
+    if ours is not None and ours is not outcome:
+        row.append(times_name(advantage(ours, outcome).p99))
+    return row
+
+
+def yardstick_table(results: Results) -> Table:
+    """What the disk alone does."""
+    yardsticks = results.yardsticks
+    table = Table(title="Yardsticks: the disk alone, same run", title_justify="left")
+    table.add_column("what")
+    table.add_column("measured", justify="right")
+    table.add_row(
+        "plain sequential write, one fdatasync a MiB, preallocated file",
+        f"{yardsticks.sequential_mb_per_s:,.0f} MB/s",
+    )
+    sync = yardsticks.sync
+    table.add_row(
+        f"4 KiB append + fdatasync, issued at the fixed rate ({yardsticks.sync_per_s:,.0f}/s "
+        "reached): p50 / p99 / p99.9",
+        f"{sync.p50:.2f} / {sync.p99:.2f} / {sync.p999:.2f} ms",
+    )
+    return table
+
+
+def target_table(results: Results) -> Table:
+    """The targets, passed or not."""
+    table = Table(title="Targets", title_justify="left")
+    for heading in ("what", "wanted", "got", ""):
+        table.add_column(heading)
+    verdicts = {True: "[green]pass[/]", False: "[red]FAIL[/]", None: "[dim]-[/]"}
+    for target in results.targets():
+        table.add_row(target.name, target.wanted, target.got, verdicts[target.passed])
+    return table
+
+
+def guarantee_table(results: Results) -> Table:
+    """What an acknowledgement means in each system, and how its client was used."""
+    table = Table(title="What was compared", title_justify="left", show_lines=True)
+    for heading in ("system", "an acknowledgement means", "how the client is used"):
+        table.add_column(heading)
+    for system in results.systems:
+        table.add_row(f"{system.title} {system.version}", system.durability, system.mode)
+    return table
+
+
+def profile_table(result: CellResult) -> Table:
+    """Where the processor time of one cell went."""
+    table = Table(
+        title=f"{result.records:,} records of {size_name(result.cell.size)} in "
+        f"{result.elapsed:.2f} s: {result.records_per_s:,.0f}/s, {result.mb_per_s:,.1f} MB/s",
+        title_justify="left",
+    )
+    table.add_column("process")
+    for heading in ("CPU seconds", "of one core", "ns a record"):
+        table.add_column(heading, justify="right")
+    for name in ("server", "producer", "consumer"):
+        seconds: float = getattr(result.cpu, name)
+        table.add_row(
+            name,
+            f"{seconds:.2f}",
+            f"{seconds / result.elapsed:.0%}",
+            f"{seconds / result.records * 1e9:,.0f}",
+        )
+    return table
+
+
+def _spread(result: CellResult, form: str) -> str:
+    spread = result.spread
+    if spread is None or spread.runs + spread.failed == 1:
+        return ""
+    failed = f" ({spread.failed} failed)" if spread.failed else ""
+    return f"{spread.lowest:{form}} - {spread.highest:{form}}{failed}"
+
+
+def _title(results: Results, cell: Cell) -> str:
+    system = next(system for system in results.systems if system.name == cell.system)
+    return system.title if system.synced else f"{system.title} †"
+
+
+def _style(cell: Cell) -> str:
+    return "bold" if cell.system == OURS else ""
+
+
+def _failed(outcome: CellFailure) -> Text:
+    return Text(f"failed: {outcome.reason}", style="red")

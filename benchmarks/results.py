@@ -1,0 +1,160 @@
+"""All that a run found out, and its JSON form."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks.cell import CellResult, Outcome
+from benchmarks.compare import Target, advantage, kept_rate, targets
+from benchmarks.systems import OURS, System
+from benchmarks.yardsticks import Yardsticks
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SystemInfo:
+    """What was measured, and with which guarantees."""
+
+    name: str
+    title: str
+    version: str
+    synced: bool
+    """Whether an acknowledged record survives a power failure."""
+    durability: str
+    mode: str
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where it was measured."""
+
+    processor: str
+    cores: int
+    memory: int
+    kernel: str
+    python: str
+    filesystem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """One whole run."""
+
+    when: str
+    machine: Machine
+    seconds: float
+    systems: list[SystemInfo]
+    skipped: dict[str, str]
+    """Why a system was left out, by name."""
+    outcomes: list[Outcome]
+    """One for each cell: the median of its repetitions."""
+    repetitions: list[Outcome]
+    """Every run of every cell, in the order in which they were taken."""
+    yardsticks: Yardsticks
+
+    def measured(self, *, system: str | None = None, paced: bool | None = None) -> list[CellResult]:
+        """The cells that ran to their end, in order; of one system, of one kind."""
+        return [
+            outcome
+            for outcome in self.outcomes
+            if isinstance(outcome, CellResult)
+            and (system is None or outcome.cell.system == system)
+            and (paced is None or (outcome.cell.rate is not None) == paced)
+        ]
+
+    def ours(self, like: CellResult) -> CellResult | None:
+        """Our own cell of the same size and rate as ``like``."""
+        return next(
+            (
+                result
+                for result in self.measured(system=OURS)
+                if (result.cell.size, result.cell.rate) == (like.cell.size, like.cell.rate)
+            ),
+            None,
+        )
+
+    def targets(self) -> list[Target]:
+        """The targets, judged."""
+        return targets(self.measured(system=OURS), self.yardsticks)
+
+
+def describe(system: System) -> SystemInfo:
+    """Ask an available system for its version. Blocks while it is asked."""
+    return SystemInfo(
+        system.name,
+        system.title,
+        system.version(),
+        system.synced(),
+        system.durability(),
+        system.mode,
+    )
+
+
+def this_machine(folder: Path) -> Machine:
+    """This machine, and the filesystem that ``folder`` is on."""
+    return Machine(
+        processor=_processor(),
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1,
+        memory=psutil.virtual_memory().total,
+        kernel=f"{platform.system()} {platform.release()}",
+        python=platform.python_version(),
+        filesystem=_filesystem(folder),
+    )
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def _filesystem(folder: Path) -> str:
+    place = folder.resolve()
+    mounts = [
+        partition
+        for partition in psutil.disk_partitions(all=True)
+        if place.is_relative_to(partition.mountpoint)
+    ]
+    return max(mounts, key=lambda mount: len(mount.mountpoint)).fstype if mounts else "unknown"
+
+
+def to_json(results: Results) -> str:
+    """The run as JSON: what was measured, and what follows from it."""
+    document: dict[str, Any] = {
+        "format": FORMAT,
+        "when": results.when,
+        "machine": dataclasses.asdict(results.machine),
+        "seconds_a_cell": results.seconds,
+        "systems": [dataclasses.asdict(system) for system in results.systems],
+        "skipped": results.skipped,
+        "yardsticks": dataclasses.asdict(results.yardsticks),
+        "cells": [_cell(results, outcome) for outcome in results.outcomes],
+        "repetitions": [dataclasses.asdict(outcome) for outcome in results.repetitions],
+        "targets": [dataclasses.asdict(target) for target in results.targets()],
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _cell(results: Results, outcome: Outcome) -> dict[str, Any]:
+    document = dataclasses.asdict(outcome)
+    if not isinstance(outcome, CellResult):
+        return document
+    document["records_per_s"] = outcome.records_per_s
+    document["mb_per_s"] = outcome.mb_per_s
+    document["kept_rate"] = kept_rate(outcome)
+    ours = results.ours(outcome)
+    if ours is not None and outcome.cell.system != OURS:
+        document["sulina_is_better_by"] = dataclasses.asdict(advantage(ours, outcome))
+    return document

@@ -1,0 +1,145 @@
+"""The order of a run: yardsticks, then size by size each system in turn, then all that again.
+
+Systems take turns within a size, and repetitions are whole rounds, so that a disk or a neighbour
+that changes its mood during the run does so for all of them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from benchmarks import yardsticks
+from benchmarks.cell import Cell, Outcome
+from benchmarks.compare import LATENCY_SIZE, RECORDS_SIZE, middle
+from benchmarks.conduct import run_cell
+from benchmarks.options import Options
+from benchmarks.results import Results, describe, this_machine
+from benchmarks.systems import OURS, SYSTEMS, System
+from benchmarks.units import count_name, size_name
+
+
+def measure(options: Options, console: Console) -> Results:
+    """Take every measurement that ``options`` ask for and that this machine allows. Blocks.
+
+    A system that is not installed, or a cell that fails, is told in the results; the rest runs.
+    """
+    systems, skipped = available(options.systems)
+    cells = plan(options, systems)
+    repetitions: list[Outcome] = []
+    with _data_folder(options.data) as folder, _progress(console) as progress:
+        steps = options.repeat * (len(cells) + 1) + 1
+        whole = progress.add_task("whole run", total=steps, note="")
+        readings: list[yardsticks.Reading] = []
+        for turn in range(options.repeat):
+            readings.append(_take_yardsticks(options, folder, progress))
+            progress.advance(whole)
+            for number, cell in enumerate(cells):
+                place = folder / f"{turn}-{number}"
+                repetitions.append(_run(SYSTEMS[cell.system], cell, place, progress))
+                progress.advance(whole)
+        readings.append(_take_yardsticks(options, folder, progress))
+        machine = this_machine(folder)
+    return Results(
+        when=datetime.now(UTC).isoformat(timespec="seconds"),
+        machine=machine,
+        seconds=options.seconds,
+        systems=[describe(system) for system in systems],
+        skipped=skipped,
+        outcomes=[
+            middle([outcome for outcome in repetitions if outcome.cell == cell]) for cell in cells
+        ],
+        repetitions=repetitions,
+        yardsticks=yardsticks.join(readings),
+    )
+
+
+def profile(options: Options, console: Console) -> Outcome:
+    """Run our 100-byte cell alone. Blocks."""
+    ours = SYSTEMS[OURS]
+    cell = _cell(options, ours, RECORDS_SIZE, None)
+    with _data_folder(options.data) as folder, _progress(console) as progress:
+        return _run(ours, cell, folder / "profile", progress)
+
+
+def available(names: tuple[str, ...]) -> tuple[list[System], dict[str, str]]:
+    """The systems that can run here, and for each other one the reason why not."""
+    systems: list[System] = []
+    skipped: dict[str, str] = {}
+    for name in names:
+        reason = SYSTEMS[name].unavailable()
+        if reason is None:
+            systems.append(SYSTEMS[name])
+        else:
+            skipped[name] = reason
+    return systems, skipped
+
+
+def plan(options: Options, systems: list[System]) -> list[Cell]:
+    """Every cell of a run, in order."""
+    full_speed = [
+        _cell(options, system, size, None) for size in options.sizes for system in systems
+    ]
+    return full_speed + [_cell(options, system, LATENCY_SIZE, options.rate) for system in systems]
+
+
+def _cell(options: Options, system: System, size: int, rate: int | None) -> Cell:
+    return Cell(
+        system=system.name,
+        size=size,
+        batch=system.batch(size),
+        seconds=options.seconds,
+        max_bytes=options.max_bytes,
+        rate=rate,
+    )
+
+
+def _run(system: System, cell: Cell, folder: Path, progress: Progress) -> Outcome:
+    pace = "full speed" if cell.rate is None else f"{cell.rate:,} msg/s"
+    title = f"{system.title}, {size_name(cell.size)}, {pace}"
+    task = progress.add_task(title, total=cell.seconds, note="starting")
+
+    def show(elapsed: float, received: int) -> None:
+        note = f"{count_name(received)} records"
+        progress.update(task, completed=min(elapsed, cell.seconds), note=note)
+
+    try:
+        return run_cell(system, cell, folder, show)
+    finally:
+        progress.remove_task(task)
+
+
+def _take_yardsticks(options: Options, folder: Path, progress: Progress) -> yardsticks.Reading:
+    task = progress.add_task("the disk alone", total=None, note="")
+    try:
+        # Half as long as a cell: it is taken at least twice.
+        seconds = options.seconds / 2
+        return yardsticks.take(folder, seconds, options.rate, options.max_bytes)
+    finally:
+        progress.remove_task(task)
+
+
+@contextmanager
+def _data_folder(parent: Path) -> Iterator[Path]:
+    parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="run-", dir=parent, ignore_cleanup_errors=True) as name:
+        # Servers change their working directory: give them a whole path.
+        yield Path(name).resolve()
+
+
+@contextmanager
+def _progress(console: Console) -> Iterator[Progress]:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        yield progress

@@ -1,0 +1,87 @@
+"""The consumer's side of a cell: counts what arrives, checks it, and takes the latencies."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Awaitable, Callable, Sequence
+
+from benchmarks.cell import Cell, ConsumerReport
+from benchmarks.shared import Shared
+from benchmarks.source import STAMP
+
+
+class Sink:
+    """Takes every record that a driver receives, in the order in which it receives them.
+
+    A driver subscribes, awaits :meth:`ready`, and then hands over what arrives until ``done``.
+    """
+
+    def __init__(self, cell: Cell, shared: Shared, ready: Callable[[], Awaitable[None]]) -> None:
+        self.cell = cell
+        self.done = False
+        self._shared = shared
+        self._ready = ready
+        self._every = cell.stamped_every
+        self._received = 0
+        self._misplaced = 0
+        self._last_receive_ns = 0
+        self._latencies = array("q")
+        self._cpu = 0.0
+
+    async def ready(self) -> None:
+        """Say that the consumer is subscribed, and wait for the signal to start."""
+        await self._ready()
+        self._cpu = time.process_time()
+
+    def take(self, payloads: Sequence[bytes]) -> None:
+        """Records received together. Sets ``done`` with the last one of the cell."""
+        now = time.monotonic_ns()
+        if self.cell.rate is None:
+            self._check(payloads)
+        else:
+            for payload in payloads:
+                sent_ns, number = STAMP.unpack_from(payload)
+                self._misplaced += number != self._received
+                self._latencies.append(now - sent_ns)
+                self._received += 1
+        self._advance(now)
+
+    def take_one(self, payload: bytes) -> None:
+        """One record, for clients that give no more at a time; the same as ``take([payload])``."""
+        place = self._received % self._every
+        # Between the ends of a batch there is nothing to check, and no cell ends there.
+        if 0 < place < self._every - 1:
+            self._received += 1
+        else:
+            self.take((payload,))
+
+    def _check(self, payloads: Sequence[bytes]) -> None:
+        every, first = self._every, self._received
+        # Checked records stand at both ends of the producer's batches, wherever the system
+        # cut its own.
+        for end in (0, every - 1):
+            for place in range((end - first) % every, len(payloads), every):
+                if STAMP.unpack_from(payloads[place])[1] != first + place:
+                    self._misplaced += 1
+        self._received += len(payloads)
+
+    def _advance(self, now: int) -> None:
+        self._shared.received = self._received
+        total = self._shared.total
+        if 0 <= total <= self._received and not self.done:
+            self.done = True
+            self._last_receive_ns = now
+            self._cpu = time.process_time() - self._cpu
+
+    def report(self) -> ConsumerReport:
+        """What to tell the conductor, once ``done``."""
+        if not self.done:
+            raise RuntimeError("the driver returned before the last record had arrived")
+        return ConsumerReport(
+            self._received,
+            self._last_receive_ns,
+            self._misplaced,
+            self._latencies.tobytes(),
+            self._cpu,
+        )

@@ -1,0 +1,140 @@
+"""The producer's side of a cell: which records to send, and when.
+
+Payloads are random bytes, so that nothing gains by compressing them. The first 16 bytes of a
+checked record are its time and its sequence number; at full speed only the first and the last
+record of each batch are checked ones, because at a million records a second the making of
+stamps would be what is measured.
+
+At a fixed rate records fall due in ticks of a millisecond, and a record's time is the moment it
+was due, not the moment the client took it: a client that holds the producer up pays for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import struct
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from benchmarks.cell import Cell, ProducerReport
+from benchmarks.shared import Shared
+
+STAMP = struct.Struct("<qq")  # CLOCK_MONOTONIC in ns, sequence number
+TICK_NS = 1_000_000
+LATE_FACTOR = 2  # a system that cannot keep the rate is given this many times the seconds
+
+
+class Source:
+    """Gives a driver its batches, and remembers when the first was sent and the last acknowledged.
+
+    A driver connects, awaits :meth:`ready`, iterates over the source and sends each batch, waits
+    for every acknowledgement, and then calls :meth:`acknowledged`, before it disconnects.
+    """
+
+    def __init__(self, cell: Cell, shared: Shared, ready: Callable[[], Awaitable[None]]) -> None:
+        self.cell = cell
+        self._shared = shared
+        self._ready = ready
+        self._filler = os.urandom(cell.size - STAMP.size)
+        self._sent = 0
+        self._first_send_ns = 0
+        self._last_ack_ns = 0
+        self._cpu = 0.0
+
+    async def ready(self) -> None:
+        """Say that the producer is connected, and wait for the signal to start."""
+        await self._ready()
+        self._cpu = time.process_time()
+        self._first_send_ns = time.monotonic_ns()
+
+    def acknowledged(self) -> None:
+        """Everything sent has been acknowledged as durable."""
+        self._last_ack_ns = time.monotonic_ns()
+        self._cpu = time.process_time() - self._cpu
+
+    def report(self) -> ProducerReport:
+        """What to tell the conductor, after :meth:`acknowledged`."""
+        if not self._last_ack_ns:
+            raise RuntimeError("the driver returned without saying that all was acknowledged")
+        return ProducerReport(self._sent, self._first_send_ns, self._last_ack_ns, self._cpu)
+
+    def __aiter__(self) -> AsyncIterator[list[bytes]]:
+        return self._full_speed() if self.cell.rate is None else self._paced(self.cell.rate)
+
+    async def _full_speed(self) -> AsyncIterator[list[bytes]]:
+        cell = self.cell
+        pool = [os.urandom(cell.size) for _ in range(cell.batch)]
+        deadline = self._first_send_ns + int(cell.seconds * 1e9)
+        most = max(cell.max_bytes // cell.size, cell.batch)
+        last = False
+        while not last:
+            now = time.monotonic_ns()
+            # The consumer must know the total before the last record reaches it: it is fixed
+            # here, one batch ahead.
+            last = now >= deadline or self._sent + cell.batch >= most
+            if last:
+                self._shared.total = self._sent + cell.batch
+            batch = pool.copy()
+            batch[0] = self._stamped(now, self._sent)
+            batch[-1] = self._stamped(now, self._sent + cell.batch - 1)
+            self._sent += cell.batch
+            yield batch
+
+    async def _paced(self, rate: int) -> AsyncIterator[list[bytes]]:
+        cell = self.cell
+        total = max(int(rate * cell.seconds), 1)
+        give_up = self._first_send_ns + int(cell.seconds * LATE_FACTOR * 1e9)
+        self._shared.total = total
+        async with _Ticks() as ticks:
+            # The first tick after the start is time zero.
+            start = time.monotonic_ns()
+            while self._sent < total:
+                now = time.monotonic_ns()
+                due = min(1 + (now - start) // TICK_NS * rate * TICK_NS // 10**9, total)
+                if due <= self._sent:
+                    await ticks.next()
+                    continue
+                due = min(due, self._sent + cell.batch)
+                if now >= give_up:
+                    total = self._shared.total = due
+                batch = [
+                    self._stamped(start + _tick_of(number, rate) * TICK_NS, number)
+                    for number in range(self._sent, due)
+                ]
+                self._sent = due
+                yield batch
+
+    def _stamped(self, when_ns: int, number: int) -> bytes:
+        return STAMP.pack(when_ns, number) + self._filler
+
+
+def _tick_of(number: int, rate: int) -> int:
+    """The first tick at which record ``number`` is due: the inverse of what _paced computes."""
+    per_tick = rate * TICK_NS
+    return -(-number * 10**9 // per_tick)
+
+
+class _Ticks:
+    """Wakes its waiter every millisecond, on time.
+
+    asyncio rounds its own timers to whole milliseconds, which would show in every percentile;
+    the kernel's interval timer does not, and its signal wakes the event loop at once.
+    """
+
+    def __init__(self) -> None:
+        self._woken = asyncio.Event()
+
+    async def __aenter__(self) -> _Ticks:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGALRM, self._woken.set)
+        signal.setitimer(signal.ITIMER_REAL, TICK_NS / 1e9, TICK_NS / 1e9)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGALRM)
+
+    async def next(self) -> None:
+        self._woken.clear()
+        await self._woken.wait()

@@ -1,0 +1,196 @@
+"""What a system must be able to do to be measured, and how its server is started and stopped.
+
+Client libraries are imported inside the methods that use them: a system whose client is not
+installed can still be listed, with the reason why it cannot run.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import socket
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+import psutil
+
+from benchmarks.sink import Sink
+from benchmarks.source import Source
+
+HOST = "127.0.0.1"
+# Debian keeps servers where an ordinary user's PATH does not look.
+SERVER_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/usr/lib/rabbitmq/bin")
+DEBIAN_PACKAGES = "nats-server redis-server rabbitmq-server"
+
+
+class CannotStart(Exception):
+    """A server did not come up; the text says why, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a started server listens."""
+
+    host: str
+    port: int
+
+
+@dataclass(slots=True)
+class Server:
+    """A running server: its processes belong to this object until :meth:`stop`."""
+
+    address: Address
+    log: Path
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def run(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        """Start one process of the server, its output going to the log.
+
+        It gets a session of its own, so that Ctrl-C reaches it only through :meth:`stop`.
+        """
+        with self.log.open("ab") as output:
+            self.processes.append(
+                subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env={**os.environ, **(environment or {})},
+                    start_new_session=True,
+                )
+            )
+
+    def wait_until_listening(self, seconds: float) -> None:
+        """Block until the port accepts connections. Raises CannotStart, with the log's end."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                socket.create_connection((self.address.host, self.address.port), 1).close()
+                return
+            except OSError:
+                if any(process.poll() is not None for process in self.processes):
+                    raise CannotStart(f"the server ended at once: {self._log_end()}") from None
+                if time.monotonic() > deadline:
+                    raise CannotStart(
+                        f"the server did not listen within {seconds:g} s: {self._log_end()}"
+                    ) from None
+                time.sleep(0.05)
+
+    def tree(self) -> list[psutil.Process]:
+        """Every live process of the server, children included."""
+        found: dict[int, psutil.Process] = {}
+        for process in self.processes:
+            try:
+                root = psutil.Process(process.pid)
+                for member in (root, *root.children(recursive=True)):
+                    found[member.pid] = member
+            except psutil.NoSuchProcess:
+                continue
+        return list(found.values())
+
+    def stop(self) -> None:
+        """Kill every process; the data is thrown away, so nothing is gained by asking nicely."""
+        members = self.tree()
+        for member in members:
+            try:
+                member.kill()
+            except psutil.NoSuchProcess:
+                continue
+        for process in self.processes:
+            process.wait(10)
+        psutil.wait_procs(members, 10)
+
+    def _log_end(self) -> str:
+        text = self.log.read_text(errors="replace").strip()
+        return " / ".join(text.splitlines()[-3:]) or "it wrote nothing"
+
+
+class System(ABC):
+    """A messaging system with its usual Python client, in its best durable mode."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    program: ClassVar[str]
+    """The server's command."""
+    client: ClassVar[str]
+    """The Python module of the client."""
+    mode: ClassVar[str]
+    """How the client is used, for the report."""
+
+    def unavailable(self) -> str | None:
+        """Why this system cannot run here, as a sentence with the remedy; None if it can."""
+        if find_program(self.program) is None:
+            return (
+                f"{self.program} is not installed: "
+                f"`sudo apt-get install {DEBIAN_PACKAGES}` to compare"
+            )
+        if importlib.util.find_spec(self.client) is None:
+            return "its Python client is not installed: `pip install 'sulina[bench]'` to compare"
+        return None
+
+    def batch(self, size: int) -> int:
+        """How many records of ``size`` bytes the producer hands over at a time."""
+        return min(max((1 << 20) // size, 1), 1000)
+
+    @abstractmethod
+    def version(self) -> str:
+        """The server's version. Blocks while it is asked. Only when available."""
+
+    @abstractmethod
+    def synced(self) -> bool:
+        """Whether an acknowledged record survives a power failure. Only when available."""
+
+    @abstractmethod
+    def durability(self) -> str:
+        """What an acknowledgement means with the settings used here. Only when available."""
+
+    @abstractmethod
+    def start(self, folder: Path) -> Server:
+        """Start a server with its data in ``folder``; blocks until it accepts connections.
+
+        Raises CannotStart; nothing is left running then.
+        """
+
+    @abstractmethod
+    async def produce(self, address: Address, source: Source) -> None:
+        """Send all that ``source`` gives, in order, with a bound on what is unacknowledged."""
+
+    @abstractmethod
+    async def consume(self, address: Address, sink: Sink) -> None:
+        """Receive and acknowledge until ``sink.done``."""
+
+
+def find_program(name: str) -> str | None:
+    """The full path of a server's command, or None."""
+    path = os.pathsep.join((os.environ.get("PATH", ""), *SERVER_FOLDERS))
+    return shutil.which(name, path=path)
+
+
+def free_port() -> int:
+    """A TCP port that nothing listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def output_of(command: Sequence[str]) -> str:
+    """What a short command prints."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    return (done.stdout or done.stderr).strip()
+
+
+def started(server: Server, seconds: float) -> Server:
+    """``server`` once it listens; if it does not, it is stopped and CannotStart is raised."""
+    try:
+        server.wait_until_listening(seconds)
+    except BaseException:
+        server.stop()
+        raise
+    return server

@@ -1,0 +1,120 @@
+"""NATS JetStream with nats-py: publish_async with a bound, a durable push consumer."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import ClassVar
+
+from benchmarks.sink import Sink
+from benchmarks.source import Source
+from benchmarks.systems.base import (
+    HOST,
+    Address,
+    Server,
+    System,
+    find_program,
+    free_port,
+    output_of,
+    started,
+)
+
+STREAM = "BENCH"
+SUBJECT = "bench"
+MAX_PENDING = 4000  # nats-py's own default bound on unacknowledged publishes
+MAX_IN_FLIGHT = 5000
+MAX_IN_FLIGHT_BYTES = 32 << 20
+ACK_EVERY = 100
+
+
+class NatsJetStream(System):
+    """One node, one stream with file storage, one replica."""
+
+    name: ClassVar[str] = "nats"
+    title: ClassVar[str] = "NATS JetStream"
+    program: ClassVar[str] = "nats-server"
+    client: ClassVar[str] = "nats"
+    mode: ClassVar[str] = (
+        f"nats-py: publish_async, at most {MAX_PENDING} unacknowledged; durable push consumer "
+        f"with a callback, one cumulative acknowledgement every {ACK_EVERY} records"
+    )
+
+    def version(self) -> str:
+        printed = output_of([find_program(self.program) or self.program, "--version"])
+        return printed.rpartition(" ")[2].lstrip("v")
+
+    def synced(self) -> bool:
+        # The setting came with 2.10; before, a stream is synced every two minutes, come what may.
+        parts = self.version().split("-")[0].split(".")
+        return [int(part) for part in parts if part.isdigit()] >= [2, 10]
+
+    def durability(self) -> str:
+        if self.synced():
+            return "file store, sync_interval: always: fsync before an acknowledgement"
+        return (
+            "file store; an acknowledgement means written to the page cache, NOT synced: this "
+            "version syncs every 2 minutes and has no setting for it (sync_interval: always came "
+            "with 2.10). A power failure loses acknowledged records: weaker than Sulina and Redis"
+        )
+
+    def start(self, folder: Path) -> Server:
+        server = Server(Address(HOST, free_port()), folder / "server.log")
+        sync = "  sync_interval: always\n" if self.synced() else ""
+        settings = folder / "nats.conf"
+        settings.write_text(
+            f"host: {HOST}\nport: {server.address.port}\n"
+            f'jetstream {{\n  store_dir: "{folder}"\n{sync}}}\n'
+        )
+        server.run([find_program(self.program) or self.program, "-c", str(settings)])
+        return started(server, 20)
+
+    async def produce(self, address: Address, source: Source) -> None:
+        import nats
+
+        connection = await nats.connect(f"nats://{address.host}:{address.port}")
+        try:
+            stream = connection.jetstream(publish_async_max_pending=MAX_PENDING)
+            await source.ready()
+            async for batch in source:
+                for payload in batch:
+                    await stream.publish_async(SUBJECT, payload)
+            await stream.publish_async_completed()
+            source.acknowledged()
+        finally:
+            await connection.close()
+
+    async def consume(self, address: Address, sink: Sink) -> None:
+        import nats
+        from nats.aio.msg import Msg
+        from nats.js.api import AckPolicy, ConsumerConfig, StorageType
+
+        # The server drops a client to which it owes more than 64 MB: stay well below.
+        in_flight = min(MAX_IN_FLIGHT, max(MAX_IN_FLIGHT_BYTES // sink.cell.size, 1))
+        ack_every = max(min(ACK_EVERY, in_flight // 4), 1)
+        finished = asyncio.Event()
+        taken = 0
+
+        async def received(message: Msg) -> None:
+            nonlocal taken
+            taken += 1
+            sink.take_one(message.data)
+            if sink.done:
+                finished.set()
+            if sink.done or taken % ack_every == 0:
+                await message.ack()
+
+        connection = await nats.connect(f"nats://{address.host}:{address.port}")
+        try:
+            stream = connection.jetstream()
+            await stream.add_stream(name=STREAM, subjects=[SUBJECT], storage=StorageType.FILE)
+            await stream.subscribe(
+                SUBJECT,
+                durable="bench",
+                cb=received,
+                manual_ack=True,
+                config=ConsumerConfig(ack_policy=AckPolicy.ALL, max_ack_pending=in_flight),
+            )
+            await sink.ready()
+            await finished.wait()
+        finally:
+            await connection.close()

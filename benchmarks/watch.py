@@ -1,0 +1,65 @@
+"""Watches a server from outside while a cell runs: peak resident memory and processor time."""
+
+from __future__ import annotations
+
+import threading
+
+import psutil
+
+from benchmarks.systems import Server
+
+INTERVAL = 0.05
+
+
+class Watch:
+    """Samples the whole process tree of a server in a thread of its own, between start and stop.
+
+    Memory that children share is counted once for each of them: an upper bound.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._sample, name="watch", daemon=True)
+        self._cpu_at_start = 0.0
+        self.peak_memory = 0
+        self.cpu_seconds = 0.0
+
+    def __enter__(self) -> Watch:
+        self._cpu_at_start = cpu_seconds(self._server.tree())
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self.cpu_seconds = cpu_seconds(self._server.tree()) - self._cpu_at_start
+
+    def _sample(self) -> None:
+        while True:
+            self.peak_memory = max(self.peak_memory, resident(self._server.tree()))
+            if self._stop.wait(INTERVAL):
+                return
+
+
+def resident(processes: list[psutil.Process]) -> int:
+    """Bytes resident in all of ``processes``; those that are gone count as nothing."""
+    total = 0
+    for process in processes:
+        try:
+            total += process.memory_info().rss
+        except psutil.NoSuchProcess:
+            continue
+    return total
+
+
+def cpu_seconds(processes: list[psutil.Process]) -> float:
+    """User and system time of all of ``processes`` so far."""
+    total = 0.0
+    for process in processes:
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system
+    return total

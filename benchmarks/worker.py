@@ -1,0 +1,72 @@
+"""What runs in the two child processes of a cell: one produces, one consumes.
+
+A child connects, says it is ready, waits for the start signal, runs its driver, and sends its
+report. Anything that goes wrong is sent as a sentence instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+from multiprocessing.connection import Connection
+from typing import Literal
+
+from benchmarks.cell import Cell, ConsumerReport, ProducerReport
+from benchmarks.shared import Shared
+from benchmarks.sink import Sink
+from benchmarks.source import Source
+from benchmarks.systems import Address, load
+
+Role = Literal["producer", "consumer"]
+READY = "ready"
+GO = "go"
+START_TIMEOUT = 60.0
+
+
+def main(role: Role, cell: Cell, address: Address, shared: Shared, pipe: Connection) -> None:
+    """The child's whole life."""
+    # Ctrl-C goes to the whole group; the conductor alone decides what it ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.disable(logging.WARNING)
+    try:
+        pipe.send(_run(role, cell, address, shared, pipe))
+    except Exception as error:
+        pipe.send(f"the {role} failed: {type(error).__name__}: {error}")
+
+
+def _run(
+    role: Role, cell: Cell, address: Address, shared: Shared, pipe: Connection
+) -> ProducerReport | ConsumerReport:
+    system = load(cell.system)
+
+    async def ready() -> None:
+        pipe.send(READY)
+        if not await asyncio.to_thread(pipe.poll, START_TIMEOUT) or pipe.recv() != GO:
+            raise TimeoutError("no signal to start")
+        # Set-up garbage is not part of what is measured.
+        gc.collect()
+        gc.freeze()
+
+    async def produce() -> ProducerReport:
+        source = Source(cell, shared, ready)
+        await system.produce(address, source)
+        return source.report()
+
+    async def consume() -> ConsumerReport:
+        sink = Sink(cell, shared, ready)
+        await system.consume(address, sink)
+        return sink.report()
+
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(produce()) if role == "producer" else runner.run(consume())
+
+
+def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
+    """uvloop for every system's client alike, where it can be had."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.Loop

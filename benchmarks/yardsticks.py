@@ -1,0 +1,109 @@
+"""What the disk itself can do, with nothing in between: the measures that targets refer to.
+
+Both write to preallocated files on the filesystem of the servers' data, as a journal would, so
+that a sync does not also pay for growing the file.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.cell import MIB
+from benchmarks.stats import Percentiles, summarize
+
+SYNC_SIZE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One taking of both yardsticks."""
+
+    sequential_mb_per_s: float
+    sync_ms: list[float]
+    sync_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Yardsticks:
+    """Readings from before and after the cells, joined: disks drift while they are used."""
+
+    sequential_mb_per_s: float
+    """Plain sequential write, one fdatasync a MiB."""
+    sync: Percentiles
+    """Milliseconds for a 4 KiB write and its fdatasync, issued at the fixed rate."""
+    sync_per_s: float
+    """The rate of issue that was reached: one caller cannot issue faster than the disk syncs."""
+
+
+def join(readings: list[Reading]) -> Yardsticks:
+    """The mean of the rates, and the percentiles of all samples together."""
+    return Yardsticks(
+        sum(reading.sequential_mb_per_s for reading in readings) / len(readings),
+        summarize([sample for reading in readings for sample in reading.sync_ms]),
+        sum(reading.sync_per_s for reading in readings) / len(readings),
+    )
+
+
+def take(folder: Path, seconds: float, rate: int, max_bytes: int) -> Reading:
+    """Measure in ``folder``, leaving nothing there. Blocks for twice ``seconds``."""
+    sequential = sequential_write(folder / "sequential", seconds, max_bytes)
+    samples, per_s = paced_sync(folder / "sync", seconds, rate)
+    return Reading(sequential, samples, per_s)
+
+
+def sequential_write(path: Path, seconds: float, max_bytes: int) -> float:
+    """MB/s (10^6 bytes) of writing MiB after MiB with an fdatasync after each."""
+    room = min(max_bytes, shutil.disk_usage(path.parent).free // 2)
+    length = max(room // MIB, 1) * MIB
+    block = os.urandom(MIB)
+    with _preallocated(path, length) as file:
+        begun = time.perf_counter()
+        deadline = begun + seconds
+        position = 0
+        while position < length and time.perf_counter() < deadline:
+            os.pwrite(file, block, position)
+            os.fdatasync(file)
+            position += MIB
+        return position / (time.perf_counter() - begun) / 1e6
+
+
+def paced_sync(path: Path, seconds: float, rate: int) -> tuple[list[float], float]:
+    """Milliseconds of each 4 KiB write with its fdatasync, and the writes a second reached.
+
+    One is issued every 1/``rate`` seconds, or as soon as the one before it is done if that is
+    later; each is timed from its own start.
+    """
+    block = os.urandom(SYNC_SIZE)
+    count = max(int(rate * seconds), 1)
+    samples: list[float] = []
+    with _preallocated(path, count * SYNC_SIZE) as file:
+        begun = time.perf_counter()
+        for number in range(count):
+            early = begun + number / rate - time.perf_counter()
+            if early > 0:
+                time.sleep(early)
+            start = time.perf_counter()
+            if start - begun > seconds and samples:
+                break
+            os.pwrite(file, block, number * SYNC_SIZE)
+            os.fdatasync(file)
+            samples.append((time.perf_counter() - start) * 1e3)
+        return samples, len(samples) / (time.perf_counter() - begun)
+
+
+@contextmanager
+def _preallocated(path: Path, length: int) -> Iterator[int]:
+    file = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        os.posix_fallocate(file, 0, length)
+        os.fsync(file)
+        yield file
+    finally:
+        os.close(file)
+        path.unlink()

@@ -1,0 +1,71 @@
+"""The command line, and what is planned from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.options import parse
+from benchmarks.run import plan
+from benchmarks.systems import SYSTEMS
+from benchmarks.yardsticks import join, take
+
+
+def test_without_options_everything_is_measured_three_times_for_five_seconds() -> None:
+    options = parse([])
+    assert options.systems == ("sulina", "nats", "redis", "rabbitmq")
+    assert options.sizes == (100, 1024, 16384)
+    assert (options.seconds, options.repeat, options.rate) == (5.0, 3, 5000)
+
+
+def test_quick_is_one_second_once_unless_told_otherwise() -> None:
+    assert (parse(["--quick"]).seconds, parse(["--quick"]).repeat) == (1.0, 1)
+    assert parse(["--quick", "--repeat", "2"]).repeat == 2
+
+
+def test_sulina_comes_first_in_whatever_order_systems_are_named() -> None:
+    assert parse(["--systems", "redis,sulina"]).systems == ("sulina", "redis")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--systems", "kafka"], "no system is called kafka"),
+        (["--sizes", "3"], "at least 16 bytes"),
+        (["--sizes", "big"], "is not a size"),
+        (["--seconds", "0"], "is not a number above zero"),
+    ],
+)
+def test_a_mistake_is_told_as_a_sentence(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parse(arguments)
+    assert sentence in capsys.readouterr().err
+
+
+def test_systems_take_turns_within_a_size_and_latency_comes_last() -> None:
+    options = parse(["--sizes", "100,1k"])
+    cells = plan(options, [SYSTEMS["sulina"], SYSTEMS["redis"]])
+    assert [(cell.system, cell.size, cell.rate) for cell in cells] == [
+        ("sulina", 100, None),
+        ("redis", 100, None),
+        ("sulina", 1024, None),
+        ("redis", 1024, None),
+        ("sulina", 1024, 5000),
+        ("redis", 1024, 5000),
+    ]
+
+
+def test_a_rabbitmq_batch_fits_into_one_protocol_frame() -> None:
+    for size in (100, 1024, 16384, 1 << 20):
+        assert SYSTEMS["rabbitmq"].batch(size) * size <= 1 << 20
+
+
+def test_the_yardsticks_measure_something_and_leave_nothing_behind(tmp_path: Path) -> None:
+    reading = take(tmp_path, seconds=0.02, rate=1000, max_bytes=4 << 20)
+    joined = join([reading, reading])
+    assert joined.sequential_mb_per_s > 0
+    assert joined.sync.samples == 2 * len(reading.sync_ms) > 0
+    assert list(tmp_path.iterdir()) == []
