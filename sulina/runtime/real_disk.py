@@ -1,0 +1,298 @@
+"""A folder of the machine as a ``seam.Disk``.
+
+Every call that may wait for the disk runs in a worker thread: one for writes and their syncs, so
+that they keep their order, and a few for everything else, so that reads never queue behind a
+sync. ``StorageFull`` and ``StorageFailed`` name the file and the folder. A lock in the folder
+keeps a second process out for as long as the disk is open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from sulina.errors import NotFound, Refused, StorageFailed, StorageFull
+from sulina.runtime.seam import Buffer
+
+_T = TypeVar("_T")
+
+_LOCK = "lock"
+_TEMPORARY = ".tmp"
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL, errno.ENODEV}
+_MAX_BUFFERS = min(1024, os.sysconf("SC_IOV_MAX"))
+
+
+class RealDiskFile:
+    """``seam.DiskFile`` over a file descriptor."""
+
+    __slots__ = ("_disk", "_fd", "_name")
+
+    def __init__(self, disk: RealDisk, name: str, fd: int) -> None:
+        self._disk = disk
+        self._name = name
+        self._fd = fd
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def write(self, position: int, buffers: Sequence[Buffer], *, sync: bool) -> None:
+        def work() -> None:
+            _write_all(self._fd, position, buffers)
+            if sync:
+                _sync_data(self._fd)
+
+        await self._disk._writing(self._name, "write", work)
+
+    async def read(self, position: int, length: int) -> bytes:
+        return await self._disk._other(
+            self._name, "read", lambda: _read_all(self._fd, position, length)
+        )
+
+    async def size(self) -> int:
+        return await self._disk._other(self._name, "stat", lambda: os.fstat(self._fd).st_size)
+
+    async def reserve(self, length: int) -> None:
+        await self._disk._writing(self._name, "reserve", lambda: _reserve(self._fd, length))
+
+    async def truncate(self, length: int) -> None:
+        def work() -> None:
+            os.ftruncate(self._fd, length)
+            _sync_all(self._fd)
+
+        await self._disk._other(self._name, "truncate", work)
+
+    async def sync(self) -> None:
+        await self._disk._writing(self._name, "sync", lambda: _sync_data(self._fd))
+
+    async def close(self) -> None:
+        # Behind the writes: if a caller gave up waiting for one, it still owns the descriptor.
+        await self._disk._writing(self._name, "close", lambda: os.close(self._fd))
+
+
+class RealDisk:
+    """``seam.Disk`` over ``folder``, which is made when absent and locked until ``close``.
+
+    The constructor blocks for a moment (it makes and locks the folder). It raises ``Refused``
+    when another process has the folder open and ``StorageFailed`` when it cannot be used.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, readers: int = 4) -> None:
+        self._folder = Path(folder).absolute()
+        try:
+            missing = not self._folder.is_dir()
+            self._folder.mkdir(parents=True, exist_ok=True)
+            if missing:
+                _sync_folder(self._folder.parent)
+            self._lock = self._take_lock()
+        except OSError as error:
+            raise self._translate(error, "open") from error
+        for leftover in self._folder.glob("*" + _TEMPORARY):
+            with contextlib.suppress(OSError):
+                leftover.unlink()
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="disk-write")
+        self._others = ThreadPoolExecutor(readers, thread_name_prefix="disk-read")
+
+    @property
+    def folder(self) -> Path:
+        return self._folder
+
+    async def open(self, name: str, *, create: bool = False) -> RealDiskFile:
+        path = self._path(name)
+
+        def work() -> int:
+            if not create:
+                return os.open(path, os.O_RDWR)
+            try:
+                fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+            except FileExistsError:
+                return os.open(path, os.O_RDWR)
+            try:
+                _sync_folder(self._folder)
+            except OSError:
+                os.close(fd)
+                raise
+            return fd
+
+        return RealDiskFile(self, name, await self._other(name, "open", work))
+
+    async def list(self) -> list[str]:
+        def work() -> list[str]:
+            with os.scandir(self._folder) as found:
+                return sorted(
+                    item.name
+                    for item in found
+                    if item.is_file() and item.name != _LOCK and not item.name.endswith(_TEMPORARY)
+                )
+
+        return await self._other("", "list", work)
+
+    async def remove(self, name: str) -> None:
+        path = self._path(name)
+
+        def work() -> None:
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
+                _sync_folder(self._folder)
+
+        await self._other(name, "remove", work)
+
+    async def replace(self, name: str, content: Buffer) -> None:
+        path = self._path(name)
+        temporary = path.with_name(name + _TEMPORARY)
+
+        def work() -> None:
+            try:
+                fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+                try:
+                    _write_all(fd, 0, [content])
+                    _sync_all(fd)
+                finally:
+                    os.close(fd)
+                temporary.replace(path)
+                _sync_folder(self._folder)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    temporary.unlink(missing_ok=True)
+                raise
+
+        await self._other(name, "replace", work)
+
+    async def close(self) -> None:
+        """End the threads, after what they were given is done, and give the lock back."""
+        for pool in (self._writer, self._others):
+            await asyncio.to_thread(pool.shutdown)
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    async def _writing(self, name: str, action: str, work: Callable[[], _T]) -> _T:
+        return await self._in_thread(self._writer, name, action, work)
+
+    async def _other(self, name: str, action: str, work: Callable[[], _T]) -> _T:
+        return await self._in_thread(self._others, name, action, work)
+
+    async def _in_thread(
+        self, pool: ThreadPoolExecutor, name: str, action: str, work: Callable[[], _T]
+    ) -> _T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(pool, work)
+        except OSError as error:
+            raise self._translate(error, action, name) from error
+
+    def _path(self, name: str) -> Path:
+        reserved = name == _LOCK or name.endswith(_TEMPORARY)
+        if not name or Path(name).name != name or reserved:
+            raise Refused(f"{name!r} is not a name for a file in {self._folder}")
+        return self._folder / name
+
+    def _take_lock(self) -> int:
+        fd = os.open(self._folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            raise Refused(
+                f"another process uses the folder {self._folder}: "
+                "stop it, or give this one a folder of its own"
+            ) from None
+        except OSError:
+            os.close(fd)
+            raise
+        return fd
+
+    def _translate(
+        self, error: OSError, action: str, name: str = ""
+    ) -> StorageFull | StorageFailed | NotFound:
+        subject = f"{name} in the folder {self._folder}" if name else f"the folder {self._folder}"
+        reason = error.strerror or str(error)
+        if error.errno in _FULL:
+            return StorageFull(f"cannot {action} {subject}: {reason}; free some space there")
+        if isinstance(error, FileNotFoundError):
+            return NotFound(f"cannot {action} {subject}: there is no such file")
+        return StorageFailed(f"cannot {action} {subject}: {reason}; check the disk")
+
+
+def _write_all(fd: int, position: int, buffers: Sequence[Buffer]) -> None:
+    """Write everything, however few bytes the system takes at a time."""
+    rest: list[Buffer] = list(buffers)
+    done = 0
+    while done < len(rest):
+        batch = rest[done : done + _MAX_BUFFERS]
+        written = os.pwritev(fd, batch, position) if _HAS_PWRITEV else _pwrite(fd, batch, position)
+        position += written
+        for buffer in batch:
+            size = memoryview(buffer).nbytes
+            if written < size:
+                # The rest of a buffer that was taken in part goes first in the next round.
+                rest[done] = memoryview(buffer).cast("B")[written:]
+                break
+            written -= size
+            done += 1
+
+
+def _pwrite(fd: int, batch: Sequence[Buffer], position: int) -> int:
+    return os.pwrite(fd, batch[0], position)
+
+
+def _read_all(fd: int, position: int, length: int) -> bytes:
+    data = os.pread(fd, length, position)
+    if len(data) == length or not data:
+        return data
+    parts = [data]
+    got = len(data)
+    while got < length and (data := os.pread(fd, length - got, position + got)):
+        parts.append(data)
+        got += len(data)
+    return b"".join(parts)
+
+
+def _reserve(fd: int, length: int) -> None:
+    size = os.fstat(fd).st_size
+    if size >= length:
+        return
+    try:
+        os.posix_fallocate(fd, size, length - size)
+    except AttributeError:
+        os.ftruncate(fd, length)
+    except OSError as error:
+        # A file system may keep the part it could still find: give it back.
+        os.ftruncate(fd, size)
+        if error.errno not in _UNSUPPORTED:
+            raise
+        os.ftruncate(fd, length)
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        _sync_all(fd)
+    finally:
+        os.close(fd)
+
+
+_HAS_PWRITEV = hasattr(os, "pwritev")
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+
+
+def _sync_all(fd: int) -> None:
+    if _FULL_SYNC is not None:
+        # On macOS fsync leaves the data in the drive's cache. Not every file system can do more.
+        try:
+            fcntl.fcntl(fd, _FULL_SYNC)
+            return
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:
+                raise
+    os.fsync(fd)
+
+
+_sync_data: Callable[[int], None] = _sync_all if _FULL_SYNC is not None else os.fdatasync

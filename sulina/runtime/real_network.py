@@ -1,0 +1,51 @@
+"""The network of the machine: TCP connections, with TLS where asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+
+from sulina.errors import Refused, Unavailable
+
+
+class RealNetwork:
+    """Dials over TCP. ``tls`` is a context, or the path of a file of trusted certificates;
+    without it, secure connections trust what the machine trusts."""
+
+    def __init__(self, tls: ssl.SSLContext | str | os.PathLike[str] | None = None) -> None:
+        self._tls = tls
+
+    async def dial(
+        self, protocol: asyncio.BufferedProtocol, host: str, port: int, *, secure: bool
+    ) -> None:
+        """Connect ``protocol``. Raises ``Unavailable`` and, for failing trust, ``Refused``."""
+        context = self._context() if secure else None
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.create_connection(lambda: protocol, host, port, ssl=context)
+        except UnicodeError:
+            raise Refused(f"{host!r} can't be the name of a host: is it spelled right?") from None
+        except ssl.SSLError as error:
+            raise Refused(
+                f"no TLS connection to {host}:{port} ({error.reason or error}): "
+                "check the certificates, and that the broker's port speaks TLS"
+            ) from None
+        except socket.gaierror as error:
+            raise Unavailable(
+                f"the name {host} has no address ({error.strerror}): is it spelled right?"
+            ) from None
+        except OSError as error:
+            refused = isinstance(error, ConnectionRefusedError) or error.errno is None
+            why = "" if refused else f" ({error.strerror})"
+            raise Unavailable(f"no broker at {host}:{port}{why}: is `sulina up` running?") from None
+
+    def _context(self) -> ssl.SSLContext:
+        if isinstance(self._tls, ssl.SSLContext):
+            return self._tls
+        try:
+            self._tls = ssl.create_default_context(cafile=self._tls)
+        except (OSError, ssl.SSLError) as error:
+            raise Refused(f"the certificates in {self._tls} can't be read: {error}") from None
+        return self._tls
