@@ -1,0 +1,133 @@
+"""Collects acknowledgements into few, small commands. Pure.
+
+Offsets that follow on each other become one range, whole batches cost the same whatever their
+size, and what is scattered is sent as bit masks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from sulina.wire import commands_pb2 as pb
+from sulina.wire import selection
+from sulina.wire.header import MAX_RECORDS
+
+_MOST_SELECTIONS: Final = 512
+_MASK_FROM: Final = 4
+"""Runs that lie close together from which on one mask is smaller than a range each."""
+
+Run = tuple[int, int]
+
+
+class Acks:
+    """What is acknowledged and not yet sent. ``records`` counts those acknowledged singly,
+    ``batches`` whole batches."""
+
+    __slots__ = ("_cumulative", "_first", "_last", "_masked", "_runs", "batches", "records")
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self._runs: list[Run] = []
+        self._first = 0  # the run being extended; empty when last < first
+        self._last = -1
+        self._masked: list[tuple[int, int]] = []  # base offset and mask
+        self._cumulative = -1
+        self.records = 0
+        self.batches = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.records or self.batches or self._cumulative >= 0)
+
+    def one(self, offset: int) -> None:
+        """One record."""
+        if offset == self._last + 1 and self._last >= self._first:
+            self._last = offset
+        else:
+            self._close_run()
+            self._first = self._last = offset
+        self.records += 1
+
+    def whole(self, first: int, last: int) -> None:
+        """All records from ``first`` to ``last``."""
+        if first != self._last + 1 or self._last < self._first:
+            self._close_run()
+            self._first = first
+        self._last = last
+        self.batches += 1
+
+    def part(self, base: int, mask: int) -> None:
+        """The records of ``mask`` in the frame that begins at ``base``."""
+        self._masked.append((base, mask))
+        self.batches += 1
+
+    def up_to(self, offset: int) -> None:
+        """Every record up to and with ``offset``."""
+        self._cumulative = max(self._cumulative, offset)
+
+    def take(self) -> list[pb.Ack]:
+        """All of it as commands, with a bounded number of selections in each. Empties this."""
+        self._close_run()
+        acks = []
+        if self._cumulative >= 0:
+            last = range_selection(self._cumulative, self._cumulative)
+            acks.append(pb.Ack(selections=[last], cumulative=True))
+        selections = [*_of_runs(_merged(self._runs))]
+        selections += [mask_selection(base, mask) for base, mask in self._masked]
+        self._clear()
+        return acks + [
+            pb.Ack(selections=selections[start : start + _MOST_SELECTIONS])
+            for start in range(0, len(selections), _MOST_SELECTIONS)
+        ]
+
+    def _close_run(self) -> None:
+        if self._last >= self._first:
+            self._runs.append((self._first, self._last))
+        self._first, self._last = 0, -1
+
+
+def _merged(runs: list[Run]) -> list[Run]:
+    """Sorted, without overlaps, and with neighbours joined."""
+    merged: list[Run] = []
+    for first, last in sorted(runs):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
+        else:
+            merged.append((first, last))
+    return merged
+
+
+def _of_runs(runs: Iterable[Run]) -> Iterator[pb.Selection]:
+    near: list[Run] = []
+    for run in runs:
+        if near and run[1] - near[0][0] >= MAX_RECORDS:
+            yield from _of_near(near)
+            near = []
+        near.append(run)
+    yield from _of_near(near)
+
+
+def _of_near(runs: list[Run]) -> Iterator[pb.Selection]:
+    """Selections for runs that one mask can span."""
+    if len(runs) < _MASK_FROM:
+        for first, last in runs:
+            yield range_selection(first, last)
+        return
+    base = runs[0][0]
+    bits = bytearray(b"0" * (runs[-1][1] - base + 1))
+    for first, last in runs:
+        bits[first - base : last - base + 1] = b"1" * (last - first + 1)
+    yield mask_selection(base, int(bits[::-1], 2))
+
+
+def range_selection(first: int, last: int) -> pb.Selection:
+    """Every offset from ``first`` to ``last``."""
+    return pb.Selection(first=first, last=last)
+
+
+def mask_selection(base: int, mask: int) -> pb.Selection:
+    """Offset ``base`` + i for each bit i of ``mask``."""
+    last = base + mask.bit_length() - 1
+    return pb.Selection(first=base, last=last, mask=selection.to_bytes(mask))

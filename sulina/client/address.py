@@ -1,0 +1,59 @@
+"""Where brokers are: ``sulina://host:port``, or ``sulina+tls://`` for TLS on the same port."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from sulina.errors import Refused
+
+DEFAULT_PORT: Final = 6655
+_SCHEMES: Final = {"sulina": False, "sulina+tls": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One broker's binary port."""
+
+    host: str
+    port: int
+    secure: bool = False
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def parse_addresses(url: str) -> tuple[Address, ...]:
+    """All addresses of a URL; several brokers are divided by commas, each may name its port.
+
+    Raises ``Refused`` with what a URL should look like.
+    """
+    scheme, separator, rest = url.partition("://")
+    places = rest.rstrip("/").split(",")
+    if not separator or scheme not in _SCHEMES or not all(places) or "/" in rest.rstrip("/"):
+        raise _refusal(url)
+    return tuple(_parse_place(url, place, _SCHEMES[scheme]) for place in places)
+
+
+def _parse_place(url: str, place: str, secure: bool) -> Address:
+    if place.startswith("["):
+        host, bracket, tail = place[1:].partition("]")
+        if not bracket or (tail and not tail.startswith(":")):
+            raise _refusal(url)
+        port = tail[1:]
+    else:
+        host, colon, port = place.partition(":")
+        tail = colon
+    if not tail:
+        return Address(host, DEFAULT_PORT, secure)
+    if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
+        raise _refusal(url)
+    return Address(host, int(port), secure)
+
+
+def _refusal(url: str) -> Refused:
+    return Refused(
+        f"{url!r} is not the URL of a broker: write sulina://host:port, or sulina+tls://host:port "
+        "(for example sulina://127.0.0.1:6655)"
+    )

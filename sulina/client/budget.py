@@ -1,0 +1,36 @@
+"""A bound on the bytes that a producer holds: senders wait while it is used up."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Budget:
+    """Counts bytes. Senders that found it used up go on once half of it is free again, so that
+    they work in runs and not record by record."""
+
+    __slots__ = ("_waiters", "limit", "used")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+        self._waiters: list[asyncio.Future[None]] = []
+
+    def give_back(self, cost: int) -> None:
+        """So much is free again."""
+        self.used -= cost
+        if self._waiters and self.used <= self.limit // 2:
+            self.wake()
+
+    def wake(self) -> None:
+        """Let everyone look again, at the budget and at whether sending makes sense at all."""
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def change(self) -> None:
+        """Wait for the next :meth:`wake`."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter

@@ -1,0 +1,314 @@
+"""The client: what ``sulina.connect`` gives, and the way to everything else."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import ssl
+import types
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, Self, TypeVar
+
+from sulina.client.address import parse_addresses
+from sulina.client.consumer import Consumer
+from sulina.client.options import (
+    ClientOptions,
+    ConsumerOptions,
+    ProducerOptions,
+    default_queue_records,
+    parse_compression,
+)
+from sulina.client.pool import Pool
+from sulina.client.producer import Producer
+from sulina.client.reader import ReadResult, read_once
+from sulina.client.retry import retry
+from sulina.client.seams import Runtime
+from sulina.client.session import closed_error
+from sulina.client.tasks import every
+from sulina.client.topics import TopicInfo, Topics
+from sulina.errors import Refused, SulinaError
+from sulina.model import Delivery, FailurePolicy, Start, SubscriptionType
+from sulina.names import TopicName, check_label
+from sulina.runtime.real_clock import RealClock
+from sulina.runtime.real_network import RealNetwork
+from sulina.runtime.real_random import real_random
+from sulina.version import __version__
+from sulina.wire import commands_pb2 as pb
+from sulina.wire.commands import Command
+
+_T = TypeVar("_T")
+
+CLIENT_NAME: Final = f"sulina-python/{__version__}"
+_LATEST: Final = Start.latest()
+
+
+def connect(
+    url: str = "sulina://127.0.0.1:6655",
+    *,
+    token: str = "",
+    tls: ssl.SSLContext | str | os.PathLike[str] | None = None,
+    name: str = CLIENT_NAME,
+    connect_timeout: float = 10.0,
+    operation_timeout: float = 30.0,
+    reconnect_timeout: float = 300.0,
+    ping_interval: float = 10.0,
+    runtime: Runtime | None = None,
+) -> Client:
+    """A client for the brokers at ``url``: ``async with sulina.connect(...) as client``.
+
+    ``url`` is ``sulina://host:port``, or ``sulina+tls://host:port``; several brokers are divided
+    by commas. ``tls`` is an SSL context, or the file of the certificates to trust.
+
+    The first connection fails fast, with ``Unavailable``, within ``connect_timeout`` seconds.
+    After that, lost connections are made again in the background: single calls try for
+    ``operation_timeout``, sends for the producer's ``send_timeout``, consumers and idle producers
+    for ``reconnect_timeout``. A connection on which nothing came for three times
+    ``ping_interval`` counts as lost.
+    """
+    options = ClientOptions(
+        name, token, connect_timeout, operation_timeout, reconnect_timeout, ping_interval
+    )
+    if runtime is None:
+        runtime = Runtime(RealClock(), RealNetwork(tls), real_random())
+    return Client(url, options, runtime)
+
+
+class Client:
+    """A set of connections to a cluster. Made by ``sulina.connect``; use it in ``async with``.
+
+    Closing it closes its producers and consumers too.
+    """
+
+    def __init__(self, url: str, options: ClientOptions, runtime: Runtime) -> None:
+        self._options = options
+        self._runtime = runtime
+        self._pool = Pool(parse_addresses(url), runtime, options)
+        self._topics = Topics(self._pool)
+        self._open: dict[Producer | Consumer, None] = {}
+        self._closed = False
+
+    # ---- life ----
+
+    async def open(self) -> Self:
+        """Connect; ``async with`` does it. Raises ``Unavailable`` if no broker is there, at
+        once, and ``Refused`` if it does not want us."""
+        self._check_open()
+        try:
+            await self._pool.any()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def close(self) -> None:
+        """Close all producers and consumers, as their own ``close`` does, and the connections.
+
+        May be called again. Raises the first error of a producer that nobody has seen.
+        """
+        await self._close([each.close for each in self._open])
+
+    async def _close(self, closing: Sequence[Callable[[], Awaitable[None]]]) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            await every(closing)
+        finally:
+            await self._pool.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: types.TracebackType | None,
+    ) -> None:
+        if error is None:
+            await self.close()
+        elif isinstance(error, Exception):
+            with contextlib.suppress(SulinaError):  # the error on its way out came first
+                await self.close()
+        else:
+            await self._close([each.abandon for each in self._open])
+
+    # ---- producers and consumers ----
+
+    def producer(
+        self,
+        topic: str,
+        *,
+        name: str | None = None,
+        delivery: Delivery | str | None = None,
+        exclusive: bool = False,
+        create: bool = True,
+        batch_bytes: int = 128 << 10,
+        batch_records: int = 65_536,
+        linger_ms: float = 1.0,
+        max_pending_bytes: int = 32 << 20,
+        send_timeout: float = 60.0,
+        compression: str = "none",
+        schema_id: int = 0,
+        schema_version: int = 0,
+    ) -> Producer:
+        """A producer for ``topic``: ``async with client.producer(...) as producer``.
+
+        ``name`` is for programs that continue a sequence after a restart; only one producer may
+        use it at a time. ``delivery`` is what the topic shall promise if it is made now
+        (``create``); the default is reliable. ``exclusive`` refuses other producers.
+
+        Records are packed into frames of up to ``batch_bytes`` and ``batch_records``. A record
+        goes out at once when nothing is on its way, and else waits up to ``linger_ms`` for
+        company. At most ``max_pending_bytes`` are held; sends wait while there are more. What is
+        not acknowledged for ``send_timeout`` seconds fails. ``compression`` is none, lz4 or zstd.
+        """
+        self._check_open()
+        producer = Producer(
+            ProducerOptions(
+                topic=str(TopicName.parse(topic)),
+                name=self._label("producer", name),
+                delivery=None if delivery is None else _delivery(delivery),
+                exclusive=exclusive,
+                create=create,
+                batch_bytes=batch_bytes,
+                batch_records=batch_records,
+                linger=linger_ms / 1000,
+                max_pending_bytes=max_pending_bytes,
+                send_timeout=send_timeout,
+                compression=parse_compression(compression),
+                schema_id=schema_id,
+                schema_version=schema_version,
+            ),
+            self._options,
+            self._topics,
+            self._runtime,
+            self._forget,
+        )
+        self._open[producer] = None
+        return producer
+
+    def consumer(
+        self,
+        topic: str,
+        subscription: str,
+        *,
+        type: SubscriptionType | str = SubscriptionType.EXCLUSIVE,
+        start: Start = _LATEST,
+        name: str | None = None,
+        create: bool = True,
+        key_filters: Sequence[str] = (),
+        failure_policy: FailurePolicy | None = None,
+        queue_bytes: int = 8 << 20,
+        queue_records: int | None = None,
+    ) -> Consumer:
+        """A consumer of ``subscription`` on ``topic``: ``async with client.consumer(...)``.
+
+        The subscription is made if it is new, and begins at ``start`` then; an existing one goes
+        on from its position. ``failure_policy`` and ``key_filters`` (patterns of the keys wanted)
+        belong to the subscription as well. At most ``queue_bytes`` and ``queue_records`` (50,000,
+        or 1,000 for Shared and KeyShared) are kept here, waiting to be taken.
+        """
+        self._check_open()
+        kind = _subscription_type(type)
+        consumer = Consumer(
+            ConsumerOptions(
+                topic=str(TopicName.parse(topic)),
+                subscription=check_label("subscription", subscription),
+                type=kind,
+                start=start,
+                name=self._label("consumer", name),
+                create=create,
+                key_filters=tuple(key_filters),
+                failure_policy=failure_policy,
+                queue_bytes=queue_bytes,
+                queue_records=(
+                    default_queue_records(kind) if queue_records is None else queue_records
+                ),
+            ),
+            self._options,
+            self._topics,
+            self._runtime,
+            self._forget,
+        )
+        self._open[consumer] = None
+        return consumer
+
+    def _label(self, what: str, name: str | None) -> str:
+        return self._runtime.unique_name(what) if name is None else check_label(what, name)
+
+    def _forget(self, closed: Producer | Consumer) -> None:
+        self._open.pop(closed, None)
+
+    # ---- single calls ----
+
+    async def topic(self, name: str) -> TopicInfo:
+        """What the cluster knows of a topic. Raises ``NotFound``."""
+        self._check_open()
+        return await self._try(lambda: self._topics.describe(str(TopicName.parse(name))))
+
+    async def read(
+        self,
+        topic: str,
+        start: Start,
+        *,
+        max_records: int = 1000,
+        max_bytes: int = 8 << 20,
+    ) -> ReadResult:
+        """Records from ``start`` on, without a subscription and without an effect on any.
+
+        One read of whole frames: it may give fewer than asked for, so go on at ``next_offset``
+        until ``at_end``. Of a partitioned topic, name a partition.
+        """
+        self._check_open()
+        name = str(TopicName.parse(topic))
+        if max_records < 1 or max_bytes < 1:
+            raise Refused("max_records and max_bytes are at least 1")
+        return await self._try(lambda: read_once(self._topics, name, start, max_records, max_bytes))
+
+    async def admin(self, method: str, arguments: Mapping[str, Any] | None = None) -> Any:
+        """An administrative call, such as ``topic.create``: JSON in, JSON out.
+
+        Waits for the broker, at most for the operation timeout. Raises the broker's error, and
+        ``UnknownOutcome`` if the connection is lost before it has answered.
+        """
+        self._check_open()
+        connection = await self._try(self._pool.any)
+        try:
+            encoded = json.dumps(dict(arguments or {})).encode()
+        except (TypeError, ValueError) as error:
+            raise Refused(f"the arguments of {method} can't be written as JSON: {error}") from None
+        body = pb.Admin(method=method, arguments=encoded)
+        _, answer = await connection.request(Command.ADMIN, body, pb.AdminResult)
+        return json.loads(answer.result) if answer.result else {}
+
+    async def ping(self) -> float:
+        """Seconds for one way to a broker and back."""
+        self._check_open()
+        connection = await self._try(self._pool.any)
+        began = self._runtime.clock.now()
+        await connection.request(Command.PING, pb.Ping(), pb.Pong)
+        return self._runtime.clock.now() - began
+
+    async def _try(self, attempt: Callable[[], Awaitable[_T]]) -> _T:
+        return await retry(self._runtime, self._options.operation_timeout, attempt)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise closed_error("client")
+
+
+def _delivery(value: Delivery | str) -> Delivery:
+    try:
+        return Delivery(value)
+    except ValueError:
+        raise Refused(f"delivery is one of reliable and non_reliable, not {value!r}") from None
+
+
+def _subscription_type(value: SubscriptionType | str) -> SubscriptionType:
+    try:
+        return SubscriptionType(value)
+    except ValueError:
+        names = ", ".join(each.value for each in SubscriptionType)
+        raise Refused(f"a subscription's type is one of {names}, not {value!r}") from None

@@ -1,0 +1,286 @@
+"""A consumer's way from one topic, or from one partition: credit, deliveries, acknowledgements.
+
+Deliveries that were not handed to the application when the attachment breaks are dropped, since
+the broker delivers them again. Acknowledgements that the broker has not confirmed are sent again,
+before any credit is given, so that it does not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+from sulina.client.ack_sender import AckSender
+from sulina.client.acks import Acks
+from sulina.client.connection import Connection
+from sulina.client.message import Batch
+from sulina.client.options import ClientOptions, ConsumerOptions
+from sulina.client.queue import Credit, Delivery
+from sulina.client.retry import retry
+from sulina.client.seams import Runtime
+from sulina.client.session import GOODBYE_SECONDS, Session
+from sulina.client.topics import Topics
+from sulina.client.translate import policy_to_wire, start_to_wire, type_to_wire
+from sulina.errors import CorruptFrame, SulinaError, Unavailable
+from sulina.model import Start
+from sulina.wire import commands_pb2 as pb
+from sulina.wire import selection
+from sulina.wire.commands import Command, Incoming, error_from
+from sulina.wire.decode import Frame
+from sulina.wire.header import HEADER_SIZE, MAX_RECORDS, parse_header
+
+
+class Feed:
+    """One topic of a consumer.
+
+    ``owner`` is the consumer. ``arrived`` gets each delivery; ``dropped`` is told when those not
+    yet handed out are void; ``broken`` gets the error when there will be no more.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int | None,
+        credit: Credit,
+        options: ConsumerOptions,
+        client: ClientOptions,
+        topics: Topics,
+        runtime: Runtime,
+        *,
+        owner: object,
+        arrived: Callable[[Delivery], None],
+        dropped: Callable[[Feed], list[Delivery]],
+        broken: Callable[[SulinaError], None],
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.owner = owner
+        self.active = False
+        self.generation = 0
+        """Rises with each seek: what was received before it can't be acknowledged after it."""
+        self.corrupt_frames = 0
+        self._credit = credit
+        self._options = options
+        self._client = client
+        self._runtime = runtime
+        self._arrived = arrived
+        self._dropped = dropped
+        self._broken = broken
+        self._session = Session(topic, self, topics, runtime, client)
+        self.acks = AckSender(self._session.broke)
+        self._connection: Connection | None = None
+        self._handle = 0
+        self._seeking = False
+
+    async def open(self) -> None:
+        """Subscribe at the topic's broker. Raises what prevents it."""
+        await self._session.start(create=False, delivery=None)
+
+    # ---- deliveries ----
+
+    def unpack(self, delivery: Delivery) -> Batch | None:
+        """Open a delivery for the application, which takes it out of the queue.
+
+        None if it is corrupt: it is counted, and given back to the broker. Raises ``Refused`` if
+        it can't be opened here at all (a compression that is not installed).
+        """
+        try:
+            frame = Frame(delivery.data)
+        except CorruptFrame:
+            self.corrupt_frames += 1
+            self._give_back_corrupt(delivery)
+            self._use_credit(_records_of(delivery), len(delivery.data))
+            return None
+        mask = delivery.mask
+        batch = Batch(
+            frame,
+            self.topic,
+            self.partition,
+            mask=None if mask is None else mask & selection.whole(frame.count),
+            attempt=delivery.attempt,
+            feed=self,
+            generation=self.generation,
+        )
+        self._use_credit(len(batch), len(delivery.data))
+        return batch
+
+    def _give_back_corrupt(self, delivery: Delivery) -> None:
+        with contextlib.suppress(CorruptFrame):  # without a header nobody knows its offsets
+            header = parse_header(delivery.data)
+            chosen = selection.whole(header.count) if delivery.mask is None else delivery.mask
+            meant = Acks()
+            meant.part(header.base_offset, chosen)
+            self.nack(meant, 0, "corrupt frame")
+
+    def _use_credit(self, records: int, bytes_: int) -> None:
+        granted = self._credit.use(records, bytes_)
+        if granted is not None:
+            self._grant(*granted)
+
+    def _grant(self, records: int, bytes_: int) -> None:
+        if self._connection is not None:
+            flow = pb.Flow(consumer=self._handle, records=records, bytes=bytes_)
+            self._connection.send(Command.FLOW, flow)
+
+    # ---- acknowledgements ----
+
+    def nack(self, refused: Acks, delay_ms: int, reason: str) -> None:
+        """Give records back, to be delivered again. Without a connection they will be anyway."""
+        if self._connection is None:
+            return
+        for ack in refused.take():
+            body = pb.Nack(
+                consumer=self._handle, selections=ack.selections, delay_ms=delay_ms, reason=reason
+            )
+            self._connection.send(Command.NACK, body)
+
+    # ---- position, and the end ----
+
+    async def seek(self, start: Start) -> None:
+        """Go on from ``start``. Tries again after a lost connection, for the operation timeout."""
+        await retry(self._runtime, self._client.operation_timeout, lambda: self._seek_once(start))
+
+    async def _seek_once(self, start: Start) -> None:
+        connection = self._attached()
+        self.acks.send()
+        self._seeking = True
+        self._drop()
+        body = pb.Seek(consumer=self._handle, start=start_to_wire(start))
+        try:
+            await connection.request(Command.SEEK, body, pb.Done, arrived=self._sought)
+        except BaseException:
+            # What came meanwhile is dropped: only a new attachment brings it again.
+            self._session.broke(Unavailable(f"{self.topic}: a seek did not succeed"))
+            raise
+
+    def _sought(self, _: pb.Done) -> None:
+        self._seeking = False
+        self.generation += 1
+
+    async def unsubscribe(self) -> None:
+        """Delete the subscription, which ends this consumer too. Waits for the broker."""
+
+        async def attempt() -> None:
+            connection = self._attached()
+            body = pb.Unsubscribe(consumer=self._handle)
+            await connection.request(Command.UNSUBSCRIBE, body, pb.Done)
+
+        await retry(self._runtime, self._client.operation_timeout, attempt)
+        self._forget_handle()
+
+    def _attached(self) -> Connection:
+        if self._connection is None:
+            raise Unavailable(f"{self.topic} is not connected at the moment")
+        return self._connection
+
+    async def close(self) -> None:
+        """Say goodbye to the broker. Waits for the answer, and raises nothing."""
+        await self._session.stop()
+        self.acks.send()
+        connection = self._connection
+        if connection is not None:
+            goodbye = pb.CloseConsumer(consumer=self._handle)
+            # If it can't be told, the end of the connection tells it.
+            with contextlib.suppress(SulinaError):
+                await connection.request(
+                    Command.CLOSE_CONSUMER, goodbye, pb.Done, seconds=GOODBYE_SECONDS
+                )
+        self._forget_handle()
+
+    @property
+    def attached(self) -> bool:
+        """Whether a broker serves this now."""
+        return self._connection is not None
+
+    # ---- from the broker ----
+
+    def received(self, incoming: Incoming) -> None:
+        body = incoming.body
+        if isinstance(body, pb.Deliver):
+            mask = selection.from_bytes(body.selection) if body.selection else None
+            delivery = Delivery(self, incoming.data, mask, body.attempt)
+            self._session.progressed()
+            if self._seeking:
+                self._use_credit(_records_of(delivery), len(delivery.data))
+            else:
+                self._arrived(delivery)
+        elif isinstance(body, pb.ActiveChanged):
+            self.active = body.active
+        elif isinstance(body, pb.ConsumerClosed):
+            self._forget_handle()
+            self._session.broke(error_from(body.error))
+
+    def writable_again(self) -> None:
+        """Nothing to do: what a consumer sends is small and never waits."""
+
+    def lost(self, reason: SulinaError) -> None:
+        self._forget_handle()
+        self._session.broke(reason)
+
+    # ---- from the session ----
+
+    async def attach(self, connection: Connection) -> None:
+        """Subscribe over ``connection``; then acknowledgements, then credit."""
+        self._let_go()
+        options = self._options
+        body = pb.Subscribe(
+            topic=self.topic,
+            subscription=options.subscription,
+            type=type_to_wire(options.type),
+            consumer=options.name,
+            start=start_to_wire(options.start),
+            key_filters=options.key_filters,
+            failure_policy=policy_to_wire(options.failure_policy),
+        )
+
+        def arrived(subscribed: pb.Subscribed) -> None:
+            connection.consumers[subscribed.consumer] = self
+            self._connection, self._handle = connection, subscribed.consumer
+            self._seeking = False
+            self.active = subscribed.active
+
+        def abandoned(subscribed: pb.Subscribed) -> None:
+            goodbye = pb.CloseConsumer(consumer=subscribed.consumer)
+            connection.send(Command.CLOSE_CONSUMER, goodbye)
+
+        await connection.request(
+            Command.SUBSCRIBE, body, pb.Subscribed, arrived=arrived, abandoned=abandoned
+        )
+        if self._connection is None:
+            return  # lost again already; the session knows
+        self.acks.attach(connection, self._handle)
+        self._grant(*self._credit.begin())
+
+    def detached(self, reason: SulinaError) -> None:
+        self._drop()
+
+    def failed(self, error: SulinaError) -> None:
+        self._forget_handle()
+        self.acks.fail(error)
+        self._broken(error)
+
+    def _drop(self) -> None:
+        for delivery in self._dropped(self):
+            self._use_credit(_records_of(delivery), len(delivery.data))
+
+    def _let_go(self) -> None:
+        connection = self._connection
+        self._forget_handle()
+        if connection is not None:
+            connection.send(Command.CLOSE_CONSUMER, pb.CloseConsumer(consumer=self._handle))
+
+    def _forget_handle(self) -> None:
+        if self._connection is not None:
+            self._connection.consumers.pop(self._handle, None)
+            self.acks.detach()
+        self._connection = None
+        self.active = False
+
+
+def _records_of(delivery: Delivery) -> int:
+    """How many records a delivery counts for, without opening it."""
+    if delivery.mask is not None:
+        return delivery.mask.bit_count()
+    if len(delivery.data) < HEADER_SIZE:
+        return 0
+    return min(int.from_bytes(delivery.data[16:20], "little"), MAX_RECORDS)

@@ -1,0 +1,115 @@
+"""Settings of a client, a producer and a consumer, checked where they are given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from sulina.errors import Refused
+from sulina.model import Delivery, FailurePolicy, Start, SubscriptionType
+from sulina.wire.compression import Compression, compress
+from sulina.wire.header import MAX_RECORDS
+
+ORDERED_TYPES: Final = (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
+_QUEUE_RECORDS_ORDERED: Final = 50_000
+_QUEUE_RECORDS_SHARED: Final = 1_000
+_MOST_QUEUE_RECORDS: Final = 1 << 30
+
+
+def _positive(**values: float) -> None:
+    for name, value in values.items():
+        if not value > 0:
+            raise Refused(f"{name} must be more than 0, not {value}")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOptions:
+    """See ``sulina.connect``."""
+
+    name: str
+    token: str = ""
+    connect_timeout: float = 10.0
+    operation_timeout: float = 30.0
+    reconnect_timeout: float = 300.0
+    ping_interval: float = 10.0
+
+    def __post_init__(self) -> None:
+        _positive(
+            connect_timeout=self.connect_timeout,
+            operation_timeout=self.operation_timeout,
+            reconnect_timeout=self.reconnect_timeout,
+            ping_interval=self.ping_interval,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerOptions:
+    """See ``Client.producer``."""
+
+    topic: str
+    name: str
+    delivery: Delivery | None
+    exclusive: bool
+    create: bool
+    batch_bytes: int
+    batch_records: int
+    linger: float
+    max_pending_bytes: int
+    send_timeout: float
+    compression: Compression
+    schema_id: int
+    schema_version: int
+
+    def __post_init__(self) -> None:
+        _positive(
+            batch_bytes=self.batch_bytes,
+            batch_records=self.batch_records,
+            max_pending_bytes=self.max_pending_bytes,
+            send_timeout=self.send_timeout,
+        )
+        if self.batch_records > MAX_RECORDS:
+            raise Refused(f"batch_records is at most {MAX_RECORDS}, not {self.batch_records}")
+        if self.linger < 0:
+            raise Refused("linger_ms can't be negative; 0 sends without waiting for company")
+        if not 0 <= self.schema_id < 1 << 64 or not 0 <= self.schema_version < 1 << 32:
+            raise Refused("schema_id has 64 bits and schema_version 32, both from 0 on")
+        compress(self.compression, b"")  # told now if the package is missing, not at a send
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerOptions:
+    """See ``Client.consumer``."""
+
+    topic: str
+    subscription: str
+    type: SubscriptionType
+    start: Start
+    name: str
+    create: bool
+    key_filters: tuple[str, ...]
+    failure_policy: FailurePolicy | None
+    queue_bytes: int
+    queue_records: int
+
+    def __post_init__(self) -> None:
+        _positive(queue_bytes=self.queue_bytes, queue_records=self.queue_records)
+        if self.queue_records > _MOST_QUEUE_RECORDS:
+            raise Refused(f"queue_records is at most {_MOST_QUEUE_RECORDS}")
+
+    @property
+    def ordered(self) -> bool:
+        """One consumer at a time receives, in order, so a position can be acknowledged."""
+        return self.type in ORDERED_TYPES
+
+
+def default_queue_records(type_: SubscriptionType) -> int:
+    """Few where records are shared: what waits here could be worked on by another consumer."""
+    return _QUEUE_RECORDS_ORDERED if type_ in ORDERED_TYPES else _QUEUE_RECORDS_SHARED
+
+
+def parse_compression(value: str) -> Compression:
+    """``none``, ``lz4`` or ``zstd``."""
+    try:
+        return Compression[value.upper()]
+    except KeyError:
+        raise Refused(f"compression is one of none, lz4 and zstd, not {value!r}") from None

@@ -1,0 +1,101 @@
+"""The connections of a client: one an address, made when needed and shared by who needs it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from sulina.client.address import Address
+from sulina.client.connection import Connection
+from sulina.client.deadline import within
+from sulina.client.options import ClientOptions
+from sulina.client.seams import Runtime
+from sulina.errors import Closed, Retriable, SulinaError, Unavailable
+
+_CLOSING = 2.0
+"""Seconds for the transports to go, once their connections have ended."""
+
+
+class Pool:
+    """Gives a live connection, dialling at most once at a time for each address."""
+
+    def __init__(
+        self, addresses: tuple[Address, ...], runtime: Runtime, options: ClientOptions
+    ) -> None:
+        self._addresses = addresses
+        self._runtime = runtime
+        self._options = options
+        self._live: dict[Address, Connection] = {}
+        self._dialling: dict[Address, asyncio.Task[Connection]] = {}
+        self._closed = False
+
+    async def any(self) -> Connection:
+        """A connection to one of the given addresses: a live one, else the first that answers.
+
+        Tries each address once. Raises ``Unavailable``, or ``Refused`` from a broker that does
+        not want us.
+        """
+        for address in self._addresses:
+            if address in self._live:
+                return self._live[address]
+        errors: list[SulinaError] = []
+        for address in self._addresses:
+            try:
+                return await self.to(address)
+            except Retriable as error:
+                errors.append(error)
+        if len(errors) == 1:
+            raise errors[0]
+        raise Unavailable("no broker could be reached: " + "; ".join(map(str, errors)))
+
+    async def to(self, address: Address) -> Connection:
+        """The connection to ``address``. Raises as :meth:`any` does."""
+        closed = Closed("the client is closed")
+        if self._closed:
+            raise closed
+        if (connection := self._live.get(address)) is not None:
+            return connection
+        dialling = self._dialling.get(address)
+        if dialling is None:
+            dialling = asyncio.create_task(self._dial(address))
+            self._dialling[address] = dialling
+            dialling.add_done_callback(lambda task: self._dialled(address, task))
+        try:
+            # Others may wait for the same attempt: who is cancelled leaves, the attempt goes on.
+            return await asyncio.shield(dialling)
+        except asyncio.CancelledError:
+            if dialling.cancelled():  # which only close does
+                raise closed from None
+            raise
+
+    async def _dial(self, address: Address) -> Connection:
+        connection = await Connection.open(address, self._runtime, self._options, self._forget)
+        if connection.ended is not None:
+            raise Unavailable(str(connection.ended))
+        self._live[address] = connection
+        return connection
+
+    def _dialled(self, address: Address, task: asyncio.Task[Connection]) -> None:
+        del self._dialling[address]
+        if not task.cancelled():
+            task.exception()  # whoever waits gets it; if all have left, it is no news
+
+    def _forget(self, connection: Connection) -> None:
+        if self._live.get(connection.address) is connection:
+            del self._live[connection.address]
+
+    async def close(self) -> None:
+        """End every connection and wait, for a moment, until the transports are gone."""
+        self._closed = True
+        dialling = list(self._dialling.values())
+        for task in dialling:
+            task.cancel()
+        if dialling:
+            await asyncio.wait(dialling)
+        connections = list(self._live.values())
+        for connection in connections:
+            connection.end(Closed("the client is closed"))
+        for connection in connections:
+            try:
+                await within(self._runtime.clock, _CLOSING, connection.closed())
+            except TimeoutError:
+                continue

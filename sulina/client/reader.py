@@ -1,0 +1,97 @@
+"""Reads a topic without a subscription: for a look at it, not for work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sulina.client.message import Batch
+from sulina.client.topics import Topics
+from sulina.client.translate import start_to_wire
+from sulina.errors import CorruptFrame, Refused
+from sulina.model import Start
+from sulina.names import TopicName
+from sulina.wire import commands_pb2 as pb
+from sulina.wire import selection
+from sulina.wire.commands import Command
+from sulina.wire.decode import Frame
+from sulina.wire.header import MAX_RECORDS, parse_header
+
+
+@dataclass(frozen=True, slots=True)
+class ReadResult:
+    """What was read, in order. ``next_offset`` is where to go on; ``at_end`` says that nothing
+    was behind it when the broker answered."""
+
+    batches: tuple[Batch, ...]
+    next_offset: int
+    at_end: bool
+
+    def __iter__(self) -> Iterator[Batch]:
+        return iter(self.batches)
+
+    def __len__(self) -> int:
+        """Records in all batches."""
+        return sum(map(len, self.batches))
+
+
+async def read_once(
+    topics: Topics, topic: str, start: Start, max_records: int, max_bytes: int
+) -> ReadResult:
+    """One read, of whole frames, cut to what was asked for."""
+    info = await topics.describe(topic)
+    if info.partitions:
+        raise Refused(f"{topic} has partitions: read one of them, for example {info.partitions[0]}")
+    connection = await topics.owner(topic)
+    body = pb.ReadFrames(
+        topic=topic,
+        start=start_to_wire(start),
+        max_frames=min(max_records, MAX_RECORDS),
+        max_bytes=max_bytes,
+    )
+    incoming, read = await connection.request(Command.READ_FRAMES, body, pb.FramesRead)
+    part_of = TopicName.parse(topic).partition_of
+    partition = None if part_of is None else part_of[1]
+    batches: list[Batch] = []
+    left = max_records
+    for frame in _frames(incoming.data):
+        batch = Batch(frame, topic, partition)
+        batch = batch.narrowed(_wanted(batch, start))
+        if len(batch) > left:
+            meant = selection.whole(frame.count) if batch.mask is None else batch.mask
+            batch = batch.narrowed(selection.lowest(meant, left))
+            batches.append(batch)
+            return ReadResult(tuple(batches), batch.offsets[-1] + 1, at_end=False)
+        left -= len(batch)
+        if len(batch):
+            batches.append(batch)
+        if not left:
+            next_offset = frame.header.next_offset
+            at_end = read.at_end and next_offset == read.next_offset
+            return ReadResult(tuple(batches), next_offset, at_end)
+    return ReadResult(tuple(batches), read.next_offset, read.at_end)
+
+
+def _frames(data: memoryview) -> Iterator[Frame]:
+    while data:
+        size = parse_header(data).size
+        if size > len(data):
+            raise CorruptFrame("the broker's answer ends within a frame")
+        frame = Frame(data[:size])
+        data = data[size:]
+        if not frame.header.is_control:
+            yield frame
+
+
+def _wanted(batch: Batch, start: Start) -> int:
+    """The records from ``start`` on: a frame may begin before it."""
+    frame = batch.frame
+    everything = selection.whole(frame.count)
+    if start.kind == "offset":
+        before = min(max(start.value - frame.header.base_offset, 0), frame.count)
+    elif start.kind == "time":
+        late = [index for index, time in enumerate(frame.times) if time >= start.value]
+        before = late[0] if late else frame.count
+    else:
+        before = 0
+    return everything >> before << before

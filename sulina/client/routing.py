@@ -1,0 +1,34 @@
+"""Which partition a record goes to: by its key, or in turns."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+_FNV_OFFSET: Final = 0xCBF29CE484222325
+_FNV_PRIME: Final = 0x100000001B3
+_MASK: Final = 0xFFFF_FFFF_FFFF_FFFF
+_REMEMBERED_KEYS: Final = 8192
+
+
+@lru_cache(maxsize=_REMEMBERED_KEYS)
+def fnv1a(key: bytes) -> int:
+    """FNV-1a, 64 bits: the same in every client, so a key's records share a partition."""
+    value = _FNV_OFFSET
+    for byte in key:
+        value = (value ^ byte) * _FNV_PRIME & _MASK
+    return value
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    """The number of the partition in which records of this key are."""
+    return fnv1a(key) % partitions
+
+
+def group_by_partition(keys: list[bytes | None], partitions: int) -> dict[int | None, list[int]]:
+    """The indices of the records for each partition, in their order; None: those without key."""
+    groups: dict[int | None, list[int]] = {}
+    for index, key in enumerate(keys):
+        number = None if key is None else partition_of(key, partitions)
+        groups.setdefault(number, []).append(index)
+    return groups

@@ -1,0 +1,49 @@
+"""Running several things at once, and ending tasks, without leaving any behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+_AT_ONCE: Final = 32
+
+Call = Callable[[], Awaitable[None]]
+
+
+async def together(calls: Sequence[Call]) -> None:
+    """Await all, up to 32 at a time; a failure cancels the rest and is raised."""
+    tasks = _start(calls)
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        await stop_tasks(tasks)
+
+
+async def every(calls: Sequence[Call]) -> None:
+    """Await all, up to 32 at a time, whatever happens to some; then raise the first failure."""
+    tasks = _start(calls)
+    try:
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    finally:
+        await stop_tasks(tasks)
+    for outcome in outcomes:
+        if outcome is not None:
+            raise outcome
+
+
+async def stop_tasks(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel, and wait until they have ended. Their errors are not raised."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _start(calls: Sequence[Call]) -> list[asyncio.Task[None]]:
+    limit = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(call: Call) -> None:
+        async with limit:
+            await call()
+
+    return [asyncio.create_task(one(call)) for call in calls]

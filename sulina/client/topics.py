@@ -1,0 +1,64 @@
+"""Finds topics: their partitions, what they promise, and which broker serves them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sulina.client.address import parse_addresses
+from sulina.client.connection import Connection
+from sulina.client.pool import Pool
+from sulina.client.translate import delivery_from_wire, delivery_to_wire
+from sulina.model import Delivery
+from sulina.names import TopicName
+from sulina.wire import commands_pb2 as pb
+from sulina.wire.commands import Command
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic as the cluster knows it."""
+
+    name: str
+    partitions: tuple[str, ...]
+    """The names of its partitions in order; empty for a topic that has none."""
+    delivery: Delivery
+
+    @property
+    def parts(self) -> tuple[tuple[str, int | None], ...]:
+        """Name and partition number of each topic that holds records."""
+        if not self.partitions:
+            return ((self.name, None),)
+        return tuple((name, number) for number, name in enumerate(self.partitions))
+
+
+class Topics:
+    """Lookups over a pool. Each is one round trip, bounded by the operation timeout."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def describe(
+        self, topic: str, *, create: bool = False, delivery: Delivery | None = None
+    ) -> TopicInfo:
+        """What ``topic`` is. Raises ``NotFound`` if it is absent and not to be created."""
+        _, result = await self._look_up(topic, create, delivery)
+        name = TopicName.parse(topic)
+        partitions = tuple(str(name.partition(number)) for number in range(result.partitions))
+        return TopicInfo(str(name), partitions, delivery_from_wire(result.delivery))
+
+    async def owner(
+        self, topic: str, *, create: bool = False, delivery: Delivery | None = None
+    ) -> Connection:
+        """A connection to the broker that serves ``topic`` now."""
+        connection, result = await self._look_up(topic, create, delivery)
+        if not result.url:
+            return connection
+        return await self._pool.to(parse_addresses(result.url)[0])
+
+    async def _look_up(
+        self, topic: str, create: bool, delivery: Delivery | None
+    ) -> tuple[Connection, pb.LookupResult]:
+        connection = await self._pool.any()
+        body = pb.Lookup(topic=topic, create=create, delivery=delivery_to_wire(delivery))
+        _, result = await connection.request(Command.LOOKUP, body, pb.LookupResult)
+        return connection, result

@@ -1,0 +1,219 @@
+"""The client over real sockets, with the real broker behind them."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import ssl
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import sulina
+from broker_containers.embedded import run_embedded
+from broker_containers.server import Listen
+from sulina.errors import NotFound, Refused, Unavailable
+from sulina.model import Start
+from tests.broker.cluster import Cluster
+
+TOPIC = "/default/orders"
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with Cluster(tmp_path / "data") as running:
+        yield running
+
+
+def numbers(first: int, count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(first, first + count)]
+
+
+async def test_what_is_published_is_received(cluster: Cluster) -> None:
+    async with (
+        cluster.client() as client,
+        client.producer(TOPIC) as producer,
+        client.consumer(TOPIC, "billing", start=Start.earliest()) as consumer,
+    ):
+        ticket = await producer.send_many(numbers(0, 10_000))
+        assert await ticket == sulina.MessageId(TOPIC, 9_999)
+        got: list[bytes] = []
+        async for batch in consumer.batches():
+            got += batch.payloads
+            await consumer.ack(batch)
+            if len(got) == 10_000:
+                break
+        assert got == numbers(0, 10_000)
+        await consumer.flush_acks()
+
+
+async def test_a_restarted_broker_loses_nothing_and_repeats_nothing(cluster: Cluster) -> None:
+    async with cluster.client() as client, client.producer(TOPIC, batch_records=20) as producer:
+        tickets: list[sulina.Ticket] = []
+
+        async def publish() -> None:
+            for first in range(0, 3000, 10):
+                tickets.append(await producer.send_many(numbers(first, 10)))
+                await asyncio.sleep(0.001)
+
+        publishing = asyncio.ensure_future(publish())
+        for _ in range(2):
+            await tickets_done(tickets, len(tickets) + 30)
+            await cluster.restart()
+        await publishing
+        await producer.flush()
+        read = await read_all(client)
+    assert read == numbers(0, 3000)
+
+
+async def tickets_done(tickets: list[sulina.Ticket], count: int) -> None:
+    while len(tickets) < count or not tickets[count - 1].done():
+        await asyncio.sleep(0.002)
+
+
+async def read_all(client: sulina.Client) -> list[bytes]:
+    payloads: list[bytes] = []
+    start = Start.earliest()
+    while True:
+        result = await client.read(TOPIC, start, max_records=1000)
+        payloads += [message.payload for batch in result for message in batch]
+        if result.at_end:
+            return payloads
+        start = Start.offset(result.next_offset)
+
+
+async def test_a_consumer_goes_on_after_a_restart(cluster: Cluster) -> None:
+    async with (
+        cluster.client() as client,
+        client.producer(TOPIC) as producer,
+        client.consumer(TOPIC, "s", start=Start.earliest()) as consumer,
+    ):
+        await producer.send_many(numbers(0, 100))
+        await producer.flush()
+        for _ in range(50):
+            await consumer.ack(await consumer.receive())
+        await consumer.flush_acks()
+        await cluster.restart()
+        await producer.send_many(numbers(100, 100))
+        got = [await consumer.receive(timeout=20) for _ in range(150)]
+        assert [message.payload for message in got] == numbers(50, 150)
+
+
+async def test_no_broker_is_told_at_once() -> None:
+    with pytest.raises(Unavailable, match="is `sulina up` running"):
+        await sulina.connect("sulina://127.0.0.1:1").open()
+
+
+async def test_a_name_that_no_host_can_have_is_told() -> None:
+    with pytest.raises(Refused, match=r"'two\.\.dots' can't be the name of a host"):
+        await sulina.connect("sulina://two..dots:6655").open()
+
+
+async def test_administration_and_its_errors(cluster: Cluster) -> None:
+    async with cluster.client() as client:
+        await client.admin("topic.create", {"topic": "/default/parts", "partitions": 3})
+        info = await client.topic("/default/parts")
+        assert len(info.partitions) == 3
+        assert info.delivery is sulina.Delivery.RELIABLE
+        with pytest.raises(NotFound):
+            await client.topic("/default/absent")
+        with pytest.raises(Refused, match="no method"):
+            await client.admin("make.coffee")
+        assert await client.ping() > 0
+
+
+async def test_reading_leaves_no_trace(cluster: Cluster) -> None:
+    async with cluster.client() as client:
+        async with client.producer(TOPIC) as producer:
+            await producer.send_many(numbers(0, 100))
+        result = await client.read(TOPIC, Start.offset(40), max_records=5)
+        assert [message.text() for batch in result for message in batch] == [
+            "40",
+            "41",
+            "42",
+            "43",
+            "44",
+        ]
+        assert result.next_offset == 45
+        (log,) = (await client.admin("topic.describe", {"topic": TOPIC}))["logs"]
+        assert log["subscriptions"] == []
+
+
+async def test_producing_and_consuming_at_full_speed_over_one_connection_does_not_lock_up(
+    cluster: Cluster,
+) -> None:
+    payload = bytes(64 << 10)
+    count = 1500  # more than all buffers between the two sides hold
+    async with (
+        cluster.client() as client,
+        client.producer(TOPIC) as producer,
+        client.consumer(TOPIC, "s", start=Start.earliest(), queue_bytes=64 << 20) as consumer,
+    ):
+        sending = asyncio.ensure_future(producer.send_many([payload] * count))
+        received = 0
+        while received < count:
+            batch = await consumer.receive_batch(timeout=30)
+            received += len(batch)
+            await consumer.ack(batch)
+        await (await sending)
+
+
+# ---- TLS ----
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is not installed")
+    folder = tmp_path_factory.mktemp("tls")
+    command = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    command += ["-keyout", "key.pem", "-out", "cert.pem", "-subj", "/CN=localhost"]
+    command += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=60)
+    return folder / "cert.pem"
+
+
+@pytest.fixture
+async def secure_port(tmp_path: Path, certificate: Path) -> AsyncIterator[int]:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, certificate.with_name("key.pem"))
+    async with run_embedded(tmp_path / "data", Listen(port=0, tls=context)) as server:
+        yield server.port
+
+
+async def test_a_connection_over_tls(secure_port: int, certificate: Path) -> None:
+    url = f"sulina+tls://127.0.0.1:{secure_port}"
+    async with (
+        sulina.connect(url, tls=certificate) as client,
+        client.producer(TOPIC) as producer,
+        client.consumer(TOPIC, "s", start=Start.earliest()) as consumer,
+    ):
+        await producer.send_many([bytes(1000)] * 2000)
+        await producer.flush()
+        received = 0
+        while received < 2000:
+            received += len(await consumer.receive_batch(timeout=10))
+
+
+async def test_a_broker_that_is_not_trusted_is_refused(secure_port: int) -> None:
+    with pytest.raises(Refused, match="check the certificates"):
+        await sulina.connect(f"sulina+tls://127.0.0.1:{secure_port}").open()
+
+
+async def test_certificates_that_are_not_there_are_told(secure_port: int) -> None:
+    client = sulina.connect(f"sulina+tls://127.0.0.1:{secure_port}", tls="absent.pem")
+    with pytest.raises(Refused, match=r"absent\.pem can't be read"):
+        await client.open()
+
+
+async def test_a_broker_without_tls_is_refused(cluster: Cluster) -> None:
+    with pytest.raises((Refused, Unavailable), match=r"TLS|no broker"):
+        await sulina.connect(f"sulina+tls://127.0.0.1:{cluster.port}", connect_timeout=2).open()
+
+
+async def test_a_broker_that_wants_tls_is_not_spoken_to_in_the_clear(secure_port: int) -> None:
+    with pytest.raises(Unavailable, match="closed the connection"):
+        await sulina.connect(f"sulina://127.0.0.1:{secure_port}", connect_timeout=5).open()
