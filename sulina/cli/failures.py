@@ -1,0 +1,82 @@
+"""Errors as people and scripts see them: a sentence, and an exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from enum import IntEnum
+from typing import IO, Any, Final
+
+import click
+
+from sulina.errors import SulinaError, Unavailable
+
+
+class ExitCode(IntEnum):
+    """What the process exits with."""
+
+    FINE = 0
+    FAILED = 1
+    USAGE = 2
+    NO_BROKER = 3
+    INTERRUPTED = 130
+
+
+EXIT_CODES: Final = {
+    ExitCode.FINE: "it was done",
+    ExitCode.FAILED: "it failed; the reason is on standard error",
+    ExitCode.USAGE: "the command line was not understood",
+    ExitCode.NO_BROKER: "no broker could be reached",
+    ExitCode.INTERRUPTED: "interrupted with Ctrl-C or SIGTERM",
+}
+
+
+class Failed(click.ClickException):
+    """The operation failed for a reason that is known."""
+
+    exit_code = ExitCode.FAILED
+
+    def __init__(self, error: Exception, *, as_json: bool) -> None:
+        super().__init__(sentence(error))
+        self._kind = type(error).__name__
+        self._as_json = as_json
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Write the sentence, or with ``--json`` an object, to standard error."""
+        if debugging():
+            traceback.print_exc()
+        text = f"sulina: {self.message}"
+        if self._as_json:
+            text = json.dumps({"error": self._kind, "message": self.message})
+        click.echo(text, file=file or sys.stderr)
+
+
+class NoBroker(Failed):
+    """Nobody was there to do it."""
+
+    exit_code = ExitCode.NO_BROKER
+
+
+def failure(error: Exception, *, as_json: bool) -> Failed:
+    """What an error means to the person at the command line."""
+    kind = NoBroker if isinstance(error, Unavailable) else Failed
+    return kind(error, as_json=as_json)
+
+
+def sentence(error: Exception) -> str:
+    """The cause, in words."""
+    if isinstance(error, SulinaError):
+        return str(error) or type(error).__name__
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return (
+        f"something unexpected went wrong ({type(error).__name__}: {error}): "
+        "run it again with SULINA_DEBUG=1 to see where, and report it"
+    )
+
+
+def debugging() -> bool:
+    """Whether tracebacks are wanted."""
+    return os.environ.get("SULINA_DEBUG", "") not in ("", "0")

@@ -1,0 +1,63 @@
+"""``sulina namespace``: make, list, describe and delete namespaces."""
+
+from __future__ import annotations
+
+import click
+
+from sulina.cli.commands import Group
+from sulina.cli.confirm import confirm
+from sulina.cli.output import print_fields, say, show_rows, write_json
+from sulina.cli.params import namespace_name
+from sulina.cli.running import ask
+from sulina.cli.settings import Settings
+
+
+@click.group(cls=Group)
+def namespace() -> None:
+    """Make, list, describe and delete namespaces."""
+
+
+@namespace.command("create", examples=["sulina namespace create shop"])
+@click.argument("name", metavar="NAMESPACE", type=namespace_name)
+@click.pass_obj
+def create(settings: Settings, name: str) -> None:
+    """Make a namespace, for topics such as /NAMESPACE/orders."""
+    ask(settings, "namespace.create", namespace=name)
+    say(settings, f"the namespace {name} is made", {"namespace": name})
+
+
+@namespace.command("list", examples=["sulina namespace list --json"])
+@click.pass_obj
+def list_(settings: Settings) -> None:
+    """List the namespaces."""
+    show_rows(
+        settings,
+        [{"namespace": name} for name in ask(settings, "namespace.list")],
+        {"namespace": "namespace"},
+        nothing="there are no namespaces: `sulina namespace create shop` makes one",
+    )
+
+
+@namespace.command("describe", examples=["sulina namespace describe default"])
+@click.argument("name", metavar="NAMESPACE", type=namespace_name)
+@click.pass_obj
+def describe(settings: Settings, name: str) -> None:
+    """Show how many topics a namespace has, and its policy."""
+    described = ask(settings, "namespace.describe", namespace=name)
+    if settings.json:
+        write_json(described)
+        return
+    limits = described["policy"]
+    described["policy"] = {name: value or "no limit" for name, value in limits.items()}
+    print_fields(described)
+
+
+@namespace.command("delete", examples=["sulina namespace delete shop"])
+@click.argument("name", metavar="NAMESPACE", type=namespace_name)
+@click.option("--yes", is_flag=True, help="Don't ask.")
+@click.pass_obj
+def delete(settings: Settings, name: str, yes: bool) -> None:
+    """Delete a namespace that has no topics."""
+    confirm(settings, f"delete the namespace {name}?", yes=yes)
+    ask(settings, "namespace.delete", namespace=name)
+    say(settings, f"the namespace {name} is deleted", {"namespace": name})

@@ -1,0 +1,131 @@
+"""Answers on standard output: tables and sentences for people, JSON for scripts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from sulina.cli.settings import Settings
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_NO_TERMINAL_WIDTH: Final = 1000
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Where to write for people. Into a file or pipe nothing is cut to the width of a screen."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else _NO_TERMINAL_WIDTH
+    return Console(stderr=stderr, width=width, highlight=False, emoji=False)
+
+
+def write_json(value: Any) -> None:
+    """One JSON document on one line; on a terminal, indented."""
+    click.echo(json.dumps(value, indent=2 if sys.stdout.isatty() else None))
+
+
+def say(settings: Settings, sentence: str, value: Any) -> None:
+    """The outcome of a command: the sentence, or with ``--json`` the value."""
+    if settings.json:
+        write_json(value)
+    else:
+        click.echo(sentence)
+
+
+def show_rows(
+    settings: Settings,
+    rows: Sequence[Mapping[str, Any]],
+    columns: Mapping[str, str],
+    *,
+    nothing: str,
+) -> None:
+    """A list. ``columns`` maps fields to headings; ``nothing`` is said when there are no rows."""
+    if settings.json:
+        write_json(list(rows))
+    elif rows:
+        print_table(rows, columns)
+    else:
+        click.echo(nothing)
+
+
+def print_table(
+    rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], *, title: str | None = None
+) -> None:
+    """A table of text on the left and numbers on the right."""
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = list(rows)
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for field, heading in columns.items():
+        number = any(_is_number(row.get(field)) for row in rows)
+        table.add_column(heading, justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(words(row.get(field))) for field in columns))
+    console().print(table)
+
+
+def print_fields(fields: Mapping[str, Any]) -> None:
+    """Names and values, one pair a line; what is within a value stands below it."""
+    pairs: list[tuple[str, str]] = []
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            pairs.append((name, ""))
+            pairs += [(f"  {inner}", words(each)) for inner, each in value.items()]
+        else:
+            pairs.append((name, words(value)))
+    width = max(len(name) for name, _ in pairs)
+    for name, text in pairs:
+        label = name.replace("_", " ")
+        click.echo(f"{click.style(label, bold=True)}{'':{width - len(label)}}  {text}".rstrip())
+
+
+def words(value: Any) -> str:
+    """A value as a person writes it."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(map(words, value)) or "-"
+    return str(value) or "-"
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 message``, ``2 messages``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def size(count: float) -> str:
+    """Bytes in the unit that suits them."""
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"
+
+
+def moment(microseconds: int) -> str:
+    """Microseconds since 1970 as a UTC time in ISO 8601."""
+    seconds, rest = divmod(microseconds, 1_000_000)
+    try:
+        whole = datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, ValueError, OSError):
+        return str(microseconds)  # a producer may have written any number
+    return f"{whole:%Y-%m-%dT%H:%M:%S}.{rest:06d}Z"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

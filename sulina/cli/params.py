@@ -1,0 +1,73 @@
+"""Words of the command line that become values: topics, positions, attributes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+import click
+
+from sulina.errors import Refused
+from sulina.model import Start, SubscriptionType
+from sulina.names import TopicName, check_namespace
+
+COMPRESSIONS: Final = ("none", "lz4", "zstd")
+
+
+def topic_name(value: str) -> str:
+    """A topic's name, as ``/namespace/topic``."""
+    try:
+        return str(TopicName.parse(value))
+    except Refused as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def namespace_name(value: str) -> str:
+    """A namespace's name."""
+    try:
+        return check_namespace(value)
+    except Refused as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def position(value: str | Start) -> Start:
+    """Where to begin: ``latest``, ``earliest``, an offset, or a time."""
+    if isinstance(value, Start):
+        return value
+    if value == "latest":
+        return Start.latest()
+    if value == "earliest":
+        return Start.earliest()
+    if value.isascii() and value.isdigit():
+        return Start.offset(int(value))
+    try:
+        # A time without a zone is meant as the person's own clock shows it.
+        moment = datetime.fromisoformat(value).astimezone()
+    except (ValueError, OverflowError):
+        raise click.BadParameter(
+            f"{value!r} is no place to begin: write latest, earliest, an offset such as 1200, "
+            "or a time such as 2026-05-01T12:30:00Z"
+        ) from None
+    return Start.time(round(moment.timestamp() * 1_000_000))
+
+
+def attribute(value: str) -> tuple[str, str]:
+    """``name=value``."""
+    name, sign, text = value.partition("=")
+    if not sign or not name:
+        raise click.BadParameter(f"{value!r} is not an attribute: write name=value")
+    return name, text
+
+
+TYPE: Final = click.Choice([each.value for each in SubscriptionType])
+COMPRESSION: Final = click.Choice(COMPRESSIONS)
+START_METAVAR: Final = "latest|earliest|OFFSET|TIME"
+
+
+def start_argument(place: Start) -> Any:
+    """A start as the broker's admin methods take it."""
+    if place.kind == "offset":
+        return {"offset": place.value}
+    if place.kind == "time":
+        return {"time_us": place.value}
+    return place.kind

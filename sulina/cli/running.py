@@ -1,0 +1,78 @@
+"""From a command to the event loop and to the broker."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sulina.cli.settings import Settings
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from sulina import Client
+
+_T = TypeVar("_T")
+
+
+def run(work: Coroutine[Any, Any, _T]) -> _T:
+    """Run ``work`` on an event loop, the fast one if it is installed.
+
+    The first Ctrl-C, or SIGTERM, cancels ``work``, and raises ``KeyboardInterrupt`` when it has
+    ended; the second Ctrl-C does so at once.
+    """
+    import asyncio
+
+    async def interruptible() -> _T:
+        task = asyncio.current_task()
+        assert task is not None
+        # asyncio sees to Ctrl-C by itself.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await work
+
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        try:
+            return runner.run(interruptible())
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's, or None for asyncio's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+@asynccontextmanager
+async def connected(settings: Settings) -> AsyncIterator[Client]:
+    """A client of the broker that the settings name. Raises ``Unavailable`` if it isn't there."""
+    import sulina
+
+    async with sulina.connect(
+        settings.url,
+        token=settings.token,
+        tls=settings.tls_ca,
+        connect_timeout=settings.timeout,
+        operation_timeout=settings.timeout,
+    ) as client:
+        yield client
+
+
+def ask(settings: Settings, method: str, /, **arguments: Any) -> Any:
+    """Call one admin method of the broker; arguments that are None are left out."""
+
+    async def work() -> Any:
+        async with connected(settings) as client:
+            return await client.admin(method, given(arguments))
+
+    return run(work())
+
+
+def given(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Those that are not None."""
+    return {name: value for name, value in arguments.items() if value is not None}

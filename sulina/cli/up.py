@@ -1,0 +1,161 @@
+"""``sulina up``: broker, storage and metadata in one process, over one data folder."""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from pathlib import Path
+from typing import Final
+
+import click
+
+from sulina.cli.commands import JSON_ONLY, Command
+from sulina.cli.failures import ExitCode
+from sulina.cli.running import run
+from sulina.cli.settings import Settings
+from sulina.errors import Refused
+
+_LEVELS: Final = ("debug", "info", "warning", "error")
+_RESERVE: Final = 32 << 20
+
+
+@click.command(
+    cls=Command,
+    common=JSON_ONLY,
+    examples=[
+        "sulina up",
+        "sulina up --data /var/lib/sulina --host 0.0.0.0",
+        "sulina up --port 0 --json",
+        "sulina up --tls-cert broker.pem --tls-key broker.key",
+    ],
+)
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    default=".sulina",
+    show_default=True,
+    help="The folder that everything is kept in; made if it is missing.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=6655,
+    show_default=True,
+    help="The binary port; 0 takes one that is free.",
+)
+@click.option(
+    "--tls-cert",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Serve TLS with this certificate (PEM, with its chain).",
+)
+@click.option(
+    "--tls-key", type=click.Path(exists=True, dir_okay=False), help="The certificate's key (PEM)."
+)
+@click.option(
+    "--cache-mb",
+    type=click.IntRange(min=1),
+    default=256,
+    show_default=True,
+    help="Memory for messages that consumers read while they are fresh.",
+)
+@click.option(
+    "--journal-file-mb",
+    type=click.IntRange(1, 16 << 10),
+    default=256,
+    show_default=True,
+    help="How large a file of the journal becomes.",
+)
+@click.option("--broker-id", default="broker-1", show_default=True, help="The broker's name.")
+@click.option(
+    "--no-auto-create", is_flag=True, help="Topics have to be made with `sulina topic create`."
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(_LEVELS),
+    default="warning",
+    show_default=True,
+    help="How much to tell on standard error.",
+)
+@click.pass_obj
+def up(
+    settings: Settings,
+    data: Path,
+    host: str,
+    port: int,
+    tls_cert: str | None,
+    tls_key: str | None,
+    cache_mb: int,
+    journal_file_mb: int,
+    broker_id: str,
+    no_auto_create: bool,
+    log_level: str,
+) -> None:
+    """Run a whole Sulina in one process.
+
+    It keeps everything under one folder, so what was stored is there again after a restart.
+    Ctrl-C, or SIGTERM, stops it cleanly; a second one at once, which loses nothing that was
+    acknowledged. With --json it prints one line when it is ready:
+    {"event": "ready", "url": ..., "port": ..., "pid": ...}.
+    """
+    logging.basicConfig(
+        level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    if tls_key is not None and tls_cert is None:
+        raise click.UsageError("--tls-key needs a --tls-cert")
+    _check_folder(data)
+    tls = None if tls_cert is None else _tls_context(tls_cert, tls_key)
+    _check_installed()
+    from broker_containers.server import Listen
+    from broker_containers.settings import BrokerSettings
+    from storage_grpc.journal.settings import JournalSettings
+    from sulina.cli.serving import serve
+
+    file_bytes = journal_file_mb << 20
+    started = run(
+        serve(
+            settings,
+            data,
+            Listen(host, port, tls),
+            BrokerSettings(
+                broker_id=broker_id,
+                cache_bytes=cache_mb << 20,
+                auto_create_topics=not no_auto_create,
+            ),
+            JournalSettings(file_bytes=file_bytes, reserve_bytes=min(_RESERVE, file_bytes)),
+        )
+    )
+    if not started:
+        click.get_current_context().exit(ExitCode.INTERRUPTED)
+
+
+def _check_installed() -> None:
+    """A client alone is a fine installation; say what is missing for more."""
+    try:
+        import broker_containers.embedded  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise Refused(
+            f"`sulina up` needs the broker, and {error.name} is not installed: "
+            "pip install 'sulina[all-in-one]'"
+        ) from None
+
+
+def _check_folder(data: Path) -> None:
+    existing = next(path for path in (data, *data.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        raise Refused(f"{existing} is a file: choose a folder with --data")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise Refused(f"{existing} can't be written to: choose a folder of yours with --data")
+
+
+def _tls_context(certificate: str, key: str | None) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(certificate, key)
+    except ssl.SSLError as error:
+        raise Refused(
+            f"{certificate} can't be used for TLS ({error.reason or error}): it must be a PEM file "
+            "with the certificate, and the key in it or in --tls-key must belong to it"
+        ) from None
+    return context

@@ -1,0 +1,162 @@
+"""``sulina consume``: printing, acknowledging, positions, and how it ends."""
+
+from __future__ import annotations
+
+import signal
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.cli.direct import Direct
+from tests.cli.runner import Sulina, finish
+
+
+def test_messages_are_printed_a_line_each(sulina: Sulina, direct: Direct, topic: str) -> None:
+    direct.publish(topic, "one", "two", "three")
+    ran = sulina("consume", topic, "--from", "earliest", "--count", "2")
+    assert ran.lines() == ["one", "two"]
+
+
+def test_what_was_printed_is_acknowledged_and_no_more(
+    sulina: Sulina, direct: Direct, topic: str
+) -> None:
+    direct.publish(topic, "one", "two", "three")
+    first = ("consume", topic, "--subscription", "s", "--from", "earliest", "--count", "2")
+    assert sulina(*first).lines() == ["one", "two"]
+    rest = ("consume", topic, "--subscription", "s", "--count", "1")
+    assert sulina(*rest).lines() == ["three"]
+    [row] = direct.subscriptions(topic)
+    assert (row["position"], row["backlog"]) == (3, 0)
+
+
+def test_without_acknowledging_everything_comes_again(
+    sulina: Sulina, direct: Direct, topic: str
+) -> None:
+    direct.publish(topic, "one", "two")
+    command = ("consume", topic, "--subscription", "s", "--from", "earliest", "--count", "2")
+    assert sulina(*command, "--no-ack").lines() == ["one", "two"]
+    assert sulina(*command).lines() == ["one", "two"]
+
+
+def test_the_subscription_of_its_own_is_gone_afterwards(
+    sulina: Sulina, direct: Direct, topic: str
+) -> None:
+    direct.publish(topic, "one")
+    sulina("consume", topic, "--from", "earliest", "--count", "1")
+    assert direct.subscriptions(topic) == []
+
+
+def test_it_ends_when_nothing_comes_and_fails_only_if_a_count_was_asked_for(
+    sulina: Sulina, direct: Direct, topic: str
+) -> None:
+    direct.publish(topic, "one")
+    command = ("consume", topic, "--from", "earliest", "--timeout", "0.3")
+    assert sulina(*command).lines() == ["one"]
+    ran = sulina(*command, "--count", "5", code=1)
+    assert ran.lines() == ["one"]
+    assert "1 message of 5 came" in ran.stderr
+
+
+def test_json_lines_have_all_fields(sulina: Sulina, topic: str) -> None:
+    sulina("produce", topic, "payload", "--key", "k", "--attribute", "a=b", "--producer-name", "p")
+    [found] = sulina("consume", topic, "--from", "earliest", "--count", "1", "--json").json_lines()
+    assert datetime.fromisoformat(found.pop("publish_time")).tzinfo is UTC
+    assert found.pop("publish_time_us") > 0
+    assert found == {
+        "topic": topic,
+        "partition": None,
+        "offset": 0,
+        "key": "k",
+        "attributes": {"a": "b"},
+        "producer": "p",
+        "sequence": 0,
+        "schema_id": 0,
+        "schema_version": 0,
+        "attempt": 1,
+        "payload": "payload",
+    }
+
+
+def test_bytes_that_are_no_text_come_in_base64_in_hex_or_raw(sulina: Sulina, topic: str) -> None:
+    sulina("produce", topic, input=b"\xff\x00\n\xfe")
+    command = ("consume", topic, "--from", "earliest", "--count", "2")
+    found = sulina(*command, "--json").json_lines()
+    assert [each["payload_base64"] for each in found] == ["/wA=", "/g=="]
+    assert sulina(*command, "--format", "hex").lines() == ["ff00", "fe"]
+    process = sulina.start(*command, "--format", "raw")
+    assert process.communicate(timeout=60)[0] == b"\xff\x00\xfe"
+
+
+def test_key_offset_and_attributes_can_stand_before_a_message(sulina: Sulina, topic: str) -> None:
+    sulina("produce", topic, "v", "--key", "k", "--attribute", "a=b")
+    shown = ("--show-key", "--show-offset", "--show-attributes", "--show-topic")
+    ran = sulina("consume", topic, "--from", "earliest", "--count", "1", *shown)
+    assert ran.lines() == [f'{topic}\t0\tk\t{{"a": "b"}}\tv']
+
+
+def test_it_begins_at_an_offset_or_at_a_time(sulina: Sulina, direct: Direct, topic: str) -> None:
+    direct.publish(topic, "a", "b", "c")
+    assert sulina("consume", topic, "--from", "1", "--count", "2").lines() == ["b", "c"]
+    past = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+    assert sulina("consume", topic, "--from", past, "--count", "3").lines() == ["a", "b", "c"]
+    ran = sulina("consume", topic, "--from", "yesterday", code=2)
+    assert "write latest, earliest, an offset" in ran.stderr
+
+
+def test_all_partitions_of_a_topic_are_consumed(sulina: Sulina, direct: Direct, topic: str) -> None:
+    direct.admin("topic.create", topic=topic, partitions=3)
+    numbers = [str(number) for number in range(30)]
+    direct.publish(topic, *numbers, keys=numbers)
+    command = ("consume", topic, "--from", "earliest", "--count", "30", "--json")
+    found = sulina(*command, "--subscription", "s", "--type", "key_shared").json_lines()
+    assert sorted(int(each["payload"]) for each in found) == list(range(30))
+    assert {each["partition"] for each in found} == {0, 1, 2}
+
+
+def test_only_keys_that_fit_a_filter_come(sulina: Sulina, direct: Direct, topic: str) -> None:
+    direct.publish(topic, "x", "y", "z", keys=["a1", "b1", "a2"])
+    command = ("consume", topic, "--from", "earliest", "--type", "key_shared", "--timeout", "1")
+    assert sulina(*command, "--key-filter", "a*").lines() == ["x", "z"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_and_keeps_the_acknowledgements(
+    sulina: Sulina, direct: Direct, topic: str, number: signal.Signals
+) -> None:
+    direct.publish(topic, "one", "two")
+    process = sulina.start("consume", topic, "--subscription", "s", "--from", "earliest")
+    assert process.stdout is not None
+    assert [process.stdout.readline(), process.stdout.readline()] == [b"one\n", b"two\n"]
+    process.send_signal(number)
+    assert finish(process).code == 130
+    [row] = direct.subscriptions(topic)
+    assert (row["backlog"], row["consumers"]) == (0, 0)
+
+
+def test_it_ends_when_nobody_reads_its_output_any_more(
+    sulina: Sulina, direct: Direct, topic: str
+) -> None:
+    direct.publish(topic, "one")
+    process = sulina.start("consume", topic, "--from", "earliest")
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"one\n"
+    process.stdout.close()  # no further message comes, so no write would fail
+    assert process.wait(60) == 0
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert direct.subscriptions(topic) == []
+
+
+def test_it_ends_in_silence_when_the_pipe_breaks_in_the_middle(
+    sulina: Sulina, direct: Direct, topic: str
+) -> None:
+    direct.publish(topic, *["x" * 1000] * 2000)
+    process = sulina.start("consume", topic, "--from", "earliest")
+    assert process.stdout is not None
+    assert process.stdout.read(10) == b"x" * 10
+    process.stdout.close()
+    assert process.wait(60) == 0
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    process.stderr.close()

@@ -1,0 +1,117 @@
+"""Errors are a sentence with a remedy, and the exit code says what kind they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.direct import Direct
+from tests.cli.runner import COMMAND, Sulina
+
+
+@pytest.fixture
+def nobody() -> Sulina:
+    """A URL where nothing listens: the port is taken and given back."""
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return Sulina(f"sulina://127.0.0.1:{probe.getsockname()[1]}")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("ping",),
+        ("produce", "/default/t", "x"),
+        ("consume", "/default/t"),
+        ("peek", "/default/t"),
+        ("bench",),
+        ("topic", "list"),
+    ],
+)
+def test_without_a_broker_the_remedy_is_told(nobody: Sulina, command: tuple[str, ...]) -> None:
+    ran = nobody(*command, code=3)
+    address = nobody.url.removeprefix("sulina://")
+    assert ran.stderr == f"sulina: no broker at {address}: is `sulina up` running?\n"
+    assert ran.stdout == ""
+
+
+def test_with_json_the_error_is_json_too(nobody: Sulina) -> None:
+    told = json.loads(nobody("ping", "--json", code=3).stderr)
+    assert told["error"] == "Unavailable"
+    assert "is `sulina up` running?" in told["message"]
+
+
+def test_debugging_shows_where_it_comes_from(nobody: Sulina) -> None:
+    done = subprocess.run(
+        [*COMMAND, "ping"],
+        env={**nobody.environment, "SULINA_DEBUG": "1"},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert b"Traceback" in done.stderr
+
+
+def test_a_url_that_is_none_is_explained(nobody: Sulina) -> None:
+    ran = nobody("ping", "--url", "http://127.0.0.1", code=1)
+    assert "write sulina://host:port" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "remedy"),
+    [
+        (("topic", "create", "orders"), "write /namespace/topic"),
+        (("namespace", "create", "a/b"), "use letters, digits"),
+        (("nonsense",), "No such command"),
+        (("ping", "--timeout", "0"), "--timeout"),
+        (("bench", "--count", "1", "--seconds", "1"), "not both"),
+    ],
+)
+def test_a_command_line_that_makes_no_sense_is_told_before_anything_is_done(
+    nobody: Sulina, command: tuple[str, ...], remedy: str
+) -> None:
+    assert remedy in nobody(*command, code=2).stderr
+
+
+def test_a_missing_subscription_is_named(sulina: Sulina, direct: Direct, topic: str) -> None:
+    direct.admin("topic.create", topic=topic)
+    ran = sulina("subscription", "describe", topic, "none", code=1)
+    assert "'none'" in ran.stderr and ran.stderr.count("\n") == 1
+
+
+def test_a_flag_wins_over_the_environment_and_the_last_over_the_first(
+    sulina: Sulina, nobody: Sulina
+) -> None:
+    assert nobody("--url", sulina.url, "ping").code == 0
+    assert nobody("--url", nobody.url, "ping", "--url", sulina.url).code == 0
+
+
+@pytest.mark.parametrize(
+    ("missing", "command", "remedy"),
+    [
+        ("click", "ping", "pip install 'sulina[cli]'"),
+        ("broker_containers", "up", "pip install 'sulina[all-in-one]'"),
+    ],
+)
+def test_a_smaller_installation_says_what_it_lacks(missing: str, command: str, remedy: str) -> None:
+    program = (
+        f"import sys; sys.modules[{missing!r}] = None; sys.argv = ['sulina', {command!r}]; "
+        "from sulina.cli import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=dict(os.environ),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    text = done.stderr.decode()
+    assert missing in text and remedy in text and "Traceback" not in text

@@ -1,0 +1,142 @@
+"""The parts that need no broker: positions, sizes, buckets, lines from a pipe."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage_grpc.journal.recover import Recovery
+from sulina.cli.histogram import Histogram
+from sulina.cli.output import moment, plural, size, words
+from sulina.cli.params import position
+from sulina.cli.pipes import lines_of
+from sulina.cli.serving import found
+from sulina.cli.sources import Pacer
+from sulina.model import Start
+
+
+def test_a_position_is_a_word_an_offset_or_a_time() -> None:
+    assert position("latest") == Start.latest()
+    assert position("earliest") == Start.earliest()
+    assert position("1200") == Start.offset(1200)
+    assert position("1970-01-01T00:00:01.5Z") == Start.time(1_500_000)
+    assert position("1970-01-01T01:00:01+01:00") == Start.time(1_000_000)
+    local = datetime(2026, 5, 1, 12, 30).astimezone()
+    assert position("2026-05-01T12:30") == Start.time(int(local.timestamp()) * 1_000_000)
+    with pytest.raises(click.BadParameter, match="no place to begin"):
+        position("-5")
+
+
+def test_values_are_written_as_people_write_them() -> None:
+    assert [words(value) for value in (None, True, 12345, "", [1, "a"], 0.5)] == [
+        "-",
+        "yes",
+        "12,345",
+        "-",
+        "1, a",
+        "0.50",
+    ]
+    assert (plural(1, "message"), plural(1000, "message")) == ("1 message", "1,000 messages")
+    assert [size(count) for count in (7, 1_500, 2_000_000, 5e12)] == [
+        "7 B",
+        "1.5 kB",
+        "2.0 MB",
+        "5000.0 GB",
+    ]
+    assert moment(1_500_000) == "1970-01-01T00:00:01.500000Z"
+    assert moment(1 << 62) == str(1 << 62)
+
+
+@given(st.lists(st.integers(0, 1 << 50), min_size=1), st.floats(0.1, 100))
+def test_a_percentile_is_within_a_bucket_of_the_true_one(values: list[int], share: float) -> None:
+    histogram = Histogram()
+    for value in values:
+        histogram.add(value)
+    again = Histogram(histogram.buckets())
+    assert len(again) == len(values)
+    found = again.percentile(share)
+    assert found is not None
+    true = next(
+        value
+        for place, value in enumerate(sorted(values), start=1)
+        if place >= len(values) * share / 100
+    )
+    assert true * 31 / 32 <= found <= true
+
+
+def test_an_empty_histogram_has_no_percentile() -> None:
+    assert Histogram().percentile(50) is None
+
+
+@given(st.lists(st.binary(max_size=50).filter(lambda line: b"\n" not in line)))
+async def test_lines_come_out_as_they_went_in(lines: list[bytes]) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"".join(line + b"\n" for line in lines))
+    os.close(writing)
+    counted = 0
+
+    def count(read: int) -> None:
+        nonlocal counted
+        counted += read
+
+    try:
+        got = [line async for batch in lines_of(reading, count) for line in batch]
+    finally:
+        os.close(reading)
+    assert got == lines
+    assert counted == sum(len(line) + 1 for line in lines)
+
+
+async def test_no_more_is_read_before_the_lines_were_taken() -> None:
+    reading, writing = os.pipe()
+    batches = lines_of(reading, lambda _: None)
+    os.write(writing, b"one\n")
+    assert await anext(batches) == [b"one"]
+    os.write(writing, b"two\n")
+    assert os.read(reading, 100) == b"two\n"  # still in the pipe, for nobody asked
+    os.close(writing)
+    assert [batch async for batch in batches] == []
+    os.close(reading)
+
+
+async def test_a_pacer_changes_neither_messages_nor_order() -> None:
+    messages = [str(number).encode() for number in range(100)]
+
+    async def batches() -> object:
+        yield messages[:70]
+        yield messages[70:]
+
+    for rate in (None, 10_000.0):
+        paced = Pacer(rate).paced(batches())  # type: ignore[arg-type]  # a generator, in short
+        assert [message async for batch in paced for message in batch] == messages
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"files": 0, "records": 0}, "an empty folder"),
+        ({}, "1,000 records in 2 journal files (5.0 MB), checked in 0.25 s"),
+        ({"cut_bytes": 10, "clean": False}, "a torn end of 10 B, never acknowledged, was cut"),
+        ({"clean": False}, "it had not been stopped cleanly"),
+        ({"corrupt_records": 1, "clean": False}, "DAMAGED in 1 place"),
+    ],
+)
+def test_what_a_start_found_is_one_line(changes: dict[str, object], expected: str) -> None:
+    fields: dict[str, object] = {
+        "clean": True,
+        "files": 2,
+        "scanned_files": 1,
+        "records": 1000,
+        "bytes": 5_000_000,
+        "cut_bytes": 0,
+        "corrupt_records": 0,
+        "damaged": (),
+        "seconds": 0.25,
+    }
+    line = found(Recovery(**{**fields, **changes}))  # type: ignore[arg-type]  # by name
+    assert expected in line and "\n" not in line

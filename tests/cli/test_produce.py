@@ -1,0 +1,160 @@
+"""``sulina produce``: arguments, standard input, files, keys, attributes, counts and rates."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import time
+from pathlib import Path
+
+from tests.cli.direct import Direct
+from tests.cli.runner import Sulina, finish
+
+
+def test_arguments_are_published_and_the_last_offset_is_told(
+    sulina: Sulina, direct: Direct, topic: str
+) -> None:
+    ran = sulina("produce", topic, "one", "two", "three")
+    assert ran.stdout.startswith(f"3 messages (11 B) to {topic} in ")
+    assert ran.stdout.endswith("the last at offset 2\n")
+    assert direct.read(topic) == ["one", "two", "three"]
+
+
+def test_json_tells_messages_bytes_rate_and_the_last_offset(sulina: Sulina, topic: str) -> None:
+    told = sulina("produce", topic, "one", "two", "--json").json()
+    assert (told["topic"], told["messages"], told["bytes"]) == (topic, 2, 6)
+    assert told["last"] == {"topic": topic, "offset": 1}
+    assert told["rate"] > 0 and told["seconds"] > 0
+
+
+def test_every_line_of_standard_input_is_a_message(
+    sulina: Sulina, direct: Direct, topic: str
+) -> None:
+    sulina("produce", topic, input="first\n\nthird without an end")
+    assert direct.read(topic) == ["first", "", "third without an end"]
+
+
+def test_a_long_input_arrives_whole_and_in_order(
+    sulina: Sulina, direct: Direct, topic: str
+) -> None:
+    lines = [f"line {number}" for number in range(50_000)]
+    told = sulina("produce", topic, "--compression", "lz4", "--json", input="\n".join(lines)).json()
+    assert told["messages"] == 50_000
+    assert direct.read(topic) == lines
+
+
+def test_lines_are_published_as_they_come(sulina: Sulina, direct: Direct, topic: str) -> None:
+    process = sulina.start("produce", topic)
+    assert process.stdin is not None
+    process.stdin.write(b"early\n")
+    process.stdin.flush()
+    direct.wait_for(topic, 1)
+    assert process.poll() is None
+    process.stdin.write(b"late\n")
+    assert finish(process).code == 0
+    assert direct.read(topic) == ["early", "late"]
+
+
+def test_ctrl_c_stores_what_was_read_and_tells_it(
+    sulina: Sulina, direct: Direct, topic: str
+) -> None:
+    process = sulina.start("produce", topic)
+    assert process.stdin is not None
+    process.stdin.write(b"one\ntwo\n")
+    process.stdin.flush()
+    direct.wait_for(topic, 2)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    assert finish(process).stdout.startswith("2 messages")
+
+
+def test_files_are_read_one_after_the_other(
+    sulina: Sulina, direct: Direct, topic: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a").write_text("a1\na2\n")
+    (tmp_path / "b").write_text("b1")
+    sulina("produce", topic, "--file", str(tmp_path / "a"), "--file", str(tmp_path / "b"))
+    assert direct.read(topic) == ["a1", "a2", "b1"]
+
+
+def test_a_whole_file_is_one_message_byte_for_byte(
+    sulina: Sulina, topic: str, tmp_path: Path
+) -> None:
+    content = bytes(range(256))
+    (tmp_path / "image").write_bytes(content)
+    sulina("produce", topic, "--file", str(tmp_path / "image"), "--whole-file", "--key", "k")
+    [found] = sulina("peek", topic, "--json").json_lines()
+    assert found["key"] == "k"
+    assert sulina("peek", topic, "--format", "hex").stdout == content.hex() + "\n"
+
+
+def test_the_key_may_stand_before_a_separator(sulina: Sulina, topic: str) -> None:
+    sulina("produce", topic, "7:Ada: the first", "nobody", "--key-separator", ":")
+    found = sulina("peek", topic, "--json").json_lines()
+    assert [(each["key"], each["payload"]) for each in found] == [
+        ("7", "Ada: the first"),
+        (None, "nobody"),
+    ]
+
+
+def test_attributes_go_with_every_message(sulina: Sulina, topic: str) -> None:
+    sulina("produce", topic, "x", "y", "--attribute", "source=test", "--attribute", "note=a=b")
+    found = sulina("peek", topic, "--json").json_lines()
+    assert [each["attributes"] for each in found] == [{"source": "test", "note": "a=b"}] * 2
+
+
+def test_count_repeats_arguments_and_cuts_input(sulina: Sulina, direct: Direct, topic: str) -> None:
+    sulina("produce", topic, "a", "b", "--count", "5")
+    sulina("produce", topic, "--count", "2", input="c\nd\ne\n")
+    assert direct.read(topic) == ["a", "b", "a", "b", "a", "c", "d"]
+
+
+def test_a_rate_is_not_exceeded(sulina: Sulina, topic: str) -> None:
+    told = sulina("produce", topic, "x", "--count", "60", "--rate", "100", "--json").json()
+    assert told["messages"] == 60
+    assert told["seconds"] >= 0.5  # never shorter: this is no matter of how fast the machine is
+
+
+def test_a_named_producer_continues_its_sequence(sulina: Sulina, topic: str) -> None:
+    sulina("produce", topic, "a", "b", "--producer-name", "meter-1")
+    sulina("produce", topic, "c", "--producer-name", "meter-1")
+    found = sulina("peek", topic, "--json").json_lines()
+    assert [each["producer"] for each in found] == ["meter-1"] * 3
+    assert [each["sequence"] for each in found] == [0, 1, 2]
+
+
+def test_a_non_reliable_topic_is_made_when_asked_for(
+    sulina: Sulina, direct: Direct, topic: str
+) -> None:
+    sulina("produce", topic, "x", "--non-reliable")
+    assert direct.admin("topic.describe", topic=topic)["delivery"] == "non_reliable"
+
+
+def test_a_bar_shows_on_a_terminal_when_it_takes_a_while(sulina: Sulina, topic: str) -> None:
+    screen, terminal = pty.openpty()
+    process = sulina.start("produce", topic, "x", "--count", "60", "--rate", "60", stderr=terminal)
+    os.close(terminal)
+    shown = b""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            shown += os.read(screen, 65536)
+        except OSError:  # this is how a terminal says that the other side has left
+            break
+    os.close(screen)
+    assert finish(process).code == 0
+    assert b"publishing" in shown
+
+
+def test_a_line_that_no_message_can_hold_is_refused(sulina: Sulina, topic: str) -> None:
+    ran = sulina("produce", topic, input=b"x" * (17 << 20), code=1)
+    assert "a line is longer than 16 MiB" in ran.stderr
+
+
+def test_contradicting_sources_and_keys_are_usage_errors(sulina: Sulina, topic: str) -> None:
+    assert "not both" in sulina("produce", topic, "x", "--file", "-", code=2).stderr
+    ran = sulina("produce", topic, "x", "--key", "k", "--key-separator", ":", code=2)
+    assert "not both" in ran.stderr
+    ran = sulina("produce", topic, "x", "--attribute", "nothing", code=2)
+    assert "write name=value" in ran.stderr

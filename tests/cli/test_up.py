@@ -1,0 +1,157 @@
+"""``sulina up``: starting, saying where, stopping cleanly, and why it can't."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.direct import Direct
+from tests.cli.runner import Sulina, finish
+from tests.support.fixtures import sulina_process as sulina_process
+from tests.support.server import SulinaProcess
+
+NOBODY = Sulina("sulina://127.0.0.1:1")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_stops_cleanly_and_everything_is_there_again(
+    sulina_process: SulinaProcess, number: signal.Signals
+) -> None:
+    sulina = Sulina(sulina_process.url)
+    direct = Direct(sulina_process.url)
+    direct.publish("/default/t", "one", "two", "three")
+    sulina("consume", "/default/t", "--subscription", "s", "--from", "earliest", "--count", "1")
+    assert sulina_process.stop(number) == 0
+    assert "Traceback" not in sulina_process.log()
+    sulina_process.start()
+    assert sulina.url == sulina_process.url
+    assert direct.read("/default/t") == ["one", "two", "three"]
+    rest = ("consume", "/default/t", "--subscription", "s", "--count", "2")
+    assert sulina(*rest).lines() == ["two", "three"]
+
+
+def test_what_was_acknowledged_survives_a_kill(sulina_process: SulinaProcess) -> None:
+    sulina = Sulina(sulina_process.url)
+    sulina("produce", "/default/t", "one", "two")
+    sulina_process.kill()
+    assert not sulina_process.running
+    sulina("ping", code=3)
+    sulina_process.restart()
+    assert sulina("peek", "/default/t").lines() == ["one", "two"]
+
+
+def test_clients_do_not_keep_it_from_stopping(sulina_process: SulinaProcess) -> None:
+    sulina = Sulina(sulina_process.url)
+    Direct(sulina_process.url).publish("/default/t", "one")
+    process = sulina.start("consume", "/default/t", "--from", "earliest")
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"one\n"
+    assert sulina_process.stop() == 0
+    process.send_signal(signal.SIGINT)
+    assert finish(process).code == 130
+
+
+def test_ready_tells_port_process_and_folder(sulina_process: SulinaProcess) -> None:
+    ready = sulina_process.ready
+    assert ready["event"] == "ready"
+    assert ready["url"] == f"sulina://127.0.0.1:{ready['port']}"
+    assert ready["pid"] == sulina_process.pid
+    assert ready["data"] == str(sulina_process.data)
+
+
+def test_a_taken_port_is_told_in_a_sentence(sulina_process: SulinaProcess, tmp_path: Path) -> None:
+    command = ("up", "--data", str(tmp_path / "other"), "--port", str(sulina_process.port))
+    ran = NOBODY(*command, code=1)
+    assert f"can't listen on 127.0.0.1:{sulina_process.port}" in ran.stderr
+    assert ran.stderr.count("\n") == 1
+
+
+def test_a_folder_in_use_is_told_in_a_sentence(sulina_process: SulinaProcess) -> None:
+    ran = NOBODY("up", "--data", str(sulina_process.data), "--port", "0", code=1)
+    assert "another process uses the folder" in ran.stderr
+    assert ran.stderr.count("\n") == 1
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    ran = NOBODY("up", "--data", str(tmp_path / "file" / "data"), "--port", "0", code=1)
+    assert "is a file: choose a folder with --data" in ran.stderr
+
+
+def test_people_are_shown_where_it_is_and_what_to_type(tmp_path: Path) -> None:
+    process = NOBODY.start("up", "--data", str(tmp_path / "data"), "--port", "0")
+    assert process.stdout is not None
+    lines: list[str] = []
+    while not lines or not lines[-1].startswith("╰"):
+        line = process.stdout.readline().decode()
+        assert line, lines
+        lines.append(line)
+    shown = "".join(lines)
+    for words in ("is ready", "sulina://127.0.0.1:", str(tmp_path), "produce /default/hello"):
+        assert words in shown
+    process.send_signal(signal.SIGINT)
+    ran = finish(process)
+    assert ran.code == 0
+    assert "stopped; everything is stored" in ran.stderr
+
+
+def test_topics_are_not_made_by_themselves_when_that_is_forbidden(tmp_path: Path) -> None:
+    arguments = ("--no-auto-create", "--cache-mb", "8", "--journal-file-mb", "1")
+    with SulinaProcess(tmp_path / "data", *arguments) as server:
+        sulina = Sulina(server.url)
+        ran = sulina("produce", "/default/t", "x", code=1)
+        assert "`sulina topic create /default/t` makes it" in ran.stderr
+        direct = Direct(server.url)
+        direct.admin("topic.create", topic="/default/t")
+        direct.publish("/default/t", *["x" * 100_000] * 30)
+        assert len(direct.read("/default/t")) == 30
+
+
+def test_the_second_signal_ends_it_at_once() -> None:
+    program = (
+        "import asyncio\n"
+        "from sulina.cli.serving import Stop\n"
+        "async def main():\n"
+        "    stop = Stop()\n"
+        "    stop.ready = True\n"
+        "    print('ready', flush=True)\n"
+        "    await stop.asked.wait()\n"
+        "    print('stopping', flush=True)\n"
+        "    await asyncio.Event().wait()\n"
+        "asyncio.run(main())\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    for said in (b"ready\n", b"stopping\n"):
+        assert process.stdout.readline() == said
+        process.send_signal(signal.SIGINT)
+    assert finish(process).code == 130
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+def test_tls_is_served_and_a_stranger_is_not_trusted(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "broker.pem", tmp_path / "broker.key"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
+            *("-nodes", "-days", "2", "-subj", "/CN=broker", "-out", certificate, "-keyout", key),
+            *("-addext", "subjectAltName=IP:127.0.0.1"),
+        ],
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    arguments = ("--tls-cert", str(certificate), "--tls-key", str(key))
+    with SulinaProcess(tmp_path / "data", *arguments) as server:
+        assert server.url.startswith("sulina+tls://")
+        sulina = Sulina(server.url)
+        sulina("produce", "/default/t", "secret", "--tls-ca", str(certificate))
+        assert sulina("--tls-ca", str(certificate), "peek", "/default/t").lines() == ["secret"]
+        assert "check the certificates" in sulina("ping", code=1).stderr
+    ran = NOBODY("up", "--tls-cert", str(key), "--data", str(tmp_path / "x"), code=1)
+    assert "can't be used for TLS" in ran.stderr
