@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from sulina.errors import Refused
 
-_PART = re.compile(r"^[\w-]+$")
-_PARTITION = re.compile(r"^(?P<base>.+)-part-(?P<number>0|[1-9][0-9]*)$")
+_PART = re.compile(r"[\w-]+")
+_PARTITION = re.compile(r"(?P<base>.+)-part-(?P<number>0|[1-9][0-9]*)")
 MAX_NAME_LENGTH = 255
 MAX_PARTITIONS = 4096
 
@@ -24,7 +24,7 @@ class TopicName:
     def parse(cls, text: str) -> TopicName:
         """Read ``/namespace/topic``. Raises ``Refused`` with the rule that was broken."""
         parts = text.split("/")
-        if len(parts) != 3 or parts[0] or not all(map(_PART.match, parts[1:])):
+        if len(parts) != 3 or parts[0] or not all(map(_PART.fullmatch, parts[1:])):
             raise Refused(
                 f"{text!r} is not a topic name: write /namespace/topic, "
                 "with letters, digits, '_' and '-' (for example /default/orders)"
@@ -40,7 +40,7 @@ class TopicName:
     @property
     def partition_of(self) -> tuple[TopicName, int] | None:
         """The topic and the number of which this name is a partition's name, if it is one."""
-        match = _PARTITION.match(self.local)
+        match = _PARTITION.fullmatch(self.local)
         if match is None:
             return None
         return TopicName(self.namespace, match["base"]), int(match["number"])
@@ -51,7 +51,7 @@ class TopicName:
 
 def check_namespace(name: str) -> str:
     """``name`` if it may be a namespace; raises ``Refused`` otherwise."""
-    if not _PART.match(name) or len(name) > MAX_NAME_LENGTH:
+    if not _PART.fullmatch(name) or len(name) > MAX_NAME_LENGTH:
         raise Refused(f"{name!r} is not a namespace: use letters, digits, '_' and '-'")
     return name
 

@@ -122,6 +122,8 @@ def pack(command: Command, request: int, body: Message, data: Sequence[Buffer] =
 
 def unpack(command: memoryview) -> Incoming:
     """A whole command, from its length field on. Raises ``ProtocolError``."""
+    if len(command) < PREFIX.size:
+        raise ProtocolError(f"a command has at least {PREFIX.size} bytes, not {len(command)}")
     _, number, _, _, request, control_length = PREFIX.unpack_from(command)
     end = PREFIX.size + control_length
     if end > len(command):

@@ -84,8 +84,9 @@ class _Columns:
 class Frame:
     """A whole frame, opened. Columns are decoded when first used and then kept.
 
-    Constructing it checks the CRC and the columns' bounds; it raises ``CorruptFrame`` and nothing
-    else. The input buffer is not kept.
+    Constructing it checks the CRC and the columns' bounds; it raises ``CorruptFrame`` whatever
+    the bytes are, and ``Refused`` only if the frame's compression is not installed here. The
+    input buffer is not kept.
     """
 
     def __init__(self, data: Buffer) -> None:
@@ -112,10 +113,14 @@ class Frame:
         if header.flags & h.HAS_ATTRIBUTES:
             lists = columns.offsets(count)
             total = lists[-1]
-            if total > len(columns.data):
-                raise CorruptFrame("the frame claims more attributes than it has bytes")
+            if total > h.MAX_ATTRIBUTES:
+                raise CorruptFrame(f"the frame claims {total} attributes: too many")
             self._attributes = (lists, columns.strings(total), columns.strings(total))
-        self._deltas = columns.int32(count) if header.flags & h.HAS_TIMES else None
+        self._deltas: list[int] | None = None
+        if header.flags & h.HAS_TIMES:
+            self._deltas = columns.int32(count)
+            if (min(self._deltas), max(self._deltas)) != (0, header.last_time - header.first_time):
+                raise CorruptFrame("the frame's publish times are not those of its header")
         if columns.at != h.padded(len(columns.data)):
             raise CorruptFrame("the frame has bytes behind its last column")
 

@@ -24,7 +24,7 @@ from sulina.wire.compression import Compression, compress
 
 _INT32 = "i"
 _BIG_ENDIAN_HOST = sys.byteorder == "big"
-MAX_TIME_SPAN_US = 0x7FFF_FFFF
+MAX_TIME_SPAN_US = h.MAX_TIME_SPAN_US
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +63,17 @@ def encode_frame(
     """One frame of all ``payloads``, in order.
 
     ``times`` are publish times in microseconds, one for all or one each, no more than 35 minutes
-    apart. Raises ``TooLarge`` beyond the limits of a frame and ``Refused`` for a producer name
-    that is too long or a compression that is not installed.
+    apart. Columns that ``compression`` does not make smaller are stored as they are. Raises
+    ``TooLarge`` beyond the limits of a frame and ``Refused`` for a producer name that is too long
+    or a compression that is not installed.
     """
     count = len(payloads)
     if not 0 < count <= h.MAX_RECORDS:
         raise TooLarge(f"a frame holds 1 to {h.MAX_RECORDS} records, not {count}")
-    flags = int(compression)
+    assert first_sequence >= 0
+    for column in (keys, attributes, None if isinstance(times, int) else times):
+        assert column is None or len(column) == count, "every record has its place in a column"
+    flags = 0
     columns = _binary_column(payloads)
     slots = b""
     if keys is not None and any(key is not None for key in keys):
@@ -120,8 +124,10 @@ def _assemble(
         raise TooLarge(f"{raw_length} bytes are too many for one frame: send fewer at once")
     if compression is not Compression.NONE:
         stored = compress(compression, b"".join(columns))
-        stored_length = len(stored)
-        columns = [_pad(stored)]
+        if len(stored) < raw_length:
+            flags |= compression
+            stored_length = len(stored)
+            columns = [_pad(stored)]
     body = [_pad(name), slots, *columns]
     head = h.pack_header(
         flags=flags,
@@ -157,6 +163,9 @@ def even_offsets(size: int, count: int) -> bytes:
 
 
 def _map_column(entries: Sequence[Mapping[str, str]]) -> list[bytes]:
+    total = sum(map(len, entries))
+    if total > h.MAX_ATTRIBUTES:
+        raise TooLarge(f"{total} attributes are too many for one frame: send fewer at once")
     lists = _pad(_int32(accumulate(map(len, entries), initial=0)))
     names = [name.encode() for entry in entries for name in entry]
     values = [value.encode() for entry in entries for value in entry.values()]

@@ -39,12 +39,17 @@ HAS_ATTRIBUTES: Final = 0b0000_1000
 HAS_TIMES: Final = 0b0001_0000
 CONTROL: Final = 0b0010_0000
 _KNOWN_FLAGS: Final = 0b0011_1111
+_RECORD_FLAGS: Final = HAS_KEYS | HAS_ATTRIBUTES | HAS_TIMES
 
 MAX_RECORDS: Final = 1 << 16
 """Records in one frame, so that a selection within a frame is at most 8 KiB."""
 MAX_BODY: Final = 64 << 20
 """Bytes in a frame's body, stored or decompressed."""
 MAX_NAME: Final = 1024
+MAX_ATTRIBUTES: Final = 1 << 20
+"""Attributes of all records of one frame: they weigh far more in memory than in the frame."""
+MAX_TIME_SPAN_US: Final = 0x7FFF_FFFF
+"""Microseconds between the earliest and the latest record of a frame."""
 
 UNASSIGNED: Final = -1
 
@@ -52,6 +57,7 @@ _LAYOUT: Final = struct.Struct("<4sBBHIIIIQQqqqIIqq")
 _PRODUCER_PART: Final = struct.Struct("<4sBBHIIIIQQqqqI")
 _BROKER_PART: Final = struct.Struct("<qq")
 _CRC: Final = struct.Struct("<I")
+_MAX_INT64: Final = (1 << 63) - 1
 _CRC_AT: Final = 68
 _BROKER_AT: Final = 72
 assert _LAYOUT.size == HEADER_SIZE
@@ -168,13 +174,18 @@ def parse_header(frame: Buffer) -> FrameHeader:
         raise CorruptFrame("the frame uses features that are not known here")
     if count > MAX_RECORDS or body_length > MAX_BODY or raw_length > MAX_BODY:
         raise CorruptFrame(f"the frame claims {count} records in {body_length} bytes: too many")
-    if (count == 0) is not bool(flags & CONTROL):
+    if (count == 0) is not bool(flags & CONTROL) or (not count and flags & _RECORD_FLAGS):
         raise CorruptFrame("a frame holds at least one record, unless it is a control frame")
     header = FrameHeader(flags, name_length, body_length, raw_length, count, *rest)
     if header.columns_at + padded(header.columns_length) != header.size or name_length > MAX_NAME:
         raise CorruptFrame("the frame's body does not have the length its parts add up to")
     if not flags & COMPRESSION_MASK and header.columns_length != raw_length:
         raise CorruptFrame("the frame's columns do not have the length its header says")
+    if header.first_sequence < 0 or header.last_sequence > _MAX_INT64:
+        raise CorruptFrame("the frame's records have sequence numbers that can't be")
+    span = header.last_time - header.first_time
+    if not 0 <= span <= (MAX_TIME_SPAN_US if flags & HAS_TIMES else 0):
+        raise CorruptFrame("the frame's publish times contradict each other")
     return header
 
 

@@ -137,9 +137,9 @@ class CommandStream(asyncio.BufferedProtocol):
         self._handler.writable_again()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._large is not None:
+        if self._large is not None and self.open:
             return self._large[self._large_end :]
-        if self._start == self._end:
+        if self._start == self._end or not self.open:
             self._start = self._end = 0
         elif self._start and len(self._chunk) - self._end < _CHUNK // 4:
             rest = self._end - self._start
@@ -148,6 +148,8 @@ class CommandStream(asyncio.BufferedProtocol):
         return self._view[self._end :]
 
     def buffer_updated(self, nbytes: int) -> None:
+        if not self.open:
+            return  # TLS hands out what it still has after a close
         try:
             if self._large is None:
                 self._end += nbytes
