@@ -1,0 +1,199 @@
+"""Group commit: everything that waits goes to the disk in one write with one sync.
+
+While a group is on its way the next one gathers, so the busier the journal is the larger its
+groups are, and an append to an idle journal starts at once. One task does all of it, in order;
+the index changes, and futures are done, only after the sync.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from storage_grpc.journal.format import Kind, record_size
+from storage_grpc.journal.index import Index
+from storage_grpc.journal.item import Item, control_item, look_for_stored
+from storage_grpc.journal.reader import JournalReader
+from storage_grpc.journal.settings import JournalSettings
+from storage_grpc.journal.writer import Group, JournalWriter
+from sulina.errors import Overloaded, StorageFailed, StorageFull, SulinaError
+
+
+class Committer:
+    """Takes items, makes them durable, applies them to the index. Made on the event loop."""
+
+    def __init__(
+        self,
+        index: Index,
+        writer: JournalWriter,
+        reader: JournalReader,
+        settings: JournalSettings,
+        changed: Callable[[], None],
+    ) -> None:
+        self._index = index
+        self._writer = writer
+        self._reader = reader
+        self._group_bytes = settings.group_bytes
+        self._high_water = settings.max_pending_bytes
+        self._changed = changed
+        """Called when a file was completed or a ledger deleted."""
+        self._waiting: deque[Item] = deque()
+        self._wake = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._stopping = False
+        self.pending_bytes = 0
+        self._failure: Exception | None = None
+        """Why nothing is taken any more."""
+        self._task = asyncio.create_task(self._run(), name="journal-commit")
+
+    def submit(self, item: Item) -> None:
+        """Queue an item; its future is done in turn."""
+        self._waiting.append(item)
+        self.pending_bytes += item.length
+        if self.pending_bytes >= self._high_water:
+            self._writable.clear()
+        self._wake.set()
+
+    def check_room(self) -> None:
+        """Raise ``Overloaded`` or ``StorageFailed`` if no entry can be taken now."""
+        if self._failure is not None:
+            raise self._failed(self._failure)
+        if self.pending_bytes >= self._high_water:
+            raise Overloaded(
+                f"{self.pending_bytes} bytes wait to become durable and the limit is "
+                f"{self._high_water}: wait until the journal is writable again"
+            )
+
+    def control(self, kind: Kind, ledger: int, lac: int = -1) -> asyncio.Future[None]:
+        """Queue a record that is no entry. It goes on when the future is cancelled."""
+        if self._failure is not None:
+            raise self._failed(self._failure)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.submit(control_item(done, kind, ledger, lac))
+        return done
+
+    async def wait_writable(self) -> None:
+        """Wait until half of the allowed bytes are free, or until the journal has failed."""
+        await self._writable.wait()
+
+    async def stop(self) -> None:
+        """Finish what waits, and end."""
+        self._stopping = True
+        self._wake.set()
+        await self._task
+
+    async def _run(self) -> None:
+        while not (self._stopping and not self._waiting):
+            await self._wake.wait()
+            self._wake.clear()
+            while self._waiting:
+                await self._commit_next()
+
+    async def _commit_next(self) -> None:
+        group = self._take()
+        try:
+            await self._commit(group)
+        except Exception as error:
+            # Also for what is no disk error: nobody may wait for ever. A failed sync is never
+            # tried again: the next one may succeed without having saved what the first did not.
+            self._failure = error
+            group += self._waiting
+            self._waiting.clear()
+            self._refuse(group, self._failed(error))
+
+    def _take(self) -> list[Item]:
+        waiting = self._waiting
+        group = [waiting.popleft()]
+        size = group[0].length
+        while waiting and (size := size + waiting[0].length) <= self._group_bytes:
+            group.append(waiting.popleft())
+        return group
+
+    async def _commit(self, group: list[Item]) -> None:
+        await look_for_stored(group, self._reader)
+        try:
+            await self._write(group)
+        except StorageFull as full:
+            # All entries that wait fail with it, so that none is stored after one that was not.
+            everything = [*group, *self._waiting]
+            self._waiting.clear()
+            group[:] = [item for item in everything if item.kind != Kind.ENTRY]
+            self._refuse([item for item in everything if item.kind == Kind.ENTRY], full)
+            try:
+                await self._write(group)
+            except StorageFull as still_full:
+                self._refuse(group, still_full)
+
+    async def _write(self, group: list[Item]) -> None:
+        """Make a group durable, and say so. If this raises ``StorageFull`` nothing happened."""
+        records = [item for item in group if not item.stored]
+        if records:
+            before = self._writer.file
+            file = await self._writer.prepare(
+                sum([record_size(item.length) for item in records]),
+                spare=any(item.kind == Kind.ENTRY for item in records),
+            )
+            if file is not before:
+                self._changed()
+            layout = Group(file)
+            for item in records:
+                item.position = layout.add(
+                    item.kind,
+                    item.ledger,
+                    item.entry,
+                    item.lac,
+                    item.buffers,
+                    item.length,
+                    item.crc,
+                )
+            await self._writer.write(layout)
+        for item in group:
+            self._apply(item)
+        self._release(group)
+
+    def _apply(self, item: Item) -> None:
+        """A record is durable: the index learns of it, and whoever waits for it."""
+        index = self._index
+        if item.kind == Kind.ENTRY:
+            if not item.stored:
+                file = self._writer.file
+                assert file is not None
+                index.add_entry(item.ledger, item.entry, item.lac, file, item.position, item.length)
+        elif item.kind == Kind.FENCE:
+            index.fence(item.ledger)
+            index.ledger(item.ledger).fencing -= 1
+        elif item.kind == Kind.DELETE:
+            index.forget(item.ledger)
+            self._changed()
+        if not item.done.done():
+            if item.refusal is None:
+                item.done.set_result(None)
+            else:
+                item.done.set_exception(item.refusal)
+
+    def _refuse(self, items: list[Item], error: SulinaError) -> None:
+        """Items that will not become durable."""
+        for item in items:
+            known = self._index.ledgers.get(item.ledger)
+            if known is not None:
+                known.fencing -= item.kind == Kind.FENCE
+                known.deleting -= item.kind == Kind.DELETE
+                self._index.prune(item.ledger)
+            if not item.done.done():
+                item.done.set_exception(error)
+        self._release(items)
+
+    def _failed(self, error: Exception) -> StorageFailed:
+        failed = StorageFailed(
+            f"the journal takes nothing more after an error of its disk ({error}): "
+            "restart the node when the disk is sound; reads go on"
+        )
+        failed.__cause__ = error
+        return failed
+
+    def _release(self, items: list[Item]) -> None:
+        self.pending_bytes -= sum(item.length for item in items)
+        if self.pending_bytes <= self._high_water // 2:
+            self._writable.set()

@@ -1,0 +1,102 @@
+"""Work behind the appends: seal complete files, remove those that nobody needs.
+
+Sealing gives unused space back and writes the index file that spares the next start a scan. A
+file goes when every ledger in it is deleted; that it goes is durable in the journal before it
+does, so that a file missing at the next start is known to be lost or known to be gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from storage_grpc.journal.commit import Committer
+from storage_grpc.journal.contents import Contents, pack_contents
+from storage_grpc.journal.files import OpenFiles
+from storage_grpc.journal.format import FileHeader, Kind, file_name, index_name
+from storage_grpc.journal.index import Index, JournalFile
+from storage_grpc.journal.runs import Runs
+from storage_grpc.journal.writer import JournalWriter
+from sulina.errors import StorageFailed, StorageFull
+from sulina.runtime.seam import Disk
+
+
+class Housekeeper:
+    """One task that looks around whenever it is woken."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        index: Index,
+        files: OpenFiles,
+        writer: JournalWriter,
+        incarnation: bytes,
+    ) -> None:
+        self._disk = disk
+        self._index = index
+        self._files = files
+        self._writer = writer
+        self._incarnation = incarnation
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, committer: Committer) -> None:
+        self._task = asyncio.create_task(self._run(committer), name="journal-housekeeper")
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    async def stop(self) -> None:
+        """End, after all that there is to do now is done."""
+        self._stopping = True
+        self._wake.set()
+        if self._task is not None:
+            await self._task
+
+    async def seal(self, file: JournalFile, *, stopped: bool) -> None:
+        """Cut a complete file to its content and write its index file."""
+        async with self._files.use(file.sequence) as handle:
+            if await handle.size() > file.end:
+                await handle.truncate(file.end)
+        contents = Contents(
+            header=FileHeader(file.sequence, file.salt, self._incarnation),
+            end=file.end,
+            stopped=stopped,
+            state=self._index.state(besides=file.sequence),
+            gone=file.gone,
+            damage=[
+                (damaged.start, damaged.end)
+                for damaged in self._index.damage
+                if damaged.file == file.sequence
+            ],
+        )
+        for ledger in file.ledgers:
+            known = self._index.ledgers[ledger]
+            runs = contents.runs[ledger] = Runs()
+            runs.items = [run for run in known.runs.items if run.file == file.sequence]
+            contents.lacs[ledger] = known.lac
+        await self._disk.replace(index_name(file.sequence), pack_contents(contents))
+        file.sealed = True
+
+    async def _run(self, committer: Committer) -> None:
+        while True:
+            last_round = self._stopping
+            # Nothing here is needed for appends or reads; the next round tries again.
+            with suppress(StorageFull, StorageFailed):
+                await self._look_around(committer)
+            if last_round:
+                return
+            await self._wake.wait()
+            self._wake.clear()
+
+    async def _look_around(self, committer: Committer) -> None:
+        for file in [file for file in self._index.files.values() if not file.sealed]:
+            if file is not self._writer.file:
+                await self.seal(file, stopped=False)
+        for file in self._index.dead_files():
+            await committer.control(Kind.DROP, file.sequence)
+            await self._disk.remove(file_name(file.sequence))
+            await self._disk.remove(index_name(file.sequence))
+            await self._files.forget(file.sequence)
+            del self._index.files[file.sequence]

@@ -1,0 +1,258 @@
+"""Build the index from what is on the disk, after any kind of stop.
+
+Files with an index file are taken from that; the others are scanned, and every checksum in them
+verified. Newer files are looked at first: each starts with a ``State`` that says which older
+files there must be and where they end, which tells damage from a torn tail, and a lost file from
+a removed one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from storage_grpc.journal.contents import Contents, unpack_contents
+from storage_grpc.journal.format import (
+    DATA_START,
+    FileHeader,
+    KnownFile,
+    State,
+    file_name,
+    index_name,
+    unpack_header,
+)
+from storage_grpc.journal.index import DamagedRange, Index, JournalFile
+from storage_grpc.journal.scan import scan_file, zeros_from
+from storage_grpc.journal.settings import JournalSettings
+from sulina.errors import Refused
+from sulina.runtime.seam import Disk, DiskFile
+
+_NAME = re.compile(r"journal-([0-9a-f]{16})\.log")
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What a start found."""
+
+    clean: bool
+    """The journal was closed before, or is new; nothing can have been lost since."""
+    files: int
+    scanned_files: int
+    """Files without an index file: these took the time."""
+    records: int
+    bytes: int
+    """Of all journal files together."""
+    cut_bytes: int
+    """Of a torn tail: written before the stop, never acknowledged."""
+    corrupt_records: int
+    """Damaged records in the scanned files of which it is known what they were."""
+    damaged: tuple[DamagedRange, ...]
+    """Places of which nobody can tell what they held. Nothing is called absent while any is."""
+    seconds: float
+
+
+@dataclass(slots=True)
+class Recovered:
+    """The outcome, for the store."""
+
+    index: Index
+    incarnation: bytes | None
+    """None if there was no journal."""
+    next_sequence: int
+    leftovers: list[str]
+    """Files without any content; they go when the new journal file is there."""
+    stopped: bool = True
+    cut_bytes: int = 0
+    scanned: int = 0
+    records: int = 0
+    corrupt: int = 0
+
+    def report(self, seconds: float) -> Recovery:
+        files = self.index.files.values()
+        return Recovery(
+            clean=self.stopped and not self.index.damage,
+            files=len(files),
+            scanned_files=self.scanned,
+            records=self.records,
+            bytes=sum(file.end for file in files),
+            cut_bytes=self.cut_bytes,
+            corrupt_records=self.corrupt,
+            damaged=tuple(self.index.damage),
+            seconds=seconds,
+        )
+
+
+async def recover(disk: Disk, settings: JournalSettings) -> Recovered:
+    """Read the folder. Raises ``Refused`` if its files are not those of one node."""
+    names = set(await disk.list())
+    sequences = sorted(int(m[1], 16) for name in names if (m := _NAME.fullmatch(name)))
+    result = Recovered(
+        index=Index(settings.tombstones),
+        incarnation=None,
+        next_sequence=sequences[-1] + 1 if sequences else 1,
+        leftovers=[
+            name
+            for name in names
+            if name.endswith(".idx") and name.removesuffix(".idx") + ".log" not in names
+        ],
+    )
+    reader = _FolderReader(disk, names, settings.read_bytes, result)
+    found = [
+        contents
+        for sequence in reversed(sequences)
+        if (contents := await reader.read(sequence)) is not None
+    ]
+    found.reverse()
+    _build(result, found, reader.expected)
+    return result
+
+
+class _FolderReader:
+    """Reads journal files, the newest first."""
+
+    def __init__(self, disk: Disk, names: set[str], chunk: int, result: Recovered) -> None:
+        self._disk = disk
+        self._names = names
+        self._chunk = chunk
+        self._result = result
+        self._newest = True
+        self.expected: dict[int, KnownFile] = {}
+        """Files that a newer one says must be there."""
+        self._have_state = False
+        self._dropped: set[int] = set()
+
+    async def read(self, sequence: int) -> Contents | None:
+        """What one file holds; None if it holds nothing and is to be removed."""
+        file = await self._disk.open(file_name(sequence))
+        try:
+            contents = await self._read(sequence, file)
+            if contents is None:
+                return None
+            if self._newest:
+                await self._end(contents, file)
+        finally:
+            await file.close()
+        self._newest = False
+        self._dropped.update(contents.dropped)
+        if contents.state is not None and not self._have_state:
+            self._have_state = True
+            self.expected = {
+                known.sequence: known
+                for known in contents.state.files
+                if known.sequence not in self._dropped
+            }
+        return contents
+
+    async def _read(self, sequence: int, file: DiskFile) -> Contents | None:
+        header = unpack_header(await file.read(0, DATA_START))
+        known = self.expected.get(sequence)
+        contents = await self._from_index_file(sequence)
+        if contents is not None and (header is None or contents.header == header):
+            self._same_node(contents.header)
+            self._result.records += contents.records
+            return contents
+        if header is not None:
+            self._same_node(header)
+        elif known is not None and self._result.incarnation is not None:
+            header = FileHeader(sequence, known.salt, self._result.incarnation)
+        elif await zeros_from(file, DATA_START, self._chunk) == DATA_START:
+            # The header is durable before anything follows it: this file was never begun.
+            self._result.leftovers.append(file_name(sequence))
+            return None
+        else:
+            return await self._unreadable(sequence, file)
+        if header.sequence != sequence:
+            raise Refused(f"{file_name(sequence)} was renamed: it is number {header.sequence}")
+        contents = await scan_file(file, header, known.end if known else None, self._chunk)
+        self._result.scanned += 1
+        self._result.records += contents.records
+        self._result.corrupt += contents.corrupt
+        return contents
+
+    async def _unreadable(self, sequence: int, file: DiskFile) -> Contents:
+        """A file that has lost both copies of its header, and nobody remembers its salt."""
+        size = await file.size()
+        lost = Contents(FileHeader(sequence, 0, b""), size, proven=size)
+        lost.damage.append((0, size))
+        return lost
+
+    async def _end(self, contents: Contents, file: DiskFile) -> None:
+        """Settle where the newest file ends, so that what was found stays found."""
+        result = self._result
+        result.stopped = contents.stopped
+        result.cut_bytes = max(0, await zeros_from(file, contents.end, self._chunk) - contents.end)
+        # What is not known to be durable is written again: after a failed sync the system may
+        # hold pages that it believes are on the disk and are not.
+        at = min(contents.proven, contents.end)
+        while at < contents.end:
+            data = await file.read(at, min(self._chunk, contents.end - at))
+            if not data:
+                break
+            await file.write(at, [data], sync=False)
+            at += len(data)
+        await file.sync()
+        if await file.size() != contents.end:
+            await file.truncate(contents.end)
+
+    async def _from_index_file(self, sequence: int) -> Contents | None:
+        name = index_name(sequence)
+        if name not in self._names:
+            return None
+        file = await self._disk.open(name)
+        try:
+            contents = unpack_contents(await file.read(0, await file.size()))
+        finally:
+            await file.close()
+        return contents if contents is not None and contents.header.sequence == sequence else None
+
+    def _same_node(self, header: FileHeader) -> None:
+        if self._result.incarnation is None:
+            self._result.incarnation = header.incarnation
+        elif self._result.incarnation != header.incarnation:
+            raise Refused(
+                f"{file_name(header.sequence)} belongs to another node than the newer files "
+                "beside it: give each node a folder of its own"
+            )
+
+
+def _build(result: Recovered, found: list[Contents], expected: dict[int, KnownFile]) -> None:
+    """Put the files' contents together, oldest first."""
+    index = result.index
+    control = State()
+    state_file = 0
+    for contents in found:
+        sequence, salt, _ = contents.header
+        file = index.files[sequence] = JournalFile(sequence, salt, contents.end)
+        file.gone |= contents.gone
+        file.sealed = contents.sealed
+        if contents.state is not None:
+            control = contents.state
+            state_file = sequence
+        control.fenced.update(contents.fenced)
+        control.deleted.extend(contents.deleted)
+    fences_may_be_lost = False
+    for known in expected.values():
+        if known.sequence not in index.files:
+            index.files[known.sequence] = file = JournalFile(*known)
+            file.damaged = file.sealed = True
+            index.damage.append(DamagedRange(known.sequence, 0, known.end))
+            result.next_sequence = max(result.next_sequence, known.sequence + 1)
+            fences_may_be_lost |= known.sequence > state_file
+    index.tombstones = dict.fromkeys(control.deleted)
+    for contents in found:
+        file = index.files[contents.header.sequence]
+        for ledger, runs in contents.runs.items():
+            if ledger in index.tombstones:
+                file.gone.add(ledger)
+            else:
+                index.add_runs(ledger, contents.lacs[ledger], runs.items)
+        for start, end in contents.damage:
+            file.damaged = True
+            index.damage.append(DamagedRange(file.sequence, start, end))
+            fences_may_be_lost |= file.sequence >= state_file
+    for ledger, lac in control.fenced.items():
+        if ledger not in index.tombstones:
+            index.fence(ledger, lac)
+    if fences_may_be_lost:
+        for known_ledger in index.ledgers.values():
+            known_ledger.fenced = True

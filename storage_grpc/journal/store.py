@@ -1,0 +1,203 @@
+"""``JournalStore``: entries of all ledgers in one journal on a disk.
+
+What was acknowledged survives a kill of the process and a cut of the power at any moment. A full
+disk refuses appends and recovers by itself; a failing one stops appends until a restart; reads go
+on in both cases.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Self
+
+from crc32c import crc32c
+
+from storage_grpc.entries import Entry, LedgerStat, check_ids, deleted, fenced, gather
+from storage_grpc.journal.commit import Committer
+from storage_grpc.journal.files import OpenFiles
+from storage_grpc.journal.format import Kind
+from storage_grpc.journal.housekeeper import Housekeeper
+from storage_grpc.journal.index import Index
+from storage_grpc.journal.item import Item
+from storage_grpc.journal.reader import JournalReader
+from storage_grpc.journal.recover import Recovered, Recovery, recover
+from storage_grpc.journal.settings import JournalSettings
+from storage_grpc.journal.writer import JournalWriter, Randomness
+from sulina.errors import Closed, StorageFailed, StorageFull
+from sulina.runtime.seam import Buffer, Clock, Disk
+
+_ENTRY = int(Kind.ENTRY)
+
+
+class JournalStore:
+    """``EntryStore`` on a disk. Made by :meth:`open`; the disk stays the caller's to close."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        settings: JournalSettings,
+        randomness: Randomness,
+        recovered: Recovered,
+        recovery: Recovery,
+    ) -> None:
+        self.recovery = recovery
+        """What the start found."""
+        self._incarnation = recovered.incarnation or randomness.getrandbits(128).to_bytes(16)
+        self._index: Index = recovered.index
+        self._max_entry_bytes = settings.max_entry_bytes
+        self._files = OpenFiles(disk, settings.open_files)
+        self._writer = JournalWriter(
+            disk, self._index, settings, randomness, self._incarnation, recovered.next_sequence
+        )
+        self._reader = JournalReader(self._index, self._files, settings.read_bytes)
+        self._housekeeper = Housekeeper(
+            disk, self._index, self._files, self._writer, self._incarnation
+        )
+        self._committer = Committer(
+            self._index, self._writer, self._reader, settings, self._housekeeper.wake
+        )
+        self._loop = asyncio.get_running_loop()
+        self._closing: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(
+        cls, disk: Disk, clock: Clock, settings: JournalSettings, randomness: Randomness
+    ) -> Self:
+        """Recover what the disk has and start a new journal file behind it.
+
+        Succeeds on a full disk too: then appends fail until there is space. Raises ``Refused``
+        if the folder holds files of several nodes, and ``StorageFailed``.
+        """
+        began = clock.now()
+        recovered = await recover(disk, settings)
+        recovery = recovered.report(clock.now() - began)
+        store = cls(disk, settings, randomness, recovered, recovery)
+        try:
+            await store._writer.prepare(0, spare=False)
+            for name in recovered.leftovers:
+                await disk.remove(name)
+        except StorageFull:
+            pass
+        except BaseException:
+            await store._committer.stop()
+            raise
+        store._housekeeper.start(store._committer)
+        return store
+
+    @property
+    def unclean(self) -> bool:
+        """The last stop was not clean, or something was lost: "no such entry" may be wrong."""
+        return not self.recovery.clean
+
+    @property
+    def incarnation(self) -> str:
+        """Identity of this node's data, 32 hex digits: another one when the folder was empty."""
+        return self._incarnation.hex()
+
+    def append(
+        self,
+        ledger: int,
+        entry: int,
+        lac: int,
+        payload: Buffer | Sequence[Buffer],
+        *,
+        recovery: bool = False,
+    ) -> asyncio.Future[None]:
+        if self._closing is not None:
+            raise self._closed()
+        self._committer.check_room()
+        check_ids(ledger, entry, lac)
+        buffers, length = gather(payload, self._max_entry_bytes)
+        known = self._index.ledgers.get(ledger)
+        if known is None:
+            if ledger in self._index.tombstones:
+                raise deleted(ledger)
+            known = self._index.ledger(ledger)
+        elif known.deleting:
+            raise deleted(ledger)
+        elif (known.fenced or known.fencing) and not recovery:
+            raise fenced(ledger)
+        maybe_stored = entry <= known.highest
+        if not maybe_stored:
+            known.highest = entry
+        crc = 0
+        for buffer in buffers:
+            crc = crc32c(buffer, crc)
+        done = self._loop.create_future()
+        self._committer.submit(
+            Item(done, _ENTRY, ledger, entry, lac, buffers, length, crc, maybe_stored)
+        )
+        return done
+
+    async def read(
+        self,
+        ledger: int,
+        first: int,
+        *,
+        max_entries: int,
+        max_bytes: int,
+        head: int | None = None,
+    ) -> list[Entry]:
+        if self._closing is not None:
+            raise self._closed()
+        return await self._reader.read(ledger, first, max_entries, max_bytes, head)
+
+    async def fence(self, ledger: int) -> int:
+        if self._closing is not None:
+            raise self._closed()
+        check_ids(ledger, 0, -1)
+        if ledger in self._index.tombstones:
+            raise deleted(ledger)
+        known = self._index.ledger(ledger)
+        if known.deleting:
+            raise deleted(ledger)
+        if not known.fenced:
+            done = self._committer.control(Kind.FENCE, ledger, known.lac)
+            known.fencing += 1
+            await done
+        return known.lac
+
+    async def delete(self, ledger: int) -> None:
+        if self._closing is not None:
+            raise self._closed()
+        check_ids(ledger, 0, -1)
+        if ledger not in self._index.tombstones:
+            done = self._committer.control(Kind.DELETE, ledger)
+            self._index.ledger(ledger).deleting += 1
+            await done
+
+    def stat(self, ledger: int) -> LedgerStat | None:
+        known = self._index.ledgers.get(ledger)
+        return known.stat() if known is not None and known.known else None
+
+    def ledgers(self) -> list[int]:
+        return sorted(ledger for ledger, known in self._index.ledgers.items() if known.known)
+
+    @property
+    def pending_bytes(self) -> int:
+        return self._committer.pending_bytes
+
+    async def wait_writable(self) -> None:
+        await self._committer.wait_writable()
+
+    async def close(self) -> None:
+        """Stop cleanly. After a disk error, or without space for the mark, the stop is unclean."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(), name="journal-close")
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        await self._housekeeper.stop()
+        with suppress(StorageFull, StorageFailed):
+            if self._writer.file is not None:
+                await self._committer.control(Kind.STOP, 0)
+                await self._housekeeper.seal(self._writer.file, stopped=True)
+        await self._committer.stop()
+        with suppress(StorageFailed):
+            await self._writer.close()
+            await self._files.close()
+
+    def _closed(self) -> Closed:
+        return Closed("the entry store was closed")

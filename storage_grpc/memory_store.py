@@ -1,0 +1,168 @@
+"""A store that keeps entries in memory: nothing survives the process.
+
+It is for tests, for simulation and for topics whose owner can afford to lose them. An entry is
+as safe as it gets when ``append`` returns, so futures are done at once and nothing is pending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from storage_grpc.entries import (
+    Entry,
+    LedgerStat,
+    absent,
+    check_ids,
+    deleted,
+    fenced,
+    gather,
+    other_bytes,
+)
+from sulina.errors import Closed, StorageFull
+from sulina.runtime.seam import Buffer
+
+MAX_ENTRY_BYTES = 64 << 20
+
+
+@dataclass(slots=True)
+class _Ledger:
+    entries: dict[int, Entry] = field(default_factory=dict)
+    lac: int = -1
+    fenced: bool = False
+    bytes: int = 0
+
+
+class MemoryEntryStore:
+    """``EntryStore`` in memory, of at most ``max_bytes`` of payload when that is given.
+
+    Deleted ledgers leave their ids behind, 8 bytes each and a bit, for as long as it lives.
+    """
+
+    def __init__(self, *, max_bytes: int | None = None) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._ledgers: dict[int, _Ledger] = {}
+        self._deleted: set[int] = set()
+        self._closed = False
+
+    def append(
+        self,
+        ledger: int,
+        entry: int,
+        lac: int,
+        payload: Buffer | Sequence[Buffer],
+        *,
+        recovery: bool = False,
+    ) -> asyncio.Future[None]:
+        self._check_open()
+        check_ids(ledger, entry, lac)
+        buffers, length = gather(payload, MAX_ENTRY_BYTES)
+        if ledger in self._deleted:
+            raise deleted(ledger)
+        known = self._ledgers.get(ledger) or _Ledger()
+        if known.fenced and not recovery:
+            raise fenced(ledger)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        content = b"".join(buffers)
+        stored = known.entries.get(entry)
+        if stored is not None:
+            if stored.payload == content:
+                done.set_result(None)
+            else:
+                done.set_exception(other_bytes(ledger, entry))
+        elif self._max_bytes is not None and self._bytes + length > self._max_bytes:
+            done.set_exception(
+                StorageFull(
+                    f"the memory store holds its limit of {self._max_bytes} bytes: "
+                    "delete ledgers, or allow it more"
+                )
+            )
+        else:
+            known.entries[entry] = Entry(ledger, entry, lac, content)
+            known.lac = max(known.lac, lac)
+            known.bytes += length
+            self._bytes += length
+            self._ledgers[ledger] = known
+            done.set_result(None)
+        return done
+
+    async def read(
+        self,
+        ledger: int,
+        first: int,
+        *,
+        max_entries: int,
+        max_bytes: int,
+        head: int | None = None,
+    ) -> list[Entry]:
+        self._check_open()
+        known = self._ledgers.get(ledger)
+        found: list[Entry] = []
+        size = 0
+        while known is not None and len(found) < max(1, max_entries):
+            stored = known.entries.get(first + len(found))
+            if stored is None:
+                break
+            payload = stored.payload if head is None else stored.payload[:head]
+            size += len(payload)
+            if found and size > max_bytes:
+                break
+            found.append(
+                stored if head is None else Entry(ledger, stored.entry, stored.lac, payload)
+            )
+        if not found:
+            raise absent(ledger, first)
+        return found
+
+    async def fence(self, ledger: int) -> int:
+        self._check_open()
+        check_ids(ledger, 0, -1)
+        if ledger in self._deleted:
+            raise deleted(ledger)
+        known = self._ledgers.setdefault(ledger, _Ledger())
+        known.fenced = True
+        return known.lac
+
+    async def delete(self, ledger: int) -> None:
+        self._check_open()
+        check_ids(ledger, 0, -1)
+        known = self._ledgers.pop(ledger, None)
+        if known is not None:
+            self._bytes -= known.bytes
+        self._deleted.add(ledger)
+
+    def stat(self, ledger: int) -> LedgerStat | None:
+        known = self._ledgers.get(ledger)
+        if known is None:
+            return None
+        first = last_before_gap = min(known.entries, default=-1)
+        while last_before_gap + 1 in known.entries:
+            last_before_gap += 1
+        return LedgerStat(
+            first_entry=first,
+            last_entry=max(known.entries, default=-1),
+            last_before_gap=last_before_gap,
+            lac=known.lac,
+            fenced=known.fenced,
+            bytes=known.bytes,
+        )
+
+    def ledgers(self) -> list[int]:
+        return sorted(self._ledgers)
+
+    @property
+    def pending_bytes(self) -> int:
+        return 0
+
+    async def wait_writable(self) -> None:
+        """Returns at once: nothing is ever pending."""
+
+    async def close(self) -> None:
+        self._closed = True
+        self._ledgers.clear()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("the entry store was closed")
