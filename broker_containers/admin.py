@@ -1,0 +1,309 @@
+"""Administration: named methods with plain JSON-like arguments and results.
+
+Every door offers the same methods: the binary door through its Admin command, the command line
+through that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from broker_containers import limits
+from broker_containers.broker import Broker
+from broker_containers.subscriptions.subscription import Subscription
+from broker_containers.topics.managed_ledger import ManagedLedger
+from broker_containers.topics.topic import Topic
+from sulina.errors import Refused
+from sulina.metadata.keys import namespaces, topics
+from sulina.metadata.keys.policy import Policy
+from sulina.metadata.keys.topics import TopicRecord
+from sulina.model import Backoff, Delivery, FailurePolicy, Poison, Start, SubscriptionType
+from sulina.names import TopicName
+
+Arguments = Mapping[str, Any]
+Method = Callable[[Arguments], Awaitable[Any]]
+
+
+class Admin:
+    """The methods, by name. ``call`` raises ``Refused`` for unknown ones and bad arguments."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._methods: dict[str, Method] = {
+            "broker.stats": self._broker_stats,
+            "namespace.create": self._namespace_create,
+            "namespace.delete": self._namespace_delete,
+            "namespace.list": self._namespace_list,
+            "namespace.describe": self._namespace_describe,
+            "namespace.policy": self._namespace_policy,
+            "topic.create": self._topic_create,
+            "topic.delete": self._topic_delete,
+            "topic.describe": self._topic_describe,
+            "topic.list": self._topic_list,
+            "topic.policy": self._topic_policy,
+            "subscription.create": self._subscription_create,
+            "subscription.delete": self._subscription_delete,
+            "subscription.describe": self._subscription_describe,
+            "subscription.list": self._subscription_list,
+            "subscription.policy": self._subscription_policy,
+            "subscription.seek": self._subscription_seek,
+        }
+
+    async def call(self, method: str, arguments: Arguments) -> Any:
+        """Run one method; the result is plain data."""
+        found = self._methods.get(method)
+        if found is None:
+            raise Refused(f"there is no method {method!r}: choose from {sorted(self._methods)}")
+        return await found(arguments)
+
+    # ---- broker ----
+
+    async def _broker_stats(self, arguments: Arguments) -> Any:
+        broker = self._broker
+        loaded = list(broker.loaded())
+        return {
+            "broker": broker.settings.broker_id,
+            "topics": len(loaded),
+            "producers": sum(len(topic.producers) for topic in loaded),
+            "consumers": sum(_consumers(topic) for topic in loaded),
+            "cache_bytes": broker.cache.bytes,
+            "records_in": sum(topic.counters.records_in for topic in loaded),
+            "bytes_in": sum(topic.counters.bytes_in for topic in loaded),
+        }
+
+    # ---- namespaces ----
+
+    async def _namespace_create(self, arguments: Arguments) -> Any:
+        await namespaces.create(self._broker.store, _text(arguments, "namespace"), Policy())
+        return {}
+
+    async def _namespace_delete(self, arguments: Arguments) -> Any:
+        await namespaces.delete(self._broker.store, _text(arguments, "namespace"))
+        return {}
+
+    async def _namespace_list(self, arguments: Arguments) -> Any:
+        return await namespaces.list_names(self._broker.store)
+
+    async def _namespace_describe(self, arguments: Arguments) -> Any:
+        name = _text(arguments, "namespace")
+        policy = await namespaces.get_policy(self._broker.store, name)
+        found = await topics.list_all(self._broker.store, name)
+        return {"namespace": name, "topics": len(found), "policy": asdict(policy)}
+
+    async def _namespace_policy(self, arguments: Arguments) -> Any:
+        name = _text(arguments, "namespace")
+        return await limits.of_namespace(self._broker, name, _without(arguments, "namespace"))
+
+    # ---- topics ----
+
+    async def _topic_create(self, arguments: Arguments) -> Any:
+        name = TopicName.parse(_text(arguments, "topic"))
+        delivery = _choice(Delivery, arguments, "delivery", Delivery.RELIABLE)
+        await self._broker.create_topic(name, delivery, _number(arguments, "partitions", 0))
+        return {"topic": str(name)}
+
+    async def _topic_delete(self, arguments: Arguments) -> Any:
+        await self._broker.delete_topic(TopicName.parse(_text(arguments, "topic")))
+        return {}
+
+    async def _topic_list(self, arguments: Arguments) -> Any:
+        store = self._broker.store
+        wanted = arguments.get("namespace")
+        names = [str(wanted)] if wanted else await namespaces.list_names(store)
+        loaded = {topic.name: topic for topic in self._broker.loaded()}
+        result = []
+        for namespace in names:
+            for name, record in (await topics.list_all(store, namespace)).items():
+                if not record.partition_of or arguments.get("all"):
+                    result.append(_topic_row(name, record, loaded))
+        return result
+
+    async def _topic_policy(self, arguments: Arguments) -> Any:
+        name = TopicName.parse(_text(arguments, "topic"))
+        return await limits.of_topic(self._broker, name, _without(arguments, "topic"))
+
+    async def _topic_describe(self, arguments: Arguments) -> Any:
+        name = TopicName.parse(_text(arguments, "topic"))
+        record = await self._broker.describe(name, create=False, delivery=None)
+        parts = [name.partition(number) for number in range(record.partitions)] or [name]
+        return {
+            "topic": str(name),
+            "delivery": record.delivery.value,
+            "partitions": record.partitions,
+            "created_us": record.created_us,
+            "logs": [_log_of(await self._broker.topic(part, create=False)) for part in parts],
+        }
+
+    # ---- subscriptions ----
+
+    async def _topic_of(self, arguments: Arguments) -> Topic:
+        return await self._broker.topic(TopicName.parse(_text(arguments, "topic")), create=False)
+
+    async def _subscription_create(self, arguments: Arguments) -> Any:
+        topic = await self._topic_of(arguments)
+        type_ = _choice(SubscriptionType, arguments, "type", SubscriptionType.EXCLUSIVE)
+        name = _text(arguments, "subscription")
+        if name in topic.subscriptions:
+            raise Refused(f"the subscription {name!r} of {topic.name} exists already")
+        made = await self._broker.subscribe(topic, name, type_, _start(arguments), None)
+        return _subscription_row(made)
+
+    async def _subscription_list(self, arguments: Arguments) -> Any:
+        topic = await self._topic_of(arguments)
+        return [_subscription_row(found) for found in topic.subscriptions.values()]
+
+    async def _subscription_describe(self, arguments: Arguments) -> Any:
+        topic = await self._topic_of(arguments)
+        found = topic.subscription(_text(arguments, "subscription"))
+        dispatcher = found.dispatcher
+        return {
+            **_subscription_row(found),
+            "failure_policy": asdict(dispatcher.policy),
+            "acked_above": found.cursor(0).acked[:100],
+            "counters": asdict(dispatcher.counters),
+            "consumers": [
+                {
+                    "name": member.name,
+                    "active": dispatcher.is_active(member),
+                    "credit_records": member.records,
+                    "credit_bytes": member.bytes,
+                    "sent": member.sent,
+                }
+                for member in dispatcher.members.values()
+            ],
+        }
+
+    async def _subscription_delete(self, arguments: Arguments) -> Any:
+        topic = await self._topic_of(arguments)
+        await self._broker.unsubscribe(topic, _text(arguments, "subscription"))
+        return {}
+
+    async def _subscription_seek(self, arguments: Arguments) -> Any:
+        topic = await self._topic_of(arguments)
+        found = topic.subscription(_text(arguments, "subscription"))
+        if found.dispatcher.members:
+            raise Refused(f"{found.name!r} has consumers: close them before moving it")
+        await self._broker.seek(topic, found, _start(arguments))
+        found.resume()
+        return _subscription_row(found)
+
+    async def _subscription_policy(self, arguments: Arguments) -> Any:
+        topic = await self._topic_of(arguments)
+        name = _text(arguments, "subscription")
+        current = asdict(topic.subscription(name).dispatcher.policy)
+        wanted = {
+            key: _number(arguments, key, 0) if isinstance(value, int) else str(arguments[key])
+            for key, value in current.items()
+            if key in arguments
+        }
+        try:
+            merged = {**current, **wanted}
+            merged["backoff"] = Backoff(merged["backoff"])
+            merged["poison"] = Poison(merged["poison"])
+            policy = FailurePolicy(**merged)
+        except ValueError as error:
+            raise Refused(str(error)) from None
+        await self._broker.set_failure_policy(topic, name, policy)
+        return asdict(policy)
+
+
+def _text(arguments: Arguments, name: str) -> str:
+    value = arguments.get(name)
+    if not isinstance(value, str) or not value:
+        raise Refused(f"{name} is missing")
+    return value
+
+
+def _without(arguments: Arguments, name: str) -> dict[str, Any]:
+    return {key: value for key, value in arguments.items() if key != name}
+
+
+def _number(arguments: Arguments, name: str, default: int) -> int:
+    value = arguments.get(name, default)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise Refused(f"{name} must be a whole number, not {value!r}")
+    return value
+
+
+def _choice(kind: Any, arguments: Arguments, name: str, default: Any) -> Any:
+    value = arguments.get(name, default)
+    try:
+        return kind(value)
+    except ValueError:
+        raise Refused(
+            f"{name} is one of {', '.join(item.value for item in kind)}, not {value!r}"
+        ) from None
+
+
+def _start(arguments: Arguments) -> Start:
+    """``start`` is "latest", "earliest", or an object with "offset" or "time_us"."""
+    value = arguments.get("start", "latest")
+    if value == "latest":
+        return Start.latest()
+    if value == "earliest":
+        return Start.earliest()
+    if isinstance(value, Mapping) and isinstance(value.get("offset"), int):
+        return Start.offset(value["offset"])
+    if isinstance(value, Mapping) and isinstance(value.get("time_us"), int):
+        return Start.time(value["time_us"])
+    raise Refused(f"start is latest, earliest, an offset or a time, not {value!r}")
+
+
+def _consumers(topic: Topic) -> int:
+    return sum(len(found.dispatcher.members) for found in topic.subscriptions.values())
+
+
+def _topic_row(
+    name: TopicName, record: TopicRecord, loaded: Mapping[TopicName, Topic]
+) -> dict[str, Any]:
+    parts = [name.partition(number) for number in range(record.partitions)] or [name]
+    opened = [loaded[part] for part in parts if part in loaded]
+    return {
+        "topic": str(name),
+        "delivery": record.delivery.value,
+        "partitions": record.partitions,
+        "producers": sum(len(topic.producers) for topic in opened),
+        "consumers": sum(_consumers(topic) for topic in opened),
+        "records": sum(topic.log.end - topic.log.start for topic in opened) if opened else None,
+    }
+
+
+def _log_of(topic: Topic) -> dict[str, Any]:
+    log = topic.log
+    ledgers = []
+    if isinstance(log, ManagedLedger):
+        ledgers = [
+            {
+                "id": ref.id,
+                "state": ref.state.value,
+                "first_offset": ref.first_offset,
+                "last_offset": ref.last_offset,
+                "bytes": ref.bytes,
+            }
+            for ref in log.refs
+        ]
+    return {
+        "topic": str(topic.name),
+        "start_offset": log.start,
+        "end_offset": log.end,
+        "epoch": log.epoch if isinstance(log, ManagedLedger) else 0,
+        "ledgers": ledgers,
+        "producers": sorted(topic.producers),
+        "subscriptions": [_subscription_row(found) for found in topic.subscriptions.values()],
+        "counters": asdict(topic.counters),
+    }
+
+
+def _subscription_row(found: Subscription) -> dict[str, Any]:
+    dispatcher = found.dispatcher
+    return {
+        "topic": str(found.source.name),
+        "subscription": found.name,
+        "type": dispatcher.type.value,
+        "position": dispatcher.window.position,
+        "backlog": found.backlog,
+        "consumers": len(dispatcher.members),
+        "stalled": found.stalled,
+    }

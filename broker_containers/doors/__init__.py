@@ -1,0 +1,1 @@
+"""The broker's doors: each turns one protocol into calls to the broker."""

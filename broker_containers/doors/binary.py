@@ -1,0 +1,219 @@
+"""The binary door: one session a connection of a Sulina client.
+
+Data commands (publish, flow, ack, nack) are handled at once, in order. Requests that may wait run
+as tasks of the session, bounded in number. A peer that breaks the protocol loses its connection
+and nobody else notices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+
+from google.protobuf.message import Message
+
+from broker_containers.admin import Admin
+from broker_containers.broker import Broker
+from broker_containers.doors import translate
+from broker_containers.doors.ends import Ends
+from broker_containers.doors.requests import Request, Requests
+from sulina.errors import CorruptFrame, Overloaded, ProtocolError, SulinaError, UnknownOutcome
+from sulina.version import __version__
+from sulina.wire import commands_pb2 as pb
+from sulina.wire.commands import PROTOCOL_VERSION, Command, Incoming, error_body
+from sulina.wire.header import check_frame
+from sulina.wire.stream import CommandStream
+
+_log = logging.getLogger(__name__)
+_ENVELOPE = 64 << 10
+"""What a command may have besides its frame."""
+_STORAGE = "storage"
+"""Why a connection is not read: too much waits to become durable."""
+
+
+class BinarySession:
+    """The broker's side of one connection."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        admin: Admin,
+        came: Callable[[BinarySession], bool],
+        gone: Callable[[BinarySession], None],
+    ) -> None:
+        self._broker = broker
+        self._came = came
+        self._gone = gone
+        self.stream = CommandStream(self, _ENVELOPE)
+        self._ends = Ends(self.stream, broker.settings.max_peers)
+        self._requests = Requests(broker, admin, self._ends)
+        self._greeted = False
+        self._seen = broker.clock.now()
+        self._refused = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def close(self) -> None:
+        """Close the connection when what is queued was sent; ``lost`` follows."""
+        self.stream.close()
+
+    def abort(self) -> None:
+        """Close the connection at once; ``lost`` follows."""
+        self.stream.abort()
+
+    def silent_since(self, moment: float) -> bool:
+        """Whether the peer could have sent something since ``moment`` and did not."""
+        return self._seen < moment and not self.stream.is_held(_STORAGE)
+
+    # ---- what the stream calls ----
+
+    def connected(self, stream: CommandStream) -> None:
+        self._refused = not self._came(self)
+
+    def writable_again(self) -> None:
+        self._ends.writable_again()
+
+    def broke_protocol(self, error: ProtocolError) -> None:
+        _log.info("%s: %s", self.stream.peer, error)
+        self.stream.send(Command.ERROR, 0, error_body(error))
+
+    def lost(self, reason: Exception | None) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for producer in self._ends.producers.values():
+            producer.detach()
+        for consumer in self._ends.consumers.values():
+            consumer.leave()
+        self._gone(self)
+
+    def received(self, incoming: Incoming) -> None:
+        command, body = incoming.command, incoming.body
+        self._seen = self._broker.clock.now()
+        if not self._greeted and command is not Command.CONNECT:
+            raise ProtocolError("the first command on a connection must be CONNECT")
+        match command:
+            case Command.PUBLISH:
+                self._publish(cast(pb.Publish, body), incoming.data)
+            case Command.FLOW:
+                self._flow(cast(pb.Flow, body))
+            case Command.ACK:
+                self._answering(incoming.request, self._ack, cast(pb.Ack, body))
+            case Command.NACK:
+                self._answering(incoming.request, self._nack, cast(pb.Nack, body))
+            case Command.PING:
+                self.stream.send(Command.PONG, incoming.request, pb.Pong())
+            case Command.PONG:
+                pass
+            case Command.CONNECT:
+                self._connect(incoming.request, cast(pb.Connect, body))
+            case _:
+                self._start_request(incoming)
+
+    def _connect(self, request: int, body: pb.Connect) -> None:
+        if self._refused:
+            error = Overloaded("the broker has too many connections: try again later")
+            self.stream.send(Command.ERROR, request, error_body(error))
+            self.close()
+            return
+        if body.protocol != PROTOCOL_VERSION:
+            raise ProtocolError(
+                f"the client speaks protocol {body.protocol}, this broker {PROTOCOL_VERSION}: "
+                "use a client of the broker's version"
+            )
+        self._greeted = True
+        settings = self._broker.settings
+        self.stream.limit = settings.max_frame_bytes + _ENVELOPE
+        answer = pb.Connected(
+            protocol=PROTOCOL_VERSION,
+            server=f"sulina/{__version__}",
+            broker_id=settings.broker_id,
+            max_frame_bytes=settings.max_frame_bytes,
+        )
+        self.stream.send(Command.CONNECTED, request, answer)
+
+    # ---- data commands ----
+
+    def _publish(self, body: pb.Publish, data: memoryview) -> None:
+        end = self._ends.producers.get(body.producer)
+        if end is None or end.producer is None:
+            self._ends.check_given(body.producer)
+            return  # closed by the broker a moment ago; the client knows by now
+        try:
+            header = check_frame(data)
+        except CorruptFrame as error:
+            end.producer.finish(end.producer.start(body.number), error)
+            return
+        end.topic.publish(end.producer, body.number, data, header)
+        if self._broker.ledgers.overloaded and not self.stream.is_held(_STORAGE):
+            self.stream.hold(_STORAGE)
+            self._run(self._wait_for_storage())
+
+    async def _wait_for_storage(self) -> None:
+        await self._broker.ledgers.wait_writable()
+        self.stream.release(_STORAGE)
+
+    def _flow(self, body: pb.Flow) -> None:
+        end = self._ends.consumers.get(body.consumer)
+        if end is not None and end.subscription is not None and end.member is not None:
+            end.subscription.grant(end.member, body.records, body.bytes)
+        else:
+            self._ends.check_given(body.consumer)
+
+    def _ack(self, body: pb.Ack) -> None:
+        _, subscription, member = self._ends.consumer(body.consumer)
+        for first, last, mask in translate.all_chosen(body.selections):
+            if body.cumulative:
+                subscription.ack_up_to(member, last)
+            else:
+                subscription.ack(member, first, last, mask)
+
+    def _nack(self, body: pb.Nack) -> None:
+        _, subscription, member = self._ends.consumer(body.consumer)
+        for first, last, mask in translate.all_chosen(body.selections):
+            delay, reason = body.delay_ms, body.reason or "not handled by the consumer"
+            subscription.nack(member, first, last, mask, delay, reason)
+
+    def _answering(self, request: int, handle: Callable[[Any], None], body: Message) -> None:
+        try:
+            handle(body)
+        except ProtocolError:
+            raise
+        except SulinaError as error:
+            if request:  # else nobody waits: a consumer that was let go still acknowledges a while
+                self.stream.send(Command.ERROR, request, error_body(error))
+            return
+        if request:
+            self.stream.send(Command.DONE, request, pb.Done())
+
+    # ---- requests ----
+
+    def _start_request(self, incoming: Incoming) -> None:
+        handle = self._requests.find(incoming.command)
+        if handle is None:
+            raise ProtocolError(f"a {incoming.command.name} command is not for brokers")
+        if len(self._tasks) >= self._broker.settings.max_requests:
+            error = Overloaded("too many requests are under way on this connection")
+            self.stream.send(Command.ERROR, incoming.request, error_body(error))
+            return
+        self._run(self._request(incoming.request, handle, incoming.body))
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _request(self, request: int, handle: Request, body: Message) -> None:
+        try:
+            answer = await handle(body)
+        except SulinaError as error:
+            self.stream.send(Command.ERROR, request, error_body(error))
+            return
+        except Exception:
+            _log.exception("a request of %s failed", self.stream.peer)
+            failure = UnknownOutcome("the broker failed in an unexpected way; its log says more")
+            self.stream.send(Command.ERROR, request, error_body(failure))
+            return
+        self.stream.send(answer.command, request, answer.body, *answer.data)
+        if answer.then is not None:
+            answer.then()

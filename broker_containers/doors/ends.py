@@ -1,0 +1,140 @@
+"""The broker's ends of producers and consumers that came through the binary door."""
+
+from __future__ import annotations
+
+import asyncio
+
+from broker_containers.subscriptions.members import Member
+from broker_containers.subscriptions.subscription import Subscription
+from broker_containers.topics.producers import TopicProducer
+from broker_containers.topics.topic import Topic
+from sulina.errors import NotFound, Overloaded, ProtocolError, SulinaError
+from sulina.runtime.seam import Buffer
+from sulina.wire import commands_pb2 as pb
+from sulina.wire import selection
+from sulina.wire.commands import Command, error_body
+from sulina.wire.stream import CommandStream
+
+
+class ProducerEnd:
+    """Tells a producer what became of its frames."""
+
+    def __init__(self, ends: Ends, handle: int, topic: Topic) -> None:
+        self._ends = ends
+        self._stream = ends.stream
+        self._handle = handle
+        self.topic = topic
+        self.producer: TopicProducer | None = None
+
+    def published(self, first_number: int, base_offsets: list[int]) -> None:
+        body = pb.Published(
+            producer=self._handle, first_number=first_number, base_offsets=base_offsets
+        )
+        self._stream.send(Command.PUBLISHED, 0, body)
+
+    def publish_failed(self, number: int, error: SulinaError) -> None:
+        body = pb.PublishFailed(producer=self._handle, number=number, error=error_body(error))
+        self._stream.send(Command.PUBLISH_FAILED, 0, body)
+
+    def closed(self, reason: SulinaError) -> None:
+        self.producer = None
+        self._ends.producers.pop(self._handle, None)
+        body = pb.ProducerClosed(producer=self._handle, error=error_body(reason))
+        self._stream.send(Command.PRODUCER_CLOSED, 0, body)
+
+    def detach(self) -> None:
+        if self.producer is not None:
+            self.topic.detach(self.producer)
+            self.producer = None
+
+
+class ConsumerEnd:
+    """Sends deliveries to a consumer."""
+
+    def __init__(self, ends: Ends, handle: int, topic: Topic) -> None:
+        self._ends = ends
+        self._stream = ends.stream
+        self._handle = handle
+        self.topic = topic
+        self.subscription: Subscription | None = None
+        self.member: Member | None = None
+
+    def deliver(self, frame: Buffer, chosen: int | None, attempt: int) -> bool:
+        body = pb.Deliver(consumer=self._handle, attempt=attempt)
+        if chosen is not None:
+            body.selection = selection.to_bytes(chosen)
+        self._stream.send(Command.DELIVER, 0, body, frame)
+        return self._stream.writable
+
+    def active_changed(self, active: bool) -> None:
+        body = pb.ActiveChanged(consumer=self._handle, active=active)
+        self._stream.send(Command.ACTIVE_CHANGED, 0, body)
+
+    def closed(self, reason: Exception) -> None:
+        self.member = None
+        self._ends.consumers.pop(self._handle, None)
+        error = reason if isinstance(reason, SulinaError) else SulinaError(str(reason))
+        body = pb.ConsumerClosed(consumer=self._handle, error=error_body(error))
+        self._stream.send(Command.CONSUMER_CLOSED, 0, body)
+
+    def writable_again(self) -> None:
+        if self.subscription is not None and self.member is not None:
+            self.subscription.writable(self.member)
+
+    def leave(self) -> None:
+        if self.subscription is not None and self.member is not None:
+            member, self.member = self.member, None
+            self.subscription.leave(member)
+
+
+class Ends:
+    """All producers and consumers of one connection, by the handle the client knows.
+
+    ``limit`` bounds how many there are at a time.
+    """
+
+    def __init__(self, stream: CommandStream, limit: int) -> None:
+        self.stream = stream
+        self.producers: dict[int, ProducerEnd] = {}
+        self.consumers: dict[int, ConsumerEnd] = {}
+        self._limit = limit
+        self._next_handle = 1
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def new_handle(self) -> int:
+        """A handle for one more. Raises ``Overloaded`` at the limit."""
+        if len(self.producers) + len(self.consumers) >= self._limit:
+            raise Overloaded(
+                f"the connection has {self._limit} producers and consumers: close some of them, "
+                "or use another client"
+            )
+        self._next_handle += 1
+        return self._next_handle - 1
+
+    def check_given(self, handle: int) -> None:
+        """Raise ``ProtocolError`` for a handle that the peer can't have from here."""
+        if not 0 < handle < self._next_handle:
+            raise ProtocolError(f"there never was a producer or consumer {handle} here")
+
+    async def writable(self) -> None:
+        """Wait until the peer has read most of what it was sent."""
+        while self.stream.open and not self.stream.writable:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            await waiter
+
+    def writable_again(self) -> None:
+        """The peer has read: everybody goes on."""
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+        for consumer in self.consumers.values():
+            consumer.writable_again()
+
+    def consumer(self, handle: int) -> tuple[ConsumerEnd, Subscription, Member]:
+        """A consumer that is attached. Raises ``NotFound`` if it was closed or let go."""
+        end = self.consumers.get(handle)
+        if end is None or end.subscription is None or end.member is None:
+            raise NotFound("the consumer is closed")
+        return end, end.subscription, end.member

@@ -1,0 +1,170 @@
+"""The requests of the binary protocol: each is answered once, and may wait."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf.message import Message
+
+from broker_containers.admin import Admin
+from broker_containers.broker import Broker
+from broker_containers.doors import translate
+from broker_containers.doors.ends import ConsumerEnd, Ends, ProducerEnd
+from sulina.errors import Refused
+from sulina.names import TopicName, check_label
+from sulina.runtime.seam import Buffer
+from sulina.wire import commands_pb2 as pb
+from sulina.wire.commands import Command
+
+_READ_LIMIT = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What goes back: a command, its body, and data behind it; then what is to be done next."""
+
+    command: Command
+    body: Message
+    data: tuple[Buffer, ...] = ()
+    then: Callable[[], None] | None = None
+
+
+DONE = Answer(Command.DONE, pb.Done())
+Request = Callable[[Any], Coroutine[Any, Any, Answer]]
+
+
+class Requests:
+    """The requests that one connection may make."""
+
+    def __init__(self, broker: Broker, admin: Admin, ends: Ends) -> None:
+        self._broker = broker
+        self._admin = admin
+        self._ends = ends
+        self._reading = asyncio.Lock()
+        self._known: dict[Command, Request] = {
+            Command.LOOKUP: self.lookup,
+            Command.CREATE_PRODUCER: self.create_producer,
+            Command.CLOSE_PRODUCER: self.close_producer,
+            Command.SUBSCRIBE: self.subscribe,
+            Command.SEEK: self.seek,
+            Command.UNSUBSCRIBE: self.unsubscribe,
+            Command.CLOSE_CONSUMER: self.close_consumer,
+            Command.READ_FRAMES: self.read_frames,
+            Command.ADMIN: self.call_admin,
+        }
+
+    def find(self, command: Command) -> Request | None:
+        """The request that ``command`` is, if it is one."""
+        return self._known.get(command)
+
+    async def lookup(self, body: pb.Lookup) -> Answer:
+        name = TopicName.parse(body.topic)
+        wanted = translate.delivery(body.delivery)
+        record = await self._broker.describe(name, create=body.create, delivery=wanted)
+        answer = pb.LookupResult(
+            topic=str(name),
+            partitions=record.partitions,
+            delivery=translate.to_delivery(record.delivery),
+        )
+        return Answer(Command.LOOKUP_RESULT, answer)
+
+    async def create_producer(self, body: pb.CreateProducer) -> Answer:
+        check_label("producer", body.name)
+        topic = await self._broker.topic(
+            TopicName.parse(body.topic), delivery=translate.delivery(body.delivery)
+        )
+        handle = self._ends.new_handle()
+        end = ProducerEnd(self._ends, handle, topic)
+        end.producer = await topic.attach(body.name, end, exclusive=body.exclusive)
+        if not self._ends.stream.open:
+            end.detach()
+        self._ends.producers[handle] = end
+        answer = pb.ProducerCreated(
+            producer=handle,
+            name=body.name,
+            last_sequence=topic.log.dedup.last_sequence(end.producer.id),
+            max_frame_bytes=self._broker.settings.max_frame_bytes,
+        )
+        return Answer(Command.PRODUCER_CREATED, answer)
+
+    async def close_producer(self, body: pb.CloseProducer) -> Answer:
+        end = self._ends.producers.pop(body.producer, None)
+        if end is not None:
+            end.detach()
+        return DONE
+
+    async def subscribe(self, body: pb.Subscribe) -> Answer:
+        check_label("consumer", body.consumer)
+        check_label("subscription", body.subscription)
+        topic = await self._broker.topic(TopicName.parse(body.topic))
+        policy = None
+        if body.HasField("failure_policy"):
+            policy = translate.failure_policy(body.failure_policy)
+        subscription = await self._broker.subscribe(
+            topic,
+            body.subscription,
+            translate.subscription_type(body.type),
+            translate.start(body.start),
+            policy,
+        )
+        handle = self._ends.new_handle()
+        end = ConsumerEnd(self._ends, handle, topic)
+        topic.check_consumer(subscription, body.consumer)
+        limit = topic.policy.max_consumers_per_subscription
+        member = subscription.join(body.consumer, end, tuple(body.key_filters), limit)
+        end.subscription, end.member = subscription, member
+        if not self._ends.stream.open:
+            end.leave()
+        self._ends.consumers[handle] = end
+        active = subscription.dispatcher.is_active(member)
+        answer = pb.Subscribed(consumer=handle, name=body.consumer, active=active)
+        return Answer(Command.SUBSCRIBED, answer)
+
+    async def seek(self, body: pb.Seek) -> Answer:
+        end, subscription, _ = self._ends.consumer(body.consumer)
+        await self._broker.seek(end.topic, subscription, translate.start(body.start))
+        # Nothing is delivered before the client knows of it.
+        return Answer(Command.DONE, pb.Done(), then=subscription.resume)
+
+    async def unsubscribe(self, body: pb.Unsubscribe) -> Answer:
+        end, subscription, _ = self._ends.consumer(body.consumer)
+        others = len(subscription.dispatcher.members) - 1
+        if others:
+            raise Refused(
+                f"{subscription.name!r} has {others} other consumers: close them before deleting it"
+            )
+        end.leave()
+        del self._ends.consumers[body.consumer]
+        await self._broker.unsubscribe(end.topic, subscription.name)
+        return DONE
+
+    async def close_consumer(self, body: pb.CloseConsumer) -> Answer:
+        end = self._ends.consumers.pop(body.consumer, None)
+        if end is not None:
+            end.leave()
+        return DONE
+
+    async def read_frames(self, body: pb.ReadFrames) -> Answer:
+        topic = await self._broker.topic(TopicName.parse(body.topic), create=False)
+        offset = await topic.resolve(translate.start(body.start))
+        async with self._reading:  # one answer at a time: many large ones would fill the memory
+            await self._ends.writable()
+            frames = await topic.log.reader(offset).read(min(body.max_bytes or 1, _READ_LIMIT))
+        frames = frames[: max(body.max_frames, 1)]
+        following = frames[-1].header.next_offset if frames else topic.log.end
+        answer = pb.FramesRead(next_offset=following, at_end=following >= topic.log.end)
+        return Answer(Command.FRAMES_READ, answer, tuple(frame.data for frame in frames))
+
+    async def call_admin(self, body: pb.Admin) -> Answer:
+        try:
+            arguments = json.loads(body.arguments or b"{}")
+        except (ValueError, RecursionError):  # the latter for what is nested without an end
+            raise Refused("the arguments of an admin command must be JSON") from None
+        if not isinstance(arguments, dict):
+            raise Refused("the arguments of an admin command must be an object")
+        result = await self._admin.call(body.method, arguments)
+        return Answer(Command.ADMIN_RESULT, pb.AdminResult(result=json.dumps(result).encode()))

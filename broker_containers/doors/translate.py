@@ -1,0 +1,90 @@
+"""Between the binary protocol's messages and the words of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sulina.errors import ProtocolError, Refused
+from sulina.model import Backoff, Delivery, FailurePolicy, Poison, Start, SubscriptionType
+from sulina.wire import commands_pb2 as pb
+from sulina.wire import selection
+
+_MOST_SELECTIONS = 4096
+
+_TYPES = {
+    pb.EXCLUSIVE: SubscriptionType.EXCLUSIVE,
+    pb.SHARED: SubscriptionType.SHARED,
+    pb.FAILOVER: SubscriptionType.FAILOVER,
+    pb.KEY_SHARED: SubscriptionType.KEY_SHARED,
+}
+_POISON = {
+    pb.FailurePolicy.BLOCK: Poison.BLOCK,
+    pb.FailurePolicy.DROP: Poison.DROP,
+    pb.FailurePolicy.DEAD_LETTER: Poison.DEAD_LETTER,
+}
+
+
+def delivery(value: pb.Delivery.ValueType) -> Delivery | None:
+    """None: whatever the topic has, reliable if it is made."""
+    return {pb.RELIABLE: Delivery.RELIABLE, pb.NON_RELIABLE: Delivery.NON_RELIABLE}.get(value)
+
+
+def to_delivery(value: Delivery) -> pb.Delivery.ValueType:
+    return pb.RELIABLE if value is Delivery.RELIABLE else pb.NON_RELIABLE
+
+
+def subscription_type(value: pb.SubscriptionType.ValueType) -> SubscriptionType:
+    found = _TYPES.get(value)
+    if found is None:
+        raise Refused(f"subscription type {value} is not known here")
+    return found
+
+
+def start(value: pb.Start) -> Start:
+    match value.WhichOneof("at"):
+        case "earliest":
+            return Start.earliest()
+        case "offset":
+            return Start.offset(value.offset)
+        case "time_us":
+            return Start.time(value.time_us)
+        case _:
+            return Start.latest()
+
+
+def failure_policy(value: pb.FailurePolicy) -> FailurePolicy:
+    poison = _POISON.get(value.poison)
+    if poison is None:
+        raise Refused(f"poison policy {value.poison} is not known here")
+    return FailurePolicy(
+        max_redelivery_count=value.max_redelivery_count,
+        ack_timeout_ms=value.ack_timeout_ms,
+        base_redelivery_delay_ms=value.base_redelivery_delay_ms,
+        max_redelivery_delay_ms=value.max_redelivery_delay_ms,
+        backoff=Backoff.FIXED if value.fixed_backoff else Backoff.EXPONENTIAL,
+        poison=poison,
+        dead_letter_topic=value.dead_letter_topic,
+    )
+
+
+Chosen = tuple[int, int, int | None]
+"""First offset, last offset, and the mask that narrows them."""
+
+
+def all_chosen(values: Sequence[pb.Selection]) -> list[Chosen]:
+    """The selections of one command, all of them checked before any takes effect.
+
+    Raises ``ProtocolError`` for more than any client sends at once, because they are handled in
+    one go and others have to wait for it.
+    """
+    if len(values) > _MOST_SELECTIONS:
+        raise ProtocolError(
+            f"a command has at most {_MOST_SELECTIONS} selections, this one {len(values)}"
+        )
+    return [_chosen(value) for value in values]
+
+
+def _chosen(value: pb.Selection) -> Chosen:
+    if value.first < 0 or value.last < value.first:
+        raise Refused(f"offsets {value.first} to {value.last} are no range")
+    return value.first, value.last, selection.from_bytes(value.mask) if value.mask else None

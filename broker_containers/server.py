@@ -1,0 +1,109 @@
+"""Listens on the binary door's port and runs a session a connection."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from dataclasses import dataclass
+
+from broker_containers.admin import Admin
+from broker_containers.broker import Broker
+from broker_containers.doors.binary import BinarySession
+from storage_grpc.journal.recover import Recovery
+from sulina.errors import Refused
+from sulina.wire.stream import CommandStream
+
+_GOODBYE_SECONDS = 2.0
+_SILENT_SECONDS = 45.0
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Where a door listens."""
+
+    host: str = "127.0.0.1"
+    port: int = 6655
+    tls: ssl.SSLContext | None = None
+
+
+class BinaryServer:
+    """The binary door of a broker. Use as ``async with``."""
+
+    def __init__(self, broker: Broker, listen: Listen) -> None:
+        self._broker = broker
+        self._listen = listen
+        self._admin = Admin(broker)
+        self._server: asyncio.Server | None = None
+        self._sessions: set[BinarySession] = set()
+        self._empty = asyncio.Event()
+        self._sweeper: asyncio.Task[None] | None = None
+        self.port = listen.port
+        """The port in use; the one chosen by the system if 0 was asked for."""
+        self.recovery: Recovery | None = None
+        """What the journal found when it was opened, if it is in this process."""
+
+    async def __aenter__(self) -> BinaryServer:
+        loop = asyncio.get_running_loop()
+        listen = self._listen
+        try:
+            self._server = await loop.create_server(
+                self._accept, listen.host, listen.port, ssl=listen.tls, backlog=1024
+            )
+        except OSError as error:
+            raise Refused(
+                f"can't listen on {listen.host}:{listen.port} ({error.strerror or error}): is "
+                "another broker running? Choose another port with --port"
+            ) from None
+        self.port = self._server.sockets[0].getsockname()[1]
+        self._sweeper = asyncio.create_task(self._drop_silent())
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    def stop_listening(self) -> None:
+        """Take no new connections; the present ones go on."""
+        if self._server is not None:
+            self._server.close()
+
+    async def close(self) -> None:
+        """Close all connections, after what is queued for them was sent (for a short while)."""
+        self.stop_listening()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.wait([self._sweeper])
+        for session in list(self._sessions):
+            session.close()
+        if self._sessions:
+            self._empty.clear()
+            try:
+                await asyncio.wait_for(self._empty.wait(), _GOODBYE_SECONDS)
+            except TimeoutError:
+                for session in list(self._sessions):
+                    session.abort()
+
+    async def _drop_silent(self) -> None:
+        """Clients send pings: one that is silent for long is gone, whatever TCP thinks."""
+        clock = self._broker.clock
+        while True:
+            await clock.sleep(_SILENT_SECONDS / 4)
+            moment = clock.now() - _SILENT_SECONDS
+            for session in [s for s in self._sessions if s.silent_since(moment)]:
+                session.abort()
+
+    @property
+    def connections(self) -> int:
+        return len(self._sessions)
+
+    def _accept(self) -> CommandStream:
+        return BinarySession(self._broker, self._admin, self._came, self._gone).stream
+
+    def _came(self, session: BinarySession) -> bool:
+        """A connection stands, TLS included; false if there are too many."""
+        self._sessions.add(session)
+        return len(self._sessions) <= self._broker.settings.max_connections
+
+    def _gone(self, session: BinarySession) -> None:
+        self._sessions.discard(session)
+        if not self._sessions:
+            self._empty.set()

@@ -1,0 +1,325 @@
+"""Decides what a subscription delivers next, and what becomes of each delivery.
+
+Plain calls, no waiting: the caller loads frames, sends what ``next`` answers, and passes on
+acknowledgements, credit and the time. So every decision can be replayed and simulated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from broker_containers.subscriptions.deadlines import take_late
+from broker_containers.subscriptions.key_shared import ByKey
+from broker_containers.subscriptions.members import Member, Sink
+from broker_containers.subscriptions.ranges import RangeSet
+from broker_containers.subscriptions.selectors import InTurns, OneAtATime, Pick, Selector
+from broker_containers.subscriptions.timetable import NEVER
+from broker_containers.subscriptions.track import Flight, Track
+from broker_containers.subscriptions.window import Window
+from sulina.errors import Refused
+from sulina.model import FailurePolicy, Poison, SubscriptionType
+from sulina.wire import selection
+
+_TIMEOUT_STEPS = 32
+"""Time-outs may come late by this part of the time, so that looking for them costs little."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much a subscription may have loaded at once."""
+
+    frames: int = 4096
+    records: int = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Records that failed too often and go to the dead-letter topic."""
+
+    base: int
+    mask: int
+    attempt: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Counters:
+    """What happened so far, in records."""
+
+    delivered: int = 0
+    acknowledged: int = 0
+    nacked: int = 0
+    timed_out: int = 0
+    redelivered: int = 0
+    dropped: int = 0
+    dead_lettered: int = 0
+    skipped: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Dispatcher:
+    """The state of one subscription. ``reliable`` off: a delivery counts as acknowledged."""
+
+    type: SubscriptionType
+    policy: FailurePolicy
+    window: Window
+    reliable: bool = True
+    limits: Limits = Limits()
+    counters: Counters = field(default_factory=Counters)
+    members: dict[int, Member] = field(default_factory=dict)
+    dead_letters: list[DeadLetter] = field(default_factory=list)
+    _selector: Selector = field(init=False)
+    _next_number: int = 1
+    _timed: FailurePolicy = field(init=False)
+    """The policy by which ``_next_timeout`` was worked out."""
+    _next_timeout: float = NEVER
+    _barrier: int | None = None
+    """The lowest record that failed too often and is kept."""
+
+    def __post_init__(self) -> None:
+        match self.type:
+            case SubscriptionType.SHARED:
+                self._selector = InTurns()
+            case SubscriptionType.KEY_SHARED:
+                self._selector = ByKey()
+            case _:
+                self._selector = OneAtATime(self.type)
+        self._timed = self.policy
+
+    # ---- members ----
+
+    def join(self, name: str, sink: Sink, key_filters: tuple[str, ...], now: float) -> Member:
+        """A consumer comes. The same name again takes the place of the one before."""
+        if key_filters and self.type is not SubscriptionType.KEY_SHARED:
+            raise Refused("key filters need a key_shared subscription")
+        for before in [m for m in self.members.values() if m.name == name]:
+            before.sink.closed(Refused(f"another consumer named {name!r} took over"))
+            self.leave(before.number, now)
+        member = Member(self._next_number, name, sink, key_filters, progress=now)
+        self._selector.join(member)
+        self._next_number += 1
+        self.members[member.number] = member
+        return member
+
+    def leave(self, number: int, now: float) -> None:
+        """A consumer goes. What it had in flight can be delivered again at once, as before."""
+        member = self.members.pop(number, None)
+        if member is None:
+            return
+        was_active = self._selector.is_active(member)
+        self._selector.leave(member)
+        self.window.recall(number)
+        self._selector.flights_changed()
+        if was_active and self.type is SubscriptionType.FAILOVER:
+            for other in self.members.values():
+                if self._selector.is_active(other):
+                    other.sink.active_changed(True)
+
+    def is_active(self, member: Member) -> bool:
+        return self._selector.is_active(member)
+
+    def grant(self, number: int, records: int, bytes_: int, now: float) -> None:
+        """The consumer can take more."""
+        member = self.members.get(number)
+        if member is not None:
+            member.grant(records, bytes_, now)
+
+    @property
+    def needs_keys(self) -> bool:
+        """Whether frames must be loaded with their records' keys."""
+        return isinstance(self._selector, ByKey) and self._selector.has_filters
+
+    # ---- loading ----
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether a further frame could be of use now."""
+        return (
+            len(self.window) < self.limits.frames
+            and self.window.records < self.limits.records
+            and (self._barrier is None or not isinstance(self._selector, OneAtATime))
+            and any(m.can_take and self._selector.is_active(m) for m in self.members.values())
+        )
+
+    @property
+    def wants_ahead(self) -> bool:
+        """Whether one more frame, loaded before ``next``, would spare cutting one.
+
+        Shared: a frame that is cut is sent whole to each consumer that gets a part.
+        """
+        selector = self._selector
+        return isinstance(selector, InTurns) and selector.spares(self.window) and self.wants_more
+
+    def load(
+        self, base: int, count: int, size: int, slots: bytes | int, keys: list[str] | None
+    ) -> None:
+        """A frame was read at the window's read offset."""
+        track = self.window.load(base, count, size, slots)
+        if track is not None:
+            track.keys = keys
+
+    # ---- delivering ----
+
+    def next(self, now: float) -> Pick | None:
+        """The next delivery, already counted as in flight; None when there is none now."""
+        pick = self._selector.pick(self.window, self._barrier)
+        if pick is None:
+            return None
+        track, member, taken = pick.track, pick.member, pick.mask.bit_count()
+        track.take(pick.attempt, pick.mask)
+        self.window.took(track)
+        member.records -= taken
+        member.bytes -= track.size
+        member.sent += taken
+        self.counters.delivered += taken
+        if pick.attempt > 1:
+            self.counters.redelivered += taken
+        if self.reliable:
+            track.flights.append(Flight(member.number, pick.attempt, pick.mask, member.sent, now))
+            if self.policy.ack_timeout_ms and self._next_timeout == NEVER:
+                self._next_timeout = now + self.policy.ack_timeout_ms / 1000
+        else:
+            self.window.settle(track, pick.mask)
+        return pick
+
+    # ---- acknowledging ----
+
+    def ack(self, number: int, first: int, last: int, mask: int | None, now: float) -> None:
+        """Records are done, whoever had them and however late the word comes."""
+        self._progress(number, now)
+        self.counters.acknowledged += self.window.settle_range(first, last, mask)
+        self._after_settling()
+
+    def ack_up_to(self, number: int, last: int, now: float) -> None:
+        """Everything up to ``last`` is done; only where one consumer receives in order."""
+        if self.type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
+            raise Refused(
+                f"a {self.type} subscription has no order to acknowledge up to: "
+                "acknowledge each message or batch"
+            )
+        position = self.window.position
+        if last >= position:
+            self.ack(number, position, last, None, now)
+
+    def nack(
+        self,
+        number: int,
+        first: int,
+        last: int,
+        mask: int | None,
+        delay_ms: int,
+        reason: str,
+        now: float,
+    ) -> None:
+        """The consumer could not handle records that it has in flight."""
+        self._progress(number, now)
+        for track in self.window.between(first, last):
+            part = track.part(first, last, mask)
+            for flight in [f for f in track.flights if f.consumer == number and f.mask & part]:
+                failed = flight.mask & part
+                self.counters.nacked += failed.bit_count()
+                self._land(track, flight, failed)
+                delay = self.policy.delay_ms(flight.attempt, delay_ms) / 1000
+                self._failed(track, flight.attempt, failed, now + delay, reason, now)
+        self._after_settling()
+
+    def _progress(self, number: int, now: float) -> None:
+        member = self.members.get(number)
+        if member is not None:
+            member.progress = now
+
+    def _land(self, track: Track, flight: Flight, mask: int) -> None:
+        flight.mask &= ~mask
+        if not flight.mask:
+            track.flights.remove(flight)
+
+    def _failed(
+        self, track: Track, attempt: int, mask: int, due: float, reason: str, now: float
+    ) -> None:
+        """A delivery failed: it comes again when due, or the poison policy decides."""
+        if attempt > self.policy.max_redelivery_count:
+            match self.policy.poison:
+                case Poison.DROP:
+                    self.counters.dropped += self.window.settle(track, mask)
+                    return
+                case Poison.DEAD_LETTER:
+                    track.dying |= mask
+                    self.dead_letters.append(DeadLetter(track.base, mask, attempt, reason))
+                    return
+                case Poison.BLOCK:
+                    due = now + self.policy.max_redelivery_delay_ms / 1000
+                    self._barrier = 0  # until it is found, after settling
+        self.window.put_off(track, attempt + 1, mask, due, now)
+
+    def buried(self, letter: DeadLetter) -> None:
+        """The dead letter is safely published: its records are done."""
+        track = self.window.tracks.get(letter.base)
+        if track is not None:
+            self.counters.dead_lettered += self.window.settle(track, letter.mask & track.dying)
+            self._after_settling()
+
+    def not_buried(self, letter: DeadLetter, now: float) -> None:
+        """The dead letter could not be published: its records are tried again later."""
+        track = self.window.tracks.get(letter.base)
+        if track is not None:
+            mask = letter.mask & track.dying
+            track.dying &= ~mask
+            due = now + self.policy.max_redelivery_delay_ms / 1000
+            self.window.put_off(track, letter.attempt + 1, mask, due, now)
+            self._after_settling()
+
+    def _after_settling(self) -> None:
+        self._selector.flights_changed()
+        if self._barrier is not None:
+            self._barrier = self._find_barrier()
+
+    def _find_barrier(self) -> int | None:
+        """The lowest record that failed too often and is not done yet."""
+        beyond = self.policy.max_redelivery_count + 1
+        for track in self.window.tracks.values():  # which are in order
+            mask = 0
+            for attempt, part in track.unfinished():
+                mask |= part if attempt > beyond else 0
+            if mask:
+                return track.base + selection.first(mask)
+        return None
+
+    # ---- time ----
+
+    @property
+    def next_due(self) -> float:
+        """When ``tick`` has something to do, at the earliest."""
+        return min(self._next_timeout, self.window.next_due)
+
+    def tick(self, now: float) -> None:
+        """Let waits and acknowledgement time-outs that are due take effect."""
+        if self.policy is not self._timed:
+            self._timed = self.policy
+            self._next_timeout = now
+        if now < self.next_due:
+            return
+        if now >= self._next_timeout:
+            self._time_out(now)
+        self.window.release_due(now)
+        self._after_settling()
+
+    def _time_out(self, now: float) -> None:
+        timeout = self.policy.ack_timeout_ms / 1000
+        self._next_timeout = NEVER
+        if not timeout:
+            return
+        late, following = take_late(self.window, self.members, timeout, now)
+        if following < NEVER:
+            self._next_timeout = max(following, now + timeout / _TIMEOUT_STEPS)
+        for track, flight in late:
+            failed, flight.mask = flight.mask, 0
+            self.counters.timed_out += failed.bit_count()
+            self._failed(track, flight.attempt, failed, now, "not acknowledged in time", now)
+
+    def restart(self, position: int) -> None:
+        """Forget all state and go on at ``position`` (a seek)."""
+        self.window = Window(position, RangeSet())
+        self.dead_letters.clear()
+        self._barrier = None
+        self._next_timeout = NEVER
+        self._selector.flights_changed()

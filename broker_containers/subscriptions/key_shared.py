@@ -1,0 +1,185 @@
+"""KeyShared: records of one key go to one consumer at a time, in order.
+
+Keys fall into 256 slots, and each slot belongs to one member. A slot is held back while its order
+would suffer: while a record of it waits to come again, or is still in flight at the member that
+had the slot before. Members with key filters (globs) receive only keys that match; then each key
+belongs to one of the members whose filters accept it, and waits if there is none.
+
+Each member goes through the frames once: where it found nothing it looks again only after records
+came back or a slot was let go, so members without credit do not slow the others down.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from broker_containers.subscriptions.members import Member
+from broker_containers.subscriptions.selectors import Pick, first_part, share_out
+from broker_containers.subscriptions.track import Flight, Track
+from broker_containers.subscriptions.window import Window
+from sulina.wire import selection
+
+SLOTS = 256
+
+
+class ByKey:
+    """The selector of KeyShared subscriptions."""
+
+    def __init__(self) -> None:
+        self.has_filters = False
+        """Whether keys themselves are needed to choose, not just their slots."""
+        self._members: dict[int, Member] = {}
+        self._owners: list[int | None] = [None] * SLOTS
+        self._tables: dict[int, bytes] = {}
+        self._assignment = 0
+        self._turn = 0
+        self._window: Window | None = None
+        self._returns = 0
+        self._starts: dict[int, int] = {}
+        """Member -> offset below which nothing is ready for it."""
+        self._misplaced: list[tuple[Track, Flight]] = []
+        """Flights with records that belong to another member now."""
+        self._held: frozenset[int] = frozenset()
+        self._held_table = b""
+        self._stale = True
+        """Slots may have to be held, or let go, since these were worked out."""
+
+    def join(self, member: Member) -> None:
+        self._members[member.number] = member
+        self._assign()
+
+    def leave(self, member: Member) -> None:
+        del self._members[member.number]
+        self._assign()
+
+    def _assign(self) -> None:
+        self.has_filters = any(member.key_filters for member in self._members.values())
+        if self._members:
+            self._owners = [*share_out(self._owners, self._members)]
+        slots: dict[int, list[int]] = {number: [] for number in self._members}
+        for slot, owner in enumerate(self._owners):
+            if owner in slots:
+                slots[owner].append(slot)
+        self._tables = {number: selection.slot_table(mine) for number, mine in slots.items()}
+        self._assignment += 1
+        self._window = None
+
+    def is_active(self, member: Member) -> bool:
+        return True
+
+    def flights_changed(self) -> None:
+        self._stale = True
+
+    def pick(self, window: Window, barrier: int | None) -> Pick | None:
+        numbers = list(self._members)
+        takers = [
+            member
+            for step in range(len(numbers))
+            if (member := self._members[numbers[(self._turn + step) % len(numbers)]]).can_take
+        ]
+        if not takers or not window.ready_count:
+            return None
+        self._look_again(window)
+        for member in takers:
+            pick = self._next_of(window, member)
+            if pick is not None:
+                self._turn = (numbers.index(member.number) + 1) % len(numbers)
+                return pick
+        return None
+
+    def _next_of(self, window: Window, member: Member) -> Pick | None:
+        start = self._starts.get(member.number, 0)
+        for track in window.ready(start):
+            start = track.base + 1
+            mine = self._share(track, member.number)
+            if mine and self._held:
+                mine &= ~self._of(track, self._held_table)
+            todo = {n: mask & mine for n, mask in track.todo.items() if mask & mine}
+            if todo:
+                self._starts[member.number] = track.base
+                return Pick(track, *first_part(todo), member)
+        self._starts[member.number] = start
+        return None
+
+    # ---- whose records ----
+
+    def _share(self, track: Track, number: int) -> int:
+        """The records of ``track`` that belong to a member."""
+        if track.shares_of != self._assignment:
+            track.shares_of, track.shares = self._assignment, {}
+            if track.keys is not None and self.has_filters:
+                track.shares = self._shares_by_key(track, track.keys)
+        share = track.shares.get(number)
+        if share is None:
+            share = track.shares[number] = self._of(track, self._tables[number])
+        return share
+
+    def _shares_by_key(self, track: Track, keys: list[str]) -> dict[int, int]:
+        bits = {number: bytearray(b"0" * track.count) for number in self._members}
+        slots = bytes([track.slots]) * track.count if isinstance(track.slots, int) else track.slots
+        owners: dict[tuple[str, int], int | None] = {}
+        for index, place in enumerate(zip(keys, slots, strict=True)):
+            if place not in owners:
+                owners[place] = self._owner_of(*place)
+            owner = owners[place]
+            if owner is not None:
+                bits[owner][index] = 0x31
+        return {number: int(mine[::-1], 2) for number, mine in bits.items()}
+
+    def _owner_of(self, key: str, slot: int) -> int | None:
+        accepting = [m.number for m in self._members.values() if _accepts(m, key)]
+        owner = self._owners[slot]
+        if owner in accepting or not accepting:
+            return owner if accepting else None
+        return accepting[slot % len(accepting)]
+
+    @staticmethod
+    def _of(track: Track, table: bytes) -> int:
+        """The records of ``track`` with the slots of ``table``."""
+        if isinstance(track.slots, int):
+            return selection.whole(track.count) if table[track.slots] == 0x31 else 0
+        return selection.of_slots(track.slots, table)
+
+    # ---- which slots are held back ----
+
+    def _look_again(self, window: Window) -> None:
+        """Take note of what changed since the last pick."""
+        if window is not self._window:  # or members came or went
+            self._window, self._stale, self._held = window, True, frozenset()
+            self._starts.clear()
+            self._misplaced = [
+                (track, flight)
+                for track in window.tracks.values()
+                for flight in track.flights
+                if flight.mask & ~self._share(track, flight.consumer)
+            ]
+        if window.returns != self._returns:
+            self._returns = window.returns
+            self._starts.clear()
+        if self._stale:
+            self._stale = False
+            held = self._slots_to_hold(window)
+            if held != self._held:
+                self._starts.clear()
+                self._held, self._held_table = held, selection.slot_table(held)
+
+    def _slots_to_hold(self, window: Window) -> frozenset[int]:
+        held: set[int] = set()
+        self._misplaced = [(track, flight) for track, flight in self._misplaced if flight.mask]
+        for track, flight in self._misplaced:
+            held |= _slots_of(track, flight.mask & ~self._share(track, flight.consumer))
+        for track in window.waiting():
+            for waiting in track.waiting:
+                held |= _slots_of(track, waiting.mask)
+        return frozenset(held)
+
+
+def _accepts(member: Member, key: str) -> bool:
+    filters = member.key_filters
+    return not filters or any(fnmatchcase(key, pattern) for pattern in filters)
+
+
+def _slots_of(track: Track, mask: int) -> set[int]:
+    if isinstance(track.slots, int):
+        return {track.slots} if mask else set()
+    return set(selection.pick(track.slots, mask))

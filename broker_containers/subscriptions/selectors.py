@@ -1,0 +1,197 @@
+"""How each subscription type chooses the next part of a frame and the consumer that gets it.
+
+A selector looks at the window and the members and answers with a pick; it changes neither.
+What it picks of a frame it picks in order, whether it comes for the first time or again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from broker_containers.subscriptions.members import Member
+from broker_containers.subscriptions.track import Track
+from broker_containers.subscriptions.window import Window
+from sulina.errors import Refused
+from sulina.model import SubscriptionType
+from sulina.wire import selection
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """Give ``mask`` of ``track``, its delivery number ``attempt``, to ``member``."""
+
+    track: Track
+    attempt: int
+    mask: int
+    member: Member
+
+
+class Selector(Protocol):
+    """One subscription type's rule."""
+
+    def join(self, member: Member) -> None:
+        """Raises ``Refused`` when the type does not allow one more."""
+        ...
+
+    def leave(self, member: Member) -> None: ...
+
+    def pick(self, window: Window, barrier: int | None) -> Pick | None:
+        """The next delivery; None when nobody can take anything.
+
+        ``barrier``: the lowest record that failed too often and holds back what follows it and
+        never failed. Only where records are delivered in order.
+        """
+        ...
+
+    def is_active(self, member: Member) -> bool:
+        """Whether this member receives at all at present."""
+        ...
+
+    def flights_changed(self) -> None:
+        """Records were acknowledged, returned or put off."""
+        ...
+
+
+_PIECES = 64
+
+
+def first_part(todo: Mapping[int, int]) -> tuple[int, int]:
+    """The lowest records that are to do and have the same attempt number: number and records.
+
+    They end where records with another number begin, so that order is kept where records that
+    come again mix with others; except where that would cut a frame into more than a few dozen
+    pieces, each of which costs a whole frame to send.
+    """
+    if len(todo) == 1:
+        return next(iter(todo.items()))
+    attempt = min(todo, key=lambda number: todo[number] & -todo[number])
+    others = 0
+    for number, mask in todo.items():
+        others |= mask if number != attempt else 0
+    part = todo[attempt] & ((others & -others) - 1)
+    if part.bit_count() * _PIECES < others.bit_count():
+        return attempt, todo[attempt]
+    return attempt, part
+
+
+class OneAtATime:
+    """Exclusive and Failover: the member that joined first receives everything, in order."""
+
+    def __init__(self, type_: SubscriptionType) -> None:
+        self._standby_allowed = type_ is SubscriptionType.FAILOVER
+        self._members: list[Member] = []
+
+    def join(self, member: Member) -> None:
+        if self._members and not self._standby_allowed:
+            raise Refused(
+                f"the subscription is exclusive and {self._members[0].name!r} uses it: wait until "
+                "it leaves, or subscribe as shared, failover or key_shared"
+            )
+        self._members.append(member)
+
+    def leave(self, member: Member) -> None:
+        self._members.remove(member)
+
+    def is_active(self, member: Member) -> bool:
+        return bool(self._members) and self._members[0] is member
+
+    def flights_changed(self) -> None:
+        pass
+
+    def pick(self, window: Window, barrier: int | None) -> Pick | None:
+        if not self._members or not self._members[0].can_take:
+            return None
+        if barrier is None:
+            track = window.first_ready()
+            return None if track is None else self._part(track, track.todo)
+        for track in window.ready():
+            todo = {n: mask for n, mask in track.todo.items() if n > 1}
+            before = track.todo.get(1, 0) & selection.span(0, barrier - track.base - 1)
+            if before:
+                todo[1] = before
+            if todo:
+                return self._part(track, todo)
+        return None
+
+    def _part(self, track: Track, todo: Mapping[int, int]) -> Pick:
+        attempt, mask = first_part(todo)
+        return Pick(track, attempt, mask, self._members[0])
+
+
+class InTurns:
+    """Shared: members take turns, frame by frame.
+
+    When there are fewer frames to hand out than members who wait, a frame is cut into even parts,
+    so that a large batch does not land on one consumer while the others are idle.
+    """
+
+    def __init__(self) -> None:
+        self._members: list[Member] = []
+        self._turn = 0
+        self._cut: tuple[Track, int, int] | None = None
+        """The frame that is being cut, the attempt, and the records of an even part."""
+
+    def join(self, member: Member) -> None:
+        self._members.append(member)
+
+    def leave(self, member: Member) -> None:
+        index = self._members.index(member)
+        del self._members[index]
+        if index < self._turn:
+            self._turn -= 1
+
+    def is_active(self, member: Member) -> bool:
+        return True
+
+    def flights_changed(self) -> None:
+        pass
+
+    def pick(self, window: Window, barrier: int | None) -> Pick | None:
+        track = window.first_ready()
+        takers = self._takers() if track is not None else []
+        if track is None or not takers:
+            return None
+        attempt, mask = first_part(track.todo)
+        limit = takers[0].records
+        if window.ready_count < len(takers):
+            limit = min(limit, self._even_part(track, attempt, mask, len(takers)))
+        self._turn = (self._members.index(takers[0]) + 1) % len(self._members)
+        return Pick(track, attempt, selection.lowest(mask, limit), takers[0])
+
+    def _takers(self) -> list[Member]:
+        turn = self._turn
+        return [m for m in self._members[turn:] + self._members[:turn] if m.can_take]
+
+    def _even_part(self, track: Track, attempt: int, mask: int, parts: int) -> int:
+        if self._cut is None or self._cut[:2] != (track, attempt):
+            self._cut = track, attempt, -(-mask.bit_count() // parts)
+        return self._cut[2]
+
+    def spares(self, window: Window) -> bool:
+        """Whether a frame must be cut because too few are loaded for all who can take one."""
+        return window.ready_count < len(self._takers())
+
+
+def share_out(owners: list[int | None], members: Iterable[int]) -> list[int]:
+    """Slots to members, evenly, moving as few slots as possible from the ``owners`` of before."""
+    numbers = sorted(members)
+    assert numbers
+    low, extra = divmod(len(owners), len(numbers))
+    held: dict[int, list[int]] = {number: [] for number in numbers}
+    free: list[int] = []
+    for slot, owner in enumerate(owners):
+        if owner in held:
+            held[owner].append(slot)
+        else:
+            free.append(slot)
+    ranked = sorted(numbers, key=lambda number: (-len(held[number]), number))
+    quota = {number: low + (rank < extra) for rank, number in enumerate(ranked)}
+    for number in numbers:
+        free += held[number][quota[number] :]
+    result = list(owners)
+    for number in numbers:
+        for _ in range(quota[number] - len(held[number])):
+            result[free.pop()] = number
+    return [owner for owner in result if owner is not None]

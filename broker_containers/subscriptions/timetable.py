@@ -1,0 +1,50 @@
+"""When which frame has records that come due: the earliest time of each, in order of time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+
+NEVER = float("inf")
+_STALE = 1000
+
+
+class Timetable:
+    """Frames, by base offset, and when to look at each. Costs a logarithm, whatever is due."""
+
+    def __init__(self) -> None:
+        self._times: dict[int, float] = {}
+        self._heap: list[tuple[float, int]] = []
+
+    def note(self, base: int, due: float) -> None:
+        """Look at a frame when ``due``, or before if that was noted already."""
+        if due < self._times.get(base, NEVER):
+            self._times[base] = due
+            heappush(self._heap, (due, base))
+            if len(self._heap) > 2 * len(self._times) + _STALE:
+                self._heap = [(due, base) for base, due in self._times.items()]
+                heapify(self._heap)
+
+    def drop(self, base: int) -> None:
+        """Do not look at a frame any more."""
+        self._times.pop(base, None)
+
+    @property
+    def next_due(self) -> float:
+        """The earliest time noted."""
+        while self._heap and self._times.get(self._heap[0][1]) != self._heap[0][0]:
+            heappop(self._heap)
+        return self._heap[0][0] if self._heap else NEVER
+
+    def take(self, now: float) -> list[int]:
+        """The frames to look at now; they are no longer noted."""
+        taken: list[int] = []
+        while self.next_due <= now:
+            _, base = heappop(self._heap)
+            del self._times[base]
+            taken.append(base)
+        return taken
+
+    def __iter__(self) -> Iterator[int]:
+        """The frames that are noted, in any order."""
+        return iter(self._times)

@@ -1,0 +1,121 @@
+"""One frame of a subscription, and the state of each of its records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from sulina.wire import selection
+
+
+@dataclass(slots=True, eq=False)
+class Flight:
+    """A part of a frame that was sent to a consumer and is not acknowledged yet."""
+
+    consumer: int
+    attempt: int
+    mask: int
+    mark: int
+    """The consumer's count of records sent to it, this flight included."""
+    since: float
+    taken: bool = False
+    """The application has it: its time runs, whatever else the consumer does."""
+
+
+@dataclass(slots=True, eq=False)
+class Waiting:
+    """A part of a frame that will be delivered again at a time."""
+
+    due: float
+    attempt: int
+    mask: int
+    latest: float
+    """How far ``due`` may be put off for records that wait together with these."""
+
+
+_TOGETHER = 64
+"""Records that wait may come late by this part of their delay, to come back together."""
+
+
+@dataclass(slots=True, eq=False)
+class Track:
+    """One frame and the state of its records."""
+
+    base: int
+    count: int
+    size: int
+    slots: bytes | int
+    """Key slot of each record, or the one slot of all."""
+    keys: list[str] | None = None
+    """Keys as text, loaded only where key filters need them."""
+    done: int = 0
+    todo: dict[int, int] = field(default_factory=dict)
+    """Attempt number -> records whose next delivery will have that number."""
+    flights: list[Flight] = field(default_factory=list)
+    waiting: list[Waiting] = field(default_factory=list)
+    dying: int = 0
+    shares: dict[int, int] = field(default_factory=dict)
+    """KeyShared: member -> its records, as of the assignment ``shares_of``."""
+    shares_of: int = -1
+
+    @property
+    def undone(self) -> int:
+        return selection.whole(self.count) & ~self.done
+
+    def part(self, first: int, last: int, mask: int | None) -> int:
+        """The selection of this frame's records with offsets from ``first`` to ``last``.
+
+        ``mask``, whose lowest bit is ``first``, narrows it.
+        """
+        part = selection.span(max(first - self.base, 0), min(last - self.base, self.count - 1))
+        if mask is not None and part:  # without it, a far `first` would shift by its distance
+            shift = first - self.base
+            part &= mask << shift if shift >= 0 else mask >> -shift
+        return part
+
+    def unfinished(self) -> Iterator[tuple[int, int]]:
+        """Attempt number and records of everything that is not done or dying."""
+        yield from self.todo.items()
+        yield from ((flight.attempt, flight.mask) for flight in self.flights)
+        yield from ((waiting.attempt, waiting.mask) for waiting in self.waiting)
+
+    def make_ready(self, attempt: int, mask: int) -> None:
+        if mask:
+            self.todo[attempt] = self.todo.get(attempt, 0) | mask
+
+    def take(self, attempt: int, mask: int) -> None:
+        """Remove ``mask`` from what is to do."""
+        rest = self.todo[attempt] & ~mask
+        if rest:
+            self.todo[attempt] = rest
+        else:
+            del self.todo[attempt]
+
+    def wait(self, attempt: int, mask: int, due: float, now: float) -> None:
+        """Let ``mask`` wait. Due times close to each other become one, the latest of them.
+
+        Without that, a frame that is refused record by record would cost a mask each.
+        """
+        slack = (due - now) / _TOGETHER
+        for waiting in self.waiting:
+            together = max(due, waiting.due)
+            if waiting.attempt == attempt and together <= min(waiting.latest, due + slack):
+                waiting.due = together
+                waiting.mask |= mask
+                return
+        self.waiting.append(Waiting(due, attempt, mask, due + slack))
+
+    def settle(self, mask: int) -> int:
+        """Mark records as done, in whatever state they are; returns those that were not yet."""
+        fresh = mask & self.undone
+        if fresh:
+            self.done |= fresh
+            self.dying &= ~fresh
+            self.todo = {n: m & ~fresh for n, m in self.todo.items() if m & ~fresh}
+            for flight in self.flights:
+                flight.mask &= ~fresh
+            self.flights = [flight for flight in self.flights if flight.mask]
+            for waiting in self.waiting:
+                waiting.mask &= ~fresh
+            self.waiting = [waiting for waiting in self.waiting if waiting.mask]
+        return fresh

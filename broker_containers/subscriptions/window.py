@@ -1,0 +1,206 @@
+"""The frames of a subscription that are loaded and not wholly acknowledged.
+
+Every loaded record is in exactly one state: to do (may be delivered), in flight (delivered, not
+acknowledged), waiting (comes again later), dying (on its way to the dead-letter topic) or done.
+The cursor follows from it: its position is the lowest record that is not done, so it can never
+pass an unacknowledged one. States are kept as one selection mask a frame and state.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
+
+from broker_containers.subscriptions.ranges import RangeSet
+from broker_containers.subscriptions.timetable import Timetable
+from broker_containers.subscriptions.track import Track
+from sulina.wire import selection
+
+
+class Window:
+    """Loaded frames in offset order, between the cursor's position and the read offset."""
+
+    def __init__(self, position: int, acked: RangeSet) -> None:
+        self.tracks: dict[int, Track] = {}
+        self._bases: list[int] = []
+        self._ready: list[int] = []
+        self._ahead = acked
+        self._timetable = Timetable()
+        self.returns = 0
+        """How often records became ready again; while it stays, only what is loaded is new."""
+        self.read_offset = position
+        """The next offset to load. Everything from here on is untouched or in ``_ahead``."""
+        self.records = 0
+        """Records of the loaded frames."""
+        self._floor = position
+
+    def __len__(self) -> int:
+        return len(self.tracks)
+
+    @property
+    def position(self) -> int:
+        """The lowest offset that is not acknowledged."""
+        if not self._bases:
+            return self._ahead.end_of_run(self.read_offset)
+        track = self.tracks[self._bases[0]]
+        return track.base + selection.first(track.undone)
+
+    def acked_ranges(self, limit: int) -> list[tuple[int, int]]:
+        """The acknowledged ranges above the position, lowest first, at most ``limit``."""
+        acked = RangeSet(limit=limit)
+        at = position = self.position
+        for base in self._bases:
+            for first, last in selection.ranges(self.tracks[base].undone):
+                if base + first > at:
+                    acked.add(at, base + first - 1)
+                at = base + last + 1
+            if len(acked) >= limit:
+                return list(acked)
+        if at < self.read_offset:
+            acked.add(at, self.read_offset - 1)
+        for first, last in self._ahead:
+            if first > position:
+                acked.add(first, last)
+        return list(acked)
+
+    def load(self, base: int, count: int, size: int, slots: bytes | int) -> Track | None:
+        """Take a frame into the window; None if all of it is acknowledged already."""
+        assert base + count > self.read_offset, "frames are loaded in order"
+        track = Track(base, count, size, slots)
+        if base < self._floor:
+            track.done = selection.span(0, self._floor - base - 1)
+        if len(self._ahead):
+            track.done |= self._ahead.mask(base, count)
+            self._ahead.drop_below(base + count)
+        self.read_offset = base + count
+        if not track.undone:
+            return None
+        self.tracks[base] = track
+        self._bases.append(base)
+        self.records += count
+        self._ready.append(base)
+        track.make_ready(1, track.undone)
+        return track
+
+    def make_ready(self, track: Track, attempt: int, mask: int) -> None:
+        """Let ``mask`` be delivered again."""
+        if mask:
+            if not track.todo:
+                insort(self._ready, track.base)
+            track.make_ready(attempt, mask)
+            self.returns += 1
+
+    def put_off(self, track: Track, attempt: int, mask: int, due: float, now: float) -> None:
+        """Let ``mask`` be delivered again at a later time."""
+        if mask:
+            track.wait(attempt, mask, due, now)
+            self._timetable.note(track.base, due)
+
+    @property
+    def next_due(self) -> float:
+        """When ``release_due`` has something to do, at the earliest."""
+        return self._timetable.next_due
+
+    def release_due(self, now: float) -> None:
+        """Make ready what waited until now."""
+        for base in self._timetable.take(now):
+            track = self.tracks[base]
+            due = [waiting for waiting in track.waiting if waiting.due <= now]
+            track.waiting = [waiting for waiting in track.waiting if waiting.due > now]
+            for waiting in due:
+                self.make_ready(track, waiting.attempt, waiting.mask)
+            if track.waiting:
+                self._timetable.note(base, min(waiting.due for waiting in track.waiting))
+
+    def waiting(self) -> list[Track]:
+        """Frames with records that wait, in any order."""
+        return [self.tracks[base] for base in self._timetable]
+
+    def recall(self, consumer: int) -> None:
+        """Make ready what a consumer has in flight: it will not be heard of again."""
+        for track in self.tracks.values():
+            theirs = [flight for flight in track.flights if flight.consumer == consumer]
+            if theirs:
+                track.flights = [f for f in track.flights if f.consumer != consumer]
+            for flight in theirs:
+                self.make_ready(track, flight.attempt, flight.mask)
+                flight.mask = 0
+
+    def ready(self, start: int = 0) -> Iterator[Track]:
+        """Frames from offset ``start`` on with something to deliver, in order."""
+        for index in range(bisect_left(self._ready, start), len(self._ready)):
+            yield self.tracks[self._ready[index]]
+
+    @property
+    def ready_count(self) -> int:
+        return len(self._ready)
+
+    def first_ready(self) -> Track | None:
+        return self.tracks[self._ready[0]] if self._ready else None
+
+    def took(self, track: Track) -> None:
+        """Call after taking from ``track``: keeps the list of ready frames true."""
+        if not track.todo:
+            self._unready(track.base)
+
+    def _unready(self, base: int) -> None:
+        index = bisect_right(self._ready, base) - 1
+        if index >= 0 and self._ready[index] == base:
+            del self._ready[index]
+
+    def settle(self, track: Track, mask: int) -> int:
+        """Mark records of one frame as done; returns how many were not yet."""
+        fresh = track.settle(mask)
+        if not track.todo:
+            self._unready(track.base)
+        if not track.waiting:
+            self._timetable.drop(track.base)
+        if not track.undone:
+            self._forget(track)
+        return fresh.bit_count()
+
+    def settle_range(self, first: int, last: int, mask: int | None = None) -> int:
+        """Mark offsets ``first`` to ``last`` as done; ``mask``, from ``first`` on, narrows it.
+
+        Offsets that are not loaded yet are remembered. Returns how many records were not done yet.
+        """
+        settled = 0
+        index = max(bisect_right(self._bases, first) - 1, 0)
+        for base in self._bases[index : bisect_right(self._bases, last)]:
+            track = self.tracks[base]
+            settled += self.settle(track, track.part(first, last, mask))
+        if last >= self.read_offset:
+            ahead = max(first, self.read_offset)
+            if mask is None:
+                self._ahead.add(ahead, last)
+            else:
+                for low, high in selection.ranges(mask >> (ahead - first)):
+                    if ahead + low <= last:
+                        self._ahead.add(ahead + low, min(ahead + high, last))
+        return settled
+
+    def find(self, offset: int) -> Track | None:
+        """The loaded frame that holds ``offset``."""
+        index = bisect_right(self._bases, offset) - 1
+        if index < 0:
+            return None
+        track = self.tracks[self._bases[index]]
+        return track if offset < track.base + track.count else None
+
+    def between(self, first: int, last: int) -> list[Track]:
+        """The loaded frames that overlap these offsets, in order."""
+        index = max(bisect_right(self._bases, first) - 1, 0)
+        bases = self._bases[index : bisect_right(self._bases, last)]
+        return [t for t in map(self.tracks.__getitem__, bases) if t.base + t.count > first]
+
+    def _forget(self, track: Track) -> None:
+        del self.tracks[track.base]
+        self.records -= track.count
+        index = bisect_right(self._bases, track.base) - 1
+        del self._bases[index]
+
+    def skip_to(self, offset: int) -> None:
+        """Go on loading at ``offset``: what lies between is gone and counts as done."""
+        assert offset >= self.read_offset
+        self.read_offset = offset
+        self._ahead.drop_below(offset)

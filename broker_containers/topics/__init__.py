@@ -1,0 +1,1 @@
+"""Topics: where frames get their offsets, and where they wait for their consumers."""

@@ -1,0 +1,61 @@
+"""Learns from a ledger what a new owner must know: its end, its size, the producers' sequences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from broker_containers.topics.dedup import Dedup
+from storage_grpc.ledgers import Ledgers
+from sulina.errors import StorageFailed
+from sulina.metadata.keys.ledgers import LedgerRef
+from sulina.wire.decode import Frame
+from sulina.wire.header import HEADER_SIZE, parse_header
+
+_HEADS_AT_ONCE = 4096
+
+
+@dataclass(slots=True)
+class Found:
+    """What a scan of a ledger found."""
+
+    end: int
+    """The offset after its last record."""
+    records: int = 0
+    bytes: int = 0
+    first_time: int = 0
+    last_time: int = 0
+    has_snapshot: bool = False
+
+
+async def scan(ledgers: Ledgers, ref: LedgerRef, last_entry: int | None, dedup: Dedup) -> Found:
+    """Read the headers of all entries up to ``last_entry`` and bring ``dedup`` up to date.
+
+    Raises ``StorageFailed`` if offsets do not follow each other: serving such a ledger would show
+    a gap or a repeat. Raises ``CorruptEntry`` when an entry is damaged.
+    """
+    found = Found(end=ref.first_offset)
+    entry = 0
+    while last_entry is not None and entry <= last_entry:
+        heads = await ledgers.read(
+            ref.id, entry, max_entries=_HEADS_AT_ONCE, max_bytes=1 << 20, head=HEADER_SIZE
+        )
+        for head in heads[: last_entry - entry + 1]:
+            header = parse_header(head.payload)
+            if header.is_control:
+                (whole,) = await ledgers.read(ref.id, head.entry, max_entries=1, max_bytes=1)
+                dedup.restore(Frame(whole.payload).payloads[0])
+                found.has_snapshot = True
+                continue
+            if header.base_offset != found.end:
+                raise StorageFailed(
+                    f"ledger {ref.id} goes on at offset {header.base_offset} where {found.end} "
+                    f"should follow (entry {head.entry}): its data needs repair by hand"
+                )
+            dedup.stored(header)
+            found.end = header.next_offset
+            found.records += header.count
+            found.bytes += header.size
+            found.first_time = found.first_time or header.first_time
+            found.last_time = max(found.last_time, header.last_time)
+        entry += len(heads)
+    return found

@@ -1,0 +1,363 @@
+"""The log of a reliable topic: a list of ledgers, of which the last is written.
+
+A new owner fences the ledger before, learns from it what is stored, and raises the epoch by
+compare-and-swap before it serves anything. A ledger is created with the first append, so an idle
+topic costs nothing. Each ledger starts with a control frame that holds the producers' last
+sequences, so that one ledger is enough to know them again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from bisect import bisect_right
+from collections import deque
+from dataclasses import dataclass, replace
+from functools import partial
+
+from broker_containers.topics.dedup import Dedup
+from broker_containers.topics.ledger_reader import LedgerReader, first_record_at
+from broker_containers.topics.ledger_scan import scan
+from broker_containers.topics.tail_cache import CachedFrame
+from storage_grpc.ledgers import Ledgers, LedgerWriter
+from sulina.errors import Fenced, StorageFull, SulinaError
+from sulina.metadata.keys import ledgers as ledger_keys
+from sulina.metadata.keys.ledgers import LedgerIds, LedgerList, LedgerRef, LedgerState
+from sulina.metadata.store import Compare, MetadataStore, ModRevisionIs
+from sulina.names import TopicName
+from sulina.runtime.seam import Clock
+from sulina.wire.encode import Origin, encode_control_frame
+from sulina.wire.header import FrameHeader, assign
+
+_CONTROL_ORIGIN = Origin("broker")
+_SETTLED_SECONDS = 5.0
+"""A ledger with too few copies is left for a full one after so long, not in the same breath."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSettings:
+    """When a topic rolls to a new ledger."""
+
+    roll_bytes: int = 256 << 20
+    roll_seconds: float = 3600.0
+
+
+@dataclass(slots=True, eq=False)
+class _Pending:
+    frame: memoryview
+    header: FrameHeader
+    result: asyncio.Future[CachedFrame]
+
+
+class ManagedLedger:
+    """One topic's log. Make it with ``open``; one owner at a time, by epoch."""
+
+    def __init__(
+        self,
+        topic: TopicName,
+        ledgers: Ledgers,
+        store: MetadataStore,
+        ids: LedgerIds,
+        clock: Clock,
+        settings: LedgerSettings,
+    ) -> None:
+        self._topic = topic
+        self._ledgers = ledgers
+        self._store = store
+        self._ids = ids
+        self._clock = clock
+        self._settings = settings
+        self._list = LedgerList()
+        self._revision = 0
+        self._writer: LedgerWriter | None = None
+        self._written: LedgerRef | None = None
+        self._born = 0.0
+        self._bases = array("q")  # base offset of each entry of the ledger being written
+        self._queue: deque[_Pending] = deque()
+        self._under_way: deque[_Pending] = deque()
+        self._switching: asyncio.Task[None] | None = None
+        self._failure: SulinaError | None = None
+        self._intact = False
+        """After a failure: all that is stored is known, and no ledger is open."""
+        self._closed = False
+        self._next = 0
+        self.dedup = Dedup()
+        self.end = 0
+
+    @classmethod
+    async def open(
+        cls,
+        topic: TopicName,
+        ledgers: Ledgers,
+        store: MetadataStore,
+        ids: LedgerIds,
+        clock: Clock,
+        settings: LedgerSettings,
+    ) -> ManagedLedger:
+        """Become the owner. Raises ``Fenced`` if somebody else does so at the same time."""
+        log = cls(topic, ledgers, store, ids, clock, settings)
+        await log._take_over()
+        return log
+
+    # ---- the owner's state ----
+
+    @property
+    def epoch(self) -> int:
+        return self._list.epoch
+
+    @property
+    def start(self) -> int:
+        return self._list.ledgers[0].first_offset if self._list.ledgers else self.end
+
+    @property
+    def usable(self) -> bool:
+        return self._failure is None
+
+    @property
+    def refs(self) -> tuple[LedgerRef, ...]:
+        """The ledgers with data, in order; the last one may be open."""
+        if self._written is None:
+            return self._list.ledgers
+        return (*self._list.ledgers[:-1], self._written)
+
+    async def _take_over(self) -> None:
+        current = await ledger_keys.get(self._store, self._topic)
+        refs = list(current.list.ledgers)
+        dedup, end, empty = Dedup(), refs[-1].first_offset if refs else 0, []
+        while refs:
+            ref = refs[-1]
+            last_entry = ref.last_entry
+            if ref.state is LedgerState.OPEN:
+                last_entry = await self._ledgers.recover(ref.id)
+            found = await scan(self._ledgers, ref, last_entry, dedup)
+            if found.records or len(refs) == 1 or found.has_snapshot:
+                end = found.end
+                refs[-1] = replace(
+                    ref,
+                    state=LedgerState.CLOSED,
+                    last_entry=last_entry,
+                    last_offset=end - 1,
+                    bytes=found.bytes,
+                    first_time_us=found.first_time,
+                    last_time_us=found.last_time,
+                )
+                break
+            empty.append(refs.pop())  # created, never written: the data ends with the one before
+        self._revision = current.revision
+        await self._commit(LedgerList(epoch=current.list.epoch + 1, ledgers=tuple(refs)))
+        self._writer, self._written = None, None
+        self.dedup, self.end, self._next, self._failure = dedup, end, end, None
+        for ref in empty:
+            await self._ledgers.delete(ref.id)
+
+    async def _commit(self, ledgers: LedgerList) -> None:
+        """Swap the topic's list in the metadata. Raises ``Fenced`` if it is not as we left it."""
+        revision = await ledger_keys.swap(self._store, self._topic, self._revision, ledgers)
+        if revision is None:
+            raise Fenced(f"{self._topic} has another owner now, or was deleted")
+        self._list, self._revision = ledgers, revision
+
+    @property
+    def guard(self) -> Compare:
+        """Holds in the metadata as long as this object is the owner."""
+        return ModRevisionIs(ledger_keys.key(self._topic), self._revision)
+
+    async def repair(self) -> None:
+        if self._switching is not None:
+            await asyncio.wait([self._switching])
+        if self._closed:
+            raise Fenced(f"{self._topic} was closed here")
+        if self._intact:
+            self._failure, self._intact = None, False
+        elif self._failure is not None:
+            await self._take_over()
+
+    # ---- appending ----
+
+    def append(self, frame: memoryview, header: FrameHeader) -> asyncio.Future[CachedFrame]:
+        result: asyncio.Future[CachedFrame] = asyncio.get_running_loop().create_future()
+        if self._failure is not None:
+            result.set_exception(self._failure)
+            return result
+        self.dedup.sending(header)
+        self._queue.append(_Pending(frame, header, result))
+        self._push()
+        return result
+
+    def _push(self) -> None:
+        if self._switching is not None:
+            return
+        while self._queue:
+            writer = self._writer
+            if writer is None or self._must_roll():
+                self._switching = asyncio.create_task(self._switch())
+                return
+            if self._ledgers.overloaded:
+                self._switching = asyncio.create_task(self._wait_for_room())
+                return
+            self._write(writer, self._queue.popleft())
+
+    async def _wait_for_room(self) -> None:
+        await self._ledgers.wait_writable()
+        self._switching = None
+        if self._failure is None:
+            self._push()
+
+    def _must_roll(self) -> bool:
+        written, settings = self._written, self._settings
+        assert written is not None and self._writer is not None
+        if written.bytes == 0:
+            return False
+        age = self._clock.now() - self._born
+        return (
+            written.bytes >= settings.roll_bytes
+            or age >= settings.roll_seconds
+            or (age >= _SETTLED_SECONDS and self._writer.wants_roll)
+        )
+
+    def _write(self, writer: LedgerWriter, pending: _Pending) -> None:
+        assign(pending.frame, self._next, self.epoch)
+        pending.header = pending.header.assigned(self._next, self.epoch)
+        self._next = pending.header.next_offset
+        self._bases.append(pending.header.base_offset)
+        assert self._written is not None
+        self._written = replace(self._written, bytes=self._written.bytes + pending.header.size)
+        self._under_way.append(pending)
+        writer.append(pending.frame).add_done_callback(partial(self._confirm, pending))
+
+    def _confirm(self, pending: _Pending, appended: asyncio.Future[None]) -> None:
+        error = None if appended.cancelled() else appended.exception()
+        if pending.result.done():
+            return  # failed together with one before it
+        if error is not None or appended.cancelled():
+            self._fail(error if isinstance(error, SulinaError) else Fenced("the append was lost"))
+            return
+        assert self._under_way.popleft() is pending, "results come in order"
+        header = pending.header
+        self.end = header.next_offset
+        self.dedup.stored(header)
+        assert self._written is not None
+        self._written = replace(
+            self._written,
+            first_time_us=self._written.first_time_us or header.first_time,
+            last_time_us=max(self._written.last_time_us, header.last_time),
+        )
+        pending.result.set_result(CachedFrame(header, pending.frame))
+
+    def _fail(self, error: SulinaError) -> None:
+        """Everything not confirmed has failed; some of it may be stored all the same."""
+        self._failure = error
+        self.dedup.nothing_under_way()
+        for pending in (*self._under_way, *self._queue):
+            pending.result.set_exception(error)
+        self._under_way.clear()
+        self._queue.clear()
+
+    # ---- rolling ----
+
+    async def _switch(self) -> None:
+        """Close the ledger being written, if there is one, and start the next."""
+        try:
+            if self._under_way:
+                await asyncio.wait([pending.result for pending in self._under_way])
+            if self._failure is None:
+                await self._start_ledger()
+        except SulinaError as error:
+            self._fail(error)
+        finally:
+            self._switching = None
+        if self._failure is None:
+            self._push()
+
+    async def _start_ledger(self) -> None:
+        if self._writer is not None:
+            await self._writer.close()
+        ledger = await self._ids.next()
+        writer = await self._ledgers.create(ledger)
+        closed = tuple(self._closed_refs())
+        refs = (*closed, LedgerRef(id=ledger, first_offset=self.end))
+        await self._commit(LedgerList(epoch=self.epoch, ledgers=refs))
+        snapshot = encode_control_frame(
+            _CONTROL_ORIGIN, self.dedup.snapshot(), self._clock.wall_us()
+        )
+        control = memoryview(bytearray(snapshot))
+        assign(control, self.end, self.epoch)
+        self._bases = array("q", [self.end])
+        self._writer, self._written, self._born = writer, refs[-1], self._clock.now()
+        try:
+            await writer.append(control)
+        except StorageFull:
+            # Nothing else was meant for it, so it can go unfenced: fences would use up the space
+            # that a full disk keeps for deletions, with each attempt.
+            self._writer, self._written = None, None
+            await self._commit(LedgerList(epoch=self.epoch, ledgers=closed))
+            self._intact = True
+            raise
+
+    def _closed_refs(self) -> list[LedgerRef]:
+        refs = list(self._list.ledgers)
+        if self._writer is not None and self._written is not None:
+            refs[-1] = replace(
+                self._written,
+                state=LedgerState.CLOSED,
+                last_entry=self._writer.lac,
+                last_offset=self.end - 1,
+            )
+        return refs
+
+    # ---- reading ----
+
+    def reader(self, offset: int) -> LedgerReader:
+        return LedgerReader(self, self._ledgers, offset)
+
+    def last_entry(self, ref: LedgerRef) -> int:
+        """The last confirmed entry of one of this log's ledgers."""
+        if ref.last_entry is not None:
+            return ref.last_entry
+        return self._writer.lac if self._writer is not None else -1
+
+    def entry_in_written(self, ref: LedgerRef, offset: int) -> int | None:
+        """The entry with ``offset`` if ``ref`` is the ledger being written."""
+        if self._written is None or self._written.id != ref.id:
+            return None
+        return bisect_right(self._bases, offset) - 1
+
+    async def offset_at(self, time_us: int) -> int:
+        for ref in self.refs:
+            if ref.last_time_us >= time_us:
+                found = await first_record_at(self._ledgers, ref, self.last_entry(ref), time_us)
+                if found is not None and found < self.end:
+                    return found
+        return self.end
+
+    # ---- ending ----
+
+    async def trim(self, count: int) -> None:
+        """Forget the ``count`` oldest ledgers. The list changes before any data goes."""
+        assert 0 < count < len(self._list.ledgers), "the newest ledger stays"
+        if self._switching is not None:
+            await asyncio.wait([self._switching])
+        gone = self._list.ledgers[:count]
+        await self._commit(LedgerList(epoch=self.epoch, ledgers=self._list.ledgers[count:]))
+        for ref in gone:
+            await self._ledgers.delete(ref.id)
+
+    async def close(self) -> None:
+        """Wait for what is under way and note the end of the ledger, so the next start is quick."""
+        self._closed = True
+        while self._switching is not None or self._under_way:
+            # One may follow on the other: a ledger that was begun takes what waits for it.
+            if self._switching is not None:
+                await asyncio.wait([self._switching])
+            else:
+                await asyncio.wait([pending.result for pending in self._under_way])
+        if self._failure is None and self._writer is not None:
+            await self._writer.close()
+            await self._commit(LedgerList(epoch=self.epoch, ledgers=tuple(self._closed_refs())))
+            self._writer, self._written = None, None
+        self._fail(Fenced(f"{self._topic} was closed here"))
+
+    async def delete(self) -> None:
+        await self.close()
+        for ref in self._list.ledgers:
+            await self._ledgers.delete(ref.id)

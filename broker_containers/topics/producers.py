@@ -1,0 +1,88 @@
+"""A producer at a topic: its frames in order, and their outcomes in the same order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import Protocol
+
+from sulina.errors import Refused, SulinaError
+from sulina.wire.encode import producer_id
+
+REPEATED = -1
+"""The offset that answers a frame which was stored before."""
+
+
+class ProducerSink(Protocol):
+    """The producer's end of a connection, whichever door it came through."""
+
+    def published(self, first_number: int, base_offsets: list[int]) -> None:
+        """Consecutive frames are durable."""
+        ...
+
+    def publish_failed(self, number: int, error: SulinaError) -> None:
+        """A frame was not taken. Unless it was refused, no later one is taken either."""
+        ...
+
+    def closed(self, reason: SulinaError) -> None:
+        """The topic lets the producer go."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """The outcome of one frame, once it is known."""
+
+    number: int
+    offset: int | None = None
+    error: SulinaError | None = None
+
+
+class TopicProducer:
+    """One producer that is connected. Outcomes are told in lumps, once per turn of the loop."""
+
+    def __init__(self, name: str, sink: ProducerSink) -> None:
+        self.name = name
+        self.id = producer_id(name)
+        self.sink = sink
+        self._slots: deque[Slot] = deque()
+        self._telling = False
+        self.broken: SulinaError | None = None
+
+    def start(self, number: int) -> Slot:
+        """A frame came. Its outcome must be given to ``finish`` exactly once."""
+        slot = Slot(number)
+        self._slots.append(slot)
+        return slot
+
+    def finish(self, slot: Slot, outcome: int | SulinaError) -> None:
+        if isinstance(outcome, SulinaError):
+            slot.error = outcome
+        else:
+            slot.offset = outcome
+        if not self._telling:
+            self._telling = True
+            asyncio.get_running_loop().call_soon(self._tell)
+
+    def _tell(self) -> None:
+        self._telling = False
+        first = 0
+        offsets: list[int] = []
+        while self._slots and (self._slots[0].offset is not None or self._slots[0].error):
+            slot = self._slots.popleft()
+            if slot.offset is not None and self.broken is None:
+                first = first if offsets else slot.number
+                offsets.append(slot.offset)
+                continue
+            if offsets:
+                self.sink.published(first, offsets)
+                offsets = []
+            error = slot.error or self.broken
+            assert error is not None
+            if not isinstance(error, Refused):
+                # It may succeed when sent again, and later frames must not overtake it.
+                self.broken = error
+            self.sink.publish_failed(slot.number, error)
+        if offsets:
+            self.sink.published(first, offsets)

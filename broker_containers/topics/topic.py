@@ -1,0 +1,239 @@
+"""A topic that this broker owns: takes frames from producers, shows them to subscriptions."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+
+from broker_containers.subscriptions.subscription import Subscription
+from broker_containers.topics.dedup import Verdict
+from broker_containers.topics.log import Log
+from broker_containers.topics.producers import REPEATED, ProducerSink, Slot, TopicProducer
+from broker_containers.topics.tail_cache import CachedFrame, TopicTail
+from sulina.errors import (
+    Fenced,
+    NotFound,
+    Overloaded,
+    Refused,
+    Retriable,
+    SulinaError,
+    TooLarge,
+    UnknownOutcome,
+)
+from sulina.metadata.keys.policy import Policy
+from sulina.model import Delivery, Start
+from sulina.names import TopicName
+from sulina.wire.decode import Frame
+from sulina.wire.header import FrameHeader
+
+
+@dataclass(slots=True)
+class TopicCounters:
+    """What went in so far."""
+
+    frames_in: int = 0
+    records_in: int = 0
+    bytes_in: int = 0
+    repeats: int = 0
+
+
+class Topic:
+    """One topic (or one partition) and all that is attached to it."""
+
+    def __init__(
+        self, name: TopicName, delivery: Delivery, policy: Policy, log: Log, tail: TopicTail
+    ) -> None:
+        self.name = name
+        self.delivery = delivery
+        self.policy = policy
+        self.log = log
+        self.tail = tail
+        self.counters = TopicCounters()
+        self.producers: dict[str, TopicProducer] = {}
+        self.subscriptions: dict[str, Subscription] = {}
+        self._exclusive: TopicProducer | None = None
+        self._under_way: dict[tuple[int, int], asyncio.Future[CachedFrame]] = {}
+        self._repairing = asyncio.Lock()
+
+    # ---- producers ----
+
+    async def attach(self, name: str, sink: ProducerSink, *, exclusive: bool) -> TopicProducer:
+        """A producer comes; the same name again takes the place of the one before.
+
+        Waits for the log to be repaired if an append failed. Raises ``Refused`` if the topic has
+        an exclusive producer, ``Overloaded`` at the limit of producers.
+        """
+        await self._usable_log()
+        before = self.producers.get(name)
+        others = len(self.producers) - (before is not None)
+        if self._exclusive is not None and self._exclusive.name != name:
+            raise Refused(f"{self.name} has an exclusive producer, {self._exclusive.name!r}")
+        if exclusive and others:
+            raise Refused(f"{self.name} has other producers: an exclusive one must be alone")
+        limit = self.policy.max_producers_per_topic
+        if limit and others >= limit:
+            raise Overloaded(f"{self.name} has {others} producers and its policy allows {limit}")
+        if before is not None:
+            before.sink.closed(Refused(f"another producer named {name!r} took over"))
+        producer = TopicProducer(name, sink)
+        self.producers[name] = producer
+        self._exclusive = producer if exclusive else None
+        return producer
+
+    async def _usable_log(self) -> None:
+        if self.log.usable:
+            return
+        async with self._repairing:
+            if not self.log.usable:
+                await self.log.repair()
+                self._wake_all()  # what was stored but not confirmed shows now
+
+    def detach(self, producer: TopicProducer) -> None:
+        """A producer goes. What it sent stays."""
+        if self.producers.get(producer.name) is producer:
+            del self.producers[producer.name]
+        if self._exclusive is producer:
+            self._exclusive = None
+
+    # ---- publishing ----
+
+    def publish(
+        self, producer: TopicProducer, number: int, frame: memoryview, header: FrameHeader
+    ) -> None:
+        """Take a frame whose checksum is right. The outcome goes to the producer's sink."""
+        slot = producer.start(number)
+        if producer.broken is not None:
+            producer.finish(slot, producer.broken)
+            return
+        problem = self._problem(producer, frame, header)
+        if problem is not None:
+            producer.finish(slot, problem)
+            return
+        verdict = Verdict.NEW
+        if self.delivery is Delivery.RELIABLE:
+            verdict = self.log.dedup.judge(header)
+        match verdict:
+            case Verdict.NEW:
+                appended = self.log.append(frame, header)
+                repeat_key = header.producer_id, header.last_sequence
+                self._under_way[repeat_key] = appended
+                appended.add_done_callback(partial(self._stored, producer, slot, repeat_key))
+            case Verdict.STORED:
+                self.counters.repeats += 1
+                producer.finish(slot, REPEATED)
+            case Verdict.UNDER_WAY:
+                self.counters.repeats += 1
+                self._follow(producer, slot, header)
+            case Verdict.OVERLAPS:
+                producer.finish(slot, self._overlap(header))
+
+    def _problem(
+        self, producer: TopicProducer, frame: memoryview, header: FrameHeader
+    ) -> SulinaError | None:
+        if header.is_control or header.producer_id != producer.id:
+            return Refused(f"the frame is not one of producer {producer.name!r}")
+        limit = self.policy.max_message_size
+        # Frames are opened only when a record in them could be over the limit.
+        if limit and header.raw_length > limit:
+            try:
+                largest = max(map(len, Frame(frame).payloads))
+            except Refused as error:
+                return error
+            if largest > limit:
+                return TooLarge(
+                    f"a message of {largest} bytes is over the topic's limit of {limit}"
+                )
+        return None
+
+    def _follow(self, producer: TopicProducer, slot: Slot, header: FrameHeader) -> None:
+        first = self._under_way.get((header.producer_id, header.last_sequence))
+        if first is None:
+            producer.finish(slot, self._overlap(header))
+            return
+        first.add_done_callback(lambda done: producer.finish(slot, _error_of(done) or REPEATED))
+
+    def _overlap(self, header: FrameHeader) -> Refused:
+        return Refused(
+            f"records {header.first_sequence} to {header.last_sequence} were stored in part: "
+            "a frame must be sent again exactly as it was"
+        )
+
+    def _stored(
+        self,
+        producer: TopicProducer,
+        slot: Slot,
+        repeat_key: tuple[int, int],
+        appended: asyncio.Future[CachedFrame],
+    ) -> None:
+        if self._under_way.get(repeat_key) is appended:
+            del self._under_way[repeat_key]
+        error = _error_of(appended)
+        if error is not None:
+            producer.finish(slot, error)
+            return
+        frame = appended.result()
+        self.tail.add(frame)
+        counters = self.counters
+        counters.frames_in += 1
+        counters.records_in += frame.header.count
+        counters.bytes_in += frame.header.size
+        producer.finish(slot, frame.base)
+        self._wake_all()
+
+    def _wake_all(self) -> None:
+        for subscription in self.subscriptions.values():
+            subscription.wake()
+
+    # ---- places ----
+
+    async def resolve(self, start: Start) -> int:
+        """The offset at which ``start`` begins, within what is kept."""
+        match start.kind:
+            case "latest":
+                return self.log.end
+            case "earliest":
+                return self.log.start
+            case "time":
+                return await self.log.offset_at(start.value)
+            case _:
+                return min(max(start.value, self.log.start), self.log.end)
+
+    def subscription(self, name: str) -> Subscription:
+        """Raises ``NotFound``."""
+        found = self.subscriptions.get(name)
+        if found is None:
+            raise NotFound(f"{self.name} has no subscription {name!r}")
+        return found
+
+    def check_consumer(self, subscription: Subscription, name: str) -> None:
+        """Raise ``Overloaded`` if one consumer more would be over the topic's limit."""
+        limit = self.policy.max_consumers_per_topic
+        members = subscription.dispatcher.members.values()
+        if limit and all(member.name != name for member in members):
+            present = sum(len(each.dispatcher.members) for each in self.subscriptions.values())
+            if present >= limit:
+                raise Overloaded(f"{self.name} has {present} consumers, its policy's limit")
+
+    # ---- ending ----
+
+    async def close(self, reason: SulinaError) -> None:
+        """Let everybody go; what is under way is finished first."""
+        for producer in list(self.producers.values()):
+            producer.sink.closed(reason)
+        self.producers.clear()
+        for subscription in list(self.subscriptions.values()):
+            await subscription.close(reason)
+        await self.log.close()
+        self.tail.clear()
+
+
+def _error_of(appended: asyncio.Future[CachedFrame]) -> SulinaError | None:
+    if appended.cancelled():
+        return UnknownOutcome("the broker stopped while it was writing")
+    error = appended.exception()
+    if error is None:
+        return None
+    if isinstance(error, Fenced):
+        return Retriable(str(error))  # the producer finds the new owner by itself
+    return error if isinstance(error, SulinaError) else UnknownOutcome(str(error))

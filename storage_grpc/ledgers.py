@@ -1,0 +1,160 @@
+"""Ledgers as a broker sees them: create, append, close, recover, read, delete.
+
+A ledger is an append-only sequence of entries with one writer. ``EmbeddedLedgers`` keeps them in
+an entry store of the same process: one copy, no network. Its rules are those of the ledger
+protocol with one node: write quorum 1, ack quorum 1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Protocol
+
+from storage_grpc.entries import Entry, EntryStore
+from storage_grpc.meter import Meter
+from sulina.errors import Fenced, NotFound, StorageFailed, SulinaError
+from sulina.runtime.seam import Buffer
+
+
+class LedgerWriter(Protocol):
+    """The one writer of an open ledger."""
+
+    @property
+    def ledger(self) -> int: ...
+
+    @property
+    def lac(self) -> int:
+        """The highest entry that is confirmed together with all before it; -1 for none."""
+        ...
+
+    def append(self, payload: Buffer) -> asyncio.Future[None]:
+        """Append the next entry; the result comes when it is confirmed, in order.
+
+        Never blocks. After the first failure every later append fails too, with ``Fenced``: the
+        ledger must be recovered before the topic goes on.
+        """
+        ...
+
+    @property
+    def wants_roll(self) -> bool:
+        """The ledger has fewer copies than it should, and a new one could have enough."""
+        ...
+
+    async def close(self) -> int:
+        """End the ledger after its last confirmed entry, which is returned. Nothing is pending.
+
+        Raises ``Fenced`` if there is a newer owner, or an append failed before.
+        """
+        ...
+
+
+class Ledgers(Protocol):
+    """All ledgers a broker can reach."""
+
+    async def create(self, ledger: int) -> LedgerWriter: ...
+
+    async def recover(self, ledger: int) -> int:
+        """Fence the ledger, so that no earlier writer can append; returns its last entry, or -1."""
+        ...
+
+    async def read(
+        self, ledger: int, first: int, *, max_entries: int, max_bytes: int, head: int | None = None
+    ) -> list[Entry]:
+        """Consecutive entries from ``first`` on; see ``EntryStore.read``."""
+        ...
+
+    async def delete(self, ledger: int) -> None: ...
+
+    @property
+    def overloaded(self) -> bool:
+        """Too much waits to become durable: stop taking publishes until ``wait_writable``."""
+        ...
+
+    async def wait_writable(self) -> None: ...
+
+
+class EmbeddedLedgers:
+    """Ledgers in an entry store of this process.
+
+    ``high_water``: bytes not yet durable above which it calls itself overloaded. It lies well
+    below the store's own limit, so that an append which was let through is never refused.
+    """
+
+    def __init__(self, store: EntryStore, high_water: int = 32 << 20) -> None:
+        self._store = store
+        self._meter = Meter(high_water)
+
+    async def create(self, ledger: int) -> LedgerWriter:
+        return _EmbeddedWriter(self._store, ledger, self._meter)
+
+    async def recover(self, ledger: int) -> int:
+        await self._store.fence(ledger)
+        stat = self._store.stat(ledger)
+        last = stat.last_before_gap if stat is not None and stat.first_entry == 0 else -1
+        try:
+            await self._store.read(ledger, last + 1, max_entries=1, max_bytes=1)
+        except NotFound:
+            return last
+        # Only a certain "no such entry" is the end: a damaged one must not cut the ledger short.
+        raise StorageFailed(f"the end of ledger {ledger} behind entry {last} is not certain")
+
+    async def read(
+        self, ledger: int, first: int, *, max_entries: int, max_bytes: int, head: int | None = None
+    ) -> list[Entry]:
+        return await self._store.read(
+            ledger, first, max_entries=max_entries, max_bytes=max_bytes, head=head
+        )
+
+    async def delete(self, ledger: int) -> None:
+        await self._store.delete(ledger)
+
+    @property
+    def overloaded(self) -> bool:
+        return self._meter.overloaded
+
+    async def wait_writable(self) -> None:
+        await self._meter.wait()
+
+
+class _EmbeddedWriter:
+    wants_roll = False
+
+    def __init__(self, store: EntryStore, ledger: int, meter: Meter) -> None:
+        self._store = store
+        self._meter = meter
+        self.ledger = ledger
+        self.lac = -1
+        self._next = 0
+        self._broken = False
+
+    def append(self, payload: Buffer) -> asyncio.Future[None]:
+        if self._broken:
+            return self._failed(Fenced(f"ledger {self.ledger} had a failed append and is over"))
+        try:
+            appended = self._store.append(self.ledger, self._next, self.lac, payload)
+        except SulinaError as error:
+            return self._failed(error)
+        self._next += 1
+        self._meter.add(len(payload))
+        appended.add_done_callback(partial(self._appended, len(payload)))
+        return appended
+
+    def _failed(self, error: SulinaError) -> asyncio.Future[None]:
+        self._broken = True
+        failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        failed.set_exception(error)
+        return failed
+
+    def _appended(self, size: int, appended: asyncio.Future[None]) -> None:
+        self._meter.remove(size)
+        if appended.cancelled() or appended.exception() is not None:
+            # Later entries may still reach the disk, but with a gap before them nobody reads them.
+            self._broken = True
+        elif not self._broken:
+            self.lac += 1
+
+    async def close(self) -> int:
+        if self._broken:
+            raise Fenced(f"ledger {self.ledger} had a failed append and must be recovered")
+        return self.lac
