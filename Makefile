@@ -47,6 +47,10 @@ format: .venv/.stamp-dev ## format the code and fix what can be fixed safely
 bench: .venv/.stamp-bench .venv/.stamp-project ## measure Sulina side by side with others
 	@$(bin)/python -m benchmarks $(ARGS)
 
+.PHONY: simulate
+simulate: .venv/.stamp-dev .venv/.stamp-project ## try to break the ledgers: SEEDS=0-299
+	@$(bin)/python -m tests.simulation --seeds $(or $(SEEDS),0-299) $(ARGS)
+
 .PHONY: proto
 proto: .venv/.stamp-dev ## write *_pb2.py and *_pb2.pyi again from the .proto files
 	@$(bin)/python -m grpc_tools.protoc --proto_path=. --python_out=. \
@@ -78,6 +82,6 @@ clean: ## remove .venv, caches and builds; data and results of benchmarks stay
 
 # Editable: once more only when the metadata or the set of packages changes.
 .venv/.stamp-project: .venv/.stamp-run pyproject.toml $(wildcard $(packages:%=%/__init__.py))
-	@$(bin)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	@$(bin)/python -m pip install --quiet --quiet --disable-pip-version-check --no-deps \
 		--no-build-isolation --editable .
 	@touch $@

@@ -65,6 +65,9 @@ class FailurePolicy:
     def __post_init__(self) -> None:
         if self.poison is Poison.DEAD_LETTER and not self.dead_letter_topic:
             raise Refused("a dead-letter policy needs a topic: set dead_letter_topic")
+        times = self.ack_timeout_ms, self.base_redelivery_delay_ms, self.max_redelivery_delay_ms
+        if min(self.max_redelivery_count, *times) < 0:
+            raise Refused("counts and times of a failure policy can't be negative")
         if self.base_redelivery_delay_ms > self.max_redelivery_delay_ms:
             raise Refused("base_redelivery_delay_ms is larger than max_redelivery_delay_ms")
 

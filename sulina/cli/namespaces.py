@@ -6,8 +6,15 @@ import click
 
 from sulina.cli.commands import Group
 from sulina.cli.confirm import confirm
-from sulina.cli.output import print_fields, say, show_rows, write_json
-from sulina.cli.params import namespace_name
+from sulina.cli.output import (
+    print_fields,
+    readable_limits,
+    say,
+    show_limits,
+    show_rows,
+    write_json,
+)
+from sulina.cli.params import limit, namespace_name
 from sulina.cli.running import ask
 from sulina.cli.settings import Settings
 
@@ -47,8 +54,7 @@ def describe(settings: Settings, name: str) -> None:
     if settings.json:
         write_json(described)
         return
-    limits = described["policy"]
-    described["policy"] = {name: value or "no limit" for name, value in limits.items()}
+    described["policy"] = readable_limits(described["policy"])
     print_fields(described)
 
 
@@ -61,3 +67,18 @@ def delete(settings: Settings, name: str, yes: bool) -> None:
     confirm(settings, f"delete the namespace {name}?", yes=yes)
     ask(settings, "namespace.delete", namespace=name)
     say(settings, f"the namespace {name} is deleted", {"namespace": name})
+
+
+@namespace.command(
+    "policy",
+    examples=[
+        "sulina namespace policy default",
+        "sulina namespace policy default retention_bytes=100000000000",
+    ],
+)
+@click.argument("name", metavar="NAMESPACE", type=namespace_name)
+@click.argument("limits", metavar="[LIMIT=VALUE]...", nargs=-1, type=limit)
+@click.pass_obj
+def policy(settings: Settings, name: str, limits: tuple[tuple[str, int | bool], ...]) -> None:
+    """Show the limits of a namespace's topics, or set some. 0 is no limit."""
+    show_limits(settings, ask(settings, "namespace.policy", namespace=name, **dict(limits)))

@@ -88,6 +88,24 @@ def print_fields(fields: Mapping[str, Any]) -> None:
         click.echo(f"{click.style(label, bold=True)}{'':{width - len(label)}}  {text}".rstrip())
 
 
+def readable_limits(limits: Mapping[str, Any]) -> dict[str, Any]:
+    """Limits as a person reads them: 0 is none."""
+    return {
+        name: value if isinstance(value, bool) else value or "no limit"
+        for name, value in limits.items()
+    }
+
+
+def show_limits(settings: Settings, limits: Mapping[str, Any]) -> None:
+    """The limits of a topic or namespace. Names stay as they are written when set."""
+    if settings.json:
+        write_json(limits)
+        return
+    width = max(map(len, limits))
+    for name, value in readable_limits(limits).items():
+        click.echo(f"{click.style(name, bold=True)}{'':{width - len(name)}}  {words(value)}")
+
+
 def words(value: Any) -> str:
     """A value as a person writes it."""
     if value is None:

@@ -30,6 +30,14 @@ def namespace_name(value: str) -> str:
         raise click.BadParameter(str(error)) from None
 
 
+def limit(value: str) -> tuple[str, int | bool]:
+    """A limit to set, as NAME=VALUE; the value is a whole number, true or false."""
+    name, separator, text = value.partition("=")
+    if not separator or not (text.isdigit() or text in ("true", "false")):
+        raise click.BadParameter(f"{value!r}: write NAME=VALUE, as in retention_ms=86400000")
+    return name, int(text) if text.isdigit() else text == "true"
+
+
 def position(value: str | Start) -> Start:
     """Where to begin: ``latest``, ``earliest``, an offset, or a time."""
     if isinstance(value, Start):

@@ -1,4 +1,4 @@
-"""``sulina topic``: make, list, describe and delete topics."""
+"""``sulina topic``: make, list, describe, limit and delete topics."""
 
 from __future__ import annotations
 
@@ -8,8 +8,17 @@ import click
 
 from sulina.cli.commands import Group
 from sulina.cli.confirm import confirm
-from sulina.cli.output import moment, plural, print_fields, print_table, say, show_rows, write_json
-from sulina.cli.params import namespace_name, topic_name
+from sulina.cli.output import (
+    moment,
+    plural,
+    print_fields,
+    print_table,
+    say,
+    show_limits,
+    show_rows,
+    write_json,
+)
+from sulina.cli.params import limit, namespace_name, topic_name
 from sulina.cli.running import ask
 from sulina.cli.settings import Settings
 from sulina.names import MAX_PARTITIONS
@@ -135,3 +144,21 @@ def _log_row(log: dict[str, Any]) -> dict[str, Any]:
         "bytes": sum(ledger["bytes"] or 0 for ledger in ledgers) or None,
         "producers": len(log["producers"]),
     }
+
+
+@topic.command(
+    "policy",
+    examples=[
+        "sulina topic policy /default/orders",
+        "sulina topic policy /default/orders retention_ms=604800000 delete_consumed=true",
+    ],
+)
+@click.argument("name", metavar="TOPIC", type=topic_name)
+@click.argument("limits", metavar="[LIMIT=VALUE]...", nargs=-1, type=limit)
+@click.pass_obj
+def policy(settings: Settings, name: str, limits: tuple[tuple[str, int | bool], ...]) -> None:
+    """Show a topic's limits, or set some: how long data is kept, how many may connect.
+
+    0 is no limit. What a topic does not set itself, its namespace decides.
+    """
+    show_limits(settings, ask(settings, "topic.policy", topic=name, **dict(limits)))

@@ -49,14 +49,14 @@ async def test_default_and_system_exist_from_the_beginning(store: FailingStore) 
 
 
 async def test_beginning_again_keeps_what_was_set(store: FailingStore) -> None:
-    await namespaces.set_policy(store, "default", Policy(ttl_ms=5))
+    await namespaces.set_policy(store, "default", Policy(retention_bytes=5))
     await namespaces.create_first(store)
-    assert await namespaces.get_policy(store, "default") == Policy(ttl_ms=5)
+    assert await namespaces.get_policy(store, "default") == Policy(retention_bytes=5)
 
 
 async def test_namespaces_are_made_once(store: FailingStore) -> None:
-    await namespaces.create(store, "shop", Policy(max_publish_rate=9))
-    assert await namespaces.get_policy(store, "shop") == Policy(max_publish_rate=9)
+    await namespaces.create(store, "shop", Policy(max_producers_per_topic=9))
+    assert await namespaces.get_policy(store, "shop") == Policy(max_producers_per_topic=9)
     with pytest.raises(AlreadyExists, match="'shop' exists already"):
         await namespaces.create(store, "shop", Policy())
     with pytest.raises(Refused):
@@ -125,7 +125,9 @@ async def test_a_namespace_and_a_topic_never_pass_each_other(store: FailingStore
 
 
 async def test_a_topic_is_made_listed_and_deleted(store: FailingStore) -> None:
-    wanted = TopicRecord(Delivery.NON_RELIABLE, created_us=5, policy=PolicyOverrides(ttl_ms=1))
+    wanted = TopicRecord(
+        Delivery.NON_RELIABLE, created_us=5, policy=PolicyOverrides(retention_bytes=1)
+    )
     await topic_lifecycle.create(store, ORDERS, wanted)
     assert await topics.get(store, ORDERS) == wanted
     assert await topics.list_all(store, "default") == {ORDERS: wanted}
@@ -152,10 +154,14 @@ async def test_deleting_a_topic_takes_everything_beneath_it_and_no_neighbour(
 
 
 async def test_policies_of_a_topic_go_over_those_of_its_namespace(store: FailingStore) -> None:
-    await namespaces.set_policy(store, "default", Policy(max_publish_rate=10, ttl_ms=99))
+    await namespaces.set_policy(
+        store, "default", Policy(max_producers_per_topic=10, retention_bytes=99)
+    )
     await topic_lifecycle.create(store, ORDERS, TopicRecord(partitions=2))
-    await topics.set_policy(store, ORDERS, PolicyOverrides(max_publish_rate=0, retention_ms=7))
-    expected = Policy(max_publish_rate=0, ttl_ms=99, retention_ms=7)
+    await topics.set_policy(
+        store, ORDERS, PolicyOverrides(max_producers_per_topic=0, retention_ms=7)
+    )
+    expected = Policy(max_producers_per_topic=0, retention_bytes=99, retention_ms=7)
     assert await topics.effective_policy(store, ORDERS) == expected
     assert await topics.effective_policy(store, ORDERS.partition(1)) == expected
     with pytest.raises(Refused, match="goes by the policy of /default/orders"):
@@ -163,10 +169,10 @@ async def test_policies_of_a_topic_go_over_those_of_its_namespace(store: Failing
 
 
 def test_policies_cannot_be_negative() -> None:
-    with pytest.raises(Refused, match="ttl_ms can't be -1"):
-        Policy(ttl_ms=-1)
-    with pytest.raises(Refused, match="ttl_ms can't be -1"):
-        PolicyOverrides(ttl_ms=-1)
+    with pytest.raises(Refused, match="retention_bytes can't be -1"):
+        Policy(retention_bytes=-1)
+    with pytest.raises(Refused, match="retention_bytes can't be -1"):
+        PolicyOverrides(retention_bytes=-1)
 
 
 def test_a_topic_has_a_possible_number_of_partitions() -> None:

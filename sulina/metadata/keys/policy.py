@@ -15,12 +15,13 @@ class Policy:
     max_subscriptions_per_topic: int = 0
     max_consumers_per_topic: int = 0
     max_consumers_per_subscription: int = 0
-    max_publish_rate: int = 0
-    """Records a second and topic."""
     max_message_size: int = 10 * 1024 * 1024
     retention_ms: int = 0
+    """Records older than this may be deleted, consumed or not."""
     retention_bytes: int = 0
-    ttl_ms: int = 0
+    """A topic's oldest records beyond this size may be deleted, consumed or not."""
+    delete_consumed: bool = False
+    """Records that every subscription has acknowledged may be deleted."""
 
     def __post_init__(self) -> None:
         _check(self)
@@ -34,11 +35,10 @@ class PolicyOverrides:
     max_subscriptions_per_topic: int | None = None
     max_consumers_per_topic: int | None = None
     max_consumers_per_subscription: int | None = None
-    max_publish_rate: int | None = None
     max_message_size: int | None = None
     retention_ms: int | None = None
     retention_bytes: int | None = None
-    ttl_ms: int | None = None
+    delete_consumed: bool | None = None
 
     def __post_init__(self) -> None:
         _check(self)
