@@ -1,0 +1,93 @@
+"""A cluster whose disk is in memory and under the test's control: slow, stuck, full or damaged.
+
+Everything else is real: the broker, the journal, the metadata store, TCP and the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import AsyncExitStack
+
+import sulina
+from broker_containers.broker import Broker
+from broker_containers.orphans import delete_orphans
+from broker_containers.server import BinaryServer, Listen
+from broker_containers.settings import BrokerSettings
+from storage_grpc.journal import JournalSettings, JournalStore
+from storage_grpc.ledgers import EmbeddedLedgers
+from sulina.metadata.embedded import EmbeddedStore
+from sulina.runtime.memory_disk import MemoryDisk
+from sulina.runtime.real_clock import RealClock
+
+
+class Gate(MemoryDisk):
+    """A disk whose writes and syncs wait while it is closed; reads go on."""
+
+    def __init__(self) -> None:
+        super().__init__(before=self._wait)
+        self._opened = asyncio.Event()
+        self._opened.set()
+
+    def close_gate(self) -> None:
+        self._opened.clear()
+
+    def open_gate(self) -> None:
+        self._opened.set()
+
+    async def _wait(self, operation: str, name: str) -> None:
+        if operation in ("write", "sync", "reserve"):
+            await self._opened.wait()
+
+
+class MemoryCluster:
+    """Use as ``async with``; opened again over the same disks, it finds its data."""
+
+    def __init__(
+        self,
+        disk: MemoryDisk,
+        *,
+        metadata: MemoryDisk | None = None,
+        settings: BrokerSettings | None = None,
+        journal: JournalSettings | None = None,
+        high_water: int = 32 << 20,
+    ) -> None:
+        self.disk = disk
+        self.metadata = metadata or MemoryDisk()
+        self.settings = settings or BrokerSettings()
+        self._journal = journal or JournalSettings(reserve_bytes=1 << 20)
+        self._high_water = high_water
+        self._running: AsyncExitStack | None = None
+        self.port = 0
+        self.store: JournalStore
+        self.broker: Broker
+        self.server: BinaryServer
+
+    def client(self, *, operation_timeout: float = 10.0) -> sulina.Client:
+        return sulina.connect(
+            f"sulina://127.0.0.1:{self.port}", operation_timeout=operation_timeout
+        )
+
+    async def __aenter__(self) -> MemoryCluster:
+        clock = RealClock()
+        async with AsyncExitStack() as stack:
+            metadata = await EmbeddedStore.open(clock, self.metadata)
+            stack.push_async_callback(metadata.close)
+            self.store = await JournalStore.open(
+                self.disk, clock, self._journal, random.Random(1)
+            )
+            stack.push_async_callback(self.store.close)
+            await delete_orphans(self.store, metadata)
+            ledgers = EmbeddedLedgers(self.store, high_water=self._high_water)
+            self.broker = Broker(ledgers, metadata, clock, self.settings)
+            self.server = await stack.enter_async_context(
+                BinaryServer(self.broker, Listen(port=self.port))
+            )
+            await stack.enter_async_context(self.broker)
+            self.port = self.server.port
+            self._running = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        assert self._running is not None
+        await self._running.aclose()

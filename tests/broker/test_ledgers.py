@@ -1,0 +1,227 @@
+"""A topic over many ledgers: rolling, reading across them, restarts, and what deletion frees."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_containers.settings import BrokerSettings
+from broker_containers.topics.managed_ledger import LedgerSettings
+from sulina import Client, Start
+from sulina.runtime.memory_disk import MemoryDisk
+from tests.broker.actions import (
+    ack_all,
+    bodies,
+    eventually,
+    log_of,
+    look,
+    numbered,
+    publish,
+    read_all,
+    read_messages,
+    subscribe,
+    take,
+)
+from tests.broker.cluster import SMALL_JOURNAL, Cluster
+from tests.broker.conftest import MakeCluster
+from tests.broker.memory_cluster import MemoryCluster
+
+TOPIC = "/default/ledgers"
+OTHER = "/default/other"
+SMALL = BrokerSettings(ledger=LedgerSettings(roll_bytes=1000))
+
+
+@pytest.fixture
+async def rolling(make_cluster: MakeCluster) -> Cluster:
+    """A broker whose ledgers hold about a kilobyte, in small journal files."""
+    return await make_cluster(SMALL, SMALL_JOURNAL)
+
+
+async def ledgers(client: Client, topic: str = TOPIC) -> list[dict[str, Any]]:
+    found = (await log_of(client, topic))["ledgers"]
+    assert isinstance(found, list)
+    return found
+
+
+def journal_files(folder: Path) -> set[str]:
+    return {path.name for path in (folder / "journal").iterdir() if path.suffix != ".lock"}
+
+
+async def test_a_topic_rolls_to_a_new_ledger_by_size(rolling: Cluster) -> None:
+    async with rolling.client() as client:
+        await publish(client, TOPIC, numbered(100))
+        found = await ledgers(client)
+        assert len(found) > 10
+        assert [each["state"] for each in found[:-1]] == ["closed"] * (len(found) - 1)
+        assert found[-1]["state"] == "open"
+        assert all(each["bytes"] >= 1000 for each in found[:-1])
+        for before, after in zip(found, found[1:], strict=False):
+            assert after["first_offset"] == before["last_offset"] + 1
+
+
+async def test_a_topic_rolls_to_a_new_ledger_by_age(make_cluster: MakeCluster) -> None:
+    cluster = await make_cluster(BrokerSettings(ledger=LedgerSettings(roll_seconds=0.05)))
+    async with cluster.client() as client, client.producer(TOPIC) as producer:
+        for number in range(3):
+            await (await producer.send(b"%d" % number))
+            await asyncio.sleep(0.06)
+        assert len(await ledgers(client)) == 3
+        assert await read_all(client, TOPIC) == numbered(3)
+
+
+async def test_an_idle_topic_has_no_ledger(client: Client) -> None:
+    await client.admin("topic.create", {"topic": TOPIC})
+    await subscribe(client, TOPIC, "s")
+    assert await ledgers(client) == []
+
+
+async def test_offsets_have_no_gap_and_no_repeat_across_ledgers(rolling: Cluster) -> None:
+    async with rolling.client() as client:
+        ids = await publish(client, TOPIC, numbered(200))
+        assert [each.offset for each in ids] == list(range(200))
+        messages = await read_messages(client, TOPIC)
+        assert [message.offset for message in messages] == list(range(200))
+        assert bodies(messages) == numbered(200)
+
+
+async def test_consumers_read_across_ledgers_from_everywhere(rolling: Cluster) -> None:
+    async with rolling.client() as client:
+        await publish(client, TOPIC, numbered(150))
+        for first in (0, 1, 13, 77, 149):
+            start = Start.offset(first)
+            async with client.consumer(TOPIC, f"from {first}", start=start) as consumer:
+                messages = await take(consumer, 150 - first)
+                assert bodies(messages) == numbered(150 - first, first)
+
+
+async def test_a_consumer_at_the_tail_does_not_notice_that_ledgers_roll(rolling: Cluster) -> None:
+    async with rolling.client() as client:
+        async with client.consumer(TOPIC, "s") as consumer, client.producer(TOPIC) as producer:
+            for payload in numbered(100):
+                await (await producer.send(payload))
+                message = await consumer.receive(10)
+                assert message.payload == payload
+                await consumer.ack(message)
+            await consumer.flush_acks()
+        assert len(await ledgers(client)) > 10
+        assert (await look(client, TOPIC, "s"))["backlog"] == 0
+
+
+async def test_many_producers_at_once_keep_their_order_while_ledgers_roll(
+    rolling: Cluster,
+) -> None:
+    async with rolling.client() as client:
+
+        async def produce(name: str) -> None:
+            payloads = [f"{name}:{number}".encode() for number in range(60)]
+            await publish(client, TOPIC, payloads, name=name)
+
+        await asyncio.gather(*(produce(f"p{number}") for number in range(5)))
+        stored = await read_all(client, TOPIC)
+        assert len(stored) == 300
+        for number in range(5):
+            mine = [payload for payload in stored if payload.startswith(b"p%d:" % number)]
+            assert mine == [b"p%d:%d" % (number, index) for index in range(60)]
+
+
+async def test_a_restart_with_many_ledgers_finds_all_of_them(rolling: Cluster) -> None:
+    async with rolling.client() as client:
+        await publish(client, TOPIC, numbered(120), name="meter")
+        async with client.consumer(TOPIC, "s", start=Start.earliest()) as consumer:
+            await ack_all(consumer, (await take(consumer, 120))[:50])
+    for run in range(3):
+        await rolling.restart()
+        async with rolling.client() as client:
+            first = 120 + 10 * run
+            await publish(client, TOPIC, numbered(10, first), name="meter")
+            assert await read_all(client, TOPIC) == numbered(first + 10)
+            found = await ledgers(client)
+            for before, after in zip(found, found[1:], strict=False):
+                assert after["first_offset"] == before["last_offset"] + 1
+    async with rolling.client() as client, client.consumer(TOPIC, "s") as consumer:
+        assert bodies(await take(consumer, 100)) == numbered(100, first=50)
+
+
+async def test_cursors_are_stored_although_ledgers_roll_all_the_time(
+    make_cluster: MakeCluster,
+) -> None:
+    settings = BrokerSettings(ledger=LedgerSettings(roll_bytes=300), cursor_flush_seconds=0.005)
+    cluster = await make_cluster(settings)
+    async with cluster.client() as client:
+        async with client.consumer(TOPIC, "s") as consumer, client.producer(TOPIC) as producer:
+            for payload in numbered(150):
+                await producer.send(payload)
+                await consumer.ack(await consumer.receive(10))
+            await consumer.flush_acks()
+    await cluster.restart()
+    async with cluster.client() as client:
+        assert (await look(client, TOPIC, "s"))["position"] == 150
+
+
+# ---- deletion ----
+
+
+async def test_deleting_a_topic_frees_its_ledgers_and_the_journals_files(
+    rolling: Cluster,
+) -> None:
+    payloads = [b"%04d" % number * 500 for number in range(200)]  # 400 kB
+    async with rolling.client() as client:
+        await publish(client, TOPIC, payloads)
+        full = journal_files(rolling.folder)
+        assert len(full) > 6
+        await client.admin("topic.delete", {"topic": TOPIC})
+
+        async def freed() -> bool:
+            return len(journal_files(rolling.folder)) <= 4
+
+        await eventually(freed)
+        assert not await client.admin("topic.list")
+
+
+async def test_deleting_a_topic_leaves_what_shares_its_files(rolling: Cluster) -> None:
+    async with rolling.client() as client:
+        for start in range(0, 100, 10):
+            await publish(client, TOPIC, [b"x" * 2000] * 10)
+            await publish(client, OTHER, numbered(10, first=start))
+        await client.admin("topic.delete", {"topic": TOPIC})
+        assert await read_all(client, OTHER) == numbered(100)
+    await rolling.restart()
+    async with rolling.client() as client:
+        assert await read_all(client, OTHER) == numbered(100)
+        await publish(client, OTHER, numbered(5, first=100))
+        assert await read_all(client, OTHER) == numbered(105)
+
+
+async def test_deleting_a_partitioned_topic_frees_the_ledgers_of_all_partitions() -> None:
+    async with MemoryCluster(MemoryDisk(), settings=SMALL) as cluster:
+        async with cluster.client() as client:
+            await client.admin("topic.create", {"topic": TOPIC, "partitions": 3})
+            await publish(client, TOPIC, numbered(60), keys=[f"k{n}" for n in range(60)])
+            assert len(cluster.store.ledgers()) >= 3
+            await client.admin("topic.delete", {"topic": TOPIC})
+            assert cluster.store.ledgers() == []
+
+
+async def test_ledgers_that_no_topic_names_are_deleted_at_the_start() -> None:
+    disk, metadata = MemoryDisk(), MemoryDisk()
+    async with MemoryCluster(disk, metadata=metadata) as cluster, cluster.client() as client:
+        await publish(client, TOPIC, numbered(5))
+        kept = cluster.store.ledgers()
+        await cluster.store.append(4711, 0, -1, b"left behind by an interrupted deletion")
+    async with MemoryCluster(disk, metadata=metadata) as cluster, cluster.client() as client:
+        assert cluster.store.ledgers() == kept
+        assert await read_all(client, TOPIC) == numbered(5)
+
+
+async def test_a_stop_in_the_middle_of_a_roll_loses_nothing(rolling: Cluster) -> None:
+    async with rolling.client() as client, client.producer(TOPIC, batch_records=1) as producer:
+        for start in range(0, 200, 50):
+            for payload in numbered(50, first=start):
+                await producer.send(payload)
+            await asyncio.sleep(0)
+            await rolling.restart()
+        await producer.flush()
+        assert await read_all(client, TOPIC) == numbered(200)

@@ -1,0 +1,271 @@
+"""De-duplication: whatever is sent again, each record of a producer is stored once, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+import sulina
+from broker_containers.settings import BrokerSettings
+from broker_containers.topics.managed_ledger import LedgerSettings
+from sulina import Client, Delivery, Refused, UnknownOutcome
+from sulina.wire import commands_pb2 as pb
+from tests.broker.actions import (
+    bodies,
+    eventually,
+    log_of,
+    numbered,
+    publish,
+    read_all,
+    read_messages,
+    take,
+)
+from tests.broker.cluster import Cluster
+from tests.broker.conftest import MakeCluster
+from tests.broker.peer import Peer, frame_of
+from tests.broker.proxy import Proxy
+
+TOPIC = "/default/dedup"
+REPEATED = -1
+
+
+# ---- the same frame again, command by command ----
+
+
+async def test_a_frame_that_is_sent_again_is_stored_once(cluster: Cluster, client: Client) -> None:
+    async with Peer(cluster.port) as peer:
+        producer = (await peer.producer(TOPIC, "p")).producer
+        frame = frame_of("p", 0, numbered(3))
+        peer.publish(producer, 0, frame)
+        assert (await peer.next(pb.Published)).base_offsets == [0]
+        peer.publish(producer, 1, frame)
+        assert (await peer.next(pb.Published)).base_offsets == [REPEATED]
+    assert await read_all(client, TOPIC) == numbered(3)
+    assert (await log_of(client, TOPIC))["counters"]["repeats"] == 1
+
+
+async def test_a_repeat_is_confirmed_only_when_the_first_is_durable(
+    cluster: Cluster, client: Client
+) -> None:
+    async with Peer(cluster.port) as peer:
+        producer = (await peer.producer(TOPIC, "p")).producer
+        frame = frame_of("p", 0, numbered(3))
+        peer.publish(producer, 0, frame)
+        peer.publish(producer, 1, frame)  # while the first is on its way to the disk
+        offsets: list[int] = []
+        while len(offsets) < 2:
+            offsets += (await peer.next(pb.Published)).base_offsets
+        assert offsets == [0, REPEATED]
+    assert await read_all(client, TOPIC) == numbered(3)
+
+
+async def test_a_frame_that_is_sent_again_after_a_reconnect_is_stored_once(
+    cluster: Cluster, client: Client
+) -> None:
+    frame = frame_of("p", 0, numbered(3))
+    for expected in (0, REPEATED):
+        async with Peer(cluster.port) as peer:
+            producer = (await peer.producer(TOPIC, "p")).producer
+            peer.publish(producer, 0, frame)
+            assert (await peer.next(pb.Published)).base_offsets == [expected]
+    assert await read_all(client, TOPIC) == numbered(3)
+
+
+async def test_a_frame_that_is_sent_again_after_a_restart_of_the_broker_is_stored_once(
+    cluster: Cluster,
+) -> None:
+    frame = frame_of("p", 0, numbered(3))
+    for expected in (0, REPEATED, REPEATED):
+        async with Peer(cluster.port) as peer:
+            producer = (await peer.producer(TOPIC, "p")).producer
+            peer.publish(producer, 0, frame)
+            assert (await peer.next(pb.Published)).base_offsets == [expected]
+        await cluster.restart()
+    async with cluster.client() as client:
+        assert await read_all(client, TOPIC) == numbered(3)
+
+
+async def test_sequences_are_known_again_from_a_ledger_in_which_the_producer_wrote_nothing(
+    make_cluster: MakeCluster,
+) -> None:
+    cluster = await make_cluster(BrokerSettings(ledger=LedgerSettings(roll_bytes=1000)))
+    early = frame_of("early", 0, numbered(3))
+    async with Peer(cluster.port) as peer:
+        producer = (await peer.producer(TOPIC, "early")).producer
+        peer.publish(producer, 0, early)
+        await peer.next(pb.Published)
+    async with cluster.client() as client:
+        await publish(client, TOPIC, [b"x" * 500] * 20)
+        assert len((await log_of(client, TOPIC))["ledgers"]) > 5
+    await cluster.restart()
+    async with Peer(cluster.port) as peer:
+        created = await peer.producer(TOPIC, "early")
+        assert created.last_sequence == 2
+        peer.publish(created.producer, 0, early)
+        assert (await peer.next(pb.Published)).base_offsets == [REPEATED]
+
+
+async def test_a_frame_that_overlaps_with_what_is_stored_is_refused(
+    cluster: Cluster, client: Client
+) -> None:
+    async with Peer(cluster.port) as peer:
+        producer = (await peer.producer(TOPIC, "p")).producer
+        peer.publish(producer, 0, frame_of("p", 0, numbered(3)))
+        await peer.next(pb.Published)
+        peer.publish(producer, 1, frame_of("p", 2, numbered(3)))
+        failed = await peer.next(pb.PublishFailed)
+        assert failed.error.kind == pb.REFUSED
+        assert "must be sent again exactly as it was" in failed.error.message
+        peer.publish(producer, 2, frame_of("p", 3, [b"goes on"]))
+        assert (await peer.next(pb.Published)).base_offsets == [3]
+    assert await read_all(client, TOPIC) == [*numbered(3), b"goes on"]
+
+
+async def test_producers_of_other_names_are_not_mixed_up(cluster: Cluster) -> None:
+    async with Peer(cluster.port) as peer:
+        for name in ("a", "b"):
+            producer = (await peer.producer(TOPIC, name)).producer
+            peer.publish(producer, 0, frame_of(name, 0, [name.encode()]))
+            await peer.next(pb.Published)
+    async with cluster.client() as client:
+        assert await read_all(client, TOPIC) == [b"a", b"b"]
+
+
+# ---- lost connections ----
+
+
+async def test_records_whose_confirmation_was_lost_are_stored_once(
+    client: Client, remote: Client, proxy: Proxy
+) -> None:
+    async with remote.producer(TOPIC) as producer:
+        await (await producer.send(b"0"))
+        proxy.hold_answers()
+        tickets = [await producer.send(b"%d" % number) for number in range(1, 5)]
+
+        async def stored() -> bool:
+            return (await log_of(client, TOPIC))["end_offset"] == 5
+
+        await eventually(stored)
+        assert not any(ticket.done() for ticket in tickets)
+        proxy.cut()
+        assert {(await ticket).offset for ticket in tickets} == {REPEATED}
+        assert (await (await producer.send(b"5"))).offset == 5
+    assert await read_all(client, TOPIC) == numbered(6)
+
+
+async def test_many_lost_connections_lose_and_double_nothing(
+    client: Client, remote: Client, proxy: Proxy
+) -> None:
+    chance = random.Random(7)
+    async with remote.producer(TOPIC, batch_records=7) as producer:
+        for start in range(0, 500, 50):
+            for payload in numbered(50, first=start):
+                await producer.send(payload)
+                await asyncio.sleep(0)
+            if chance.random() < 0.5:
+                proxy.hold_answers()
+            for _ in range(chance.randrange(5)):
+                await client.ping()
+            before = proxy.accepted
+            proxy.cut()
+
+            async def connected_again(before: int = before) -> bool:
+                return proxy.accepted > before
+
+            await eventually(connected_again)
+        await producer.flush()
+    assert await read_all(client, TOPIC) == numbered(500)
+
+
+async def test_a_producer_goes_on_after_the_broker_was_restarted_under_it(
+    cluster: Cluster, client: Client
+) -> None:
+    async with client.producer(TOPIC, batch_records=5) as producer:
+        for start in range(0, 400, 100):
+            for payload in numbered(100, first=start):
+                await producer.send(payload)
+            await cluster.restart()
+        await producer.flush()
+    assert await read_all(client, TOPIC) == numbered(400)
+
+
+async def test_non_reliable_records_in_doubt_fail_and_never_come_twice(
+    client: Client, remote: Client, proxy: Proxy
+) -> None:
+    async with remote.producer(TOPIC, delivery=Delivery.NON_RELIABLE) as producer:
+        async with client.consumer(TOPIC, "s") as consumer:
+            await (await producer.send(b"0"))
+            proxy.hold_answers()
+            ticket = await producer.send(b"1")
+            assert [m.payload for m in await take(consumer, 2)] == [b"0", b"1"]
+            proxy.cut()
+            with pytest.raises(UnknownOutcome):
+                await ticket
+            await (await producer.send(b"2"))
+            assert (await consumer.receive(10)).payload == b"2"
+
+
+# ---- names ----
+
+
+async def test_a_named_producer_continues_its_sequence_after_a_restart_of_the_client(
+    cluster: Cluster,
+) -> None:
+    for run in range(3):
+        async with cluster.client() as client:
+            await publish(client, TOPIC, numbered(4, first=4 * run), name="meter")
+    async with cluster.client() as client:
+        messages = await read_messages(client, TOPIC)
+        assert [message.sequence for message in messages] == list(range(12))
+        assert bodies(messages) == numbered(12)
+
+
+async def test_a_named_producer_continues_its_sequence_after_a_restart_of_the_broker(
+    cluster: Cluster,
+) -> None:
+    for run in range(3):
+        async with cluster.client() as client:
+            await publish(client, TOPIC, numbered(4, first=4 * run), name="meter")
+        await cluster.restart()
+    async with cluster.client() as client:
+        messages = await read_messages(client, TOPIC)
+        assert [message.sequence for message in messages] == list(range(12))
+        assert bodies(messages) == numbered(12)
+
+
+async def test_a_producer_whose_name_another_used_meanwhile_is_told(
+    client: Client, proxy: Proxy
+) -> None:
+    async with sulina.connect(proxy.url) as away:
+        producer = await away.producer(TOPIC, name="meter").open()
+        await (await producer.send(b"0"))
+        proxy.cut_and_refuse()
+        await publish(client, TOPIC, numbered(2, first=1), name="meter")
+        proxy.allow()
+
+        async def it_knows() -> bool:
+            try:
+                await (await producer.send(b"not mine"))
+            except Refused as error:
+                assert "another producer named 'meter'" in str(error)
+                return True
+            return False
+
+        await eventually(it_knows)
+        await producer.abandon()
+    assert await read_all(client, TOPIC) == numbered(3)
+
+
+async def test_each_partition_has_its_own_sequences(cluster: Cluster, client: Client) -> None:
+    await client.admin("topic.create", {"topic": TOPIC, "partitions": 3})
+    for run in range(2):
+        keys = [f"key-{number}" for number in range(30)]
+        await publish(client, TOPIC, numbered(30, first=30 * run), keys=keys, name="meter")
+    seen: list[int] = []
+    for part in range(3):
+        messages = await read_messages(client, f"{TOPIC}-part-{part}")
+        assert [message.sequence for message in messages] == list(range(len(messages)))
+        seen += [int(message.payload) for message in messages]
+    assert sorted(seen) == list(range(60))

@@ -1,0 +1,182 @@
+"""Producers that come and go: exclusive ones, take-overs, and frames that are not accepted."""
+
+from __future__ import annotations
+
+import pytest
+
+from sulina import Client, Delivery, NotFound, Refused
+from sulina.wire import commands_pb2 as pb
+from sulina.wire.encode import Origin, encode_control_frame
+from tests.broker.actions import eventually, log_of, numbered, publish, read_all
+from tests.broker.cluster import Cluster
+from tests.broker.peer import Peer, frame_of
+from tests.broker.proxy import Proxy
+
+TOPIC = "/default/producers"
+
+
+async def producers(client: Client) -> list[str]:
+    found = (await log_of(client, TOPIC))["producers"]
+    assert isinstance(found, list)
+    return found
+
+
+# ---- exclusive ----
+
+
+async def test_an_exclusive_producer_keeps_others_out_while_it_is_there(client: Client) -> None:
+    async with client.producer(TOPIC, name="alone", exclusive=True) as alone:
+        with pytest.raises(Refused, match="has an exclusive producer, 'alone'"):
+            await client.producer(TOPIC).open()
+        with pytest.raises(Refused, match="has an exclusive producer, 'alone'"):
+            await client.producer(TOPIC, exclusive=True).open()
+        await (await alone.send(b"mine"))
+    await publish(client, TOPIC, [b"ours"])
+    assert await read_all(client, TOPIC) == [b"mine", b"ours"]
+
+
+async def test_a_topic_with_producers_takes_no_exclusive_one(client: Client) -> None:
+    async with client.producer(TOPIC):
+        with pytest.raises(Refused, match="other producers: an exclusive one must be alone"):
+            await client.producer(TOPIC, exclusive=True).open()
+    async with client.producer(TOPIC, exclusive=True):
+        pass
+
+
+async def test_an_exclusive_producer_is_gone_when_its_connection_is_lost(
+    client: Client, remote: Client, proxy: Proxy
+) -> None:
+    await remote.producer(TOPIC, name="alone", exclusive=True).open()
+    proxy.cut_and_refuse()
+
+    async def nobody_is_there() -> bool:
+        return await producers(client) == []
+
+    await eventually(nobody_is_there)
+    await publish(client, TOPIC, [b"free again"])
+
+
+# ---- the same name ----
+
+
+async def test_a_producer_of_the_same_name_takes_over_and_the_first_is_told(
+    client: Client,
+) -> None:
+    first = await client.producer(TOPIC, name="meter").open()
+    await (await first.send(b"0"))
+    async with client.producer(TOPIC, name="meter") as second:
+        assert (await (await second.send(b"1"))).offset == 1
+
+        async def first_is_refused() -> bool:
+            try:
+                await (await first.send(b"too late"))
+            except Refused as error:
+                assert "another producer named 'meter' took over" in str(error)
+                return True
+            return False
+
+        await eventually(first_is_refused)
+        assert (await (await second.send(b"2"))).offset == 2
+    await first.abandon()
+    assert await read_all(client, TOPIC) == numbered(3)
+
+
+async def test_an_exclusive_producer_may_be_replaced_by_one_of_its_own_name(
+    client: Client,
+) -> None:
+    first = await client.producer(TOPIC, name="leader", exclusive=True).open()
+    async with client.producer(TOPIC, name="leader", exclusive=True) as second:
+        await (await second.send(b"from the second"))
+        with pytest.raises(Refused, match="has an exclusive producer, 'leader'"):
+            await client.producer(TOPIC, name="other").open()
+    await first.abandon()
+
+
+# ---- frames that are not accepted ----
+
+
+async def test_a_corrupt_frame_is_refused_and_the_producer_goes_on(
+    cluster: Cluster, client: Client
+) -> None:
+    async with Peer(cluster.port) as peer:
+        producer = (await peer.producer(TOPIC, "p")).producer
+        peer.publish(producer, 0, frame_of("p", 0, [b"good"]))
+        await peer.next(pb.Published)
+        damaged = bytearray(frame_of("p", 1, [b"damaged on its way"]))
+        damaged[-5] ^= 1
+        peer.publish(producer, 1, damaged)
+        peer.publish(producer, 2, b"no frame at all")
+        peer.publish(producer, 3, frame_of("p", 2, [b"good too"]))
+        first, second = await peer.next(pb.PublishFailed), await peer.next(pb.PublishFailed)
+        assert (first.number, first.error.kind) == (1, pb.REFUSED)
+        assert "checksum does not match" in first.error.message
+        assert (second.number, second.error.kind) == (2, pb.REFUSED)
+        published = await peer.next(pb.Published)
+        assert (published.first_number, published.base_offsets) == (3, [1])
+    assert await read_all(client, TOPIC) == [b"good", b"good too"]
+
+
+async def test_a_frame_under_another_producers_name_is_refused(
+    cluster: Cluster, client: Client
+) -> None:
+    async with Peer(cluster.port) as peer:
+        producer = (await peer.producer(TOPIC, "honest")).producer
+        peer.publish(producer, 0, frame_of("somebody else", 0, [b"forged"]))
+        failed = await peer.next(pb.PublishFailed)
+        assert "not one of producer 'honest'" in failed.error.message
+        control = encode_control_frame(Origin("honest"), b"", 0)
+        peer.publish(producer, 1, control)
+        assert (await peer.next(pb.PublishFailed)).error.kind == pb.REFUSED
+    assert await read_all(client, TOPIC) == []
+
+
+async def test_frames_for_a_producer_that_was_closed_are_dropped(
+    cluster: Cluster, client: Client
+) -> None:
+    async with Peer(cluster.port) as peer:
+        producer = (await peer.producer(TOPIC, "p")).producer
+        peer.publish(producer + 7, 0, frame_of("p", 0, [b"to nobody"]))
+        peer.publish(producer, 0, frame_of("p", 0, [b"mine"]))
+        assert (await peer.next(pb.Published)).base_offsets == [0]
+    assert await read_all(client, TOPIC) == [b"mine"]
+
+
+# ---- topics ----
+
+
+async def test_a_producer_makes_its_topic_unless_it_shall_not(client: Client) -> None:
+    with pytest.raises(NotFound, match="there is no topic /default/producers"):
+        await client.producer(TOPIC, create=False).open()
+    await publish(client, TOPIC, [b"made"])
+    assert (await client.topic(TOPIC)).delivery is Delivery.RELIABLE
+
+
+async def test_a_producer_that_wants_another_delivery_is_refused(client: Client) -> None:
+    await publish(client, TOPIC, [b"reliable"])
+    with pytest.raises(Refused, match="is reliable, not non_reliable"):
+        await client.producer(TOPIC, delivery="non_reliable").open()
+
+
+async def test_a_producer_of_a_deleted_topic_is_told(client: Client) -> None:
+    async with client.producer(TOPIC) as producer:
+        await (await producer.send(b"0"))
+        await client.admin("topic.delete", {"topic": TOPIC})
+
+        async def it_knows() -> bool:
+            try:
+                await (await producer.send(b"1"))
+            except NotFound as error:
+                assert "was deleted" in str(error)
+                return True
+            return False
+
+        await eventually(it_knows)
+        await producer.abandon()
+    with pytest.raises(NotFound):
+        await client.topic(TOPIC)
+
+
+async def test_producers_are_counted_and_forgotten_when_they_close(client: Client) -> None:
+    async with client.producer(TOPIC, name="a"), client.producer(TOPIC, name="b"):
+        assert await producers(client) == ["a", "b"]
+    assert await producers(client) == []
