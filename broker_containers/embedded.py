@@ -1,8 +1,8 @@
-"""A whole cluster in one process: metadata, journal, broker and doors over one data folder."""
+"""A broker with its metadata in one process, over its own journal or over storage nodes."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -10,13 +10,18 @@ from broker_containers.broker import Broker
 from broker_containers.orphans import delete_orphans
 from broker_containers.server import BinaryServer, Listen
 from broker_containers.settings import BrokerSettings
-from storage_grpc.journal.settings import JournalSettings
-from storage_grpc.journal.store import JournalStore
+from storage_grpc.journal import JournalSettings, JournalStore
 from storage_grpc.ledgers import EmbeddedLedgers
+from storage_grpc.quorum.calls import with_deadline
+from storage_grpc.quorum.ledgers import QuorumLedgers
+from storage_grpc.quorum.settings import QuorumSettings
 from sulina.metadata.embedded import EmbeddedStore
 from sulina.runtime.real_clock import RealClock
 from sulina.runtime.real_disk import RealDisk
 from sulina.runtime.real_random import real_random
+
+_NODES_SECONDS = 15.0
+"""How long a start waits for enough storage nodes."""
 
 
 @asynccontextmanager
@@ -26,31 +31,67 @@ async def run_embedded(
     settings: BrokerSettings | None = None,
     journal: JournalSettings | None = None,
 ) -> AsyncIterator[BinaryServer]:
-    """Open or create the data under ``folder`` and serve it.
+    """A whole cluster in one process: open or create the data under ``folder`` and serve it.
 
     On leaving, clients are told, cursors are stored and everything is closed cleanly. Raises
     ``Refused`` if another process uses the folder or the port.
     """
-    clock = RealClock()
-    metadata_disk = RealDisk(folder / "metadata")
-    try:
-        store = await EmbeddedStore.open(clock, metadata_disk)
-        journal_disk = RealDisk(folder / "journal")
+    async with _metadata(folder) as store, _disk(folder / "journal") as disk:
+        clock = RealClock()
+        entries = await JournalStore.open(disk, clock, journal or JournalSettings(), real_random())
         try:
-            entries = await JournalStore.open(
-                journal_disk, clock, journal or JournalSettings(), real_random()
-            )
             await delete_orphans(entries, store)
             broker = Broker(EmbeddedLedgers(entries), store, clock, settings or BrokerSettings())
-            try:
-                async with BinaryServer(broker, listen) as server, broker:
-                    server.recovery = entries.recovery
-                    yield server
-                    server.stop_listening()
-            finally:
-                await entries.close()
-                await store.close()
+            async with BinaryServer(broker, listen) as server, broker:
+                server.recovery = entries.recovery
+                yield server
+                server.stop_listening()
         finally:
-            await journal_disk.close()
+            await entries.close()
+
+
+@asynccontextmanager
+async def run_on_storage_nodes(
+    folder: Path,
+    listen: Listen,
+    places: Sequence[str],
+    settings: BrokerSettings | None = None,
+    quorum: QuorumSettings | None = None,
+) -> AsyncIterator[BinaryServer]:
+    """A broker whose ledgers are on storage nodes (``name=host:port`` each), replicated.
+
+    Its metadata is under ``folder``. Waits for as many nodes as the ack quorum; raises
+    ``Unavailable`` if they do not come. Otherwise as ``run_embedded``.
+    """
+    # gRPC takes a while to load, and only this needs it.
+    from storage_grpc.remote import RemoteNodes
+
+    copies = quorum or QuorumSettings()
+    clock = RealClock()
+    async with _metadata(folder) as store, RemoteNodes(places, clock, real_random()) as nodes:
+        ready = nodes.ready(copies.ack_quorum)
+        await with_deadline(clock, _NODES_SECONDS, ready, "an ack quorum of storage nodes")
+        ledgers = QuorumLedgers(nodes, store, clock, copies)
+        broker = Broker(ledgers, store, clock, settings or BrokerSettings())
+        async with BinaryServer(broker, listen) as server, broker:
+            yield server
+            server.stop_listening()
+
+
+@asynccontextmanager
+async def _metadata(folder: Path) -> AsyncIterator[EmbeddedStore]:
+    async with _disk(folder / "metadata") as disk:
+        store = await EmbeddedStore.open(RealClock(), disk)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
+@asynccontextmanager
+async def _disk(folder: Path) -> AsyncIterator[RealDisk]:
+    disk = RealDisk(folder)
+    try:
+        yield disk
     finally:
-        await metadata_disk.close()
+        await disk.close()

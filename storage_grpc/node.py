@@ -1,0 +1,109 @@
+"""A storage node as a ledger's writer, reader or recovery sees it, near or far.
+
+Implementations: ``LocalNode`` (an entry store of this process), a gRPC client, and a simulated
+one. Whatever carries the calls, the answers mean the same:
+
+* success: the node has done it, durably;
+* ``Fenced``: the ledger is fenced there, or was deleted;
+* ``NotFound``: the node is certain that it never acknowledged such an entry;
+* ``MaybeLost``: the node does not have it, but may have acknowledged and lost it;
+* ``CorruptEntry``, ``UnknownOutcome``, any ``Retriable``: not known. Never to be taken for "no such
+  entry", and never for "it was not written".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from storage_grpc.entries import Entry, EntryStore
+from sulina.errors import NotFound, SulinaError, UnknownOutcome
+from sulina.runtime.seam import Buffer
+
+
+class MaybeLost(UnknownOutcome):
+    """The node does not have the entry, and its last stop was not clean: it may have had it."""
+
+
+class Node(Protocol):
+    """One storage node. No call has a deadline of its own: callers set them."""
+
+    @property
+    def id(self) -> str: ...
+
+    def append(
+        self, ledger: int, entry: int, lac: int, payload: Buffer, *, recovery: bool = False
+    ) -> asyncio.Future[None]:
+        """Store an entry; never blocks, never raises: every failure comes through the future.
+
+        Appends to one node arrive in the order of the calls. The payload must not change before
+        the future is done.
+        """
+        ...
+
+    async def read(
+        self, ledger: int, first: int, *, max_entries: int, max_bytes: int, head: int | None = None
+    ) -> list[Entry]:
+        """Consecutive entries from ``first`` on, at least one."""
+        ...
+
+    async def recovery_read(self, ledger: int, entry: int) -> Entry:
+        """Fence the ledger durably, then read one entry."""
+        ...
+
+    async def fence(self, ledger: int) -> int:
+        """Fence the ledger durably; the highest LAC the node knows, -1 for none."""
+        ...
+
+    async def delete(self, ledger: int) -> None: ...
+
+
+class LocalNode:
+    """A node whose store is in this process.
+
+    ``unclean``: the store's last stop was not clean, so it may have lost what it had acknowledged.
+    Then "no such entry" is certain only for ledgers that began here since the start.
+    """
+
+    def __init__(self, id: str, store: EntryStore, *, unclean: bool) -> None:
+        self.id = id
+        self._store = store
+        self._unclean = unclean
+        self._born: set[int] = set()
+
+    def append(
+        self, ledger: int, entry: int, lac: int, payload: Buffer, *, recovery: bool = False
+    ) -> asyncio.Future[None]:
+        try:
+            appended = self._store.append(ledger, entry, lac, payload, recovery=recovery)
+        except SulinaError as error:
+            failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            failed.set_exception(error)
+            return failed
+        if self._unclean and entry == 0 and not recovery:
+            self._born.add(ledger)
+        return appended
+
+    async def read(
+        self, ledger: int, first: int, *, max_entries: int, max_bytes: int, head: int | None = None
+    ) -> list[Entry]:
+        try:
+            return await self._store.read(
+                ledger, first, max_entries=max_entries, max_bytes=max_bytes, head=head
+            )
+        except NotFound as error:
+            if self._unclean and ledger not in self._born:
+                raise MaybeLost(f"{error}; but it may have had it and lost it") from None
+            raise
+
+    async def recovery_read(self, ledger: int, entry: int) -> Entry:
+        await self._store.fence(ledger)
+        (found,) = await self.read(ledger, entry, max_entries=1, max_bytes=1)
+        return found
+
+    async def fence(self, ledger: int) -> int:
+        return await self._store.fence(ledger)
+
+    async def delete(self, ledger: int) -> None:
+        self._born.discard(ledger)
+        await self._store.delete(ledger)

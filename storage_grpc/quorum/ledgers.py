@@ -1,0 +1,115 @@
+"""Replicated ledgers for a broker: the same interface as the embedded ones."""
+
+from __future__ import annotations
+
+from storage_grpc.entries import Entry
+from storage_grpc.meter import Meter
+from storage_grpc.node import Node
+from storage_grpc.quorum.calls import ask_all
+from storage_grpc.quorum.nodes import Nodes
+from storage_grpc.quorum.reader import QuorumReader
+from storage_grpc.quorum.recovery import Recovery
+from storage_grpc.quorum.settings import QuorumSettings
+from storage_grpc.quorum.writer import QuorumWriter
+from sulina.errors import NotFound, Unavailable
+from sulina.metadata.keys import ledger_metadata
+from sulina.metadata.keys.ledger_metadata import Fragment, LedgerMetadata
+from sulina.metadata.store import MetadataStore
+from sulina.runtime.seam import Clock
+
+_CACHED = 10_000
+
+
+class QuorumLedgers:
+    """All ledgers on the storage nodes of a cluster."""
+
+    def __init__(
+        self, nodes: Nodes, store: MetadataStore, clock: Clock, settings: QuorumSettings
+    ) -> None:
+        self._nodes = nodes
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._reader = QuorumReader(nodes, clock, settings)
+        self._writers: dict[int, QuorumWriter] = {}
+        self._closed: dict[int, LedgerMetadata] = {}
+        self._meter = Meter(settings.high_water)
+
+    async def create(self, ledger: int) -> QuorumWriter:
+        """A new ledger on as many nodes as there are, up to the write quorum.
+
+        Raises ``Unavailable`` if there are fewer than the ack quorum.
+        """
+        settings = self._settings
+        chosen = self._nodes.choose(settings.write_quorum)
+        if len(chosen) < settings.ack_quorum:
+            raise Unavailable(
+                f"{len(chosen)} storage nodes are healthy and a ledger needs at least "
+                f"{settings.ack_quorum}: start more, or wait for them"
+            )
+        value = LedgerMetadata(
+            len(chosen),
+            settings.ack_quorum,
+            (Fragment(0, tuple(node.id for node in chosen)),),
+            under_replicated=len(chosen) < settings.write_quorum,
+        )
+        stored = await ledger_metadata.create(self._store, ledger, value)
+        writer = QuorumWriter(
+            ledger, stored, self._nodes, self._store, self._clock, settings, self._meter
+        )
+        self._writers[ledger] = writer
+        return writer
+
+    async def recover(self, ledger: int) -> int:
+        return await Recovery(ledger, self._nodes, self._store, self._clock, self._settings).run()
+
+    async def read(
+        self, ledger: int, first: int, *, max_entries: int, max_bytes: int, head: int | None = None
+    ) -> list[Entry]:
+        metadata = await self._metadata(ledger)
+        if metadata.last_entry is not None:
+            if first > metadata.last_entry:
+                raise NotFound(f"ledger {ledger} ends at entry {metadata.last_entry}")
+            # Nodes may have more: what a fenced writer sent and nobody confirmed.
+            max_entries = min(max_entries, metadata.last_entry - first + 1)
+        return await self._reader.read(
+            ledger, metadata, first, max_entries=max_entries, max_bytes=max_bytes, head=head
+        )
+
+    async def _metadata(self, ledger: int) -> LedgerMetadata:
+        writer = self._writers.get(ledger)
+        if writer is not None and not writer.stopped:
+            return writer.metadata
+        self._writers.pop(ledger, None)
+        known = self._closed.get(ledger)
+        if known is None:
+            known = (await ledger_metadata.get(self._store, ledger)).value
+            if known.last_entry is not None:
+                if len(self._closed) >= _CACHED:
+                    del self._closed[next(iter(self._closed))]
+                self._closed[ledger] = known
+        return known
+
+    async def delete(self, ledger: int) -> None:
+        """Forget a ledger. Nodes that can't be reached keep their copies until they ask."""
+        self._writers.pop(ledger, None)
+        self._closed.pop(ledger, None)
+        try:
+            metadata = (await ledger_metadata.get(self._store, ledger)).value
+        except NotFound:
+            return
+        await ledger_metadata.delete(self._store, ledger)
+
+        async def call(node: Node) -> None:
+            await node.delete(ledger)
+
+        members = {member for fragment in metadata.fragments for member in fragment.ensemble}
+        timeout = self._settings.call_timeout
+        await ask_all(self._nodes, self._clock, timeout, sorted(members), call, lambda _: False)
+
+    @property
+    def overloaded(self) -> bool:
+        return self._meter.overloaded
+
+    async def wait_writable(self) -> None:
+        await self._meter.wait()

@@ -1,0 +1,215 @@
+"""Finds the end of a ledger whose writer may be gone, and closes it there.
+
+First enough nodes are fenced that no ack quorum can succeed any more. Then entries are read on
+from the highest LAC seen, until so many nodes deny the next one that no ack quorum can have it.
+What is neither an entry nor a denial is unknown, and then recovery gives up, to be tried again: it
+never cuts a ledger short because somebody did not answer. Nodes that stopped uncleanly can't deny
+for certain; their word counts as far as fewer than an ack quorum of nodes may have lost data, so
+that a ledger can be recovered after all of its nodes lost power.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from storage_grpc.entries import Entry
+from storage_grpc.node import MaybeLost, Node
+from storage_grpc.quorum.calls import Answers, Call, ask_all
+from storage_grpc.quorum.nodes import Nodes
+from storage_grpc.quorum.settings import QuorumSettings
+from sulina.errors import Fenced, NotFound, Retriable, SulinaError, Unavailable
+from sulina.metadata.keys import ledger_metadata
+from sulina.metadata.keys.ledger_metadata import LedgerMetadata, State, StoredMetadata
+from sulina.metadata.store import MetadataStore
+from sulina.runtime.seam import Clock
+
+_T = TypeVar("_T")
+_FIRST_LOOK = 4
+_AT_ONCE = 64
+"""Entries that are looked for at the same time: few at first, for few are there as a rule."""
+
+
+class Recovery:
+    """One attempt to recover one ledger."""
+
+    def __init__(
+        self,
+        ledger: int,
+        nodes: Nodes,
+        store: MetadataStore,
+        clock: Clock,
+        settings: QuorumSettings,
+    ) -> None:
+        self._ledger = ledger
+        self._nodes = nodes
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._safe = settings.safeguards
+
+    async def run(self) -> int:
+        """Close the ledger; returns its last entry, -1 for none.
+
+        Raises ``Retriable`` when too few nodes answered, or somebody else recovers it at the same
+        time: nothing is lost then, try again. Raises ``NotFound`` if it was deleted.
+        """
+        stored = await self._begin()
+        if stored.value.last_entry is not None:
+            return stored.value.last_entry
+        metadata = stored.value
+        fragment = metadata.fragments[-1]
+        if not self._safe.recover_from_last_fragment:
+            fragment = metadata.fragments[0]
+        lac = max(await self._fence(metadata, fragment.ensemble), fragment.first_entry - 1)
+        last, final = await self._find_end(metadata, fragment.ensemble, lac)
+        return await self._close(stored, final.closed(last))
+
+    async def _begin(self) -> StoredMetadata:
+        """Mark the ledger as in recovery, so that its writer can't change it any more."""
+        stored = await ledger_metadata.get(self._store, self._ledger)
+        if stored.value.state is not State.OPEN:
+            return stored
+        marked = await ledger_metadata.swap(
+            self._store,
+            self._ledger,
+            stored.revision,
+            replace(stored.value, state=State.IN_RECOVERY),
+        )
+        if marked is None:
+            raise Retriable(f"ledger {self._ledger} changes at this moment: try again")
+        return marked
+
+    async def _fence(self, metadata: LedgerMetadata, ensemble: tuple[str, ...]) -> int:
+        needed = metadata.enough_to_rule_out if self._safe.fence_before_recovery else 1
+
+        async def call(node: Node) -> int:
+            if not self._safe.fence_before_recovery:
+                return -1
+            return await node.fence(self._ledger)
+
+        def enough(answers: Answers[int]) -> bool:
+            return sum(isinstance(answer, int) for answer in answers.values()) >= needed
+
+        answers = await self._ask(ensemble, call, enough)
+        lacs = [answer for answer in answers.values() if isinstance(answer, int)]
+        if len(lacs) < needed:
+            raise self._too_few("be fenced", answers)
+        return max(lacs)
+
+    # ---- the end ----
+
+    async def _find_end(
+        self, metadata: LedgerMetadata, ensemble: tuple[str, ...], lac: int
+    ) -> tuple[int, LedgerMetadata]:
+        """The last entry, and the metadata with the ensembles to which entries were rewritten."""
+        target = metadata.fragments[-1].ensemble
+        lost: set[str] = set()
+        entry = lac + 1
+        at_once = _FIRST_LOOK
+        while True:
+            batch = await asyncio.gather(
+                *(self._read(metadata, ensemble, entry + step) for step in range(at_once)),
+                return_exceptions=True,
+            )
+            at_once = min(2 * at_once, _AT_ONCE)
+            for found in batch:
+                if found is None:
+                    return entry - 1, metadata
+                if isinstance(found, BaseException):
+                    raise found
+                if self._safe.rewrite_recovered:
+                    before = target
+                    target = await self._rewrite(metadata, target, lost, found)
+                    if target != before:
+                        metadata = metadata.with_ensemble(entry, target)
+                entry += 1
+
+    async def _read(
+        self, metadata: LedgerMetadata, ensemble: tuple[str, ...], entry: int
+    ) -> Entry | None:
+        """The entry; None if it certainly does not exist."""
+
+        async def call(node: Node) -> Entry:
+            if self._safe.fence_on_recovery_read:
+                return await node.recovery_read(self._ledger, entry)
+            (found,) = await node.read(self._ledger, entry, max_entries=1, max_bytes=1)
+            return found
+
+        def enough(answers: Answers[Entry]) -> bool:
+            found = any(isinstance(answer, Entry) for answer in answers.values())
+            return found or self._ruled_out(metadata, answers)
+
+        answers = await self._ask(ensemble, call, enough)
+        for answer in answers.values():
+            if isinstance(answer, Entry):
+                return answer
+        if self._ruled_out(metadata, answers):
+            return None
+        raise self._too_few(f"be asked for entry {entry}", answers)
+
+    def _ruled_out(self, metadata: LedgerMetadata, answers: Answers[Entry]) -> bool:
+        """Whether no ack quorum can have had the entry, if fewer nodes than that lost data."""
+        kind = NotFound if self._safe.unknown_is_not_absent else SulinaError
+        denied = sum(isinstance(answer, kind) for answer in answers.values())
+        if not self._safe.enough_denials:
+            return denied >= 1
+        unsure = sum(isinstance(answer, MaybeLost) for answer in answers.values())
+        unheard = metadata.write_quorum - denied - unsure
+        return unheard + min(unsure, metadata.ack_quorum - 1) < metadata.ack_quorum
+
+    async def _rewrite(
+        self, metadata: LedgerMetadata, target: tuple[str, ...], lost: set[str], entry: Entry
+    ) -> tuple[str, ...]:
+        """Write an entry again until the ack quorum has it; returns the ensemble that has it."""
+        while True:
+
+            async def call(node: Node) -> bool:
+                await node.append(
+                    self._ledger, entry.entry, entry.lac, entry.payload, recovery=True
+                )
+                return True
+
+            members = [member for member in target if member not in lost]
+            answers = await self._ask(members, call, lambda _: False)
+            failed = {m for m in members if answers.get(m) is not True}
+            lost |= failed
+            spare = self._nodes.choose(len(lost & set(target)), exclude={*target, *lost})
+            if len(members) - len(failed) >= metadata.ack_quorum:
+                return target
+            if not spare:
+                raise self._too_few(f"take entry {entry.entry} again", answers)
+            swapped = dict(
+                zip([m for m in target if m in lost], [node.id for node in spare], strict=False)
+            )
+            target = tuple(swapped.get(member, member) for member in target)
+
+    # ---- metadata ----
+
+    async def _close(self, stored: StoredMetadata, closed: LedgerMetadata) -> int:
+        assert closed.last_entry is not None
+        done = await ledger_metadata.swap(self._store, self._ledger, stored.revision, closed)
+        if done is not None:
+            return closed.last_entry
+        current = await ledger_metadata.get(self._store, self._ledger)
+        if current.value.last_entry is None:
+            raise Retriable(f"ledger {self._ledger} is being recovered elsewhere: try again")
+        if current.value.last_entry != closed.last_entry:
+            raise Fenced(
+                f"ledger {self._ledger} was closed at {current.value.last_entry} by another owner, "
+                f"and at {closed.last_entry} here"
+            )
+        return closed.last_entry
+
+    async def _ask(
+        self, members: Iterable[str], call: Call[_T], enough: Callable[[Answers[_T]], bool]
+    ) -> Answers[_T]:
+        return await ask_all(
+            self._nodes, self._clock, self._settings.call_timeout, members, call, enough
+        )
+
+    def _too_few(self, what: str, answers: Mapping[str, object]) -> Unavailable:
+        why = "; ".join(f"{m}: {a}" for m, a in answers.items() if isinstance(a, SulinaError))
+        return Unavailable(f"too few nodes of ledger {self._ledger} could {what} ({why})")

@@ -1,0 +1,332 @@
+"""The writer of a replicated ledger: confirms in order, replaces nodes that fail.
+
+Every entry goes to all nodes of the ensemble. A node that fails leaves it: the change is written
+to the metadata, from the entry after the last confirmed one on, before the new node counts for
+anything. With no node to take its place the ledger goes on with those that are left, as long as
+they are an ack quorum.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from storage_grpc.meter import Meter
+from storage_grpc.node import Node
+from storage_grpc.quorum.nodes import Nodes
+from storage_grpc.quorum.settings import QuorumSettings
+from sulina.errors import Fenced, NotFound, Retriable, SulinaError, Unavailable, UnknownOutcome
+from sulina.metadata.keys import ledger_metadata, record
+from sulina.metadata.keys.ledger_metadata import LedgerMetadata, State, StoredMetadata
+from sulina.metadata.store import MetadataStore
+from sulina.runtime.seam import Buffer, Clock
+
+_MANY = 1 << 16
+
+
+@dataclass(slots=True, eq=False)
+class _Pending:
+    entry: int
+    payload: Buffer
+    result: asyncio.Future[None]
+    acked: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True, eq=False)
+class _Lane:
+    """The way to one node of the ensemble."""
+
+    node: Node
+    unanswered: dict[int, float] = field(default_factory=dict)
+    """Entry -> when it was sent."""
+    bytes: int = 0
+    lost: bool = False
+
+
+class QuorumWriter:
+    """Writes one ledger. Stops for good at the first sign of a newer owner."""
+
+    def __init__(
+        self,
+        ledger: int,
+        stored: StoredMetadata,
+        nodes: Nodes,
+        store: MetadataStore,
+        clock: Clock,
+        settings: QuorumSettings,
+        meter: Meter,
+    ) -> None:
+        self.ledger = ledger
+        self.lac = -1
+        self._stored = stored
+        self._nodes = nodes
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._safe = settings.safeguards
+        self._meter = meter
+        self._next = 0
+        self._pending: deque[_Pending] = deque()
+        self._lanes: dict[str, _Lane] = {}
+        self._ever: set[str] = set()
+        self._gaps = False
+        """Some entries have fewer copies than the write quorum."""
+        self._error: SulinaError | None = None
+        self._changing: asyncio.Task[None] | None = None
+        self._watchdog: asyncio.TimerHandle | None = None
+        for member in stored.value.ensemble_of(0):
+            self._open_lane(member)
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The metadata as last written."""
+        return self._stored.value
+
+    @property
+    def stopped(self) -> bool:
+        """It writes no more: closed, or fenced, or failed."""
+        return self._error is not None
+
+    @property
+    def wants_roll(self) -> bool:
+        """The ledger has too few copies, and a new one could have enough."""
+        complete = len(self._lanes) == self.metadata.write_quorum and not self._gaps
+        if complete and not self.metadata.under_replicated:
+            return False
+        wanted = self._settings.write_quorum
+        return len(self._nodes.choose(wanted)) >= wanted
+
+    # ---- appending ----
+
+    def append(self, payload: Buffer) -> asyncio.Future[None]:
+        result: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._error is not None:
+            result.set_exception(self._error)
+            return result
+        pending = _Pending(self._next, payload, result)
+        self._next += 1
+        self._pending.append(pending)
+        self._meter.add(len(payload))
+        for lane in list(self._lanes.values()):
+            self._send(lane, pending)
+        self._arm_watchdog()
+        return result
+
+    def _open_lane(self, member: str) -> None:
+        self._ever.add(member)
+        node = self._nodes.get(member)
+        if node is not None:
+            self._lanes[member] = _Lane(node)
+
+    def _send(self, lane: _Lane, pending: _Pending) -> None:
+        lane.unanswered[pending.entry] = self._clock.now()
+        lane.bytes += len(pending.payload)
+        sent = lane.node.append(self.ledger, pending.entry, self.lac, pending.payload)
+        sent.add_done_callback(partial(self._answered, lane, pending))
+        if lane.bytes > self._settings.node_pending_bytes:
+            self._lose_slow()
+
+    def _answered(self, lane: _Lane, pending: _Pending, sent: asyncio.Future[None]) -> None:
+        error = UnknownOutcome("cancelled") if sent.cancelled() else sent.exception()
+        if lane.unanswered.pop(pending.entry, None) is not None:
+            lane.bytes -= len(pending.payload)
+        if self._error is not None or lane.lost:
+            return
+        if error is None:
+            pending.acked.add(lane.node.id)
+            self._confirm()
+        elif isinstance(error, Fenced | NotFound):  # NotFound: the ledger was deleted there
+            if self._safe.stop_when_fenced:
+                self._stop(Fenced(str(error)))
+        else:
+            self._lose(lane)
+
+    def _confirm(self) -> None:
+        needed = self.metadata.ack_quorum if self._safe.ack_quorum else 1
+        while self._pending and len(self._pending[0].acked) >= needed:
+            first = self._pending.popleft()
+            self.lac = first.entry
+            if not first.result.done():
+                first.result.set_result(None)
+            self._meter.remove(len(first.payload))
+        if not self._safe.confirm_in_order:
+            for later in self._pending:
+                if len(later.acked) >= needed and not later.result.done():
+                    later.result.set_result(None)
+
+    def _stop(self, error: SulinaError) -> None:
+        """Nothing more is confirmed; what is pending has an unknown outcome."""
+        if self._error is not None:
+            return
+        self._error = error
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+        while self._pending:
+            pending = self._pending.popleft()
+            if not pending.result.done():
+                pending.result.set_exception(error)
+            self._meter.remove(len(pending.payload))
+
+    # ---- nodes that fail ----
+
+    def _arm_watchdog(self) -> None:
+        if self._watchdog is None and self._error is None:
+            delay = self._settings.node_timeout / 4
+            self._watchdog = asyncio.get_running_loop().call_later(delay, self._look_at_lanes)
+
+    def _look_at_lanes(self) -> None:
+        self._watchdog = None
+        self._lose_slow()
+        if self._pending or any(lane.unanswered for lane in self._lanes.values()):
+            self._arm_watchdog()
+
+    def _lose_slow(self) -> None:
+        """Let nodes go that keep the others waiting. When all are slow, it is nobody's fault."""
+        latest = self._clock.now() - self._settings.node_timeout
+        slow = [
+            lane
+            for lane in self._lanes.values()
+            if lane.bytes > self._settings.node_pending_bytes
+            or (lane.unanswered and next(iter(lane.unanswered.values())) < latest)
+        ]
+        if len(self._lanes) - len(slow) >= self.metadata.ack_quorum:
+            for lane in slow:
+                self._lose(lane)
+
+    def _lose(self, lane: _Lane) -> None:
+        if lane.lost:
+            return
+        lane.lost = True
+        member = lane.node.id
+        self._lanes.pop(member, None)
+        self._nodes.failed(member)
+        if self._safe.drop_failed_from_confirmed:
+            for pending in self._pending:
+                pending.acked.discard(member)
+        self._start_change()
+
+    def _start_change(self) -> None:
+        if self._changing is None and self._error is None:
+            self._changing = asyncio.create_task(self._change())
+
+    async def _change(self) -> None:
+        """Bring the ensemble back to full strength, or at least to an ack quorum."""
+        try:
+            began = self._clock.now()
+            while self._error is None:
+                ensemble = self.metadata.fragments[-1].ensemble
+                lost = [member for member in ensemble if member not in self._lanes]
+                spare = self._nodes.choose(len(lost), exclude=self._ever)
+                if spare:
+                    await self._replace(ensemble, lost, spare)
+                    began = self._clock.now()
+                elif not lost or len(self._lanes) >= self.metadata.ack_quorum:
+                    return  # complete, or good enough until the topic rolls to a full ledger
+                elif back := self._returned(lost):
+                    self._gaps = True
+                    self._join(back)
+                elif self._clock.now() - began > self._settings.stall_timeout:
+                    self._stop(Unavailable(f"too few storage nodes for ledger {self.ledger}"))
+                else:
+                    await self._clock.sleep(self._settings.retry_seconds)
+        finally:
+            self._changing = None
+
+    def _returned(self, lost: list[str]) -> list[str]:
+        """Members that failed and are healthy again. They lack entries which others have; that is
+        as good as a node that was down for a while."""
+        healthy = {node.id for node in self._nodes.choose(_MANY)}
+        return [member for member in lost if member in healthy]
+
+    async def _replace(self, ensemble: tuple[str, ...], lost: list[str], spare: list[Node]) -> None:
+        swapped = dict(zip(lost, (node.id for node in spare), strict=False))
+        changed = tuple(swapped.get(member, member) for member in ensemble)
+        if not self._safe.commit_before_confirm:
+            self._join(swapped.values())
+        value = self.metadata.with_ensemble(self.lac + 1, changed)
+        if not await self._write(value):
+            return
+        if self._safe.commit_before_confirm:
+            self._join(swapped.values())
+
+    def _join(self, members: Iterable[str]) -> None:
+        """New nodes of the ensemble get everything that is not confirmed."""
+        for member in members:
+            self._open_lane(member)
+            lane = self._lanes.get(member)
+            if lane is not None:
+                for pending in list(self._pending):
+                    self._send(lane, pending)
+        self._arm_watchdog()
+
+    # ---- metadata ----
+
+    async def _write(self, value: LedgerMetadata) -> bool:
+        """Swap the metadata for ``value``; stops the writer if the ledger is not ours any more."""
+        if not self._safe.swap_on_change:
+            current = await ledger_metadata.get(self._store, self.ledger)
+            self._stored = replace(self._stored, revision=current.revision)
+        try:
+            stored = await ledger_metadata.swap(
+                self._store, self.ledger, self._stored.revision, value
+            )
+            if stored is None:
+                stored = await self._as_written(value)
+        except (Retriable, UnknownOutcome):
+            stored = await self._read_back(value)
+        except SulinaError as error:
+            self._stop(error)
+            return False
+        if stored is None:
+            if self._error is None:
+                self._stop(Fenced(f"ledger {self.ledger} has a newer owner"))
+            return False
+        self._stored = stored
+        return self._error is None
+
+    async def _as_written(self, value: LedgerMetadata) -> StoredMetadata | None:
+        """What the store has, if it is what we meant to write, or still what we wrote before."""
+        current = await ledger_metadata.get(self._store, self.ledger)
+        if current.value == value:
+            return current
+        if current.value == self._stored.value and current.value.state is State.OPEN:
+            return await ledger_metadata.swap(self._store, self.ledger, current.revision, value)
+        return None
+
+    async def _read_back(self, value: LedgerMetadata) -> StoredMetadata | None:
+        """After a swap whose outcome is unknown: find out, and finish it."""
+        began = self._clock.now()
+        while self._error is None:
+            await self._clock.sleep(self._settings.retry_seconds)
+            try:
+                return await self._as_written(value)
+            except (Retriable, UnknownOutcome) as error:
+                if self._clock.now() - began > self._settings.stall_timeout:
+                    self._stop(error)
+            except SulinaError as error:
+                self._stop(error)
+        return None
+
+    async def close(self) -> int:
+        """End the ledger after its last confirmed entry, which is returned.
+
+        Waits for what is pending. Raises ``Fenced`` if a newer owner closed it elsewhere.
+        """
+        while self._error is None and (self._pending or self._changing is not None):
+            waiting: list[asyncio.Future[None]] = [pending.result for pending in self._pending]
+            if self._changing is not None:
+                waiting.append(self._changing)
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        if self._error is not None:
+            raise self._error
+        closed = self.metadata.closed(self.lac)
+        if not self._safe.close_by_swap:
+            await self._store.put(ledger_metadata.key(self.ledger), record.encode(closed))
+        elif not await self._write(closed):
+            assert self._error is not None
+            raise self._error
+        self._stop(Fenced(f"ledger {self.ledger} is closed"))
+        return self.lac
