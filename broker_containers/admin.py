@@ -22,6 +22,8 @@ from sulina.metadata.keys.topics import TopicRecord
 from sulina.model import Backoff, Delivery, FailurePolicy, Poison, Start, SubscriptionType
 from sulina.names import TopicName
 
+_LARGEST = (1 << 63) - 1
+
 Arguments = Mapping[str, Any]
 Method = Callable[[Arguments], Awaitable[Any]]
 
@@ -222,8 +224,8 @@ def _without(arguments: Arguments, name: str) -> dict[str, Any]:
 
 def _number(arguments: Arguments, name: str, default: int) -> int:
     value = arguments.get(name, default)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise Refused(f"{name} must be a whole number, not {value!r}")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _LARGEST:
+        raise Refused(f"{name} must be a whole number from 0 to {_LARGEST}, not {value!r}")
     return value
 
 

@@ -29,6 +29,8 @@ from sulina.wire.stream import CommandStream
 _log = logging.getLogger(__name__)
 _ENVELOPE = 64 << 10
 """What a command may have besides its frame."""
+_MOST_REASON = 1000
+"""Characters that are kept of the reason why a consumer gives records back."""
 _STORAGE = "storage"
 """Why a connection is not read: too much waits to become durable."""
 
@@ -171,7 +173,8 @@ class BinarySession:
     def _nack(self, body: pb.Nack) -> None:
         _, subscription, member = self._ends.consumer(body.consumer)
         for first, last, mask in translate.all_chosen(body.selections):
-            delay, reason = body.delay_ms, body.reason or "not handled by the consumer"
+            delay = body.delay_ms
+            reason = body.reason[:_MOST_REASON] or "not handled by the consumer"
             subscription.nack(member, first, last, mask, delay, reason)
 
     def _answering(self, request: int, handle: Callable[[Any], None], body: Message) -> None:

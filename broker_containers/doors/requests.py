@@ -21,6 +21,8 @@ from sulina.wire import commands_pb2 as pb
 from sulina.wire.commands import Command
 
 _READ_LIMIT = 8 << 20
+_MOST_FILTERS = 100
+"""Every key is compared with every filter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +81,14 @@ class Requests:
         )
         handle = self._ends.new_handle()
         end = ProducerEnd(self._ends, handle, topic)
-        end.producer = await topic.attach(body.name, end, exclusive=body.exclusive)
+        producer = end.producer = await topic.attach(body.name, end, exclusive=body.exclusive)
         if not self._ends.stream.open:
             end.detach()
         self._ends.producers[handle] = end
         answer = pb.ProducerCreated(
             producer=handle,
             name=body.name,
-            last_sequence=topic.log.dedup.last_sequence(end.producer.id),
+            last_sequence=topic.log.dedup.last_sequence(producer.id),
             max_frame_bytes=self._broker.settings.max_frame_bytes,
         )
         return Answer(Command.PRODUCER_CREATED, answer)
@@ -100,6 +102,10 @@ class Requests:
     async def subscribe(self, body: pb.Subscribe) -> Answer:
         check_label("consumer", body.consumer)
         check_label("subscription", body.subscription)
+        if len(body.key_filters) > _MOST_FILTERS:
+            raise Refused(f"a consumer has at most {_MOST_FILTERS} key filters")
+        for pattern in body.key_filters:
+            check_label("key filter", pattern)
         topic = await self._broker.topic(TopicName.parse(body.topic))
         policy = None
         if body.HasField("failure_policy"):

@@ -52,9 +52,11 @@ class LedgerReader:
                 ref.id, self._entry, max_entries=_ENTRIES_AT_ONCE, max_bytes=max_bytes
             )
             frames = [CachedFrame(parse_header(e.payload), e.payload) for e in entries]
-            self._entry += len(entries)
             end = self._log.end
-            frames = [f for f in frames if f.header.count and f.header.next_offset <= end]
+            # What is not confirmed yet is read again when it is.
+            frames = [f for f in frames if f.header.next_offset <= end]
+            self._entry += len(frames)
+            frames = [f for f in frames if f.header.count]
             frames = [f for f in frames if f.header.next_offset > self._offset]
             if frames:
                 self._offset = frames[-1].header.next_offset

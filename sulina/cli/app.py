@@ -17,6 +17,7 @@ from sulina.version import __version__
 
 COMMANDS: Final = {
     "up": ("sulina.cli.up", "Run a whole Sulina in one process."),
+    "storage": ("sulina.cli.storage", "Run a storage node of a cluster."),
     "produce": ("sulina.cli.produce", "Publish messages to TOPIC."),
     "consume": ("sulina.cli.consume", "Print the messages of TOPIC as they come."),
     "peek": ("sulina.cli.peek", "Print messages that TOPIC holds."),

@@ -11,17 +11,15 @@ import os
 import shutil
 import signal
 import sys
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
 import click
 
-from broker_containers.embedded import run_embedded
 from broker_containers.server import BinaryServer, Listen
-from broker_containers.settings import BrokerSettings
 from storage_grpc.journal.recover import Recovery
-from storage_grpc.journal.settings import JournalSettings
 from sulina.cli.failures import ExitCode
 from sulina.cli.output import console, plural, size
 from sulina.cli.settings import DEFAULT_URL, Settings
@@ -35,8 +33,7 @@ async def serve(
     settings: Settings,
     data: Path,
     listen: Listen,
-    broker: BrokerSettings,
-    journal: JournalSettings,
+    cluster: AbstractAsyncContextManager[BinaryServer],
 ) -> bool:
     """Serve until told to stop. False if that came before it was ready; nothing is lost then.
 
@@ -44,7 +41,7 @@ async def serve(
     """
     stop = Stop()
     try:
-        async with run_embedded(data, listen, broker, journal) as server:
+        async with cluster as server:
             stop.ready = True
             _announce(settings, data, listen, server)
             await stop.asked.wait()

@@ -28,6 +28,8 @@ _RESERVE: Final = 32 << 20
         "sulina up --data /var/lib/sulina --host 0.0.0.0",
         "sulina up --port 0 --json",
         "sulina up --tls-cert broker.pem --tls-key broker.key",
+        "sulina up --storage-node a=10.0.0.1:6660 --storage-node b=10.0.0.2:6660 "
+        "--storage-node c=10.0.0.3:6660",
     ],
 )
 @click.option(
@@ -67,6 +69,27 @@ _RESERVE: Final = 32 << 20
     show_default=True,
     help="How large a file of the journal becomes.",
 )
+@click.option(
+    "--storage-node",
+    "storage_nodes",
+    metavar="NAME=HOST:PORT",
+    multiple=True,
+    help="Keep messages on this storage node instead of here; give one option for each.",
+)
+@click.option(
+    "--write-quorum",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="On how many storage nodes each message is kept.",
+)
+@click.option(
+    "--ack-quorum",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    help="How many of them must have it before it is acknowledged.",
+)
 @click.option("--broker-id", default="broker-1", show_default=True, help="The broker's name.")
 @click.option(
     "--no-auto-create", is_flag=True, help="Topics have to be made with `sulina topic create`."
@@ -88,6 +111,9 @@ def up(
     tls_key: str | None,
     cache_mb: int,
     journal_file_mb: int,
+    storage_nodes: tuple[str, ...],
+    write_quorum: int,
+    ack_quorum: int,
     broker_id: str,
     no_auto_create: bool,
     log_level: str,
@@ -107,25 +133,29 @@ def up(
     _check_folder(data)
     tls = None if tls_cert is None else _tls_context(tls_cert, tls_key)
     _check_installed()
+    from broker_containers.embedded import run_embedded, run_on_storage_nodes
     from broker_containers.server import Listen
     from broker_containers.settings import BrokerSettings
     from storage_grpc.journal.settings import JournalSettings
+    from storage_grpc.quorum.settings import QuorumSettings
     from sulina.cli.serving import serve
 
-    file_bytes = journal_file_mb << 20
-    started = run(
-        serve(
-            settings,
-            data,
-            Listen(host, port, tls),
-            BrokerSettings(
-                broker_id=broker_id,
-                cache_bytes=cache_mb << 20,
-                auto_create_topics=not no_auto_create,
-            ),
-            JournalSettings(file_bytes=file_bytes, reserve_bytes=min(_RESERVE, file_bytes)),
-        )
+    listen = Listen(host, port, tls)
+    broker = BrokerSettings(
+        broker_id=broker_id,
+        cache_bytes=cache_mb << 20,
+        auto_create_topics=not no_auto_create,
     )
+    if storage_nodes:
+        if not write_quorum >= ack_quorum > write_quorum / 2:
+            raise click.UsageError("more than half of --write-quorum must be in --ack-quorum")
+        copies = QuorumSettings(write_quorum=write_quorum, ack_quorum=ack_quorum)
+        cluster = run_on_storage_nodes(data, listen, storage_nodes, broker, copies)
+    else:
+        file_bytes = journal_file_mb << 20
+        journal = JournalSettings(file_bytes=file_bytes, reserve_bytes=min(_RESERVE, file_bytes))
+        cluster = run_embedded(data, listen, broker, journal)
+    started = run(serve(settings, data, listen, cluster))
     if not started:
         click.get_current_context().exit(ExitCode.INTERRUPTED)
 

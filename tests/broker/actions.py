@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import asynccontextmanager
 from typing import Any
 
-from sulina import Client, Consumer, Message, MessageId, Start
+from sulina import Client, Consumer, Message, MessageId, Producer, Start, SulinaError
 
 PATIENCE = 20.0
 """Seconds after which a test gives up waiting for what must happen."""
@@ -35,6 +35,11 @@ async def publish(
             for index, payload in enumerate(bodies)
         ]
         return [await ticket for ticket in tickets]
+
+
+async def send(producer: Producer, payload: bytes) -> MessageId:
+    """Send one record and wait until it is durable."""
+    return await (await producer.send(payload))
 
 
 async def take(consumer: Consumer, count: int) -> list[Message]:
@@ -103,6 +108,17 @@ async def eventually(check: Callable[[], Awaitable[bool]]) -> None:
     """Wait until ``check`` is true."""
     async with asyncio.timeout(PATIENCE):
         while not await check():
+            await asyncio.sleep(0.002)
+
+
+async def until_it_raises(kind: type[SulinaError], attempt: Callable[[], Awaitable[object]]) -> str:
+    """Try until ``attempt`` fails so; returns what the error says."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                await attempt()
+            except kind as error:
+                return str(error)
             await asyncio.sleep(0.002)
 
 

@@ -19,24 +19,33 @@ from storage_grpc.ledgers import EmbeddedLedgers
 from sulina.metadata.embedded import EmbeddedStore
 from sulina.runtime.memory_disk import MemoryDisk
 from sulina.runtime.real_clock import RealClock
+from tests.broker.actions import PATIENCE
 
 
 class Gate(MemoryDisk):
-    """A disk whose writes and syncs wait while it is closed; reads go on."""
+    """A disk on which some operations wait while it is closed; reads go on."""
 
-    def __init__(self) -> None:
+    def __init__(self, *operations: str) -> None:
         super().__init__(before=self._wait)
+        self._operations = operations or ("write", "sync", "reserve")
         self._opened = asyncio.Event()
         self._opened.set()
+        self._waiting = asyncio.Event()
 
     def close_gate(self) -> None:
         self._opened.clear()
+        self._waiting.clear()
 
     def open_gate(self) -> None:
         self._opened.set()
 
+    async def somebody_waits(self) -> None:
+        """Wait until an operation came to the closed gate."""
+        await asyncio.wait_for(self._waiting.wait(), PATIENCE)
+
     async def _wait(self, operation: str, name: str) -> None:
-        if operation in ("write", "sync", "reserve"):
+        if operation in self._operations and not self._opened.is_set():
+            self._waiting.set()
             await self._opened.wait()
 
 
@@ -73,9 +82,7 @@ class MemoryCluster:
         async with AsyncExitStack() as stack:
             metadata = await EmbeddedStore.open(clock, self.metadata)
             stack.push_async_callback(metadata.close)
-            self.store = await JournalStore.open(
-                self.disk, clock, self._journal, random.Random(1)
-            )
+            self.store = await JournalStore.open(self.disk, clock, self._journal, random.Random(1))
             stack.push_async_callback(self.store.close)
             await delete_orphans(self.store, metadata)
             ledgers = EmbeddedLedgers(self.store, high_water=self._high_water)

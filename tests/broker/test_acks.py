@@ -251,27 +251,25 @@ async def test_ten_thousand_holes_in_a_cursor_survive_a_restart(
                 await consumer.ack(message)
         await consumer.flush_acks()
     await cluster.restart()
-    async with cluster.client() as later:
-        async with later.consumer(TOPIC, "s", type="shared") as consumer:
-            rest = await take(consumer, 10_000)
-            assert [int(message.payload) for message in rest] == list(range(0, 20_000, 2))
+    async with cluster.client() as later, later.consumer(TOPIC, "s", type="shared") as consumer:
+        rest = await take(consumer, 10_000)
+        assert [int(message.payload) for message in rest] == list(range(0, 20_000, 2))
 
 
 async def test_cursors_are_stored_without_waiting_for_a_clean_stop(
     make_cluster: MakeCluster,
 ) -> None:
     cluster = await make_cluster(BrokerSettings(cursor_flush_seconds=0.02))
-    async with cluster.client() as client:
-        async with client.consumer(TOPIC, "s") as consumer:
-            await publish(client, TOPIC, numbered(10))
-            await ack_all(consumer, (await take(consumer, 10))[:6])
+    async with cluster.client() as client, client.consumer(TOPIC, "s") as consumer:
+        await publish(client, TOPIC, numbered(10))
+        await ack_all(consumer, (await take(consumer, 10))[:6])
 
-            async def stored() -> bool:
-                key = "/topics/default/acks/cursors/s"
-                item = await cluster.server._broker.store.get(key)
-                return item is not None and b"6" in item.value
+        async def stored() -> bool:
+            key = "/topics/default/acks/cursors/s"
+            item = await cluster.server._broker.store.get(key)
+            return item is not None and b"6" in item.value
 
-            await eventually(stored)
+        await eventually(stored)
 
 
 async def test_a_fresh_subscription_restarts_where_it_began_and_not_at_the_end(

@@ -55,7 +55,7 @@ async def _work_through_a_kill(client: Client, server: SulinaProcess) -> None:
         async def stored() -> bool:
             """The cursor lies behind for at most half a second."""
             await asyncio.sleep(0.7)
-            return (await look(client, TOPIC, "s"))["position"] == 100
+            return bool((await look(client, TOPIC, "s"))["position"] == 100)
 
         await eventually(stored)
         await ack_all(consumer, messages[100:150])

@@ -44,7 +44,7 @@ async def fail(consumer: Consumer, payload: bytes, times: int, reason: str = "")
 
 async def settled(client: Client) -> None:
     async def nothing_left() -> bool:
-        return (await look(client, TOPIC, "s"))["backlog"] == 0
+        return bool((await look(client, TOPIC, "s"))["backlog"] == 0)
 
     await eventually(nothing_left)
 
@@ -60,7 +60,7 @@ async def test_block_keeps_redelivering_a_record_that_fails_and_holds_back_what_
         await fail(consumer, b"poison", 3)  # the first delivery and two more
 
         async def blocked() -> bool:
-            return (await look(client, TOPIC, "s"))["counters"]["nacked"] == 3
+            return bool((await look(client, TOPIC, "s"))["counters"]["nacked"] == 3)
 
         await eventually(blocked)
         await publish(client, TOPIC, numbered(3))
@@ -223,7 +223,7 @@ async def test_a_record_is_not_let_go_before_its_dead_letter_is_durable() -> Non
             await consumer.nack(message)
 
             async def it_dies() -> bool:
-                return (await look(client, TOPIC, "s"))["counters"]["nacked"] == 1
+                return bool((await look(client, TOPIC, "s"))["counters"]["nacked"] == 1)
 
             await eventually(it_dies)
             assert (await look(client, TOPIC, "s"))["backlog"] == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ async def test_a_topic_rolls_to_a_new_ledger_by_size(rolling: Cluster) -> None:
         assert [each["state"] for each in found[:-1]] == ["closed"] * (len(found) - 1)
         assert found[-1]["state"] == "open"
         assert all(each["bytes"] >= 1000 for each in found[:-1])
-        for before, after in zip(found, found[1:], strict=False):
+        for before, after in pairwise(found):
             assert after["first_offset"] == before["last_offset"] + 1
 
 
@@ -139,7 +140,7 @@ async def test_a_restart_with_many_ledgers_finds_all_of_them(rolling: Cluster) -
             await publish(client, TOPIC, numbered(10, first), name="meter")
             assert await read_all(client, TOPIC) == numbered(first + 10)
             found = await ledgers(client)
-            for before, after in zip(found, found[1:], strict=False):
+            for before, after in pairwise(found):
                 assert after["first_offset"] == before["last_offset"] + 1
     async with rolling.client() as client, client.consumer(TOPIC, "s") as consumer:
         assert bodies(await take(consumer, 100)) == numbered(100, first=50)
@@ -150,12 +151,15 @@ async def test_cursors_are_stored_although_ledgers_roll_all_the_time(
 ) -> None:
     settings = BrokerSettings(ledger=LedgerSettings(roll_bytes=300), cursor_flush_seconds=0.005)
     cluster = await make_cluster(settings)
-    async with cluster.client() as client:
-        async with client.consumer(TOPIC, "s") as consumer, client.producer(TOPIC) as producer:
-            for payload in numbered(150):
-                await producer.send(payload)
-                await consumer.ack(await consumer.receive(10))
-            await consumer.flush_acks()
+    async with (
+        cluster.client() as client,
+        client.consumer(TOPIC, "s") as consumer,
+        client.producer(TOPIC) as producer,
+    ):
+        for payload in numbered(150):
+            await producer.send(payload)
+            await consumer.ack(await consumer.receive(10))
+        await consumer.flush_acks()
     await cluster.restart()
     async with cluster.client() as client:
         assert (await look(client, TOPIC, "s"))["position"] == 150
@@ -196,13 +200,15 @@ async def test_deleting_a_topic_leaves_what_shares_its_files(rolling: Cluster) -
 
 
 async def test_deleting_a_partitioned_topic_frees_the_ledgers_of_all_partitions() -> None:
-    async with MemoryCluster(MemoryDisk(), settings=SMALL) as cluster:
-        async with cluster.client() as client:
-            await client.admin("topic.create", {"topic": TOPIC, "partitions": 3})
-            await publish(client, TOPIC, numbered(60), keys=[f"k{n}" for n in range(60)])
-            assert len(cluster.store.ledgers()) >= 3
-            await client.admin("topic.delete", {"topic": TOPIC})
-            assert cluster.store.ledgers() == []
+    async with (
+        MemoryCluster(MemoryDisk(), settings=SMALL) as cluster,
+        cluster.client() as client,
+    ):
+        await client.admin("topic.create", {"topic": TOPIC, "partitions": 3})
+        await publish(client, TOPIC, numbered(60), keys=[f"k{n}" for n in range(60)])
+        assert len(cluster.store.ledgers()) >= 3
+        await client.admin("topic.delete", {"topic": TOPIC})
+        assert cluster.store.ledgers() == []
 
 
 async def test_ledgers_that_no_topic_names_are_deleted_at_the_start() -> None:

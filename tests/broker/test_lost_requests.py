@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -13,7 +12,16 @@ from sulina import Client, NotFound, Start
 from sulina.runtime.memory_disk import MemoryDisk
 from sulina.wire import commands_pb2 as pb
 from sulina.wire.commands import Command
-from tests.broker.actions import bodies, eventually, log_of, look, numbered, publish, take
+from tests.broker.actions import (
+    bodies,
+    eventually,
+    log_of,
+    look,
+    numbered,
+    publish,
+    take,
+    until_it_raises,
+)
 from tests.broker.memory_cluster import Gate, MemoryCluster
 from tests.broker.peer import Peer
 
@@ -22,10 +30,12 @@ TOPIC = "/default/lost"
 
 @asynccontextmanager
 async def cluster_with_slow_metadata() -> AsyncIterator[tuple[MemoryCluster, Client]]:
-    async with MemoryCluster(MemoryDisk(), metadata=Gate()) as cluster:
-        async with cluster.client() as client:
-            await publish(client, TOPIC, numbered(5))
-            yield cluster, client
+    async with (
+        MemoryCluster(MemoryDisk(), metadata=Gate()) as cluster,
+        cluster.client() as client,
+    ):
+        await publish(client, TOPIC, numbered(5))
+        yield cluster, client
 
 
 async def ask_and_go(cluster: MemoryCluster, command: Command, body: Message) -> None:
@@ -41,13 +51,10 @@ async def ask_and_go(cluster: MemoryCluster, command: Command, body: Message) ->
     gate(cluster).open_gate()
 
 
-async def ask_and_wait(
-    cluster: MemoryCluster, peer: Peer, command: Command, body: Message
-) -> None:
+async def ask_and_wait(cluster: MemoryCluster, peer: Peer, command: Command, body: Message) -> None:
     gate(cluster).close_gate()
     peer.send(command, body, request=7)
-    await peer.ask(Command.PING, pb.Ping(), pb.Pong)
-    await asyncio.sleep(0.01)
+    await gate(cluster).somebody_waits()
 
 
 def gate(cluster: MemoryCluster) -> Gate:
@@ -86,14 +93,7 @@ async def test_a_subscription_that_was_being_deleted_is_gone_and_can_be_made_aga
         request = admin("subscription.delete", f'{{"topic": "{TOPIC}", "subscription": "s"}}')
         await ask_and_go(cluster, Command.ADMIN, request)
 
-        async def gone() -> bool:
-            try:
-                await look(client, TOPIC, "s")
-            except NotFound:
-                return True
-            return False
-
-        await eventually(gone)
+        await until_it_raises(NotFound, lambda: look(client, TOPIC, "s"))
         async with client.consumer(TOPIC, "s") as consumer:
             await publish(client, TOPIC, [b"next"])
             assert bodies(await take(consumer, 1)) == [b"next"]
@@ -104,7 +104,7 @@ async def test_a_topic_that_was_being_deleted_is_gone_and_can_be_made_again() ->
         await ask_and_go(cluster, Command.ADMIN, admin("topic.delete", f'{{"topic": "{TOPIC}"}}'))
 
         async def gone() -> bool:
-            return await client.admin("topic.list") == []
+            return bool(await client.admin("topic.list") == [])
 
         await eventually(gone)
         await publish(client, TOPIC, [b"new"])

@@ -257,10 +257,12 @@ async def test_non_reliable_records_are_not_stored(
     described = await client.admin("topic.describe", {"topic": TOPIC})
     assert all(log["ledgers"] == [] for log in described["logs"])
     await cluster.restart()
-    async with cluster.client() as later:
-        async with later.consumer(TOPIC, "s", start=Start.earliest()) as consumer:
-            await publish(later, TOPIC, [b"new"])
-            assert bodies(await take(consumer, 1)) == [b"new"]
+    async with (
+        cluster.client() as later,
+        later.consumer(TOPIC, "s", start=Start.earliest()) as consumer,
+    ):
+        await publish(later, TOPIC, [b"new"])
+        assert bodies(await take(consumer, 1)) == [b"new"]
 
 
 async def test_acknowledging_a_non_reliable_record_is_allowed_and_changes_nothing(

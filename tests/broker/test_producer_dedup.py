@@ -20,7 +20,9 @@ from tests.broker.actions import (
     publish,
     read_all,
     read_messages,
+    send,
     take,
+    until_it_raises,
 )
 from tests.broker.cluster import Cluster
 from tests.broker.conftest import MakeCluster
@@ -145,7 +147,7 @@ async def test_records_whose_confirmation_was_lost_are_stored_once(
         tickets = [await producer.send(b"%d" % number) for number in range(1, 5)]
 
         async def stored() -> bool:
-            return (await log_of(client, TOPIC))["end_offset"] == 5
+            return bool((await log_of(client, TOPIC))["end_offset"] == 5)
 
         await eventually(stored)
         assert not any(ticket.done() for ticket in tickets)
@@ -194,17 +196,19 @@ async def test_a_producer_goes_on_after_the_broker_was_restarted_under_it(
 async def test_non_reliable_records_in_doubt_fail_and_never_come_twice(
     client: Client, remote: Client, proxy: Proxy
 ) -> None:
-    async with remote.producer(TOPIC, delivery=Delivery.NON_RELIABLE) as producer:
-        async with client.consumer(TOPIC, "s") as consumer:
-            await (await producer.send(b"0"))
-            proxy.hold_answers()
-            ticket = await producer.send(b"1")
-            assert [m.payload for m in await take(consumer, 2)] == [b"0", b"1"]
-            proxy.cut()
-            with pytest.raises(UnknownOutcome):
-                await ticket
-            await (await producer.send(b"2"))
-            assert (await consumer.receive(10)).payload == b"2"
+    async with (
+        remote.producer(TOPIC, delivery=Delivery.NON_RELIABLE) as producer,
+        client.consumer(TOPIC, "s") as consumer,
+    ):
+        await (await producer.send(b"0"))
+        proxy.hold_answers()
+        ticket = await producer.send(b"1")
+        assert [m.payload for m in await take(consumer, 2)] == [b"0", b"1"]
+        proxy.cut()
+        with pytest.raises(UnknownOutcome):
+            await ticket
+        await (await producer.send(b"2"))
+        assert (await consumer.receive(10)).payload == b"2"
 
 
 # ---- names ----
@@ -245,15 +249,8 @@ async def test_a_producer_whose_name_another_used_meanwhile_is_told(
         await publish(client, TOPIC, numbered(2, first=1), name="meter")
         proxy.allow()
 
-        async def it_knows() -> bool:
-            try:
-                await (await producer.send(b"not mine"))
-            except Refused as error:
-                assert "another producer named 'meter'" in str(error)
-                return True
-            return False
-
-        await eventually(it_knows)
+        why = await until_it_raises(Refused, lambda: send(producer, b"not mine"))
+        assert "another producer named 'meter'" in why
         await producer.abandon()
     assert await read_all(client, TOPIC) == numbered(3)
 

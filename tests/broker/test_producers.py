@@ -6,8 +6,17 @@ import pytest
 
 from sulina import Client, Delivery, NotFound, Refused
 from sulina.wire import commands_pb2 as pb
+from sulina.wire.commands import Command
 from sulina.wire.encode import Origin, encode_control_frame
-from tests.broker.actions import eventually, log_of, numbered, publish, read_all
+from tests.broker.actions import (
+    eventually,
+    log_of,
+    numbered,
+    publish,
+    read_all,
+    send,
+    until_it_raises,
+)
 from tests.broker.cluster import Cluster
 from tests.broker.peer import Peer, frame_of
 from tests.broker.proxy import Proxy
@@ -67,15 +76,8 @@ async def test_a_producer_of_the_same_name_takes_over_and_the_first_is_told(
     async with client.producer(TOPIC, name="meter") as second:
         assert (await (await second.send(b"1"))).offset == 1
 
-        async def first_is_refused() -> bool:
-            try:
-                await (await first.send(b"too late"))
-            except Refused as error:
-                assert "another producer named 'meter' took over" in str(error)
-                return True
-            return False
-
-        await eventually(first_is_refused)
+        why = await until_it_raises(Refused, lambda: send(first, b"too late"))
+        assert "another producer named 'meter' took over" in why
         assert (await (await second.send(b"2"))).offset == 2
     await first.abandon()
     assert await read_all(client, TOPIC) == numbered(3)
@@ -112,7 +114,7 @@ async def test_a_corrupt_frame_is_refused_and_the_producer_goes_on(
         assert "checksum does not match" in first.error.message
         assert (second.number, second.error.kind) == (2, pb.REFUSED)
         published = await peer.next(pb.Published)
-        assert (published.first_number, published.base_offsets) == (3, [1])
+        assert (published.first_number, list(published.base_offsets)) == (3, [1])
     assert await read_all(client, TOPIC) == [b"good", b"good too"]
 
 
@@ -134,8 +136,11 @@ async def test_frames_for_a_producer_that_was_closed_are_dropped(
     cluster: Cluster, client: Client
 ) -> None:
     async with Peer(cluster.port) as peer:
+        closed = (await peer.producer(TOPIC, "closed")).producer
+        goodbye = pb.CloseProducer(producer=closed)
+        await peer.ask(Command.CLOSE_PRODUCER, goodbye, pb.Done)
         producer = (await peer.producer(TOPIC, "p")).producer
-        peer.publish(producer + 7, 0, frame_of("p", 0, [b"to nobody"]))
+        peer.publish(closed, 0, frame_of("closed", 0, [b"to nobody"]))
         peer.publish(producer, 0, frame_of("p", 0, [b"mine"]))
         assert (await peer.next(pb.Published)).base_offsets == [0]
     assert await read_all(client, TOPIC) == [b"mine"]
@@ -162,15 +167,8 @@ async def test_a_producer_of_a_deleted_topic_is_told(client: Client) -> None:
         await (await producer.send(b"0"))
         await client.admin("topic.delete", {"topic": TOPIC})
 
-        async def it_knows() -> bool:
-            try:
-                await (await producer.send(b"1"))
-            except NotFound as error:
-                assert "was deleted" in str(error)
-                return True
-            return False
-
-        await eventually(it_knows)
+        why = await until_it_raises(NotFound, lambda: send(producer, b"1"))
+        assert "was deleted" in why
         await producer.abandon()
     with pytest.raises(NotFound):
         await client.topic(TOPIC)

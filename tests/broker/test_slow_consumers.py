@@ -149,7 +149,7 @@ async def test_a_consumer_that_never_reads_its_socket_costs_a_bounded_buffer(
             assert found["sent"] < 60, "of a hundred"
             assert await cache_bytes(client) <= CACHE + (300 << 10)
             # When it reads at last, nothing is missing.
-            offsets = []
+            offsets: list[int] = []
             while len(offsets) < 100:
                 incoming = await stuck.receive()
                 assert isinstance(incoming.body, pb.Deliver)
@@ -177,13 +177,15 @@ async def test_a_subscription_keeps_little_of_what_is_in_flight_in_memory(
     small: Cluster,
 ) -> None:
     payload = b"." * (128 << 10)
-    async with small.client() as client:
-        async with client.consumer(TOPIC, "s", queue_bytes=64 << 20) as consumer:
-            await publish(client, TOPIC, [payload] * 80)
-            messages = await take(consumer, 80)  # ten megabytes in flight
-            (topic,) = small.server._broker.loaded()
-            assert topic.subscription("s")._loaded_bytes <= 5 << 20
-            await ack_all(consumer, messages)
+    async with (
+        small.client() as client,
+        client.consumer(TOPIC, "s", queue_bytes=64 << 20) as consumer,
+    ):
+        await publish(client, TOPIC, [payload] * 80)
+        messages = await take(consumer, 80)  # ten megabytes in flight
+        (topic,) = small.server._broker.loaded()
+        assert topic.subscription("s")._loaded_bytes <= 5 << 20
+        await ack_all(consumer, messages)
 
 
 async def test_a_subscription_without_consumers_holds_nothing_up(small: Cluster) -> None:
@@ -193,7 +195,7 @@ async def test_a_subscription_without_consumers_holds_nothing_up(small: Cluster)
         assert await cache_bytes(client) <= CACHE
 
         async def backlog() -> bool:
-            return (await look(client, TOPIC, "nobody"))["backlog"] == 200
+            return bool((await look(client, TOPIC, "nobody"))["backlog"] == 200)
 
         await eventually(backlog)
         async with client.consumer(TOPIC, "nobody") as consumer:

@@ -32,9 +32,9 @@ TOPIC = "/default/start"
 SECOND = 1_000_000
 
 
-async def publish_at_seconds(client: Client, count: int, **options: int) -> None:
+async def publish_at_seconds(client: Client, count: int, batch_records: int = 10) -> None:
     """Record n is published at second 1000 + n."""
-    async with client.producer(TOPIC, **options) as producer:
+    async with client.producer(TOPIC, batch_records=batch_records) as producer:
         for number in range(count):
             time = (1000 + number) * SECOND
             await producer.send(b"%d" % number, publish_time_us=time)
@@ -226,21 +226,24 @@ async def test_a_seek_moves_all_consumers_of_a_shared_subscription(client: Clien
 
 async def test_deliveries_go_on_when_the_seeking_consumer_leaves_before_its_answer() -> None:
     metadata = Gate()
-    async with MemoryCluster(Gate(), metadata=metadata) as cluster:
-        async with cluster.client() as client, Peer(cluster.port) as peer:
-            await publish(client, TOPIC, numbered(5))
-            handle = await peer.subscribe(TOPIC, "s", records=100)
-            for _ in range(5):
-                await peer.next(pb.Deliver)
-            metadata.close_gate()  # the seek waits for its cursor to be stored
-            seek = pb.Seek(consumer=handle, start=pb.Start(earliest=True))
-            peer.send(Command.SEEK, seek, request=7)
-            peer.send(Command.CLOSE_CONSUMER, pb.CloseConsumer(consumer=handle), request=8)
-            assert (await peer.receive()).request == 8
-            metadata.open_gate()
-            assert (await peer.receive()).request == 7
-            async with client.consumer(TOPIC, "s") as consumer:
-                assert bodies(await take(consumer, 5)) == numbered(5)
+    async with (
+        MemoryCluster(Gate(), metadata=metadata) as cluster,
+        cluster.client() as client,
+        Peer(cluster.port) as peer,
+    ):
+        await publish(client, TOPIC, numbered(5))
+        handle = await peer.subscribe(TOPIC, "s", records=100)
+        for _ in range(5):
+            await peer.next(pb.Deliver)
+        metadata.close_gate()  # the seek waits for its cursor to be stored
+        seek = pb.Seek(consumer=handle, start=pb.Start(earliest=True))
+        peer.send(Command.SEEK, seek, request=7)
+        peer.send(Command.CLOSE_CONSUMER, pb.CloseConsumer(consumer=handle), request=8)
+        assert (await peer.receive()).request == 8
+        metadata.open_gate()
+        assert (await peer.receive()).request == 7
+        async with client.consumer(TOPIC, "s") as consumer:
+            assert bodies(await take(consumer, 5)) == numbered(5)
 
 
 async def test_deliveries_go_on_when_the_connection_is_lost_during_a_seek() -> None:

@@ -1,0 +1,174 @@
+"""Limits that a namespace sets for its topics and a topic for itself."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from sulina import Client, NotFound, Overloaded, Refused
+from tests.broker.actions import bodies, eventually, numbered, publish, subscribe, take
+from tests.broker.cluster import Cluster
+from tests.broker.proxy import Proxy
+
+TOPIC = "/default/limited"
+
+
+@pytest.fixture
+async def hasty(cluster: Cluster) -> AsyncIterator[Client]:
+    """A client that gives up quickly on what may be possible later."""
+    async with cluster.client(operation_timeout=0.4) as connected:
+        yield connected
+
+
+async def limit(client: Client, **limits: int | None) -> dict[str, int]:
+    """Set limits of the topic, which is made if need be."""
+    try:
+        await client.topic(TOPIC)
+    except NotFound:
+        await client.admin("topic.create", {"topic": TOPIC})
+    found = await client.admin("topic.policy", {"topic": TOPIC, **limits})
+    assert isinstance(found, dict)
+    return found
+
+
+async def test_a_topic_takes_no_more_producers_than_its_limit(
+    client: Client, hasty: Client
+) -> None:
+    await limit(client, max_producers_per_topic=2)
+    async with client.producer(TOPIC, name="a"), client.producer(TOPIC, name="b") as second:
+        with pytest.raises(Overloaded, match="has 2 producers and its policy allows 2"):
+            await hasty.producer(TOPIC).open()
+        # One that comes again under its name is not one more.
+        async with client.producer(TOPIC, name="a"):
+            await (await second.send(b"still here"))
+    await publish(client, TOPIC, [b"there is room again"])
+
+
+async def test_a_topic_takes_no_more_subscriptions_than_its_limit(
+    client: Client, hasty: Client
+) -> None:
+    await limit(client, max_subscriptions_per_topic=2)
+    await subscribe(client, TOPIC, "a")
+    await subscribe(client, TOPIC, "b")
+    with pytest.raises(Overloaded, match="has 2 subscriptions, its policy's limit"):
+        await hasty.consumer(TOPIC, "c").open()
+    await subscribe(client, TOPIC, "a")
+    await client.admin("subscription.delete", {"topic": TOPIC, "subscription": "a"})
+    await subscribe(client, TOPIC, "c")
+
+
+async def test_a_subscription_takes_no_more_consumers_than_its_limit(
+    client: Client, hasty: Client
+) -> None:
+    await limit(client, max_consumers_per_subscription=2)
+    async with (
+        client.consumer(TOPIC, "s", type="shared", name="a"),
+        client.consumer(TOPIC, "s", type="shared", name="b"),
+    ):
+        with pytest.raises(Overloaded, match="'s' has 2 consumers, its policy's limit"):
+            await hasty.consumer(TOPIC, "s", type="shared").open()
+        async with client.consumer(TOPIC, "another", type="shared"):
+            pass
+        async with client.consumer(TOPIC, "s", type="shared", name="a"):
+            pass
+
+
+async def test_a_topic_takes_no_more_consumers_than_its_limit(
+    client: Client, hasty: Client
+) -> None:
+    await limit(client, max_consumers_per_topic=2)
+    async with client.consumer(TOPIC, "s"), client.consumer(TOPIC, "t", name="b"):
+        with pytest.raises(Overloaded, match="/default/limited has 2 consumers"):
+            await hasty.consumer(TOPIC, "u").open()
+        async with client.consumer(TOPIC, "t", name="b") as again:
+            await publish(client, TOPIC, numbered(1))
+            assert bodies(await take(again, 1)) == numbered(1)
+    async with client.consumer(TOPIC, "u"):
+        pass
+
+
+async def test_consumers_and_producers_that_lost_their_connection_do_not_count(
+    client: Client, remote: Client, proxy: Proxy
+) -> None:
+    await limit(client, max_producers_per_topic=1, max_consumers_per_topic=1)
+    await remote.producer(TOPIC).open()
+    await remote.consumer(TOPIC, "s").open()
+    proxy.cut_and_refuse()
+
+    async def nobody_is_there() -> bool:
+        stats = await client.admin("broker.stats")
+        return (stats["producers"], stats["consumers"]) == (0, 0)
+
+    await eventually(nobody_is_there)
+    async with client.producer(TOPIC), client.consumer(TOPIC, "s"):
+        pass
+
+
+async def test_limits_of_the_namespace_hold_for_topics_that_set_none(
+    client: Client, hasty: Client
+) -> None:
+    await client.admin("namespace.create", {"namespace": "shop"})
+    shop = {"namespace": "shop", "max_producers_per_topic": 1}
+    assert (await client.admin("namespace.policy", shop))["max_producers_per_topic"] == 1
+    for topic in ("/shop/a", "/shop/b"):
+        await client.admin("topic.create", {"topic": topic})
+    own = {"topic": "/shop/b", "max_producers_per_topic": 2}
+    assert (await client.admin("topic.policy", own))["max_producers_per_topic"] == 2
+    async with client.producer("/shop/a"), client.producer("/shop/b"):
+        with pytest.raises(Overloaded):
+            await hasty.producer("/shop/a").open()
+        async with client.producer("/shop/b"):
+            pass
+    back = await client.admin("topic.policy", {**own, "max_producers_per_topic": None})
+    assert back["max_producers_per_topic"] == 1
+
+
+async def test_partitions_go_by_the_limits_of_their_topic(client: Client, hasty: Client) -> None:
+    await client.admin("topic.create", {"topic": TOPIC, "partitions": 2})
+    await limit(client, max_producers_per_topic=1)
+    async with client.producer(TOPIC):
+        with pytest.raises(Overloaded):
+            await hasty.producer(f"{TOPIC}-part-0").open()
+    arguments = {"topic": f"{TOPIC}-part-0", "max_producers_per_topic": 5}
+    with pytest.raises(Refused, match="goes by the policy of /default/limited: set it there"):
+        await client.admin("topic.policy", arguments)
+
+
+async def test_a_change_holds_at_once_for_who_comes_and_sends_nobody_away(
+    client: Client,
+    hasty: Client,
+) -> None:
+    async with client.producer(TOPIC) as first, client.producer(TOPIC) as second:
+        await limit(client, max_producers_per_topic=1)
+        await (await first.send(b"1"))
+        await (await second.send(b"2"))
+        with pytest.raises(Overloaded):
+            await hasty.producer(TOPIC).open()
+        await limit(client, max_producers_per_topic=0)
+        await publish(client, TOPIC, [b"no limit"])
+
+
+async def test_limits_survive_a_restart(cluster: Cluster, client: Client) -> None:
+    before = await limit(client, max_producers_per_topic=1, max_message_size=100)
+    await cluster.restart()
+    async with cluster.client() as later:
+        assert await later.admin("topic.policy", {"topic": TOPIC}) == before
+
+
+@pytest.mark.parametrize(
+    ("limits", "why"),
+    [
+        ({"max_producers_per_topic": -1}, "can't be -1: use 0 for no limit"),
+        ({"max_producers_per_topic": "two"}, "must be a whole number, not 'two'"),
+        ({"max_beer": 3}, "there is no limit 'max_beer': choose from max_producers_per_topic"),
+    ],
+)
+async def test_limits_that_make_no_sense_are_refused(
+    client: Client, limits: dict[str, object], why: str
+) -> None:
+    await client.admin("topic.create", {"topic": TOPIC})
+    with pytest.raises(Refused, match=why):
+        await client.admin("topic.policy", {"topic": TOPIC, **limits})
+    with pytest.raises(Refused, match=why):
+        await client.admin("namespace.policy", {"namespace": "default", **limits})
