@@ -11,14 +11,14 @@ that a ledger can be recovered after all of its nodes lost power.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from storage_grpc.entries import Entry
 from storage_grpc.node import MaybeLost, Node
 from storage_grpc.quorum.calls import Answers, Call, ask_all
-from storage_grpc.quorum.nodes import Nodes
+from storage_grpc.quorum.nodes import Nodes, replacements
 from storage_grpc.quorum.settings import QuorumSettings
 from sulina.errors import Fenced, NotFound, Retriable, SulinaError, Unavailable
 from sulina.metadata.keys import ledger_metadata
@@ -115,17 +115,22 @@ class Recovery:
                 return_exceptions=True,
             )
             at_once = min(2 * at_once, _AT_ONCE)
+            entries: list[Entry] = []
             for found in batch:
-                if found is None:
-                    return entry - 1, metadata
-                if isinstance(found, BaseException):
-                    raise found
-                if self._safe.rewrite_recovered:
-                    before = target
-                    target = await self._rewrite(metadata, target, lost, found)
-                    if target != before:
-                        metadata = metadata.with_ensemble(entry, target)
-                entry += 1
+                if not isinstance(found, Entry):
+                    break
+                entries.append(found)
+            if entries and self._safe.rewrite_recovered:
+                before = target
+                target = await self._rewrite(metadata, target, lost, entries)
+                if target != before:
+                    metadata = metadata.with_ensemble(entry, target)
+            entry += len(entries)
+            if len(entries) < len(batch):
+                ending = batch[len(entries)]
+                if isinstance(ending, BaseException):
+                    raise ending
+                return entry - 1, metadata
 
     async def _read(
         self, metadata: LedgerMetadata, ensemble: tuple[str, ...], entry: int
@@ -161,15 +166,24 @@ class Recovery:
         return unheard + min(unsure, metadata.ack_quorum - 1) < metadata.ack_quorum
 
     async def _rewrite(
-        self, metadata: LedgerMetadata, target: tuple[str, ...], lost: set[str], entry: Entry
+        self,
+        metadata: LedgerMetadata,
+        target: tuple[str, ...],
+        lost: set[str],
+        entries: Sequence[Entry],
     ) -> tuple[str, ...]:
-        """Write an entry again until the ack quorum has it; returns the ensemble that has it."""
+        """Write entries again until the ack quorum has them all; returns the ensemble that has."""
         while True:
 
             async def call(node: Node) -> bool:
-                await node.append(
-                    self._ledger, entry.entry, entry.lac, entry.payload, recovery=True
-                )
+                sent = [
+                    node.append(self._ledger, e.entry, e.lac, e.payload, recovery=True)
+                    for e in entries
+                ]
+                outcomes = await asyncio.gather(*sent, return_exceptions=True)
+                for outcome in outcomes:
+                    if isinstance(outcome, BaseException):
+                        raise outcome
                 return True
 
             members = [member for member in target if member not in lost]
@@ -179,11 +193,9 @@ class Recovery:
             spare = self._nodes.choose(len(lost & set(target)), exclude={*target, *lost})
             if len(members) - len(failed) >= metadata.ack_quorum:
                 return target
-            if not spare:
-                raise self._too_few(f"take entry {entry.entry} again", answers)
-            swapped = dict(
-                zip([m for m in target if m in lost], [node.id for node in spare], strict=False)
-            )
+            swapped = replacements(target, [m for m in target if m in lost], spare)
+            if not swapped:
+                raise self._too_few(f"take entry {entries[0].entry} again", answers)
             target = tuple(swapped.get(member, member) for member in target)
 
     # ---- metadata ----

@@ -46,7 +46,7 @@ class QuorumSettings:
     ack_quorum: int = 2
     node_timeout: float = 2.0
     """A node that leaves an append unanswered for so long is replaced."""
-    node_pending_bytes: int = 32 << 20
+    node_pending_bytes: int = 128 << 20
     """So is one that has so much unanswered."""
     call_timeout: float = 2.0
     """For reads, fences and deletes at one node."""

@@ -16,7 +16,7 @@ from functools import partial
 
 from storage_grpc.meter import Meter
 from storage_grpc.node import Node
-from storage_grpc.quorum.nodes import Nodes
+from storage_grpc.quorum.nodes import Nodes, replacements
 from storage_grpc.quorum.settings import QuorumSettings
 from sulina.errors import Fenced, NotFound, Retriable, SulinaError, Unavailable, UnknownOutcome
 from sulina.metadata.keys import ledger_metadata, record
@@ -220,8 +220,9 @@ class QuorumWriter:
                 ensemble = self.metadata.fragments[-1].ensemble
                 lost = [member for member in ensemble if member not in self._lanes]
                 spare = self._nodes.choose(len(lost), exclude=self._ever)
-                if spare:
-                    await self._replace(ensemble, lost, spare)
+                swapped = replacements(ensemble, lost, spare)
+                if swapped:
+                    await self._replace(ensemble, swapped)
                     began = self._clock.now()
                 elif not lost or len(self._lanes) >= self.metadata.ack_quorum:
                     return  # complete, or good enough until the topic rolls to a full ledger
@@ -241,8 +242,7 @@ class QuorumWriter:
         healthy = {node.id for node in self._nodes.choose(_MANY)}
         return [member for member in lost if member in healthy]
 
-    async def _replace(self, ensemble: tuple[str, ...], lost: list[str], spare: list[Node]) -> None:
-        swapped = dict(zip(lost, (node.id for node in spare), strict=False))
+    async def _replace(self, ensemble: tuple[str, ...], swapped: dict[str, str]) -> None:
         changed = tuple(swapped.get(member, member) for member in ensemble)
         if not self._safe.commit_before_confirm:
             self._join(swapped.values())

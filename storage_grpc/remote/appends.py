@@ -1,0 +1,223 @@
+"""The pipelined stream of appends to one node.
+
+While a message is being written appends gather, and the next message takes them all, up to a bound:
+the busier it is the larger its messages are, and an append to an idle stream leaves at once. The
+node answers in order. When the stream is lost everything unanswered has an unknown outcome, and
+the next append opens another one, after a pause that grows while nothing comes through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import grpc
+
+from storage_grpc.entries import check_ids
+from storage_grpc.remote.link import AppendCall
+from storage_grpc.remote.settings import RemoteSettings
+from storage_grpc.remote.wire.codes import error_of, error_of_call
+from storage_grpc.remote.wire.layout import (
+    ENTRY_OVERHEAD,
+    RECOVERY,
+    Damaged,
+    Outcome,
+    entry_head,
+    pack,
+    unpack_outcomes,
+)
+from storage_grpc.storage_pb2 import OK
+from sulina.errors import Overloaded, SulinaError, TooLarge, Unavailable, UnknownOutcome
+from sulina.runtime.seam import Buffer, Clock
+
+
+@dataclass(slots=True, eq=False)
+class _Append:
+    ledger: int
+    entry: int
+    lac: int
+    flags: int
+    payload: Buffer
+    size: int
+    done: asyncio.Future[None]
+
+
+class Appends:
+    """Appends to one node. Every future gets exactly one outcome, also when this is closed."""
+
+    def __init__(
+        self,
+        who: str,
+        open_call: Callable[[], AppendCall],
+        max_entry_bytes: int,
+        settings: RemoteSettings,
+        clock: Clock,
+    ) -> None:
+        self._who = who
+        self._open_call = open_call
+        self._max_entry_bytes = max_entry_bytes
+        self._settings = settings
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[_Append] = deque()
+        self._sent: deque[_Append] = deque()
+        self._wake = asyncio.Event()
+        self._stream: asyncio.Task[None] | None = None
+        self._pause = 0.0
+        self._not_before = clock.now()
+        self._closed = False
+        self.pending_bytes = 0
+        """Of entries that are not answered yet."""
+
+    def append(
+        self, ledger: int, entry: int, lac: int, payload: Buffer, *, recovery: bool
+    ) -> asyncio.Future[None]:
+        """See ``Node.append``."""
+        done: asyncio.Future[None] = self._loop.create_future()
+        size = memoryview(payload).nbytes
+        try:
+            check_ids(ledger, entry, lac)
+            self._check_room(size)
+        except SulinaError as error:
+            done.set_exception(error)
+            return done
+        flags = RECOVERY if recovery else 0
+        self._waiting.append(_Append(ledger, entry, lac, flags, payload, size, done))
+        self.pending_bytes += size
+        self._wake.set()
+        if self._stream is None:
+            self._stream = asyncio.create_task(self._run(), name=f"appends-{self._who}")
+        return done
+
+    def _check_room(self, size: int) -> None:
+        if self._closed:
+            raise Unavailable(f"{self._who} is no longer used here")
+        if size > self._max_entry_bytes:
+            raise TooLarge(
+                f"an entry of {size} bytes is larger than {self._who}'s limit of "
+                f"{self._max_entry_bytes}"
+            )
+        if self.pending_bytes + size > self._settings.max_pending_bytes and self.pending_bytes:
+            raise Overloaded(
+                f"{self.pending_bytes} bytes wait for {self._who} and the limit is "
+                f"{self._settings.max_pending_bytes}: wait for answers"
+            )
+        if self._stream is None and self._clock.now() < self._not_before:
+            raise Unavailable(f"{self._who} could not be reached a moment ago: use another node")
+
+    async def close(self) -> None:
+        """End the stream; what is unanswered has an unknown outcome."""
+        self._closed = True
+        if self._stream is not None:
+            self._stream.cancel()
+            await asyncio.gather(self._stream, return_exceptions=True)
+        # A stream that was cancelled before its first step could not do this itself.
+        self._fail_all("it is no longer used here")
+
+    # ---- one stream ----
+
+    async def _run(self) -> None:
+        reason = "it ended the stream of appends"
+        answered = False
+        call: AppendCall | None = None
+        sending: asyncio.Task[None] | None = None
+        try:
+            call = self._open_call()
+            sending = asyncio.create_task(self._send(call), name=f"appends-send-{self._who}")
+            # Without this a failure in sending would leave the loop below waiting for ever.
+            sending.add_done_callback(partial(_cancel, call))
+            async for message in call:
+                for outcome in unpack_outcomes(message):
+                    self._settle(outcome)
+                answered = True
+        except grpc.RpcError as error:
+            reason = str(error_of_call(error, self._who))
+        except (Damaged, grpc.aio.UsageError) as error:
+            reason = str(error)
+        except asyncio.CancelledError:
+            # Of this task by ``close``, or of the call: by the end of its channel, or because
+            # nothing can be sent on it.
+            reason = _failure(sending) or "the stream of appends was closed here"
+        finally:
+            if call is not None:
+                call.cancel()
+            if sending is not None:
+                sending.cancel()
+                await asyncio.gather(sending, return_exceptions=True)
+            self._ended(answered, reason)
+
+    async def _send(self, call: AppendCall) -> None:
+        while True:
+            while not self._waiting:
+                self._wake.clear()
+                await self._wake.wait()
+            await call.write(self._gather())
+
+    def _gather(self) -> bytes:
+        """The next message: what waits, up to the bound."""
+        waiting = self._waiting
+        parts: list[Buffer] = []
+        size = 0
+        while waiting:
+            append = waiting[0]
+            length = ENTRY_OVERHEAD + append.size
+            if parts and size + length > self._settings.message_bytes:
+                break
+            size += length
+            parts.append(
+                entry_head(append.ledger, append.entry, append.lac, append.flags, append.payload)
+            )
+            parts.append(append.payload)
+            self._sent.append(waiting.popleft())
+        return pack(parts, size)
+
+    def _settle(self, outcome: Outcome) -> None:
+        if not self._sent:
+            raise Damaged("it answered an append that was not sent")
+        append = self._sent[0]
+        if (append.ledger, append.entry) != (outcome.ledger, outcome.entry):
+            raise Damaged("it answered appends in another order than they were sent")
+        self._sent.popleft()
+        self.pending_bytes -= append.size
+        if append.done.done():
+            return  # given up by the caller
+        if outcome.code == OK:
+            append.done.set_result(None)
+        else:
+            append.done.set_exception(error_of(outcome.code, outcome.message, self._who))
+
+    def _ended(self, answered: bool, reason: str) -> None:
+        settings = self._settings
+        self._stream = None
+        self._pause = (
+            0.0
+            if answered
+            else min(max(2 * self._pause, settings.first_backoff), settings.last_backoff)
+        )
+        self._not_before = self._clock.now() + self._pause
+        self._fail_all(reason)
+
+    def _fail_all(self, reason: str) -> None:
+        lost = [*self._sent, *self._waiting]
+        self._sent.clear()
+        self._waiting.clear()
+        for append in lost:
+            self.pending_bytes -= append.size
+            if not append.done.done():
+                append.done.set_exception(
+                    UnknownOutcome(f"{self._who} did not say what became of an append: {reason}")
+                )
+
+
+def _cancel(call: AppendCall, _: asyncio.Task[None]) -> None:
+    call.cancel()
+
+
+def _failure(sending: asyncio.Task[None] | None) -> str:
+    """Why the sending ended; nothing if it goes on."""
+    if sending is None or not sending.done() or sending.cancelled():
+        return ""
+    return str(sending.exception())

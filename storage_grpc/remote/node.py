@@ -1,0 +1,127 @@
+"""One storage node on another machine: ``Node`` over gRPC.
+
+It means one incarnation of the node's data, and says so with every call. When the node comes back
+with another one, all calls fail as unknown: nobody is there any more who could answer them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from google.protobuf.message import Message
+
+from storage_grpc import storage_pb2 as pb
+from storage_grpc.entries import Entry, LedgerStat, check_ids
+from storage_grpc.remote.appends import Appends
+from storage_grpc.remote.link import Link
+from storage_grpc.remote.settings import RemoteSettings
+from storage_grpc.remote.wire.layout import Damaged, unpack_entries
+from sulina.errors import UnknownOutcome
+from sulina.runtime.seam import Buffer, Clock
+
+_MANY: Final = (1 << 63) - 1
+
+
+def member_name(name: str, incarnation: str) -> str:
+    """What a node is called in the metadata of ledgers."""
+    return f"{name}@{incarnation[:8]}"
+
+
+class RemoteNode:
+    """``Node`` over a link, which stays the caller's to close.
+
+    Calls have no deadline of their own; a peer that died is noticed by the link's pings, and then
+    every call fails with ``UnknownOutcome``. Cancelling a call gives it up, at the node too.
+    """
+
+    def __init__(
+        self, link: Link, hello: pb.HelloReply, settings: RemoteSettings, clock: Clock
+    ) -> None:
+        self.id = member_name(hello.id, hello.incarnation)
+        self.incarnation = hello.incarnation
+        self._link = link
+        self._appends = Appends(
+            self.id,
+            lambda: link.open_appends(hello.incarnation),
+            hello.max_entry_bytes,
+            settings,
+            clock,
+        )
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes appended and not answered yet."""
+        return self._appends.pending_bytes
+
+    def append(
+        self, ledger: int, entry: int, lac: int, payload: Buffer, *, recovery: bool = False
+    ) -> asyncio.Future[None]:
+        return self._appends.append(ledger, entry, lac, payload, recovery=recovery)
+
+    async def read(
+        self, ledger: int, first: int, *, max_entries: int, max_bytes: int, head: int | None = None
+    ) -> list[Entry]:
+        check_ids(ledger, first, -1)
+        request = pb.ReadRequest(
+            ledger=ledger,
+            first=first,
+            max_entries=min(max_entries, _MANY),
+            max_bytes=min(max_bytes, _MANY),
+            head=head,
+        )
+        return await self._entries("Read", request, ledger, first)
+
+    async def recovery_read(self, ledger: int, entry: int) -> Entry:
+        check_ids(ledger, entry, -1)
+        request = pb.RecoveryReadRequest(ledger=ledger, entry=entry)
+        return (await self._entries("RecoveryRead", request, ledger, entry))[0]
+
+    async def fence(self, ledger: int) -> int:
+        check_ids(ledger, 0, -1)
+        request = pb.FenceRequest(ledger=ledger)
+        return (await self._link.ask("Fence", request, pb.FenceReply, self.incarnation)).lac
+
+    async def delete(self, ledger: int) -> None:
+        check_ids(ledger, 0, -1)
+        request = pb.DeleteRequest(ledger=ledger)
+        await self._link.ask("Delete", request, pb.DeleteReply, self.incarnation)
+
+    async def ledgers(self, after: int | None = None) -> list[int]:
+        """A page of the ledgers that the node has, ascending; an empty one is the end.
+
+        Go on ``after`` the last id of the page before.
+        """
+        request = pb.ListRequest(after=after)
+        return list((await self._link.ask("List", request, pb.ListReply, self.incarnation)).ledgers)
+
+    async def stat(self, ledger: int) -> LedgerStat | None:
+        """What the node knows of ``ledger``; None if it is not known there or was deleted."""
+        request = pb.StatRequest(ledger=ledger)
+        reply = await self._link.ask("Stat", request, pb.StatReply, self.incarnation)
+        if not reply.known:
+            return None
+        return LedgerStat(
+            first_entry=reply.first_entry,
+            last_entry=reply.last_entry,
+            last_before_gap=reply.last_before_gap,
+            lac=reply.lac,
+            fenced=reply.fenced,
+            bytes=reply.bytes,
+        )
+
+    async def close(self) -> None:
+        """End the stream of appends; what is unanswered has an unknown outcome."""
+        await self._appends.close()
+
+    async def _entries(self, name: str, request: Message, ledger: int, first: int) -> list[Entry]:
+        """The entries that a read returns: of that ledger, whole, consecutive from ``first`` on."""
+        message = await self._link.ask_raw(name, request, self.incarnation)
+        try:
+            found = unpack_entries(message)
+        except Damaged as damaged:
+            raise UnknownOutcome(f"{self.id} was not understood: {damaged}") from None
+        expected = [(ledger, first + step) for step in range(len(found))]
+        if not found or [(entry.ledger, entry.entry) for entry in found] != expected:
+            raise UnknownOutcome(f"{self.id} answered with other entries than it was asked for")
+        return [Entry(ledger, entry.entry, entry.lac, entry.payload) for entry in found]

@@ -1,0 +1,115 @@
+"""Which storage nodes there are, and how they are: ``Nodes`` over gRPC.
+
+Every node is asked who it is and how it is once in a while. One that is silent, says that its disk
+failed, or was reported as failed, is not chosen until it answers well again, and the more often it
+fails the longer it has to wait. One that comes back with other data is another member; its old
+name resolves to nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from types import TracebackType
+from typing import Protocol, Self
+
+from storage_grpc.node import Node
+from storage_grpc.remote.node import RemoteNode
+from storage_grpc.remote.seat import Seat
+from storage_grpc.remote.settings import RemoteSettings
+from sulina.errors import Refused
+from sulina.runtime.seam import Clock
+
+_SAME_LOAD = 1 << 20
+"""Nodes whose pending bytes differ by less are equally good."""
+
+
+class Randomness(Protocol):
+    """What spreads load among equals: a ``random.Random``."""
+
+    def random(self) -> float: ...
+
+
+class RemoteNodes:
+    """Made from ``name=host:port`` of every node. Use it in ``async with``.
+
+    Right after its start no node is known: wait for ``ready``.
+    """
+
+    def __init__(
+        self,
+        places: Sequence[str],
+        clock: Clock,
+        randomness: Randomness,
+        settings: RemoteSettings | None = None,
+    ) -> None:
+        self._clock = clock
+        self._randomness = randomness
+        self._settings = settings or RemoteSettings()
+        self._places = dict(map(_parse, places))
+        if len(self._places) < len(places):
+            raise Refused("two storage nodes have the same name: each needs one of its own")
+        self._seats: list[Seat] = []
+        self._watching: list[asyncio.Task[None]] = []
+        self._changed = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        for name, address in self._places.items():
+            seat = Seat(name, address, self._settings, self._clock, self._changed.set)
+            self._seats.append(seat)
+            self._watching.append(asyncio.create_task(seat.watch(), name=f"watch-{name}"))
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for task in self._watching:
+            task.cancel()
+        await asyncio.gather(*self._watching, return_exceptions=True)
+        for seat in self._seats:
+            await seat.close()
+        self._watching.clear()
+        self._seats.clear()
+
+    async def ready(self, count: int) -> None:
+        """Wait until so many nodes are healthy; the caller sets the deadline."""
+        while len(self._healthy()) < count:
+            self._changed.clear()
+            await self._changed.wait()
+
+    def get(self, member: str) -> RemoteNode | None:
+        """See ``Nodes.get``. A node that is not healthy is known all the same."""
+        for seat in self._seats:
+            if seat.node is not None and seat.node.id == member:
+                return seat.node
+        return None
+
+    def choose(self, count: int, exclude: Collection[str] = ()) -> list[Node]:
+        """See ``Nodes.choose``: those with the least to do first, equals in a random order."""
+        ranked = [
+            (node.pending_bytes // _SAME_LOAD, self._randomness.random(), node)
+            for node in self._healthy()
+            if node.id not in exclude
+        ]
+        ranked.sort(key=lambda rank: rank[:2])
+        return [node for _, _, node in ranked[:count]]
+
+    def failed(self, member: str) -> None:
+        """See ``Nodes.failed``."""
+        for seat in self._seats:
+            if seat.node is not None and seat.node.id == member:
+                seat.avoid()
+
+    def _healthy(self) -> list[RemoteNode]:
+        return [seat.node for seat in self._seats if seat.healthy and seat.node is not None]
+
+
+def _parse(place: str) -> tuple[str, str]:
+    name, equals, address = place.strip().partition("=")
+    host, colon, port = address.rpartition(":")
+    if not (name and equals and host and colon and port.isdecimal() and 0 < int(port) < 65536):
+        raise Refused(f"{place!r} names no storage node: write name=host:port")
+    return name, address

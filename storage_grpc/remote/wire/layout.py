@@ -1,0 +1,152 @@
+"""Entries and outcomes as bytes, taken apart without a copy.
+
+A message is a protobuf message with one bytes field. Its few bytes of protobuf are written and
+checked here by hand, so that payloads are copied once, into the message, on the sending side, and
+not at all on the receiving side. The layout itself is described in ``storage.proto``.
+
+Whatever the bytes are, the outcome is what they say or ``Damaged``: never a crash, never a read
+past the end.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from storage_grpc.entries import Entry
+from sulina.runtime.seam import Buffer
+
+_FIELDS = struct.Struct("<QqqII")
+_CRC = struct.Struct("<I")
+_OUTCOME = struct.Struct("<QqHH")
+_TAG = b"\x0a"
+"""Field 1, length-delimited: how protobuf begins the one field of these messages."""
+_LONGEST_VARINT = 5
+
+ENTRY_OVERHEAD = _FIELDS.size + _CRC.size
+"""Bytes before each payload."""
+RECOVERY = 1
+"""The flag of a recovery's write."""
+MAX_MESSAGE = 1000
+"""An outcome's sentence is cut to so many bytes."""
+
+
+class Damaged(Exception):
+    """Bytes that are no message of this layout, or not as they were sent."""
+
+
+class Received(NamedTuple):
+    """One entry of a message that arrived."""
+
+    ledger: int
+    entry: int
+    lac: int
+    flags: int
+    payload: memoryview
+
+
+class Outcome(NamedTuple):
+    """What became of one entry."""
+
+    ledger: int
+    entry: int
+    code: int
+    message: str
+
+
+def entry_head(ledger: int, entry: int, lac: int, flags: int, payload: Buffer) -> bytes:
+    """The bytes that go before a payload. The ids must be in range."""
+    fields = _FIELDS.pack(ledger, entry, lac, flags, memoryview(payload).nbytes)
+    return fields + _CRC.pack(crc32c(payload, crc32c(fields)))
+
+
+def pack(parts: Sequence[Buffer], size: int) -> bytes:
+    """One message of ``parts``, which have ``size`` bytes together."""
+    return b"".join((_TAG, _varint(size), *parts))
+
+
+def pack_entries(entries: Sequence[Entry]) -> bytes:
+    """The answer to a read."""
+    parts: list[Buffer] = []
+    size = 0
+    for entry in entries:
+        parts.append(entry_head(entry.ledger, entry.entry, entry.lac, 0, entry.payload))
+        parts.append(entry.payload)
+        size += ENTRY_OVERHEAD + len(entry.payload)
+    return pack(parts, size)
+
+
+def unpack_entries(message: bytes) -> list[Received]:
+    """All entries of a message, as views of it, every checksum verified."""
+    data = _content(message)
+    entries: list[Received] = []
+    at = 0
+    while at < len(data):
+        start = at + ENTRY_OVERHEAD
+        if start > len(data):
+            raise Damaged("a message ends within an entry's head")
+        ledger, number, lac, flags, length = _FIELDS.unpack_from(data, at)
+        end = start + length
+        if end > len(data):
+            raise Damaged("a message ends within an entry")
+        payload = data[start:end]
+        (crc,) = _CRC.unpack_from(data, at + _FIELDS.size)
+        if crc32c(payload, crc32c(data[at : at + _FIELDS.size])) != crc:
+            raise Damaged("an entry was damaged on the way")
+        if flags & ~RECOVERY:
+            raise Damaged(f"an entry has flags of another protocol ({flags:#x})")
+        entries.append(Received(ledger, number, lac, flags, payload))
+        at = end
+    return entries
+
+
+def pack_outcome(ledger: int, entry: int, code: int, message: str) -> bytes:
+    """One outcome; several of them make a message."""
+    text = message.encode()[:MAX_MESSAGE] if message else b""
+    return _OUTCOME.pack(ledger, entry, code, len(text)) + text
+
+
+def unpack_outcomes(message: bytes) -> Iterator[Outcome]:
+    """The outcomes of a message, in order."""
+    data = _content(message)
+    at = 0
+    while at < len(data):
+        if at + _OUTCOME.size > len(data):
+            raise Damaged("a message ends within an outcome")
+        ledger, entry, code, length = _OUTCOME.unpack_from(data, at)
+        at += _OUTCOME.size
+        if at + length > len(data):
+            raise Damaged("a message ends within an outcome's text")
+        text = str(data[at : at + length], "utf-8", "replace") if length else ""
+        at += length
+        yield Outcome(ledger, entry, code, text)
+
+
+def _varint(number: int) -> bytes:
+    octets = bytearray()
+    while number > 0x7F:
+        octets.append(number & 0x7F | 0x80)
+        number >>= 7
+    octets.append(number)
+    return bytes(octets)
+
+
+def _content(message: bytes) -> memoryview:
+    """The one field of a protobuf message; nothing if it is empty."""
+    if not message:
+        return memoryview(b"")
+    if message[:1] != _TAG:
+        raise Damaged("a message is not of this service")
+    size = shift = 0
+    for at in range(1, min(1 + _LONGEST_VARINT, len(message))):
+        octet = message[at]
+        size |= (octet & 0x7F) << shift
+        shift += 7
+        if octet < 0x80:
+            if at + 1 + size != len(message):
+                break
+            return memoryview(message)[at + 1 :]
+    raise Damaged("a message is longer or shorter than it says")

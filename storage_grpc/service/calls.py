@@ -1,0 +1,144 @@
+"""All methods of the service but Append: one question, one answer.
+
+Whatever goes wrong, the caller gets a status with a code; what was not meant to happen is logged
+and answered as an unknown outcome.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable
+from typing import Any, Never, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from storage_grpc import storage_pb2 as pb
+from storage_grpc.entries import EntryStore
+from storage_grpc.node import Node
+from storage_grpc.remote.wire.codes import CODE_KEY, code_of, status_of
+from storage_grpc.remote.wire.layout import MAX_MESSAGE, pack_entries
+from storage_grpc.remote.wire.service import INCARNATION_KEY
+from sulina.errors import Refused, SulinaError, Unavailable, UnknownOutcome
+
+_log = logging.getLogger(__name__)
+_Request = TypeVar("_Request", bound=Message)
+Context = grpc.aio.ServicerContext[Any, Any]
+
+_LIST_LIMIT = 10_000
+
+
+class Calls:
+    """What the methods do, over one node and its store."""
+
+    def __init__(
+        self,
+        node: Node,
+        store: EntryStore,
+        incarnation: str,
+        hello: Callable[[], pb.HelloReply],
+        max_read: int,
+    ) -> None:
+        self._node = node
+        self._store = store
+        self._incarnation = incarnation
+        self._hello = hello
+        self._max_read = max_read
+
+    def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+        """For gRPC, by the method's name."""
+        return {
+            "Hello": self._handler(pb.HelloRequest, self._say_hello, any_incarnation=True),
+            "Read": self._handler(pb.ReadRequest, self._read),
+            "RecoveryRead": self._handler(pb.RecoveryReadRequest, self._recovery_read),
+            "Fence": self._handler(pb.FenceRequest, self._fence),
+            "Delete": self._handler(pb.DeleteRequest, self._delete),
+            "List": self._handler(pb.ListRequest, self._list, any_incarnation=True),
+            "Stat": self._handler(pb.StatRequest, self._stat, any_incarnation=True),
+        }
+
+    def check_incarnation(self, context: Context, *, any_incarnation: bool = False) -> None:
+        """Raise ``Unavailable`` if the caller means another node, ``Refused`` if it says none."""
+        expected = dict(context.invocation_metadata() or ()).get(INCARNATION_KEY)
+        if expected is None and not any_incarnation:
+            raise Refused(f"the call does not say which node it means: set {INCARNATION_KEY}")
+        if expected is not None and expected != self._incarnation:
+            raise Unavailable(
+                f"the node that answers here is another one: its incarnation is "
+                f"{self._incarnation}, not {expected!r}"
+            )
+
+    def _handler(
+        self,
+        request_type: type[_Request],
+        call: Callable[[_Request], Awaitable[Message | bytes]],
+        *,
+        any_incarnation: bool = False,
+    ) -> grpc.RpcMethodHandler[Any, Any]:
+        async def handle(request: _Request, context: Context) -> bytes:
+            try:
+                self.check_incarnation(context, any_incarnation=any_incarnation)
+                answer = await call(request)
+            except SulinaError as error:
+                await abort(context, error)
+            except Exception:
+                _log.exception("a call failed: %s", type(request).__name__)
+                await abort(context, UnknownOutcome("the node failed unexpectedly; see its log"))
+            return answer if isinstance(answer, bytes) else answer.SerializeToString()
+
+        return grpc.unary_unary_rpc_method_handler(
+            handle, request_deserializer=request_type.FromString
+        )
+
+    async def _say_hello(self, _: pb.HelloRequest) -> Message:
+        return self._hello()
+
+    async def _read(self, request: pb.ReadRequest) -> bytes:
+        found = await self._node.read(
+            request.ledger,
+            request.first,
+            max_entries=request.max_entries,
+            max_bytes=min(request.max_bytes, self._max_read),
+            head=request.head if request.HasField("head") else None,
+        )
+        return pack_entries(found)
+
+    async def _recovery_read(self, request: pb.RecoveryReadRequest) -> bytes:
+        return pack_entries([await self._node.recovery_read(request.ledger, request.entry)])
+
+    async def _fence(self, request: pb.FenceRequest) -> Message:
+        return pb.FenceReply(lac=await self._node.fence(request.ledger))
+
+    async def _delete(self, request: pb.DeleteRequest) -> Message:
+        await self._node.delete(request.ledger)
+        return pb.DeleteReply()
+
+    async def _list(self, request: pb.ListRequest) -> Message:
+        ledgers = self._store.ledgers()
+        first = bisect_right(ledgers, request.after) if request.HasField("after") else 0
+        limit = min(request.limit or _LIST_LIMIT, _LIST_LIMIT)
+        page = ledgers[first : first + limit]
+        return pb.ListReply(ledgers=page, more=first + len(page) < len(ledgers))
+
+    async def _stat(self, request: pb.StatRequest) -> Message:
+        stat = self._store.stat(request.ledger)
+        if stat is None:
+            return pb.StatReply(known=False)
+        return pb.StatReply(
+            known=True,
+            first_entry=stat.first_entry,
+            last_entry=stat.last_entry,
+            last_before_gap=stat.last_before_gap,
+            lac=stat.lac,
+            fenced=stat.fenced,
+            bytes=stat.bytes,
+        )
+
+
+async def abort(context: Context, error: SulinaError) -> Never:
+    """End a call with an error."""
+    code = code_of(error)
+    await context.abort(
+        status_of(code), str(error)[:MAX_MESSAGE], trailing_metadata=((CODE_KEY, str(code)),)
+    )

@@ -1,0 +1,120 @@
+"""A whole storage node as a process: disk, journal and server, until a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from storage_grpc.journal import JournalStore
+from storage_grpc.service.server import Identity, StorageServer
+from storage_grpc.service.settings import ServiceSettings
+from sulina.errors import SulinaError
+from sulina.runtime.real_clock import RealClock
+from sulina.runtime.real_disk import RealDisk
+from sulina.runtime.real_random import real_random
+
+_log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def storage_node(
+    settings: ServiceSettings,
+) -> AsyncIterator[tuple[StorageServer, JournalStore]]:
+    """A node that serves; when left it stops in order and the journal is closed cleanly.
+
+    Raises ``Refused`` if the port or the folder is taken, and ``StorageFailed``.
+    """
+    disk = RealDisk(settings.data)
+    try:
+        store = await JournalStore.open(disk, RealClock(), settings.journal, real_random())
+        try:
+            server = StorageServer(
+                Identity(
+                    settings.id, store.incarnation, store.unclean, settings.journal.max_entry_bytes
+                ),
+                store,
+            )
+            await server.start(settings.host, settings.port)
+            try:
+                yield server, store
+            finally:
+                await server.stop(settings.stop_seconds)
+        finally:
+            await store.close()
+    finally:
+        await disk.close()
+
+
+def run(settings: ServiceSettings, *, as_json: bool) -> int:
+    """Run a node until SIGTERM or Ctrl-C; returns the exit code of the process.
+
+    The first signal stops it in order, a second one at once, which loses nothing acknowledged.
+    With ``as_json`` one line on standard output says that it is ready. What it can't do is a
+    sentence on standard error.
+    """
+    logging.basicConfig(
+        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    try:
+        # Not uvloop: gRPC brings its own poller, and is no faster with it.
+        return asyncio.run(_serve(settings, as_json))
+    except (SulinaError, OSError) as error:
+        sys.stderr.write(f"storage node: {error}\n")
+        return 1
+
+
+async def _serve(settings: ServiceSettings, as_json: bool) -> int:
+    asked = asyncio.Event()
+    task = asyncio.current_task()
+    assert task is not None
+    ready = False
+
+    def signalled() -> None:
+        if asked.is_set():
+            os._exit(130)
+        asked.set()
+        if not ready:
+            task.cancel()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, signalled)
+    try:
+        async with storage_node(settings) as (server, store):
+            ready = True
+            _announce(settings, server, store, as_json)
+            await asked.wait()
+    except asyncio.CancelledError:
+        if not asked.is_set():
+            raise
+        return 130
+    return 0
+
+
+def _announce(
+    settings: ServiceSettings, server: StorageServer, store: JournalStore, as_json: bool
+) -> None:
+    if as_json:
+        line = json.dumps(
+            {
+                "event": "ready",
+                "port": server.port,
+                "pid": os.getpid(),
+                "id": settings.id,
+                "incarnation": store.incarnation,
+                "unclean": store.unclean,
+            }
+        )
+    else:
+        line = (
+            f"storage node {settings.id} is ready on {settings.host}:{server.port}, data in "
+            f"{settings.data.absolute()}, incarnation {store.incarnation}; Ctrl-C stops it"
+        )
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()

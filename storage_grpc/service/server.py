@@ -1,0 +1,132 @@
+"""The gRPC server of a storage node: its methods, health, reflection, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Self
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from storage_grpc import storage_pb2 as pb
+from storage_grpc.entries import EntryStore
+from storage_grpc.node import LocalNode
+from storage_grpc.remote.wire.service import PROTOCOL, SERVICE, server_options
+from storage_grpc.service.append_session import AppendSession
+from storage_grpc.service.calls import Calls, Context, abort
+from sulina.errors import Refused, SulinaError, Unavailable
+from sulina.version import __version__
+
+_MAX_READ_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a node is, and what its store is known to take."""
+
+    id: str
+    incarnation: str
+    unclean: bool
+    """Its last stop was not clean; see ``LocalNode``."""
+    max_entry_bytes: int
+
+
+class StorageServer:
+    """Serves one entry store, which stays the caller's to close.
+
+    ``start`` it; ``stop`` takes no more appends, answers those taken, and ends.
+    """
+
+    def __init__(self, identity: Identity, store: EntryStore) -> None:
+        self._identity = identity
+        self._store = store
+        self._node = LocalNode(identity.id, store, unclean=identity.unclean)
+        self._calls = Calls(self._node, store, identity.incarnation, self._hello, _MAX_READ_BYTES)
+        self._sessions: set[AppendSession] = set()
+        self._writable = True
+        self._stopping = False
+        self._health = health.aio.HealthServicer()
+        self._setting_health: asyncio.Task[None] | None = None
+        self._server = grpc.aio.server(options=server_options(identity.max_entry_bytes))
+        appends: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(
+            self._append
+        )
+        self._server.add_generic_rpc_handlers(
+            [
+                grpc.method_handlers_generic_handler(
+                    SERVICE, {"Append": appends, **self._calls.handlers()}
+                )
+            ]
+        )
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        reflection.enable_server_reflection(
+            (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
+        )
+        self.port = 0
+        """Where it listens, once started."""
+
+    async def start(self, host: str, port: int) -> Self:
+        """Listen; port 0 takes one that is free. Raises ``Refused`` if the port can't be had."""
+        try:
+            self.port = self._server.add_insecure_port(f"{host}:{port}")
+        except RuntimeError:
+            raise Refused(
+                f"can't listen on {host}:{port}: is another process there, or is the address not "
+                "of this machine? Choose another host or port"
+            ) from None
+        await self._server.start()
+        await self._health.set(SERVICE, health_pb2.HealthCheckResponse.SERVING)
+        return self
+
+    async def stop(self, seconds: float) -> None:
+        """End in order; what is not done after so many seconds is cut off.
+
+        Appends that were taken are answered, those that were not have an unknown outcome at the
+        client. Other calls are finished.
+        """
+        self._stopping = True
+        await self._health.enter_graceful_shutdown()
+        for session in self._sessions:
+            session.stop()
+        await self._server.stop(seconds)
+        if self._setting_health is not None:
+            await self._setting_health
+
+    async def _append(self, requests: AsyncIterator[bytes], context: Context) -> None:
+        try:
+            self._calls.check_incarnation(context)
+            if self._stopping:
+                raise Unavailable("the node is stopping: use another one")
+        except SulinaError as error:
+            await abort(context, error)
+        session = AppendSession(self._node, self._store, requests, context.write, self._disk_failed)
+        self._sessions.add(session)
+        try:
+            error_at_end = await session.run()
+        finally:
+            self._sessions.discard(session)
+        if error_at_end is not None:
+            await abort(context, error_at_end)
+
+    def _disk_failed(self) -> None:
+        """Nothing is taken any more until a restart: tell those who would choose this node."""
+        if self._writable:
+            self._writable = False
+            self._setting_health = asyncio.create_task(
+                self._health.set(SERVICE, health_pb2.HealthCheckResponse.NOT_SERVING)
+            )
+
+    def _hello(self) -> pb.HelloReply:
+        return pb.HelloReply(
+            id=self._identity.id,
+            incarnation=self._identity.incarnation,
+            unclean=self._identity.unclean,
+            version=__version__,
+            protocol=PROTOCOL,
+            max_entry_bytes=self._identity.max_entry_bytes,
+            max_read_bytes=_MAX_READ_BYTES,
+            writable=self._writable and not self._stopping,
+        )

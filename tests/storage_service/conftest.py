@@ -1,0 +1,42 @@
+"""Nodes near and far for the tests of this folder.
+
+All tests here share one event loop. gRPC's poller belongs to the process: what is left of a call,
+delivered after its loop was closed, would disturb the calls of the next loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from storage_grpc.node import LocalNode, Node
+from sulina.runtime.memory_disk import MemoryDisk
+from tests.storage_service.serving import open_journal, remote, serving
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    shared = pytest.mark.asyncio(loop_scope="session")
+    for item in items:
+        if Path(__file__).parent in item.path.parents and pytest_asyncio.is_async_test(item):
+            item.add_marker(shared, append=False)
+
+
+@pytest.fixture(params=["local", "remote"])
+def where(request: pytest.FixtureRequest) -> str:
+    """Where the node of a test is."""
+    return str(request.param)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def node(where: str) -> AsyncIterator[Node]:
+    """An empty node, in this process or behind gRPC."""
+    store = await open_journal(MemoryDisk())
+    if where == "local":
+        yield LocalNode("storage-1@01234567", store, unclean=False)
+    else:
+        async with serving(store, max_entry_bytes=1 << 20) as server, remote(server.port) as far:
+            yield far
+    await store.close()

@@ -1,0 +1,286 @@
+"""The stream of appends: held back, lost, damaged, stopped; every append has one outcome."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+import grpc
+import pytest
+
+from storage_grpc.entries import Entry
+from storage_grpc.journal import JournalSettings, JournalStore
+from storage_grpc.memory_store import MemoryEntryStore
+from storage_grpc.remote import RemoteNode
+from storage_grpc.remote.wire.codes import CODE_KEY
+from storage_grpc.remote.wire.layout import pack, pack_entries, pack_outcome, unpack_outcomes
+from storage_grpc.remote.wire.service import SERVICE
+from storage_grpc.service.server import Identity, StorageServer
+from storage_grpc.storage_pb2 import CORRUPT_ENTRY, OK, TOO_LARGE, UNAVAILABLE, HelloReply
+from sulina.errors import Overloaded, TooLarge, Unavailable, UnknownOutcome
+from sulina.runtime.memory_disk import MemoryDisk
+from sulina.runtime.real_clock import RealClock
+from tests.storage_service.serving import (
+    INCARNATION,
+    QUICK,
+    SMALL,
+    linked,
+    open_journal,
+    remote,
+    serving,
+)
+
+TIGHT = replace(SMALL, max_pending_bytes=256 << 10)
+
+
+class Gate:
+    """Holds back the syncs of a disk until opened."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.open.set()
+        self.reached = asyncio.Event()
+
+    async def __call__(self, operation: str, _: str) -> None:
+        if operation == "sync" and not self.open.is_set():
+            self.reached.set()
+            await self.open.wait()
+
+
+async def gated(settings: JournalSettings = SMALL) -> tuple[JournalStore, Gate]:
+    gate = Gate()
+    return await open_journal(MemoryDisk(before=gate), settings), gate
+
+
+async def test_appends_that_wait_share_a_message() -> None:
+    async with serving() as server, linked(server.port) as link:
+        call = link.open_appends(INCARNATION)
+        await call.write(pack_entries([Entry(1, n, -1, b"%d" % n) for n in range(100)]))
+        outcomes = []
+        async for message in call:
+            outcomes += [(o.ledger, o.entry, o.code) for o in unpack_outcomes(message)]
+            if len(outcomes) == 100:
+                break
+        assert outcomes == [(1, n, 0) for n in range(100)]
+        call.cancel()
+
+
+async def test_a_store_with_too_much_to_write_holds_the_sender_back_and_refuses_nothing() -> None:
+    store, gate = await gated(TIGHT)
+    async with serving(store) as server, remote(server.port) as node:
+        gate.open.clear()
+        waiting = [node.append(1, n, -1, bytes(64 << 10)) for n in range(400)]
+        await gate.reached.wait()
+        # Other calls on the same connection are answered while the stream stands still.
+        for _ in range(20):
+            await node.stat(1)
+        assert store.pending_bytes <= TIGHT.max_pending_bytes + (64 << 10)
+        assert not any(done.done() for done in waiting)
+        assert node.pending_bytes == 400 << 16
+        gate.open.set()
+        await asyncio.gather(*waiting)
+        assert node.pending_bytes == 0
+    await store.close()
+
+
+async def test_a_client_bounds_what_is_unanswered() -> None:
+    store, gate = await gated()
+    settings = replace(QUICK, max_pending_bytes=100_000)
+    async with serving(store) as server, remote(server.port, settings) as node:
+        gate.open.clear()
+        waiting = [node.append(1, n, -1, bytes(10_000)) for n in range(10)]
+        with pytest.raises(Overloaded):
+            await node.append(1, 10, -1, bytes(10_000))
+        gate.open.set()
+        await asyncio.gather(*waiting)
+        await node.append(1, 10, -1, bytes(10_000))
+    await store.close()
+
+
+async def test_an_entry_over_the_limit_is_too_large_at_both_ends() -> None:
+    async with serving(max_entry_bytes=1000) as server, remote(server.port) as node:
+        await node.append(1, 0, -1, bytes(1000))
+        with pytest.raises(TooLarge):
+            await node.append(1, 1, -1, bytes(1001))
+    # A client that does not look at the limit is told by the node, not cut off by gRPC.
+    store = await open_journal(MemoryDisk())
+    async with serving(store, max_entry_bytes=1 << 20) as server, linked(server.port) as link:
+        call = link.open_appends(INCARNATION)
+        await call.write(pack_entries([Entry(1, 0, -1, bytes(8 << 20)), Entry(1, 0, -1, b"ok")]))
+        outcomes = []
+        async for message in call:
+            outcomes += [o.code for o in unpack_outcomes(message)]
+            if len(outcomes) == 2:
+                break
+        assert outcomes == [TOO_LARGE, OK]
+        call.cancel()
+    await store.close()
+
+
+async def test_bytes_damaged_on_the_way_are_never_stored() -> None:
+    store = MemoryEntryStore()
+    async with serving(store) as server, linked(server.port) as link:
+        call = link.open_appends(INCARNATION)
+        await call.write(pack_entries([Entry(1, 0, -1, b"whole")]))
+        damaged = bytearray(pack_entries([Entry(1, 1, -1, b"first"), Entry(1, 2, -1, b"second")]))
+        damaged[-3] ^= 4
+        await call.write(bytes(damaged))
+        answered = await call.read()
+        assert isinstance(answered, bytes)
+        assert [outcome.entry for outcome in unpack_outcomes(answered)] == [0]
+        with pytest.raises(grpc.aio.AioRpcError) as ended:
+            await call.read()
+        assert ended.value.code() is grpc.StatusCode.DATA_LOSS
+        assert (CODE_KEY, str(CORRUPT_ENTRY)) in tuple(ended.value.trailing_metadata())
+    stat = store.stat(1)
+    assert stat is not None and stat.last_entry == 0
+
+
+@pytest.mark.parametrize("expected", ["f" * 32, INCARNATION[:8], ""])
+async def test_a_node_of_another_incarnation_refuses(expected: str) -> None:
+    async with serving() as server, linked(server.port) as link:
+        call = link.open_appends(expected)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            async for _ in call:
+                pass
+        assert (CODE_KEY, str(UNAVAILABLE)) in tuple(refused.value.trailing_metadata())
+
+
+async def test_a_lost_stream_leaves_every_unanswered_append_with_an_unknown_outcome() -> None:
+    store, gate = await gated()
+    async with AsyncExitStack() as life, AsyncExitStack() as client:
+        server = await life.enter_async_context(serving(store, stop_seconds=0))
+        node = await client.enter_async_context(remote(server.port))
+        gate.open.clear()
+        waiting = [node.append(1, n, -1, bytes(10_000)) for n in range(100)]
+        await gate.reached.wait()
+        await life.aclose()
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+        assert {type(result) for result in results} == {UnknownOutcome}
+        assert node.pending_bytes == 0
+        # Nobody is there: appends fail soon, now and after every pause.
+        for _ in range(20):
+            with pytest.raises((UnknownOutcome, Unavailable)):
+                await node.append(1, 0, -1, b"nobody is there")
+    gate.open.set()
+    await store.close()
+
+
+async def test_appends_go_on_when_the_node_is_back() -> None:
+    store = MemoryEntryStore()
+    async with AsyncExitStack() as life, AsyncExitStack() as client:
+        server = await life.enter_async_context(serving(store))
+        node = await client.enter_async_context(remote(server.port))
+        await node.append(1, 0, -1, b"before")
+        await life.aclose()
+        with pytest.raises((UnknownOutcome, Unavailable)):
+            await node.append(1, 1, 0, b"meanwhile")
+        await life.enter_async_context(serving(store, port=server.port))
+        while True:
+            try:
+                await node.append(1, 1, 0, b"after")
+                break
+            except (UnknownOutcome, Unavailable):
+                await asyncio.sleep(0.02)
+        found = await node.read(1, 0, max_entries=9, max_bytes=99)
+        assert [bytes(entry.payload) for entry in found] == [b"before", b"after"]
+
+
+async def test_an_append_that_its_caller_gave_up_does_not_disturb_the_others() -> None:
+    store, gate = await gated()
+    async with serving(store) as server, remote(server.port) as node:
+        gate.open.clear()
+        first, second, third = (node.append(1, n, -1, b"x") for n in range(3))
+        await gate.reached.wait()
+        second.cancel()
+        gate.open.set()
+        await asyncio.gather(first, third)
+        assert len(await node.read(1, 0, max_entries=9, max_bytes=99)) == 3
+    await store.close()
+
+
+async def test_a_closed_client_leaves_no_append_without_an_outcome() -> None:
+    store, gate = await gated()
+    async with serving(store) as server:
+        async with remote(server.port) as node:
+            unsent = node.append(1, 0, -1, b"not even sent")
+            await node.close()
+            with pytest.raises(UnknownOutcome):
+                await unsent
+            with pytest.raises(Unavailable):
+                await node.append(1, 0, -1, b"closed")
+        async with remote(server.port) as node:
+            gate.open.clear()
+            waiting = [node.append(1, n, -1, bytes(10_000)) for n in range(50)]
+            await gate.reached.wait()
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+        assert {type(result) for result in results} == {UnknownOutcome}
+        gate.open.set()
+    await store.close()
+
+
+async def test_a_stop_in_order_answers_what_was_taken_and_closes_cleanly() -> None:
+    store, gate = await gated()
+    server = await StorageServer(Identity("storage-1", INCARNATION, False, 1 << 20), store).start(
+        "127.0.0.1", 0
+    )
+    async with remote(server.port) as node:
+        await node.append(1, 0, -1, b"the stream is open")
+        gate.open.clear()
+        waiting = [node.append(1, n, -1, bytes(1000)) for n in range(1, 50)]
+        await gate.reached.wait()
+        stopping = asyncio.create_task(server.stop(10))
+        late = node.append(1, 50, -1, b"late")
+        gate.open.set()
+        await stopping
+        results = await asyncio.gather(*waiting, late, return_exceptions=True)
+        answered = [result for result in results if result is None]
+        assert len(answered) >= 1
+        # Those that were taken have succeeded; the rest, at the end, is unknown.
+        assert results[: len(answered)] == answered
+        assert {type(result) for result in results[len(answered) :]} <= {UnknownOutcome}
+        stat = store.stat(1)
+        assert stat is not None and stat.last_entry >= len(answered)
+    await store.close()
+
+
+async def answers(port_of: grpc.aio.Server, reply: bytes) -> int:
+    """A peer that answers every message of appends with ``reply``."""
+
+    async def append(
+        requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]
+    ) -> None:
+        async for _ in requests:
+            await context.write(reply)
+
+    handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(append)
+    port_of.add_generic_rpc_handlers(
+        [grpc.method_handlers_generic_handler(SERVICE, {"Append": handler})]
+    )
+    port = port_of.add_insecure_port("127.0.0.1:0")
+    await port_of.start()
+    return port
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pack([pack_outcome(1, 1, 0, "")], 20),
+        pack([pack_outcome(1, 0, 0, "")[:-1]], 19),
+        b"no message of this service",
+    ],
+    ids=["another entry", "half an outcome", "garbage"],
+)
+async def test_answers_that_make_no_sense_are_unknown_outcomes(reply: bytes) -> None:
+    server = grpc.aio.server()
+    async with linked(await answers(server, reply)) as link:
+        node = RemoteNode(
+            link, HelloReply(id="x", incarnation="y", max_entry_bytes=99), QUICK, RealClock()
+        )
+        waiting = [node.append(1, n, -1, b"x") for n in range(3)]
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+        assert {type(result) for result in results} == {UnknownOutcome}
+        await node.close()
+    await server.stop(0)

@@ -1,0 +1,186 @@
+"""What ``Node`` promises, kept by a node in this process and by one behind gRPC alike."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from storage_grpc.node import LocalNode, Node
+from sulina.errors import Fenced, NotFound, Refused, TooLarge, UnknownOutcome
+from sulina.runtime.memory_disk import MemoryDisk
+from sulina.runtime.seam import Buffer
+from tests.storage_service.serving import open_journal, remote, serving
+
+
+async def read_all(node: Node, ledger: int, first: int = 0) -> list[bytes]:
+    found = await node.read(ledger, first, max_entries=1000, max_bytes=1 << 30)
+    assert [entry.entry for entry in found] == list(range(first, first + len(found)))
+    assert {entry.ledger for entry in found} == {ledger}
+    return [bytes(entry.payload) for entry in found]
+
+
+async def fill(node: Node, ledger: int, count: int) -> list[bytes]:
+    payloads = [b"%d/%d " % (ledger, entry) * (entry % 7 + 1) for entry in range(count)]
+    await asyncio.gather(
+        *(node.append(ledger, entry, entry - 1, payload) for entry, payload in enumerate(payloads))
+    )
+    return payloads
+
+
+async def test_a_node_has_a_name(node: Node) -> None:
+    assert node.id == "storage-1@01234567"
+
+
+async def test_appended_entries_can_be_read(node: Node) -> None:
+    payloads = await fill(node, 7, 50)
+    assert await read_all(node, 7) == payloads
+    assert await read_all(node, 7, 30) == payloads[30:]
+
+
+async def test_payloads_may_be_any_buffer_of_any_size(node: Node) -> None:
+    large = bytes(range(256)) * 4096
+    payloads: list[Buffer] = [b"x", bytearray(b"some bytes"), memoryview(large)[1:-1], large]
+    await asyncio.gather(*(node.append(1, n, -1, payload) for n, payload in enumerate(payloads)))
+    assert await read_all(node, 1) == [bytes(payload) for payload in payloads]
+
+
+async def test_an_entry_keeps_the_lac_it_came_with(node: Node) -> None:
+    await node.append(1, 0, -1, b"a")
+    await node.append(1, 1, 0, b"b")
+    found = await node.read(1, 0, max_entries=9, max_bytes=99)
+    assert [entry.lac for entry in found] == [-1, 0]
+
+
+async def test_the_largest_ids_are_kept(node: Node) -> None:
+    ledger, entry = (1 << 64) - 1, (1 << 63) - 1
+    await node.append(ledger, entry, entry - 1, b"last")
+    (found,) = await node.read(ledger, entry, max_entries=2, max_bytes=1 << 70)
+    assert (found.ledger, found.entry, found.lac) == (ledger, entry, entry - 1)
+
+
+async def test_reads_are_bounded_by_entries_and_by_bytes(node: Node) -> None:
+    payloads = [bytes([n]) * 100 for n in range(10)]
+    await asyncio.gather(*(node.append(1, n, -1, payload) for n, payload in enumerate(payloads)))
+    by_count = await node.read(1, 2, max_entries=3, max_bytes=1 << 20)
+    by_bytes = await node.read(1, 2, max_entries=100, max_bytes=450)
+    at_least_one = await node.read(1, 2, max_entries=100, max_bytes=1)
+    assert [len(by_count), len(by_bytes), len(at_least_one)] == [3, 4, 1]
+
+
+async def test_a_read_of_heads_returns_the_first_bytes_of_each(node: Node) -> None:
+    payloads = await fill(node, 1, 5)
+    found = await node.read(1, 0, max_entries=9, max_bytes=99, head=3)
+    assert [bytes(entry.payload) for entry in found] == [payload[:3] for payload in payloads]
+
+
+async def test_no_such_entry_is_said_as_such(node: Node) -> None:
+    await fill(node, 1, 3)
+    for ledger, entry in ((1, 3), (2, 0)):
+        with pytest.raises(NotFound):
+            await node.read(ledger, entry, max_entries=1, max_bytes=1)
+
+
+async def test_appends_are_stored_in_the_order_of_the_calls(node: Node) -> None:
+    order: list[asyncio.Future[None]] = []
+    waiting = [node.append(1, entry, -1, bytes(1000)) for entry in range(300)]
+    for done in waiting:
+        done.add_done_callback(order.append)
+    await asyncio.gather(*waiting)
+    assert order == waiting
+
+
+async def test_the_same_entry_again_succeeds_and_another_in_its_place_is_refused(
+    node: Node,
+) -> None:
+    await node.append(1, 0, -1, b"first")
+    await node.append(1, 0, -1, b"first")
+    with pytest.raises(Refused):
+        await node.append(1, 0, -1, b"other")
+    assert await read_all(node, 1) == [b"first"]
+
+
+async def test_failures_of_an_append_come_through_its_future(node: Node) -> None:
+    await node.fence(3)
+    wrong = {
+        Refused: node.append(1, -5, -1, b"an id out of range"),
+        TooLarge: node.append(1, 0, -1, bytes((1 << 20) + 1)),
+        Fenced: node.append(3, 0, -1, b"fenced"),
+    }
+    for kind, done in wrong.items():
+        with pytest.raises(kind):
+            await done
+    with pytest.raises(Refused):
+        await node.append(1, 0, -1, b"")
+    await node.append(1, 0, -1, b"and it goes on")
+
+
+async def test_a_fenced_ledger_takes_only_the_writes_of_a_recovery(node: Node) -> None:
+    await fill(node, 1, 4)
+    assert await node.fence(1) == 2
+    with pytest.raises(Fenced):
+        await node.append(1, 4, 3, b"late")
+    await node.append(1, 4, 3, b"recovered", recovery=True)
+    assert (await read_all(node, 1, 4)) == [b"recovered"]
+
+
+async def test_fencing_an_unknown_ledger_creates_it_fenced(node: Node) -> None:
+    assert await node.fence(9) == -1
+    with pytest.raises(Fenced):
+        await node.append(9, 0, -1, b"late")
+
+
+async def test_a_recovery_read_fences_before_it_reads(node: Node) -> None:
+    payloads = await fill(node, 1, 2)
+    found = await node.recovery_read(1, 1)
+    assert (found.entry, bytes(found.payload)) == (1, payloads[1])
+    with pytest.raises(Fenced):
+        await node.append(1, 2, 1, b"late")
+
+
+async def test_a_recovery_read_fences_also_when_there_is_no_such_entry(node: Node) -> None:
+    with pytest.raises(NotFound):
+        await node.recovery_read(1, 0)
+    with pytest.raises(Fenced):
+        await node.append(1, 0, -1, b"late")
+
+
+async def test_a_deleted_ledger_is_gone_and_takes_nothing_more(node: Node) -> None:
+    await fill(node, 1, 3)
+    await fill(node, 2, 3)
+    await node.delete(1)
+    with pytest.raises(NotFound):
+        await node.read(1, 0, max_entries=1, max_bytes=1)
+    with pytest.raises(NotFound):
+        await node.append(1, 3, 2, b"write after delete")
+    with pytest.raises(NotFound):
+        await node.fence(1)
+    assert len(await read_all(node, 2)) == 3
+
+
+async def test_many_ledgers_are_written_and_read_at_the_same_time(node: Node) -> None:
+    filled = await asyncio.gather(*(fill(node, ledger, 20) for ledger in range(20)))
+    found = await asyncio.gather(*(read_all(node, ledger) for ledger in range(20)))
+    assert found == filled
+
+
+async def test_a_node_that_may_have_lost_entries_denies_only_what_it_is_sure_of(
+    where: str,
+) -> None:
+    store = await open_journal(MemoryDisk())
+
+    async def check(node: Node) -> None:
+        await node.append(5, 0, -1, b"began here")
+        with pytest.raises(NotFound):
+            await node.read(5, 1, max_entries=1, max_bytes=1)
+        with pytest.raises(UnknownOutcome):
+            await node.read(6, 0, max_entries=1, max_bytes=1)
+        with pytest.raises(UnknownOutcome):
+            await node.recovery_read(6, 0)
+
+    if where == "local":
+        await check(LocalNode("storage-1", store, unclean=True))
+    else:
+        async with serving(store, unclean=True) as server, remote(server.port) as far:
+            await check(far)
+    await store.close()

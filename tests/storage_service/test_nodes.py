@@ -1,0 +1,184 @@
+"""The directory of nodes: who is known, who is chosen, who is avoided, who came back changed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from storage_grpc.remote import RemoteNodes
+from storage_grpc.service.server import StorageServer
+from sulina.errors import Refused, SulinaError
+from sulina.runtime.real_clock import RealClock
+from tests.storage_service.serving import QUICK, serving
+
+PATIENCE = 10.0
+
+
+def incarnation(number: int) -> str:
+    return f"{number:08x}" * 4
+
+
+def member(number: int, life: int | None = None) -> str:
+    return f"storage-{number}@{number if life is None else life:08x}"
+
+
+class Cluster:
+    """Three servers that can go and come, and the directory of them."""
+
+    def __init__(self, nodes: RemoteNodes, lives: dict[int, AsyncExitStack]) -> None:
+        self.nodes = nodes
+        self.ports: dict[int, int] = {}
+        self._lives = lives
+
+    async def start(self, number: int, life: int | None = None, name: str = "") -> StorageServer:
+        self._lives[number] = AsyncExitStack()
+        server = await self._lives[number].enter_async_context(
+            serving(
+                port=self.ports.get(number, 0),
+                id=name or f"storage-{number}",
+                incarnation=incarnation(number if life is None else life),
+            )
+        )
+        self.ports[number] = server.port
+        return server
+
+    async def stop(self, number: int) -> None:
+        await self._lives.pop(number).aclose()
+
+    def healthy(self) -> set[str]:
+        return {node.id for node in self.nodes.choose(9)}
+
+    async def until(self, *members: str) -> None:
+        """Wait until exactly these are chosen."""
+        async with asyncio.timeout(PATIENCE):
+            while self.healthy() != set(members):
+                await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def cluster(count: int = 3, seed: int = 1) -> AsyncIterator[Cluster]:
+    lives: dict[int, AsyncExitStack] = {}
+    made = Cluster(RemoteNodes([], RealClock(), random.Random(0)), lives)
+    try:
+        for number in range(1, count + 1):
+            await made.start(number)
+        places = [f"storage-{number}=127.0.0.1:{port}" for number, port in made.ports.items()]
+        async with RemoteNodes(places, RealClock(), random.Random(seed), QUICK) as made.nodes:
+            async with asyncio.timeout(PATIENCE):
+                await made.nodes.ready(count)
+            yield made
+    finally:
+        for life in lives.values():
+            await life.aclose()
+
+
+async def test_members_are_known_by_name_and_incarnation() -> None:
+    async with cluster() as made:
+        assert made.healthy() == {member(1), member(2), member(3)}
+        for number in (1, 2, 3):
+            node = made.nodes.get(member(number))
+            assert node is not None and node.id == member(number)
+        for unknown in ("storage-1", member(4), member(1, life=9), ""):
+            assert made.nodes.get(unknown) is None
+
+
+async def test_only_as_many_as_asked_for_are_chosen_and_none_of_those_excluded() -> None:
+    async with cluster() as made:
+        assert len(made.nodes.choose(2)) == 2
+        assert made.nodes.choose(0) == []
+        chosen = made.nodes.choose(3, exclude={member(1), "somebody else"})
+        assert {node.id for node in chosen} == {member(2), member(3)}
+
+
+async def test_equal_nodes_are_chosen_equally_often_and_the_same_by_the_same_seed() -> None:
+    rounds: list[list[str]] = []
+    async with cluster(seed=5) as made:
+        places = [f"storage-{number}=127.0.0.1:{port}" for number, port in made.ports.items()]
+        for _ in range(2):
+            async with RemoteNodes(places, RealClock(), random.Random(5), QUICK) as nodes:
+                await nodes.ready(3)
+                rounds.append([node.id for _ in range(300) for node in nodes.choose(1)])
+    assert rounds[0] == rounds[1]
+    assert all(count > 60 for count in Counter(rounds[0]).values())
+
+
+async def test_the_node_with_the_least_to_do_comes_first() -> None:
+    async with cluster() as made:
+        busy = made.nodes.get(member(2))
+        assert busy is not None
+        waiting = [busy.append(1, n, -1, bytes(1 << 20)) for n in range(8)]
+        for _ in range(10):
+            assert [node.id for node in made.nodes.choose(3)][2] == member(2)
+        await asyncio.gather(*waiting)
+
+
+async def test_a_failed_node_is_avoided_for_a_while_and_comes_back() -> None:
+    async with cluster() as made:
+        made.nodes.failed(member(2))
+        made.nodes.failed("nobody")
+        assert made.healthy() == {member(1), member(3)}
+        assert made.nodes.get(member(2)) is not None
+        await made.until(member(1), member(2), member(3))
+
+
+async def test_a_node_that_is_gone_is_not_chosen_until_it_is_back() -> None:
+    async with cluster() as made:
+        await made.stop(3)
+        await made.until(member(1), member(2))
+        assert made.nodes.get(member(3)) is not None
+        await made.start(3)
+        await made.until(member(1), member(2), member(3))
+
+
+async def test_a_node_with_another_disk_is_another_member_and_the_old_one_is_nobody() -> None:
+    async with cluster() as made:
+        before = made.nodes.get(member(3))
+        assert before is not None
+        await made.stop(3)
+        await made.start(3, life=77)
+        await made.until(member(1), member(2), member(3, life=77))
+        assert made.nodes.get(member(3)) is None
+        after = made.nodes.get(member(3, life=77))
+        assert after is not None
+        await after.append(1, 0, -1, b"new")
+        with pytest.raises(SulinaError):
+            await before.append(1, 0, -1, b"old")
+
+
+async def test_a_stranger_at_the_address_of_a_node_is_not_used() -> None:
+    async with cluster() as made:
+        await made.stop(1)
+        await made.start(1, name="somebody-else")
+        await made.until(member(2), member(3))
+        await asyncio.sleep(4 * QUICK.check_seconds)
+        assert made.healthy() == {member(2), member(3)}
+
+
+async def test_a_node_that_fails_again_and_again_is_avoided_longer_each_time() -> None:
+    clock = RealClock()
+    async with cluster() as made:
+        pauses = []
+        for _ in range(3):
+            made.nodes.failed(member(1))
+            began = clock.now()
+            await made.until(member(1), member(2), member(3))
+            pauses.append(clock.now() - began)
+        # Lower bounds only: how late a check comes is not promised.
+        for pause, least in zip(pauses, (1, 2, 4), strict=True):
+            assert pause >= least * QUICK.first_avoid
+
+
+@pytest.mark.parametrize("place", ["", "storage-1", "=host:1", "a=host", "a=:1", "a=h:x", "a=h:0"])
+def test_a_place_that_makes_no_sense_is_refused(place: str) -> None:
+    with pytest.raises(Refused, match="name=host:port"):
+        RemoteNodes([place], RealClock(), random.Random(1))
+
+
+def test_two_nodes_of_the_same_name_are_refused() -> None:
+    with pytest.raises(Refused, match="same name"):
+        RemoteNodes(["a=h:1", "a=h:2"], RealClock(), random.Random(1))

@@ -1,0 +1,138 @@
+"""Storage nodes as processes: stopped, killed, frozen, wiped, full, and started again."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from storage_grpc.node import Node
+from sulina.errors import StorageFull, Unavailable, UnknownOutcome
+from tests.storage_service.process import StorageProcess, storage_processes
+from tests.storage_service.serving import QUICK, remote
+
+
+def content(entry: int) -> bytes:
+    return b"%d " % entry * 2000
+
+
+async def append(node: Node, count: int, first: int = 0) -> list[BaseException | None]:
+    """Append entries to ledger 1; what became of each."""
+    waiting = [node.append(1, n, -1, content(n)) for n in range(first, first + count)]
+    return await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def check(node: Node, acknowledged: int) -> None:
+    """All that was acknowledged is there, with its bytes."""
+    entry = 0
+    while entry < acknowledged:
+        for found in await node.read(1, entry, max_entries=1000, max_bytes=1 << 20):
+            assert bytes(found.payload) == content(found.entry)
+            entry = found.entry + 1
+
+
+async def test_a_node_that_was_stopped_has_everything_and_is_sure_of_it(tmp_path: Path) -> None:
+    with storage_processes(tmp_path, 1) as [process]:
+        async with remote(process.port) as node:
+            assert await append(node, 200) == [None] * 200
+            # In the middle of a stream: what was taken is answered before the end.
+            last = node.append(1, 200, 199, content(200))
+            assert await process.end(signal.SIGTERM) == 0
+            (outcome,) = await asyncio.gather(last, return_exceptions=True)
+            assert outcome is None or isinstance(outcome, UnknownOutcome)
+            before = process.ready
+            await process.start()
+            assert process.ready["incarnation"] == before["incarnation"]
+            assert process.ready["unclean"] is False
+        async with remote(process.port) as node:
+            await check(node, 201 if outcome is None else 200)
+        assert await process.end(signal.SIGINT) == 0
+        assert process.log() == ""
+
+
+async def test_a_killed_node_loses_nothing_and_says_that_it_is_not_sure(tmp_path: Path) -> None:
+    with storage_processes(tmp_path, 1) as [process]:
+        async with remote(process.port) as node:
+            await node.append(1, 0, -1, content(0))
+            appending = asyncio.create_task(append(node, 2000, first=1))
+            await node.append(2, 0, -1, b"in the middle of it")
+            process.kill()
+            outcomes = await appending
+            acknowledged = 1 + outcomes.index(
+                next((outcome for outcome in outcomes if outcome is not None), None)
+            )
+            assert {type(outcome) for outcome in outcomes} <= {type(None), UnknownOutcome}
+            await process.start()
+            assert process.ready["unclean"] is True
+            async with remote(process.port) as again:
+                assert again.id == node.id
+                await check(again, acknowledged)
+                with pytest.raises(UnknownOutcome):
+                    await again.read(3, 0, max_entries=1, max_bytes=1)
+
+
+async def test_a_frozen_node_is_noticed_and_serves_again_when_it_thaws(tmp_path: Path) -> None:
+    alert = replace(QUICK, ping_seconds=1.0)
+    with storage_processes(tmp_path, 1) as [process]:
+        async with remote(process.port, alert) as node:
+            assert await append(node, 10) == [None] * 10
+            process.freeze()
+            async with asyncio.timeout(30):
+                outcomes = await append(node, 10, first=10)
+                assert {type(outcome) for outcome in outcomes} <= {UnknownOutcome, Unavailable}
+                with pytest.raises(UnknownOutcome):
+                    await node.fence(2)
+            process.thaw()
+            async with asyncio.timeout(30):
+                while await append(node, 10, first=10) != [None] * 10:
+                    await asyncio.sleep(0.05)
+            await check(node, 20)
+
+
+async def test_a_full_disk_refuses_and_takes_again_when_there_is_space(tmp_path: Path) -> None:
+    with storage_processes(tmp_path, 1) as [process]:
+        async with remote(process.port) as node:
+            assert await append(node, 10) == [None] * 10
+            process.fill_disk()
+            # There may be space in what was reserved before.
+            outcomes = await append(node, 3000, first=10)
+            stored = 10 + len([outcome for outcome in outcomes if outcome is None])
+            assert {type(outcome) for outcome in outcomes[stored - 10 :]} == {StorageFull}
+            await check(node, stored)
+            process.free_disk()
+            assert await append(node, 10, first=stored) == [None] * 10
+            await check(node, stored + 10)
+
+
+async def test_the_command_line_runs_the_same_node(tmp_path: Path) -> None:
+    process = StorageProcess(tmp_path, 1, "sulina.cli", "storage")
+    try:
+        await process.start()
+        async with remote(process.port) as node:
+            assert await append(node, 10) == [None] * 10
+        assert await process.end() == 0
+        assert process.log() == ""
+    finally:
+        process.kill()
+
+
+async def test_what_a_node_cannot_do_is_a_sentence_and_not_a_traceback(tmp_path: Path) -> None:
+    with storage_processes(tmp_path, 1) as [process]:
+        for arguments, told in (
+            (("--data", str(tmp_path / "other"), "--port", str(process.port)), "can't listen"),
+            (("--data", str(process.data), "--port", "0"), "another process uses the folder"),
+            (("--port", "many"), "should be a whole number"),
+        ):
+            failed = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "storage_grpc", *arguments),
+                stderr=asyncio.subprocess.PIPE,
+                cwd=Path(__file__).parents[2],
+            )
+            _, said = await failed.communicate()
+            assert failed.returncode in (1, 2)
+            assert told in said.decode()
+            assert "Traceback" not in said.decode()

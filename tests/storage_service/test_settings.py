@@ -1,0 +1,75 @@
+"""Settings of a storage node: from a file, the environment and flags, the later the stronger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storage_grpc.service.settings import ServiceSettings, describe, load
+from sulina.errors import Refused
+
+
+def test_nothing_set_gives_the_defaults() -> None:
+    assert load({}, {"PATH": "/bin"}) == ServiceSettings()
+    assert ServiceSettings().port == 6660
+
+
+def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text('id = "from-file"\nport = 1\nhost = "h1"\nstop_seconds = 2\ndata = "d"\n')
+    environment = {"SULINA_STORAGE_PORT": "2", "SULINA_STORAGE_HOST": "h2"}
+    settings = load({"config": str(file), "host": "h3", "port": None}, environment)
+    assert settings == ServiceSettings(
+        id="from-file", port=2, host="h3", stop_seconds=2.0, data=Path("d")
+    )
+
+
+def test_the_environment_may_name_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text("port = 7")
+    assert load({}, {"SULINA_STORAGE_CONFIG": str(file)}).port == 7
+
+
+def test_sizes_reach_the_journal() -> None:
+    journal = ServiceSettings(journal_file_mb=8, max_entry_mb=2, max_pending_mb=3).journal
+    assert journal.file_bytes == 8 << 20
+    assert (journal.max_entry_bytes, journal.max_pending_bytes) == (2 << 20, 3 << 20)
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ({"port": "x"}, "--port is 'x' and should be a whole number"),
+        ({"port": "70000"}, "from 0 to 65535"),
+        ({"id": "a@b"}, "no name for a node"),
+        ({"max_entry_mb": "0"}, "more than 0"),
+        ({"stop_seconds": "soon"}, "--stop-seconds is 'soon' and should be a number"),
+        ({"log_level": "loud"}, "choose from debug"),
+        ({"journal_file_mb": "999999"}, "is not possible"),
+        ({"config": "/nowhere/at/all.toml"}, "can't be read"),
+    ],
+)
+def test_a_mistake_is_told_with_the_remedy(flags: dict[str, str], told: str) -> None:
+    with pytest.raises(Refused, match=told):
+        load(flags, {})
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("prot = 1", "prot, which is unknown"),
+        ("port = true", "port in .* is True"),
+        ("port = 1.5", "should be a whole number"),
+        ("port =", "can't be read"),
+    ],
+)
+def test_a_mistake_in_the_file_is_told(tmp_path: Path, content: str, told: str) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text(content)
+    with pytest.raises(Refused, match=told):
+        load({"config": str(file)}, {})
+
+
+def test_every_setting_has_a_help() -> None:
+    assert all(text for _, text, _ in describe())
