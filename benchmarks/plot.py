@@ -19,7 +19,13 @@ from benchmarks.systems import OURS
 from benchmarks.units import count_name, memory_name, size_name, times_name
 
 # Ours stands out; the others are told apart also by people who do not see every colour.
-COLOURS = {OURS: "#0b7285", "nats": "#e8a33d", "redis": "#c2553f", "rabbitmq": "#8f7fb8"}
+COLOURS = {
+    OURS: "#0b7285",
+    "sulina-3": "#66a9b5",
+    "nats": "#e8a33d",
+    "redis": "#c2553f",
+    "rabbitmq": "#8f7fb8",
+}
 INK = "#22303a"
 FAINT = "#8a979f"
 STYLE = {

@@ -6,11 +6,18 @@ from benchmarks.systems.base import Address, Server, System
 from benchmarks.systems.nats_ import NatsJetStream
 from benchmarks.systems.rabbitmq_ import RabbitMqStreams
 from benchmarks.systems.redis_ import RedisStreams
-from benchmarks.systems.sulina_ import Sulina
+from benchmarks.systems.sulina_ import Sulina, SulinaReplicated
 
 OURS = Sulina.name
 SYSTEMS: dict[str, System] = {
-    system.name: system for system in (Sulina(), NatsJetStream(), RedisStreams(), RabbitMqStreams())
+    system.name: system
+    for system in (
+        Sulina(),
+        SulinaReplicated(),
+        NatsJetStream(),
+        RedisStreams(),
+        RabbitMqStreams(),
+    )
 }
 
 __all__ = ["OURS", "SYSTEMS", "Address", "Server", "System", "load"]

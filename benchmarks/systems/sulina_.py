@@ -41,19 +41,7 @@ class Sulina(System):
 
     def start(self, folder: Path) -> Server:
         server = Server(Address(HOST, free_port()), folder / "server.log")
-        port = str(server.address.port)
-        server.run(
-            [
-                sys.executable,
-                "-m",
-                "sulina.cli",
-                "up",
-                "--data",
-                str(folder / "data"),
-                "--port",
-                port,
-            ]
-        )
+        server.run(_command("up", folder / "data", server.address.port))
         return started(server, 30)
 
     async def produce(self, address: Address, source: Source) -> None:
@@ -82,3 +70,26 @@ class Sulina(System):
                 await consumer.ack(batch)
                 if sink.done:
                     break
+
+
+class SulinaReplicated(Sulina):
+    """`sulina up` over three storage nodes, each a process of its own on this machine."""
+
+    name: ClassVar[str] = "sulina-3"
+    title: ClassVar[str] = "Sulina, 3 storage nodes"
+
+    def durability(self) -> str:
+        return "three copies, two of them synced with fdatasync before an acknowledgement"
+
+    def start(self, folder: Path) -> Server:
+        server = Server(Address(HOST, free_port()), folder / "server.log")
+        nodes = {f"storage-{number}": free_port() for number in (1, 2, 3)}
+        for name, port in nodes.items():
+            server.run([*_command("storage", folder / name, port), "--id", name])
+        places = [f"--storage-node={name}={HOST}:{port}" for name, port in nodes.items()]
+        server.run([*_command("up", folder / "data", server.address.port), *places])
+        return started(server, 30)
+
+
+def _command(verb: str, data: Path, port: int) -> list[str]:
+    return [sys.executable, "-m", "sulina.cli", verb, "--data", str(data), "--port", str(port)]

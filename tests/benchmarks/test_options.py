@@ -14,7 +14,7 @@ from benchmarks.yardsticks import join, take
 
 def test_without_options_everything_is_measured_three_times_for_five_seconds() -> None:
     options = parse([])
-    assert options.systems == ("sulina", "nats", "redis", "rabbitmq")
+    assert options.systems == ("sulina", "sulina-3", "nats", "redis", "rabbitmq")
     assert options.sizes == (100, 1024, 16384)
     assert (options.seconds, options.repeat, options.rate) == (5.0, 3, 5000)
 
