@@ -1,0 +1,244 @@
+"""Producers and consumers that a test runs while it does harm, and the model that judges them.
+
+They belong to one client and reconnect by themselves. Consumers forget some records on purpose,
+give some back, and acknowledge in all the ways there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import sulina
+from sulina import Batch, Client, Consumer, FailurePolicy, Producer, Start, SubscriptionType, Ticket
+from tests.faults.model import Model, Received, Sender
+
+PLAIN = "/default/plain"
+PARTED = "/default/parted"
+PARTITIONS = 2
+
+# Nothing comes again because of time: only because it was given back, or a connection was lost.
+_POLICY = FailurePolicy(
+    max_redelivery_count=1_000_000,
+    ack_timeout_ms=0,
+    base_redelivery_delay_ms=20,
+    max_redelivery_delay_ms=100,
+)
+_MOST_OUTSTANDING = 2000
+_MOST_PATIENCE = 600.0
+_PEERS = 11
+"""Producers and consumers of a load."""
+
+
+class Workload:
+    """Made by :func:`workload`. The load runs until :meth:`settle`."""
+
+    def __init__(self, client: Client, rng: random.Random) -> None:
+        self.client = client
+        self.model = Model()
+        self.received: dict[str, dict[str, Received]] = {}
+        """Subscription -> topic or partition -> what was received."""
+        self._rng = rng
+        self._parts: dict[str, list[str]] = {}
+        self._producers: list[asyncio.Task[None]] = []
+        self._consumers: list[asyncio.Task[None]] = []
+        self._sending = True
+        self._forgetful = True
+        self._stored = asyncio.Event()
+        self._everybody = asyncio.Barrier(_PEERS + 1)
+
+    async def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Make the topics and set everybody to work; returns when all are connected."""
+        await self.client.admin("topic.create", {"topic": PLAIN})
+        await self.client.admin("topic.create", {"topic": PARTED, "partitions": PARTITIONS})
+        for topic in (PLAIN, PARTED):
+            self._parts[topic] = [name for name, _ in (await self.client.topic(topic)).parts]
+        sender = self.model.sender
+        small, large = sender("small", PLAIN), sender("large", PLAIN, largest=60_000)
+        keyed, many = sender("keyed", PARTED, keyed=True), sender("many", PARTED, keyed=True)
+        exclusive, failover = SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER
+        shared, key_shared = SubscriptionType.SHARED, SubscriptionType.KEY_SHARED
+        self._producers = [
+            tasks.create_task(self._produce(small)),
+            tasks.create_task(self._produce(large, linger_ms=0)),
+            tasks.create_task(self._produce(keyed, linger_ms=5)),
+            tasks.create_task(self._produce_many(many, compression="lz4", batch_records=25)),
+        ]
+        self._consumers = [
+            tasks.create_task(self._consume(*consumer))
+            for consumer in (
+                (PLAIN, "exclusive", exclusive, self._ack_up_to),
+                (PLAIN, "shared", shared, self._ack_each),
+                (PLAIN, "shared", shared, self._ack_batch),
+                (PARTED, "failover", failover, self._ack_up_to),
+                (PARTED, "failover", failover, self._ack_up_to),
+                (PARTED, "key_shared", key_shared, self._ack_each),
+                (PARTED, "key_shared", key_shared, self._ack_batch),
+            )
+        ]
+        assert len(self._producers) + len(self._consumers) == _PEERS
+        await self._everybody.wait()
+
+    def _receiving(self, topic: str, subscription: str) -> dict[str, Received]:
+        ordered, by_key = subscription in ("exclusive", "failover"), subscription == "key_shared"
+        return self.received.setdefault(
+            subscription,
+            {part: Received(in_order=ordered, by_key=by_key) for part in self._parts[topic]},
+        )
+
+    # ---- producing ----
+
+    def _producer(self, sender: Sender, options: dict[str, Any]) -> Producer:
+        # A broker that is dead for most of the time may keep one of many waiting for long.
+        return self.client.producer(
+            sender.topic, name=sender.name, send_timeout=_MOST_PATIENCE, **options
+        )
+
+    async def _produce(self, sender: Sender, **options: Any) -> None:
+        """Publish, in bursts, until told to stop; then wait for every ticket."""
+        waiting: deque[tuple[int, Ticket]] = deque()
+        async with self._producer(sender, options) as producer:
+            await self._everybody.wait()
+            while self._sending:
+                for _ in range(self._rng.randint(1, 12 if sender.largest < 10_000 else 1)):
+                    number = sender.count
+                    sender.count += 1
+                    key = sender.key(number)
+                    waiting.append((number, await producer.send(sender.payload(number), key=key)))
+                while waiting and (waiting[0][1].done() or len(waiting) > _MOST_OUTSTANDING):
+                    await self._note(sender, *waiting.popleft())
+                await asyncio.sleep(self._rng.uniform(0, 0.05))
+            while waiting:
+                await self._note(sender, *waiting.popleft())
+
+    async def _produce_many(self, sender: Sender, **options: Any) -> None:
+        """The same with many records a send."""
+        async with self._producer(sender, options) as producer:
+            await self._everybody.wait()
+            while self._sending:
+                numbers = range(sender.count, sender.count + self._rng.randint(1, 60))
+                sender.count = numbers.stop
+                ticket = await producer.send_many(
+                    [sender.payload(number) for number in numbers],
+                    keys=[sender.key(number) for number in numbers],
+                )
+                await self._note(sender, numbers[-1], ticket)
+                await asyncio.sleep(self._rng.uniform(0, 0.1))
+
+    async def _note(self, sender: Sender, number: int, ticket: Ticket) -> None:
+        sender.acknowledged[number] = await ticket
+        self._stored.set()
+
+    async def some_stored(self) -> None:
+        """Wait until the broker has stored something from now on."""
+        self._stored.clear()
+        await self._stored.wait()
+
+    # ---- consuming ----
+
+    async def _consume(
+        self,
+        topic: str,
+        subscription: str,
+        type_: SubscriptionType,
+        work: Callable[[Consumer, Batch, Received], Awaitable[None]],
+    ) -> None:
+        """Receive until cancelled."""
+        receiving = self._receiving(topic, subscription)
+        async with self.client.consumer(
+            topic,
+            subscription,
+            type=type_,
+            start=Start.earliest(),
+            failure_policy=_POLICY,
+            queue_records=300,
+        ) as consumer:
+            await self._everybody.wait()
+            async for batch in consumer.batches():
+                received = receiving[batch.topic]
+                received.take(batch, self.model.check_batch(batch))
+                await work(consumer, batch, received)
+
+    async def _ack_up_to(self, consumer: Consumer, batch: Batch, received: Received) -> None:
+        """Acknowledge everything up to this batch, or up to a message within it, or not now."""
+        messages = list(batch)
+        last = len(messages) - 1
+        if self._forgetful:
+            last = self._rng.randint(-len(messages), last)
+        if last >= 0:
+            received.ack_up_to(messages[last].offset)
+            await consumer.ack_cumulative(messages[last])
+
+    async def _ack_each(self, consumer: Consumer, batch: Batch, received: Received) -> None:
+        """Acknowledge messages one by one, in any order; give some back, forget some."""
+        messages = list(batch)
+        if self._forgetful:
+            self._rng.shuffle(messages)
+        for message in messages:
+            chance = self._rng.random() if self._forgetful else 1.0
+            if chance < 0.02:
+                continue
+            if chance < 0.05:
+                await consumer.nack(message, reason="a test")
+                continue
+            received.acked.add(message.offset)
+            await consumer.ack(message)
+
+    async def _ack_batch(self, consumer: Consumer, batch: Batch, received: Received) -> None:
+        """Acknowledge whole batches; forget some."""
+        if not self._forgetful or self._rng.random() > 0.03:
+            received.acked.update(batch.offsets)
+            await consumer.ack(batch)
+
+    # ---- checking ----
+
+    async def check_cursors(self, url: str) -> dict[str, dict[str, Any]]:
+        """Compare all cursors of the broker at ``url`` with what was acknowledged."""
+        described = {}
+        async with sulina.connect(url) as client:
+            for subscription, parts in self.received.items():
+                for part, received in parts.items():
+                    arguments = {"topic": part, "subscription": subscription}
+                    found = await client.admin("subscription.describe", arguments)
+                    received.check_cursor(found)
+                    described[f"{subscription} of {part}"] = found
+        return described
+
+    async def stop_sending(self) -> None:
+        """No more records; waits until every one has its answer. Consumers forget no more."""
+        self._sending = self._forgetful = False
+        await asyncio.gather(*self._producers)
+        for sender in self.model.senders.values():
+            assert sender.count, f"{sender.name} could never send"
+
+    async def settle(self) -> None:
+        """Check the logs, wait until everything in them is acknowledged, and stop consuming."""
+        ends = await self.check_logs()
+        for parts in self.received.values():
+            for part, received in parts.items():
+                while received.prefix < ends[part]:
+                    await asyncio.sleep(0.02)
+                assert len(received.acked) == ends[part], "acknowledged what was never published"
+        for consumer in self._consumers:
+            consumer.cancel()
+        await asyncio.wait(self._consumers)
+
+    async def check_logs(self) -> dict[str, int]:
+        """See ``Model.check_log``."""
+        ends: dict[str, int] = {}
+        for topic in self._parts:
+            ends |= await self.model.check_log(self.client, topic)
+        return ends
+
+
+@asynccontextmanager
+async def workload(url: str, rng: random.Random, **options: Any) -> AsyncIterator[Workload]:
+    """A load on the broker at ``url``. Whatever goes wrong in it comes out of here."""
+    async with sulina.connect(url, **options) as client, asyncio.TaskGroup() as tasks:
+        load = Workload(client, rng)
+        await load.start(tasks)
+        yield load
