@@ -66,5 +66,10 @@ class RangeSet:
     def __iter__(self) -> Iterator[tuple[int, int]]:
         return iter(list(zip(self._firsts, self._lasts, strict=True)))
 
+    @property
+    def full(self) -> bool:
+        """Whether it takes no range that touches no other."""
+        return len(self._firsts) >= self._limit
+
     def __len__(self) -> int:
         return len(self._firsts)

@@ -54,8 +54,8 @@ class Window:
                 if base + first > at:
                     acked.add(at, base + first - 1)
                 at = base + last + 1
-            if len(acked) >= limit:
-                return list(acked)
+                if acked.full:
+                    return list(acked)
         if at < self.read_offset:
             acked.add(at, self.read_offset - 1)
         for first, last in self._ahead:
@@ -124,7 +124,6 @@ class Window:
                 track.flights = [f for f in track.flights if f.consumer != consumer]
             for flight in theirs:
                 self.make_ready(track, flight.attempt, flight.mask)
-                flight.mask = 0
 
     def ready(self, start: int = 0) -> Iterator[Track]:
         """Frames from offset ``start`` on with something to deliver, in order."""
@@ -175,6 +174,8 @@ class Window:
                 self._ahead.add(ahead, last)
             else:
                 for low, high in selection.ranges(mask >> (ahead - first)):
+                    if self._ahead.full:
+                        break
                     if ahead + low <= last:
                         self._ahead.add(ahead + low, min(ahead + high, last))
         return settled

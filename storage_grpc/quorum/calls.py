@@ -9,6 +9,7 @@ from typing import TypeVar
 from storage_grpc.node import Node
 from storage_grpc.quorum.nodes import Nodes
 from sulina.errors import SulinaError, Unavailable
+from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
 
 _T = TypeVar("_T")
@@ -18,17 +19,10 @@ Answers = dict[str, _T | SulinaError]
 
 async def with_deadline(clock: Clock, seconds: float, call: Awaitable[_T], who: str) -> _T:
     """What ``call`` returns; raises ``Unavailable`` if that takes longer."""
-    working = asyncio.ensure_future(call)
-    sleeping = asyncio.ensure_future(clock.sleep(seconds))
     try:
-        await asyncio.wait([working, sleeping], return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise Unavailable(f"{who} did not answer within {seconds:g} s")
-        return working.result()
-    finally:
-        working.cancel()
-        sleeping.cancel()
-        await asyncio.gather(working, sleeping, return_exceptions=True)
+        return await within(clock, seconds, call)
+    except TimeoutError:
+        raise Unavailable(f"{who} did not answer within {seconds:g} s") from None
 
 
 async def ask(

@@ -14,10 +14,10 @@ from typing import Final, Protocol, TypeVar, cast
 from google.protobuf.message import Message as Body
 
 from sulina.client.address import Address
-from sulina.client.deadline import within
 from sulina.client.options import ClientOptions
 from sulina.client.seams import Runtime
 from sulina.errors import ProtocolError, Retriable, SulinaError, Unavailable, UnknownOutcome
+from sulina.runtime.deadline import within
 from sulina.runtime.seam import Buffer
 from sulina.wire import commands_pb2 as pb
 from sulina.wire.commands import PROTOCOL_VERSION, Command, Incoming, error_from
@@ -42,15 +42,6 @@ class Peer(Protocol):
     def lost(self, reason: SulinaError) -> None: ...
 
 
-class _Stream(CommandStream):
-    """The client reads on while its own writes wait: what a broker sends is bounded by the credit
-    and the requests it was given. If both sides stopped reading, neither would ever go on."""
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self.release("writing")
-
-
 class Connection:
     """Made by :meth:`open`. ``producers`` and ``consumers`` are the peers, by their handles."""
 
@@ -69,7 +60,9 @@ class Connection:
         self._runtime = runtime
         self._options = options
         self._on_end = on_end
-        self._stream = _Stream(self, LARGEST_COMMAND)
+        self._stream = CommandStream(
+            self, LARGEST_COMMAND, control_limit=LARGEST_COMMAND, trusting=True
+        )
         self._asked: dict[int, Callable[[Answer], None]] = {}
         self._last_request = 0
         self._heard = runtime.clock.now()

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Final, Self
 
 from sulina.client.acks import Acks
-from sulina.client.deadline import within
 from sulina.client.feed import Feed
 from sulina.client.message import Batch, Message
 from sulina.client.options import ClientOptions, ConsumerOptions
@@ -22,6 +21,7 @@ from sulina.client.tasks import every, stop_tasks, together
 from sulina.client.topics import TopicInfo, Topics
 from sulina.errors import Closed, Refused, SulinaError, UnknownOutcome
 from sulina.model import Start
+from sulina.runtime.deadline import within
 
 _ACK_PAUSE: Final = 0.01
 _ACK_RECORDS: Final = 1000

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from sulina.client.address import Address
 from sulina.client.connection import Connection
-from sulina.client.deadline import within
 from sulina.client.options import ClientOptions
 from sulina.client.seams import Runtime
 from sulina.errors import Closed, Retriable, SulinaError, Unavailable
+from sulina.runtime.deadline import within
 
 _CLOSING = 2.0
 """Seconds for the transports to go, once their connections have ended."""
@@ -26,6 +27,7 @@ class Pool:
         self._options = options
         self._live: dict[Address, Connection] = {}
         self._dialling: dict[Address, asyncio.Task[Connection]] = {}
+        self._arrival = asyncio.Event()
         self._closed = False
 
     async def any(self) -> Connection:
@@ -72,7 +74,14 @@ class Pool:
         if connection.ended is not None:
             raise Unavailable(str(connection.ended))
         self._live[address] = connection
+        self._arrival.set()
+        self._arrival = asyncio.Event()
         return connection
+
+    async def pause(self, seconds: float) -> None:
+        """Wait, but not when a new connection stands: what failed without it may succeed now."""
+        with contextlib.suppress(TimeoutError):
+            await within(self._runtime.clock, seconds, self._arrival.wait())
 
     def _dialled(self, address: Address, task: asyncio.Task[Connection]) -> None:
         del self._dialling[address]

@@ -21,6 +21,9 @@ from sulina.model import Delivery
 GOODBYE_SECONDS: Final = 2.0
 """How long a broker is waited for when a producer or consumer leaves it."""
 
+_STABLE_SECONDS: Final = 5.0
+"""An attachment that lasted so long was a good one."""
+
 _log = logging.getLogger("sulina.client")
 
 
@@ -92,7 +95,10 @@ class Session:
     async def _keep(self) -> None:
         while True:
             assert self._broken is not None
+            attached = self._runtime.clock.now()
             reason = await self._broken
+            if self._runtime.clock.now() - attached > _STABLE_SECONDS:
+                self._backoff.reset()  # one that is idle, or stands by, makes no other progress
             if not may_retry(reason):
                 self._attachment.failed(reason)
                 return
@@ -109,7 +115,7 @@ class Session:
         clock = self._runtime.clock
         began = clock.now()
         while True:
-            await clock.sleep(self._backoff.next())
+            await self._topics.pause(self._backoff.next())
             tried_for = clock.now() - began
             try:
                 await self._attach(create=False, delivery=None)

@@ -55,6 +55,10 @@ class Topics:
             return connection
         return await self._pool.to(parse_addresses(result.url)[0])
 
+    async def pause(self, seconds: float) -> None:
+        """Wait before the next try, or until a new connection stands."""
+        await self._pool.pause(seconds)
+
     async def _look_up(
         self, topic: str, create: bool, delivery: Delivery | None
     ) -> tuple[Connection, pb.LookupResult]:

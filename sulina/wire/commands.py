@@ -120,7 +120,7 @@ def pack(command: Command, request: int, body: Message, data: Sequence[Buffer] =
     return PREFIX.pack(length, command, 0, 0, request, len(control)) + control
 
 
-def unpack(command: memoryview) -> Incoming:
+def unpack(command: memoryview, control_limit: int = 1 << 30) -> Incoming:
     """A whole command, from its length field on. Raises ``ProtocolError``."""
     if len(command) < PREFIX.size:
         raise ProtocolError(f"a command has at least {PREFIX.size} bytes, not {len(command)}")
@@ -128,6 +128,8 @@ def unpack(command: memoryview) -> Incoming:
     end = PREFIX.size + control_length
     if end > len(command):
         raise ProtocolError("a command's control body is longer than the command")
+    if control_length > control_limit:
+        raise ProtocolError(f"a control body has at most {control_limit} bytes")
     try:
         kind = Command(number)
         body = _BODIES[kind].FromString(bytes(command[PREFIX.size : end]))

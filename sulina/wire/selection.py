@@ -28,6 +28,11 @@ def span(first: int, last: int) -> int:
     return ((1 << (last - first + 1)) - 1) << first if last >= first else 0
 
 
+def first(mask: int) -> int:
+    """The number of the first record of ``mask``, which has one."""
+    return (mask & -mask).bit_length() - 1
+
+
 def lowest(mask: int, limit: int) -> int:
     """The mask of the first ``limit`` records of ``mask``."""
     if mask.bit_count() <= limit:

@@ -46,11 +46,25 @@ class Handler(Protocol):
 
 
 class CommandStream(asyncio.BufferedProtocol):
-    """One connection. ``limit`` bounds a single command's bytes."""
+    """One connection. ``limit`` bounds a single command's bytes, ``control_limit`` those of its
+    control body, which costs far more memory once it is parsed.
 
-    def __init__(self, handler: Handler, limit: int) -> None:
+    ``trusting``: read on while own writes wait. One side of a connection must, or both could wait
+    for each other for ever; it is the client, whose peer sends no more than it was asked for.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        limit: int,
+        *,
+        control_limit: int = 1 << 20,
+        trusting: bool = False,
+    ) -> None:
         self._handler = handler
         self.limit = limit
+        self._control_limit = control_limit
+        self._trusting = trusting
         self._transport: asyncio.Transport | None = None
         self._chunk = bytearray(_CHUNK)
         self._view = memoryview(self._chunk)
@@ -65,8 +79,9 @@ class CommandStream(asyncio.BufferedProtocol):
 
     def send(self, command: Command, request: int, body: Message, *data: Buffer) -> None:
         """Queue one command. Never blocks; heed ``writable`` before sending data."""
-        if self._transport is None or not self.open:
+        if not self._usable():
             return
+        assert self._transport is not None
         head = pack(command, request, body, data)
         if data:
             self._transport.writelines([head, *data])
@@ -129,7 +144,8 @@ class CommandStream(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self.writable = False
-        self.hold("writing")
+        if not self._trusting:
+            self.hold("writing")
 
     def resume_writing(self) -> None:
         self.writable = True
@@ -158,7 +174,7 @@ class CommandStream(asyncio.BufferedProtocol):
                 self._large_end += nbytes
                 if self._large_end == len(self._large):
                     command, self._large = self._large, None
-                    self._handler.received(unpack(command))
+                    self._handler.received(unpack(command, self._control_limit))
         except ProtocolError as error:
             self._handler.broke_protocol(error)
             self.close()
@@ -176,7 +192,7 @@ class CommandStream(asyncio.BufferedProtocol):
             have = self._view[self._start : min(self._start + length, self._end)]
             if len(have) == length:
                 self._start += length
-                self._handler.received(unpack(memoryview(bytearray(have))))
+                self._handler.received(unpack(memoryview(bytearray(have)), self._control_limit))
             elif length > _CHUNK // 2:
                 # Too long to wait for in the chunk: the rest is received where it will stay.
                 self._large = memoryview(bytearray(length))
