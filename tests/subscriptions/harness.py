@@ -1,0 +1,152 @@
+"""A dispatcher with consumers that remember, and a clock that is moved by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from broker_containers.subscriptions.dispatcher import Dispatcher, Limits
+from broker_containers.subscriptions.members import Member
+from broker_containers.subscriptions.ranges import RangeSet
+from broker_containers.subscriptions.window import Window
+from sulina.errors import SulinaError
+from sulina.model import FailurePolicy, SubscriptionType
+from sulina.runtime.seam import Buffer
+from sulina.wire import selection
+from sulina.wire.encode import key_slot
+
+PLENTY = 1 << 40
+FRAME_BYTES = 1_000
+POLICY = FailurePolicy(
+    max_redelivery_count=2,
+    ack_timeout_ms=10_000,
+    base_redelivery_delay_ms=1_000,
+    max_redelivery_delay_ms=60_000,
+)
+
+
+class Ear:
+    """A consumer's end: what the subscription told it."""
+
+    def __init__(self) -> None:
+        self.active: list[bool] = []
+        self.closed_for: Exception | None = None
+
+    def deliver(self, frame: Buffer, selection: int | None, attempt: int) -> bool:
+        raise AssertionError("the dispatcher decides, it does not send")
+
+    def active_changed(self, active: bool) -> None:
+        self.active.append(active)
+
+    def closed(self, reason: Exception) -> None:
+        assert isinstance(reason, SulinaError)
+        self.closed_for = reason
+
+
+@dataclass(frozen=True)
+class Given:
+    """One delivery, as the tests speak of it."""
+
+    to: str
+    offsets: list[int]
+    attempt: int = 1
+
+
+@dataclass
+class Bench:
+    """One subscription under test. ``limits`` and ``policy`` as the dispatcher takes them."""
+
+    type: SubscriptionType
+    policy: FailurePolicy = POLICY
+    position: int = 0
+    acked: Iterable[tuple[int, int]] = ()
+    limits: Limits = field(default_factory=Limits)
+    reliable: bool = True
+    now: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.dispatcher = Dispatcher(
+            self.type,
+            self.policy,
+            Window(self.position, RangeSet(self.acked)),
+            reliable=self.reliable,
+            limits=self.limits,
+        )
+        self.ears: dict[str, Ear] = {}
+
+    @property
+    def window(self) -> Window:
+        return self.dispatcher.window
+
+    def join(
+        self, name: str, records: int = PLENTY, bytes_: int = PLENTY, filters: tuple[str, ...] = ()
+    ) -> Member:
+        """A consumer comes and gives its first credit."""
+        self.ears[name] = ear = Ear()
+        member = self.dispatcher.join(name, ear, filters, self.now)
+        if records:
+            self.dispatcher.grant(member.number, records, bytes_, self.now)
+        return member
+
+    def leave(self, member: Member) -> None:
+        self.dispatcher.leave(member.number, self.now)
+
+    def grant(self, member: Member, records: int, bytes_: int = PLENTY) -> None:
+        self.dispatcher.grant(member.number, records, bytes_, self.now)
+
+    def load(self, count: int = 1, size: int = FRAME_BYTES) -> int:
+        """The next frame, without keys; its base offset."""
+        base = self.window.read_offset
+        self.dispatcher.load(base, count, size, 0, None)
+        return base
+
+    def load_keys(self, *keys: str) -> int:
+        """The next frame, a record for each key; its base offset."""
+        base = self.window.read_offset
+        slots = bytes(key_slot(key.encode()) for key in keys)
+        text = list(keys) if self.dispatcher.needs_keys else None
+        self.dispatcher.load(base, len(keys), FRAME_BYTES, slots, text)
+        return base
+
+    def hungry(self) -> bool:
+        """Whether another frame is wanted."""
+        return self.dispatcher.wants_more
+
+    def one(self) -> Given | None:
+        """The next delivery."""
+        pick = self.dispatcher.next(self.now)
+        if pick is None:
+            return None
+        offsets = [pick.track.base + index for index in selection.indices(pick.mask)]
+        assert offsets, "a delivery is never empty"
+        return Given(pick.member.name, offsets, pick.attempt)
+
+    def all(self) -> list[Given]:
+        """All deliveries that can be made now."""
+        given: list[Given] = []
+        while (delivery := self.one()) is not None:
+            given.append(delivery)
+        return given
+
+    def ack(self, member: Member, *offsets: int) -> None:
+        for offset in offsets:
+            self.dispatcher.ack(member.number, offset, offset, None, self.now)
+
+    def ack_range(self, member: Member, first: int, last: int, mask: int | None = None) -> None:
+        self.dispatcher.ack(member.number, first, last, mask, self.now)
+
+    def nack(self, member: Member, *offsets: int, delay_ms: int = 0) -> None:
+        for offset in offsets:
+            self.dispatcher.nack(
+                member.number, offset, offset, None, delay_ms, "could not", self.now
+            )
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+        self.dispatcher.tick(self.now)
+
+    def with_policy(self, **changes: object) -> Bench:
+        """The same bench with another policy; call it first."""
+        self.dispatcher.policy = replace(self.policy, **changes)  # type: ignore[arg-type]
+        return self

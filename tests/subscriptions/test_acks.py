@@ -1,0 +1,152 @@
+"""Acknowledgements: of one record, of ranges, of everything up to one, and late ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from sulina.errors import Refused
+from sulina.model import SubscriptionType
+from tests.subscriptions.harness import Bench, Given
+
+exclusive = SubscriptionType.EXCLUSIVE
+
+
+@pytest.mark.parametrize("type_", SubscriptionType)
+def test_what_is_acknowledged_never_comes_again(type_: SubscriptionType) -> None:
+    bench = Bench(type_)
+    a = bench.join("a")
+    bench.load(4)
+    bench.all()
+    bench.ack(a, 0, 2)
+    bench.leave(a)
+    b = bench.join("b")
+    assert bench.all() == [Given("b", [1, 3])]
+    bench.ack_range(b, 0, 3)
+    assert bench.window.position == 4 and len(bench.window) == 0
+    assert bench.dispatcher.counters.acknowledged == 4
+
+
+def test_an_acknowledgement_counts_once() -> None:
+    bench = Bench(exclusive)
+    a = bench.join("a")
+    bench.load(4)
+    bench.all()
+    bench.ack(a, 1, 1, 1)
+    bench.ack_range(a, 0, 2)
+    assert bench.dispatcher.counters.acknowledged == 3
+
+
+def test_a_mask_acknowledges_scattered_records() -> None:
+    bench = Bench(exclusive)
+    a = bench.join("a")
+    bench.load(3)
+    bench.load(3)
+    bench.all()
+    bench.ack_range(a, 1, 5, 0b10101)
+    assert bench.window.acked_ranges(10) == [(1, 1), (3, 3), (5, 5)]
+
+
+def test_all_up_to_a_record_are_done_at_once() -> None:
+    bench = Bench(exclusive)
+    a = bench.join("a")
+    for _ in range(3):
+        bench.load(3)
+    bench.all()
+    bench.nack(a, 2)
+    bench.dispatcher.ack_up_to(a.number, 4, bench.now)
+    assert bench.window.position == 5
+    bench.dispatcher.ack_up_to(a.number, 3, bench.now)
+    assert bench.window.position == 5
+    bench.wait(5)
+    assert bench.all() == []
+
+
+@pytest.mark.parametrize("type_", [SubscriptionType.SHARED, SubscriptionType.KEY_SHARED])
+def test_all_up_to_a_record_is_refused_where_there_is_no_order(type_: SubscriptionType) -> None:
+    bench = Bench(type_)
+    a = bench.join("a")
+    bench.load(3)
+    bench.all()
+    with pytest.raises(Refused, match="no order"):
+        bench.dispatcher.ack_up_to(a.number, 2, bench.now)
+    assert bench.window.position == 0
+
+
+@pytest.mark.parametrize("type_", SubscriptionType)
+def test_a_late_acknowledgement_counts_even_if_the_record_was_given_to_another(
+    type_: SubscriptionType,
+) -> None:
+    bench = Bench(type_)
+    a = bench.join("a")
+    bench.load(2)
+    bench.all()
+    bench.leave(a)
+    b = bench.join("b")
+    assert bench.all() == [Given("b", [0, 1])]
+    bench.ack(a, 0)
+    assert bench.window.position == 1
+    bench.nack(b, 0, 1)
+    bench.wait(2)
+    assert bench.all() == [Given("b", [1], attempt=2)]
+
+
+def test_an_acknowledgement_may_come_while_a_record_waits_or_is_dying() -> None:
+    bench = Bench(exclusive)
+    a = bench.join("a")
+    bench.load(2)
+    bench.all()
+    bench.nack(a, 0)
+    bench.ack(a, 0)
+    bench.wait(5)
+    assert bench.all() == []
+    assert bench.window.position == 1
+
+
+def test_a_record_not_yet_loaded_can_be_acknowledged() -> None:
+    bench = Bench(exclusive)
+    a = bench.join("a")
+    bench.ack_range(a, 0, 3)
+    bench.load(2)
+    bench.load(3)
+    assert bench.all() == [Given("a", [4])]
+
+
+def test_a_new_owner_delivers_only_what_the_cursor_left() -> None:
+    bench = Bench(exclusive, position=3, acked=[(5, 6), (9, 9)])
+    bench.join("a")
+    bench.load(4)
+    bench.load(4)
+    assert bench.all() == [Given("a", [3, 4]), Given("a", [7, 8, 10])]
+
+
+def test_a_seek_forgets_everything_and_goes_on_there() -> None:
+    bench = Bench(exclusive)
+    a = bench.join("a")
+    bench.load(4)
+    bench.all()
+    bench.ack(a, 1)
+    bench.nack(a, 2)
+    bench.dispatcher.restart(1)
+    assert (bench.window.position, bench.window.acked_ranges(10)) == (1, [])
+    assert bench.dispatcher.next_due == float("inf")
+    bench.dispatcher.load(0, 4, 100, 0, None)
+    assert bench.all() == [Given("a", [1, 2, 3])]
+    bench.dispatcher.restart(50)
+    bench.load(1)
+    assert bench.all() == [Given("a", [50])]
+
+
+def test_a_delivery_of_a_topic_that_is_not_reliable_is_done_with() -> None:
+    for type_ in SubscriptionType:
+        bench = Bench(type_, reliable=False)
+        a = bench.join("a")
+        bench.load(3)
+        assert bench.all() == [Given("a", [0, 1, 2])]
+        assert bench.window.position == 3 and len(bench.window) == 0
+        bench.nack(a, 0)
+        bench.ack(a, 1)
+        bench.leave(a)
+        bench.join("b")
+        bench.wait(100)
+        assert bench.all() == []
+        assert bench.dispatcher.counters.delivered == 3

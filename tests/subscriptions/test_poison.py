@@ -1,0 +1,207 @@
+"""Records that failed too often: kept, dropped, or sent to the dead-letter topic."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from broker_containers.subscriptions.dispatcher import DeadLetter
+from broker_containers.subscriptions.members import Member
+from sulina.model import Backoff, Poison, SubscriptionType
+from tests.subscriptions.harness import POLICY, Bench, Given
+
+exclusive = SubscriptionType.EXCLUSIVE
+shared = SubscriptionType.SHARED
+LONGEST = POLICY.max_redelivery_delay_ms / 1000
+
+
+def bench_with(poison: Poison, type_: SubscriptionType = exclusive) -> Bench:
+    topic = "/default/dead" if poison is Poison.DEAD_LETTER else ""
+    policy = replace(
+        POLICY, poison=poison, dead_letter_topic=topic, backoff=Backoff.FIXED, ack_timeout_ms=0
+    )
+    return Bench(type_, policy=policy)
+
+
+def fail(bench: Bench, member: Member, offset: int, times: int) -> None:
+    """Deliver and refuse a record so many times."""
+    for _ in range(times):
+        bench.all()
+        bench.nack(member, offset)
+        bench.wait(1)
+
+
+@pytest.mark.parametrize("type_", SubscriptionType)
+def test_a_poisonous_record_is_dropped(type_: SubscriptionType) -> None:
+    bench = bench_with(Poison.DROP, type_)
+    a = bench.join("a")
+    bench.load(2)
+    fail(bench, a, 0, times=2)
+    assert bench.all() == [Given("a", [0], attempt=3)]
+    bench.nack(a, 0)
+    assert bench.dispatcher.counters.dropped == 1
+    assert bench.window.position == 1
+    bench.ack(a, 1)
+    assert len(bench.window) == 0
+
+
+def test_a_record_that_times_out_too_often_is_dropped_too() -> None:
+    bench = Bench(exclusive, policy=replace(POLICY, poison=Poison.DROP))
+    bench.join("a")
+    bench.load()
+    for attempt in (1, 2, 3):
+        assert bench.all() == [Given("a", [0], attempt)]
+        bench.wait(10)
+    assert bench.window.position == 1
+    assert bench.dispatcher.counters.dropped == 1
+
+
+def test_a_poisonous_record_goes_to_the_dead_letter_topic_and_then_is_done() -> None:
+    bench = bench_with(Poison.DEAD_LETTER)
+    a = bench.join("a")
+    bench.load(3)
+    fail(bench, a, 1, times=3)
+    (letter,) = bench.dispatcher.dead_letters
+    assert letter == DeadLetter(0, 0b010, 3, "could not")
+    bench.ack(a, 0, 2)
+    assert bench.window.position == 1, "not before it is safely published"
+    assert bench.all() == []
+    bench.dispatcher.buried(letter)
+    assert bench.window.position == 3 and len(bench.window) == 0
+    assert bench.dispatcher.counters.dead_lettered == 1
+
+
+def test_a_dead_letter_that_can_not_be_published_is_tried_again_later() -> None:
+    bench = bench_with(Poison.DEAD_LETTER)
+    a = bench.join("a")
+    bench.load()
+    fail(bench, a, 0, times=3)
+    letter = bench.dispatcher.dead_letters.pop()
+    bench.dispatcher.not_buried(letter, bench.now)
+    (track,) = bench.window.tracks.values()
+    assert not track.dying
+    assert bench.dispatcher.next_due == bench.now + LONGEST
+    bench.wait(LONGEST)
+    assert bench.all() == [Given("a", [0], attempt=4)]
+    bench.nack(a, 0)
+    bench.dispatcher.buried(bench.dispatcher.dead_letters.pop())
+    assert bench.window.position == 1
+
+
+def test_a_dead_letter_may_be_acknowledged_while_it_is_being_published() -> None:
+    for outcome in ("buried", "not buried"):
+        bench = bench_with(Poison.DEAD_LETTER)
+        a = bench.join("a")
+        bench.load(2)
+        fail(bench, a, 0, times=3)
+        letter = bench.dispatcher.dead_letters.pop()
+        bench.ack(a, 0)
+        if outcome == "buried":
+            bench.dispatcher.buried(letter)
+        else:
+            bench.dispatcher.not_buried(letter, bench.now)
+        bench.wait(2 * LONGEST)
+        assert bench.all() == []
+        assert bench.window.position == 1
+        assert bench.dispatcher.counters.dead_lettered == 0
+
+
+def test_a_dead_letter_of_before_a_seek_changes_nothing() -> None:
+    bench = bench_with(Poison.DEAD_LETTER)
+    a = bench.join("a")
+    bench.load()
+    fail(bench, a, 0, times=3)
+    letter = bench.dispatcher.dead_letters.pop()
+    bench.dispatcher.restart(0)
+    bench.dispatcher.buried(letter)
+    bench.dispatcher.not_buried(letter, bench.now)
+    bench.load()
+    bench.dispatcher.buried(letter)
+    bench.dispatcher.not_buried(letter, bench.now)
+    assert bench.all() == [Given("a", [0])]
+    assert bench.window.position == 0
+
+
+# ---- block ----
+
+
+def test_a_poisonous_record_that_is_kept_comes_again_at_the_longest_delay() -> None:
+    bench = bench_with(Poison.BLOCK)
+    a = bench.join("a")
+    bench.load()
+    fail(bench, a, 0, times=2)
+    for attempt in (3, 4, 5, 6):
+        assert bench.all() == [Given("a", [0], attempt)]
+        bench.nack(a, 0)
+        bench.wait(LONGEST - 0.001)
+        assert bench.all() == []
+        bench.wait(0.001)
+
+
+def test_in_order_a_poisonous_record_holds_back_what_follows() -> None:
+    bench = bench_with(Poison.BLOCK)
+    a = bench.join("a", records=1)
+    bench.load()
+    bench.load()
+    for attempt in (1, 2, 3):
+        assert bench.all() == [Given("a", [0], attempt)]
+        bench.nack(a, 0)
+        bench.wait(1)
+        bench.grant(a, 1)
+    bench.grant(a, 100)
+    assert bench.all() == [] and not bench.hungry()
+    bench.wait(LONGEST)
+    assert bench.all() == [Given("a", [0], attempt=4)]
+    assert bench.all() == [] and not bench.hungry()
+    bench.ack(a, 0)
+    assert bench.hungry()
+    assert bench.all() == [Given("a", [1])]
+
+
+def test_a_poisonous_record_does_not_hold_back_what_comes_before_it() -> None:
+    bench = bench_with(Poison.BLOCK)
+    a = bench.join("a")
+    bench.load(2)
+    bench.load(1)
+    fail(bench, a, 1, times=3)
+    bench.leave(a)
+    b = bench.join("b")
+    assert bench.all() == [Given("b", [0])], "2 follows the poisonous 1, but 0 does not"
+    bench.ack(b, 0)
+    assert bench.window.position == 1
+    bench.wait(LONGEST)
+    assert bench.all() == [Given("b", [1], attempt=4)]
+    bench.ack(b, 1)
+    assert bench.all() == [Given("b", [2])]
+
+
+def test_without_order_a_poisonous_record_holds_nothing_back() -> None:
+    bench = bench_with(Poison.BLOCK, shared)
+    a = bench.join("a")
+    bench.load()
+    fail(bench, a, 0, times=3)
+    bench.load()
+    assert bench.hungry()
+    assert bench.all() == [Given("a", [1])]
+
+
+def test_a_seek_ends_the_blocking() -> None:
+    bench = bench_with(Poison.BLOCK)
+    a = bench.join("a")
+    bench.load()
+    fail(bench, a, 0, times=3)
+    assert not bench.hungry()
+    bench.dispatcher.restart(1)
+    assert bench.hungry()
+    bench.load()
+    assert bench.all() == [Given("a", [1])]
+
+
+def test_no_redelivery_at_all_is_a_policy_too() -> None:
+    bench = bench_with(Poison.DROP).with_policy(max_redelivery_count=0, poison=Poison.DROP)
+    a = bench.join("a")
+    bench.load()
+    bench.all()
+    bench.nack(a, 0)
+    assert bench.window.position == 1

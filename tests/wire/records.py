@@ -1,0 +1,121 @@
+"""Records as the tests make them up, and the frame that they become."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+from sulina.wire.compression import Compression
+from sulina.wire.decode import Frame
+from sulina.wire.encode import MAX_TIME_SPAN_US, Origin, encode_frame
+
+NOW = 1_750_000_000_000_000
+MAX_SEQUENCE = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class Records:
+    """What goes into a frame."""
+
+    origin: Origin
+    first_sequence: int
+    payloads: list[bytes]
+    times: list[int] | int
+    keys: list[bytes | None] | None
+    attributes: list[dict[str, str] | None] | None
+    compression: Compression
+
+    def encode(self) -> bytes:
+        return encode_frame(
+            self.origin,
+            self.first_sequence,
+            self.payloads,
+            self.times,
+            keys=self.keys,
+            attributes=self.attributes,
+            compression=self.compression,
+        )
+
+    def assert_decoded_as(self, frame: Frame) -> None:
+        """``frame`` has all of this, and nothing else."""
+        header = frame.header
+        times = [self.times] * self.count if isinstance(self.times, int) else self.times
+        assert frame.count == header.count == self.count
+        assert frame.producer_name == self.origin.name
+        assert header.producer_id == self.origin.producer_id
+        assert header.schema_id == self.origin.schema_id
+        assert header.schema_version == self.origin.schema_version
+        assert header.first_sequence == self.first_sequence
+        assert header.last_sequence == self.first_sequence + self.count - 1
+        assert (header.first_time, header.last_time) == (min(times), max(times))
+        assert not header.is_control
+        assert frame.payloads == self.payloads
+        assert frame.times == times
+        if self.keys is None or all(key is None for key in self.keys):
+            assert frame.keys is None
+        else:
+            assert frame.keys == self.keys
+        if self.attributes is None or not any(self.attributes):
+            assert frame.attributes is None
+        else:
+            assert frame.attributes == [entry or {} for entry in self.attributes]
+
+    @property
+    def count(self) -> int:
+        return len(self.payloads)
+
+
+@st.composite
+def records(draw: st.DrawFn, max_count: int = 40) -> Records:
+    """Any records that may share a frame."""
+    count = draw(st.integers(1, max_count))
+    payload = draw(st.sampled_from([st.binary(max_size=40), st.just(b""), st.just(b"x" * 100)]))
+
+    def column(values: st.SearchStrategy[object]) -> st.SearchStrategy[list[object]]:
+        return st.lists(values, min_size=count, max_size=count)
+
+    first_time = draw(st.integers(-(1 << 62), 1 << 62))
+    span = draw(st.sampled_from([0, 1, 5_000, MAX_TIME_SPAN_US]))
+    times = st.integers(first_time, first_time + span)
+    attributes = st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=4)
+    return Records(
+        origin=Origin(
+            draw(st.text(st.characters(exclude_categories=["Cs"]), max_size=20)),
+            schema_id=draw(st.integers(0, (1 << 64) - 1)),
+            schema_version=draw(st.integers(0, (1 << 32) - 1)),
+        ),
+        first_sequence=draw(st.integers(0, MAX_SEQUENCE - count)),
+        payloads=draw(column(payload)),  # type: ignore[arg-type]
+        times=draw(times | column(times)),  # type: ignore[arg-type]
+        keys=draw(st.none() | column(st.none() | st.binary(max_size=9))),  # type: ignore[arg-type]
+        attributes=draw(st.none() | column(st.none() | attributes)),  # type: ignore[arg-type]
+        compression=draw(st.sampled_from(Compression)),
+    )
+
+
+def sample(compression: Compression = Compression.NONE) -> Records:
+    """Three records that use everything a frame can hold."""
+    return Records(
+        origin=Origin("sensor-7", schema_id=12, schema_version=3),
+        first_sequence=1000,
+        payloads=[b"21.5 degrees, rising", b"", b"22.0 degrees, rising, rising"],
+        times=[NOW + 20, NOW, NOW + 35],
+        keys=[b"roof", None, b""],
+        attributes=[{"unit": "\N{DEGREE SIGN}C", "floor": "9"}, None, {"": ""}],
+        compression=compression,
+    )
+
+
+def assert_sound(frame: Frame) -> None:
+    """The columns of an opened frame fit each other, whoever made it."""
+    count = frame.count
+    assert len(frame.payloads) == max(count, 1)
+    assert len(frame.times) == count
+    assert frame.keys is None or len(frame.keys) == count
+    assert frame.attributes is None or len(frame.attributes) == count
+    assert all(type(payload) is bytes for payload in frame.payloads)
+    assert not count or min(frame.times) == frame.header.first_time
+    assert not count or max(frame.times) == frame.header.last_time
+    assert frame.header.first_sequence >= 0
+    assert frame.header.last_sequence <= MAX_SEQUENCE
