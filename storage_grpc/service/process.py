@@ -18,6 +18,7 @@ from sulina.errors import SulinaError
 from sulina.runtime.real_clock import RealClock
 from sulina.runtime.real_disk import RealDisk
 from sulina.runtime.real_random import real_random
+from sulina.runtime.tuning import tune_for_frames
 
 _log = logging.getLogger(__name__)
 
@@ -87,6 +88,7 @@ async def _serve(settings: ServiceSettings, as_json: bool) -> int:
         loop.add_signal_handler(number, signalled)
     try:
         async with storage_node(settings) as (server, store):
+            tune_for_frames()
             ready = True
             _announce(settings, server, store, as_json)
             await asked.wait()

@@ -24,6 +24,7 @@ from sulina.cli.failures import ExitCode
 from sulina.cli.output import console, plural, size
 from sulina.cli.settings import DEFAULT_URL, Settings
 from sulina.client.address import Address
+from sulina.runtime.tuning import tune_for_frames
 from sulina.version import __version__
 
 _EVERYWHERE: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -42,6 +43,7 @@ async def serve(
     stop = Stop()
     try:
         async with cluster as server:
+            tune_for_frames()
             stop.ready = True
             _announce(settings, data, listen, server)
             await stop.asked.wait()

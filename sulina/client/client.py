@@ -160,7 +160,7 @@ class Client:
         (``create``); the default is reliable. ``exclusive`` refuses other producers.
 
         Records are packed into frames of up to ``batch_bytes`` and ``batch_records``. A record
-        goes out at once when nothing is on its way, and else waits up to ``linger_ms`` for
+        goes out at once when little is on its way, and else waits up to ``linger_ms`` for
         company. At most ``max_pending_bytes`` are held; sends wait while there are more. What is
         not acknowledged for ``send_timeout`` seconds fails. ``compression`` is none, lz4 or zstd.
         """

@@ -35,6 +35,10 @@ FRAME_ROOM: Final = 1024
 """Bytes of a frame that are not records: header, producer's name, padding."""
 
 
+_IN_FLIGHT: Final = 3
+"""With fewer frames on their way a record does not wait for others to join it."""
+
+
 class Lane:
     """One topic of a producer. ``failure`` is set once nothing can be sent any more."""
 
@@ -120,10 +124,10 @@ class Lane:
 
     def _open_draft(self, time: int) -> Draft:
         self.draft = draft = Draft(self.topic, time)
-        if self._pending and self._linger.seconds:
+        if len(self._pending) >= _IN_FLIGHT and self._linger.seconds:
             self._linger.watch(self, draft)
         else:
-            # Nothing is on its way: go at once, with what comes in this turn of the loop.
+            # Little is on its way: go at once, with what comes in this turn of the loop.
             asyncio.get_running_loop().call_soon(self._seal_if_open, draft)
         return draft
 
@@ -204,8 +208,8 @@ class Lane:
             self._go_if_free()
 
     def _go_if_free(self) -> None:
-        """Nothing is on its way any more: what waits for company need not wait."""
-        if self.draft is not None and not self._pending:
+        """Little is on its way any more: what waits for company need not wait."""
+        if self.draft is not None and len(self._pending) < _IN_FLIGHT:
             self.seal()
 
     def writable_again(self) -> None:

@@ -23,6 +23,7 @@ from sulina.wire import header as h
 from sulina.wire.compression import Compression, compress
 
 _INT32 = "i"
+_LARGE = 1024
 _BIG_ENDIAN_HOST = sys.byteorder == "big"
 MAX_TIME_SPAN_US = h.MAX_TIME_SPAN_US
 
@@ -147,19 +148,29 @@ def _assemble(
 
 
 def _binary_column(values: Sequence[bytes]) -> list[bytes]:
-    data = b"".join(values)
-    if len(data) > h.MAX_BODY:
-        raise TooLarge(f"{len(data)} bytes are too many for one frame: send fewer at once")
     size = len(values[0]) if values else 0
-    if len(data) == size * len(values) and len(set(map(len, values))) == 1:
-        return [even_offsets(size, len(values)), _pad(data)]
-    return [_pad(_int32(accumulate(map(len, values), initial=0))), _pad(data)]
+    # Large values are copied once, into the frame itself; small ones are cheaper joined first.
+    parts = values if size >= _LARGE else [b"".join(values)]
+    length = sum(map(len, parts))
+    if length > h.MAX_BODY:
+        raise TooLarge(f"{length} bytes are too many for one frame: send fewer at once")
+    count = len(values)
+    if count <= h.MAX_RECORDS and length == size * count and len(set(map(len, values))) == 1:
+        offsets = even_offsets(size, count)
+    else:
+        offsets = _pad(_int32(accumulate(map(len, values), initial=0)))
+    return [offsets, *parts, bytes(-length % 8)]
+
+
+def even_offsets(size: int, count: int) -> bytes:
+    """The offsets of ``count`` values of one size, which is what most frames have."""
+    return _pad(_rising(size, count.bit_length())[: 4 * (count + 1)])
 
 
 @lru_cache(maxsize=32)
-def even_offsets(size: int, count: int) -> bytes:
-    """The offsets of ``count`` values of one size, which is what most frames have."""
-    return _pad(_int32(range(0, size * count + 1, size) if size else [0] * (count + 1)))
+def _rising(size: int, bits: int) -> bytes:
+    """The offsets of 2 ** ``bits`` values of one size: enough for many counts, which vary."""
+    return _int32(range(0, (size << bits) + 1, size) if size else [0] * ((1 << bits) + 1))
 
 
 def _map_column(entries: Sequence[Mapping[str, str]]) -> list[bytes]:

@@ -53,19 +53,21 @@ async def test_records_of_one_turn_share_a_frame_that_goes_at_once(
     assert payloads_of(bench) == [[b"x"] * 10]
 
 
-async def test_with_a_frame_on_its_way_records_wait_for_company(
+async def test_with_some_frames_on_their_way_records_wait_for_company(
     bench: Bench, client: sulina.Client
 ) -> None:
     bench.broker.publishing = lambda number: "silence"
     async with client.producer(TOPIC, linger_ms=5) as producer:
-        await producer.send(b"a")
-        await until(lambda: payloads_of(bench) == [[b"a"]])
+        alone = [[b"1"], [b"2"], [b"3"]]
+        for payload in (b"1", b"2", b"3"):
+            await producer.send(payload)
+            await until(lambda: payloads_of(bench)[-1:] == [[payload]])  # noqa: B023
         await producer.send(b"b")
         await bench.clock.advance(0.004)
         await producer.send(b"c")
-        assert payloads_of(bench) == [[b"a"]]
+        assert payloads_of(bench) == alone
         await bench.clock.advance(0.002)
-        assert payloads_of(bench) == [[b"a"], [b"b", b"c"]]
+        assert payloads_of(bench) == [*alone, [b"b", b"c"]]
         bench.network.cut()
         bench.broker.publishing = lambda number: None
         await bench.eventually(producer.flush())

@@ -73,8 +73,8 @@ class WatchedStream(CommandStream):
 
     transport: asyncio.Transport
 
-    def __init__(self, handler: Recorder, limit: int) -> None:
-        super().__init__(handler, limit)
+    def __init__(self, handler: Recorder, limit: int, trusting: bool) -> None:
+        super().__init__(handler, limit, control_limit=4096, trusting=trusting)
         self.received_bytes = 0
         self._came = asyncio.Event()
 
@@ -114,10 +114,10 @@ class Server:
 
 
 @asynccontextmanager
-async def served(limit: int = 1 << 20) -> AsyncIterator[Server]:
+async def served(limit: int = 1 << 20, trusting: bool = False) -> AsyncIterator[Server]:
     """A stream that serves a real TCP connection on the loopback interface."""
     handler = Recorder()
-    stream = WatchedStream(handler, limit)
+    stream = WatchedStream(handler, limit, trusting)
     server = await asyncio.get_running_loop().create_server(lambda: stream, "127.0.0.1", 0)
     try:
         port = server.sockets[0].getsockname()[1]

@@ -17,7 +17,14 @@ from sulina.errors import CorruptFrame
 from sulina.wire.compression import Compression
 from sulina.wire.decode import Frame
 from sulina.wire.encode import Origin, encode_control_frame, encode_frame
-from sulina.wire.header import HEADER_SIZE, MAX_ATTRIBUTES, MAX_BODY, check_frame, parse_header
+from sulina.wire.header import (
+    HEADER_SIZE,
+    MAX_ATTRIBUTES,
+    MAX_BODY,
+    MAX_RECORDS,
+    check_frame,
+    parse_header,
+)
 from tests.wire.lies import FIELDS, columns_of, lie, sealed, with_columns
 from tests.wire.records import MAX_SEQUENCE, NOW, Records, assert_sound, records, sample
 
@@ -178,6 +185,22 @@ def test_a_header_that_contradicts_the_body_or_itself_is_corrupt(fields: dict[st
         Frame(lie(PLAIN, **fields))
 
 
+def test_a_frame_of_too_many_records_is_corrupt_even_if_they_are_all_there() -> None:
+    one = encode_frame(ORIGIN, 0, [b""], NOW)
+    for count in (MAX_RECORDS, MAX_RECORDS + 1):
+        data = with_columns(lie(one, count=count), int32(*([0] * (count + 1))))
+        if count == MAX_RECORDS:
+            assert Frame(data).count == count
+        else:
+            with pytest.raises(CorruptFrame):
+                check_frame(data)
+
+
+def test_bytes_behind_the_body_are_corrupt_even_if_the_checksum_covers_them() -> None:
+    with pytest.raises(CorruptFrame):
+        check_frame(sealed(PLAIN + bytes(8)))
+
+
 def test_a_sequence_that_would_run_over_is_corrupt_before_a_broker_takes_it() -> None:
     with pytest.raises(CorruptFrame):
         check_frame(lie(PLAIN, first_sequence=MAX_SEQUENCE - 1))
@@ -252,6 +275,24 @@ def test_more_attributes_than_a_frame_may_have_are_corrupt_even_if_they_are_ther
         Frame(data)
 
 
+def test_nothing_large_is_kept_of_frames_that_were_opened() -> None:
+    one = encode_frame(ORIGIN, 0, [b""], NOW, attributes=[{"a": "b"}])
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for size in range(1, 4):
+            total = 5 * MAX_RECORDS
+            column = int32(*range(0, total * size + 1, size)) + b"x" * (total * size)
+            column += bytes(-len(column) % 8)
+            raw = int32(0, 0) + int32(0, total) + column + column
+            assert Frame(with_columns(one, raw)).count == 1
+        del column, raw
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 1 << 20
+
+
 ZEROS = bytes(1 << 20)
 
 
@@ -263,6 +304,17 @@ def test_compressed_columns_of_another_length_than_claimed_are_corrupt(claimed: 
     ):
         data = with_columns(packed(method), bomb, raw_length=claimed)
         with memory_below(claimed + 2 * len(ZEROS)), pytest.raises(CorruptFrame):
+            Frame(data)
+
+
+def test_a_bomb_is_not_decompressed_beyond_the_length_claimed() -> None:
+    zeros = bytes(32 << 20)
+    for method, bomb in (
+        (Compression.LZ4, lz4.block.compress(zeros, store_size=False)),
+        (Compression.ZSTD, zstandard.compress(zeros)),
+    ):
+        data = with_columns(packed(method), bomb, raw_length=1000)
+        with memory_below(1 << 20), pytest.raises(CorruptFrame):
             Frame(data)
 
 

@@ -157,6 +157,10 @@ BROKEN = {
     "of another protocol": (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "really a Sulina client"),
     "of an unknown kind": (PREFIX.pack(12, 99, 0, 0, 0, 0), "not known"),
     "with a body beyond its end": (PREFIX.pack(12, Command.PING, 0, 0, 0, 1), "longer"),
+    "with a body of too many bytes": (
+        pack(Command.ADMIN, 1, pb.Admin(arguments=bytes(5_000))),
+        "at most 4096",
+    ),
     "with a body of noise": (
         PREFIX.pack(20, Command.LOOKUP, 0, 0, 0, 8) + b"\xff" * 8,
         "can't be read",
@@ -222,10 +226,11 @@ def test_what_still_comes_after_a_close_is_not_received() -> None:
         command = publish(1, bytes(size))
         feed(stream, command[:-1], CHUNK)
         stream.close()
+        stream.get_buffer(-1)[:1] = command[-1:]
+        stream.buffer_updated(1)
         for _ in range(5):
             buffer = stream.get_buffer(-1)
             buffer[:] = bytes(len(buffer))
-            buffer[:1] = command[-1:]
             stream.buffer_updated(len(buffer))
         assert handler.received_commands.empty() and handler.error is None
 
@@ -271,6 +276,18 @@ def test_a_peer_that_does_not_read_is_not_read_from_until_it_does(run: Run) -> N
             await server.handler.writable.wait()
             assert server.stream.writable
             assert (await server.next()).request == 5
+
+    run(scenario())
+
+
+def test_a_trusting_side_reads_on_while_its_own_writes_wait(run: Run) -> None:
+    async def scenario() -> None:
+        async with served(trusting=True) as server:
+            small_buffers(server)
+            await fill(server)
+            server.writer.write(pack(Command.PING, 5, pb.Ping()))
+            assert (await server.next()).request == 5
+            assert not server.stream.writable
 
     run(scenario())
 
