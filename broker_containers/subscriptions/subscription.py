@@ -16,6 +16,7 @@ from typing import Protocol
 from broker_containers.subscriptions.dispatcher import DeadLetter, Dispatcher
 from broker_containers.subscriptions.members import Member, Sink
 from broker_containers.subscriptions.selectors import Pick
+from broker_containers.subscriptions.track import Track
 from broker_containers.topics.log import Log, LogReader
 from broker_containers.topics.tail_cache import CachedFrame, TopicTail
 from sulina.errors import Overloaded, Refused, SulinaError
@@ -198,6 +199,8 @@ class Subscription:
 
     def _deliver(self, now: float) -> None:
         for _ in range(_DELIVERIES_A_TURN):
+            while self.dispatcher.wants_ahead and self._load_next():
+                pass
             pick = self.dispatcher.next(now)
             if pick is not None:
                 frame = self._frame_of(pick)
@@ -339,12 +342,27 @@ class Subscription:
             self._reader = (frames[-1].header.next_offset, reader)
 
     async def _read_parked(self, pick: Pick) -> None:
-        frames = await self.source.log.reader(pick.track.base).read(1)
-        if self._parked is pick and frames:
-            self._parked = None
-            still_wanted = self.dispatcher.window.tracks.get(pick.track.base) is pick.track
-            if still_wanted and pick.member.number in self.dispatcher.members:
-                self._send(pick, frames[0])
+        frame = await self._stored_frame(pick.track.base)
+        if self._parked is not pick:
+            return
+        self._parked = None
+        if self.dispatcher.window.tracks.get(pick.track.base) is not pick.track:
+            return
+        if frame is None:
+            self._pass_over(pick.track)
+        elif pick.member.number in self.dispatcher.members:
+            self._send(pick, frame)
+
+    async def _stored_frame(self, base: int) -> CachedFrame | None:
+        """The frame that starts at ``base``; None if retention deleted it."""
+        frames = await self.source.log.reader(base).read(1)
+        return frames[0] if frames and frames[0].base == base else None
+
+    def _pass_over(self, track: Track) -> None:
+        """A frame is gone for good: nobody can get its records any more."""
+        window = self.dispatcher.window
+        self.dispatcher.counters.skipped += window.settle(track, track.undone)
+        self.dirty = True
 
     # ---- dead letters and time ----
 
@@ -354,9 +372,9 @@ class Subscription:
                 letter = self.dispatcher.dead_letters.pop(0)
                 try:
                     frame = self.source.tail.at(letter.base)
-                    if frame is None:
-                        (frame, *_) = await self.source.log.reader(letter.base).read(1)
-                    await self._bury(self, letter, frame)
+                    frame = frame or await self._stored_frame(letter.base)
+                    if frame is not None:
+                        await self._bury(self, letter, frame)
                     self.dispatcher.buried(letter)
                     self.dirty = True
                 except SulinaError as error:

@@ -79,6 +79,8 @@ class QuorumWriter:
         self._watchdog: asyncio.TimerHandle | None = None
         for member in stored.value.ensemble_of(0):
             self._open_lane(member)
+        if len(self._lanes) < stored.value.write_quorum:
+            self._start_change()  # a node went while the ledger was being created
 
     @property
     def metadata(self) -> LedgerMetadata:

@@ -281,7 +281,7 @@ def test_nothing_large_is_kept_of_frames_that_were_opened() -> None:
     try:
         before, _ = tracemalloc.get_traced_memory()
         for size in range(1, 4):
-            total = 5 * MAX_RECORDS
+            total = MAX_RECORDS + 1
             column = int32(*range(0, total * size + 1, size)) + b"x" * (total * size)
             column += bytes(-len(column) % 8)
             raw = int32(0, 0) + int32(0, total) + column + column

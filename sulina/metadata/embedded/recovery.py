@@ -74,17 +74,18 @@ async def _replay(file: DiskFile, sequence: int, since: list[Change]) -> tuple[i
     # A log is begun when all before it is durable: its name tells what there must have been.
     _check_follows(first_of(file.name) or 0, sequence)
     data = await file.read(0, await file.size())
-    end = 0
+    last = end = 0
     while (record := codec.find_record(codec.BATCH, data, end)) is not None:
         _check_follows(record.sequence, sequence)
         if record.sequence == sequence + 1:
             since.extend(codec.decode_changes(record.payload))
             sequence = record.sequence
-        end = record.end
+        last, end = end, record.end
     if end < len(data):
         await file.truncate(end)
-    # A batch written just before a crash may be whole and yet not durable: readers see it now.
-    await file.sync()
+    # The last batch may be whole and yet not durable, and readers see it from now on. A sync alone
+    # is not enough: after one that failed, the system takes the bytes in its cache for written.
+    await file.write(last, [data[last:end]], sync=True)
     return sequence, end
 
 
