@@ -1,0 +1,101 @@
+"""``python -m tests.simulation.ablation``: each safeguard off, and how many seeds find that out.
+
+Prints a table in Markdown. With a safeguard off, some invariant must be violated within
+``--most`` seeds; if none is, the command fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from tests.simulation.run import parse_safeguards, run_many
+from tests.simulation.simulate import Outcome
+from tests.simulation.switches import Switches
+
+_AT_ONCE = 8
+COVERED = {
+    "fence_before_recovery": (
+        "every read of a recovery fences too, and the reads that find the end are as many; "
+        "see the next row"
+    )
+}
+"""Safeguards that another one makes up for: nothing is found with them off alone."""
+ALL = [
+    name
+    for safeguard in Switches().names()
+    for name in (
+        (safeguard, "fence_before_recovery+fence_on_recovery_read")
+        if safeguard in COVERED
+        else (safeguard,)
+    )
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """How a missing safeguard showed."""
+
+    safeguard: str
+    seeds: int
+    """How many were run, the one that found it included."""
+    found: Outcome | None
+
+
+def look_for(safeguard: str, most: int, jobs: int, first: int = 0) -> Finding:
+    """Run seeds without a safeguard until one is violated: the lowest such seed."""
+    for start in range(first, first + most, _AT_ONCE):
+        seeds = range(start, min(start + _AT_ONCE, first + most))
+        found = [o for o in run_many(seeds, jobs, safeguard) if o.violation is not None]
+        if found:
+            earliest = min(found, key=lambda outcome: outcome.seed)
+            return Finding(safeguard, earliest.seed - first + 1, earliest)
+    return Finding(safeguard, most, None)
+
+
+def table(findings: Sequence[Finding]) -> str:
+    """The findings in Markdown."""
+    lines = ["| safeguard off | seeds needed | what was found |", "|---|---|---|"]
+    for finding in findings:
+        if finding.found is None:
+            why = COVERED.get(finding.safeguard, "")
+            lines.append(f"| `{finding.safeguard}` | not found in {finding.seeds} | {why} |")
+            continue
+        what = (finding.found.violation or "").replace("|", "/")
+        lines.append(f"| `{finding.safeguard}` | {finding.seeds} | {what[:160]} |")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns 0 if every missing safeguard was found out."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.ablation")
+    parser.add_argument("--most", type=int, default=2000, help="seeds to try, at most")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument(
+        "safeguards",
+        nargs="*",
+        type=parse_safeguards,
+        metavar="SAFEGUARD",
+        help="this, or this+that",
+    )
+    options = parser.parse_args(arguments)
+    console = Console(stderr=True)
+    findings = []
+    for name in options.safeguards or ALL:
+        began = time.perf_counter()
+        finding = look_for(name, options.most, options.jobs)
+        findings.append(finding)
+        outcome = f"seed {finding.found.seed}" if finding.found else "NOT FOUND"
+        console.print(f"{name}: {outcome}, {time.perf_counter() - began:.1f} s", highlight=False)
+    sys.stdout.write(table(findings) + "\n")
+    return 0 if all(f.found or f.safeguard in COVERED for f in findings) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

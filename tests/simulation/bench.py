@@ -1,0 +1,154 @@
+"""A few storage nodes on one simulated loop, whose every answer a test can hold back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from random import Random
+from typing import Any, TypeVar
+
+from storage_grpc.entries import Entry
+from storage_grpc.journal import JournalSettings, JournalStore
+from storage_grpc.node import LocalNode, Node
+from storage_grpc.quorum.ledgers import QuorumLedgers
+from storage_grpc.quorum.settings import QuorumSettings, Safeguards
+from sulina.errors import Unavailable
+from sulina.metadata.embedded import EmbeddedStore
+from sulina.runtime.memory_disk import MemoryDisk
+from sulina.runtime.seam import Buffer
+from tests.simulation.clock import SimClock
+from tests.simulation.loop import SimLoop
+
+_T = TypeVar("_T")
+LEDGER = 7
+_JOURNAL = JournalSettings(file_bytes=64 << 10, reserve_bytes=4 << 10, spare_bytes=1 << 10)
+
+
+class GatedNode:
+    """A ``Node`` in this process. What is in ``held`` waits; while ``down``, every call fails."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.id = ""
+        self.disk = MemoryDisk()
+        self.store: JournalStore
+        self.node: LocalNode
+        self.held: set[str] = set()
+        self.down = False
+        self._changed = asyncio.Event()
+
+    async def start(self) -> None:
+        self.store = await JournalStore.open(
+            self.disk, SimClock(_loop()), _JOURNAL, Random(f"{self.name}/{self.disk!r}"[:8])
+        )
+        self.id = f"{self.name}@{self.store.incarnation[:8]}"
+        self.node = LocalNode(self.id, self.store, unclean=self.store.unclean)
+
+    async def lose_power(self) -> None:
+        """Crash and start again."""
+        self.disk = self.disk.crash(Random(1))
+        await self.start()
+
+    def hold(self, *calls: str) -> None:
+        self.held |= set(calls)
+
+    def release(self, *calls: str) -> None:
+        self.held -= set(calls)
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _gate(self, call: str) -> None:
+        while call in self.held:
+            await self._changed.wait()
+        if self.down:
+            raise Unavailable(f"{self.name} is down")
+
+    def append(
+        self, ledger: int, entry: int, lac: int, payload: Buffer, *, recovery: bool = False
+    ) -> asyncio.Future[None]:
+        async def later() -> None:
+            await self._gate("rewrite" if recovery else "append")
+            await self.node.append(ledger, entry, lac, payload, recovery=recovery)
+
+        return asyncio.ensure_future(later())
+
+    async def read(
+        self, ledger: int, first: int, *, max_entries: int, max_bytes: int, head: int | None = None
+    ) -> list[Entry]:
+        await self._gate("read")
+        return await self.node.read(
+            ledger, first, max_entries=max_entries, max_bytes=max_bytes, head=head
+        )
+
+    async def recovery_read(self, ledger: int, entry: int) -> Entry:
+        await self._gate("read")
+        return await self.node.recovery_read(ledger, entry)
+
+    async def fence(self, ledger: int) -> int:
+        await self._gate("fence")
+        return await self.node.fence(ledger)
+
+    async def delete(self, ledger: int) -> None:
+        await self.node.delete(ledger)
+
+    def has(self, entry: int) -> bool:
+        """Whether it stores an entry of the ledger."""
+        stat = self.store.stat(LEDGER)
+        return stat is not None and stat.first_entry <= entry <= stat.last_entry
+
+
+class Bench:
+    """Nodes a, b, c, ... (``Nodes``), a metadata store, and ledgers as two brokers see them."""
+
+    def __init__(self, count: int, safeguards: Safeguards | None = None) -> None:
+        self.nodes = [GatedNode("abcdefg"[number]) for number in range(count)]
+        self.clock = SimClock(_loop())
+        self.settings = QuorumSettings(
+            node_timeout=1.0, call_timeout=1.0, safeguards=safeguards or Safeguards()
+        )
+        self.metadata: EmbeddedStore
+
+    async def start(self) -> None:
+        self.metadata = await EmbeddedStore.open(self.clock)
+        for node in self.nodes:
+            await node.start()
+
+    def ledgers(self) -> QuorumLedgers:
+        """The ledgers, as another broker sees them."""
+        return QuorumLedgers(self, self.metadata, self.clock, self.settings)
+
+    def get(self, member: str) -> Node | None:
+        return next((node for node in self.nodes if node.id == member), None)
+
+    def choose(self, count: int, exclude: Collection[str] = ()) -> list[Node]:
+        able = [node for node in self.nodes if node.id not in exclude and not node.down]
+        return list(able[:count])
+
+    def failed(self, member: str) -> None:
+        """They are tried in their order, whatever happened."""
+
+    async def settle(self, seconds: float = 0.01) -> None:
+        """Let everything happen that can."""
+        await self.clock.sleep(seconds)
+
+
+def _loop() -> SimLoop:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SimLoop)
+    return loop
+
+
+def on_bench(scenario: Callable[[Bench], Awaitable[_T]], count: int = 3, **off: bool) -> _T:
+    """Run a scenario to its end on a loop of its own; ``off`` are safeguards to switch off."""
+
+    async def run() -> _T:
+        bench = Bench(count, Safeguards(**off))
+        await bench.start()
+        return await scenario(bench)
+
+    loop = SimLoop()
+    try:
+        work: Coroutine[Any, Any, _T] = run()
+        return loop.run_until_complete(work)
+    finally:
+        loop.finish()

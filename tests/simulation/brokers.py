@@ -1,0 +1,305 @@
+"""Brokers under simulation: the real broker, and a door for simulated clients.
+
+A broker that is asked for a topic takes it over, whoever had it before: it believes that it is the
+owner until its log tells otherwise. Then the door lets the topic go, and opens it again for whoever
+asks next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from contextvars import Context
+from random import Random
+
+from broker_containers.broker import Broker
+from broker_containers.settings import BrokerSettings
+from broker_containers.subscriptions.members import Member
+from broker_containers.subscriptions.subscription import Subscription
+from broker_containers.topics.managed_ledger import ManagedLedger
+from broker_containers.topics.producers import TopicProducer
+from broker_containers.topics.topic import Topic
+from storage_grpc.ledgers import LedgerWriter
+from storage_grpc.quorum.ledgers import QuorumLedgers
+from storage_grpc.quorum.settings import QuorumSettings
+from sulina.errors import Refused, Retriable, SulinaError
+from sulina.metadata.keys import ledgers
+from sulina.model import FailurePolicy, Start, SubscriptionType
+from sulina.names import TopicName
+from sulina.runtime.seam import Buffer
+from sulina.wire.header import check_frame
+from tests.simulation.checker import Checker
+from tests.simulation.clock import SimClock
+from tests.simulation.loop import Machine, SimLoop
+from tests.simulation.metadata import SimMetadata
+from tests.simulation.network import Connection, Endpoint, Network
+from tests.simulation.storage import SimNodes, SimStorage
+
+
+class WatchedLedgers(QuorumLedgers):
+    """The real ledgers; the checker learns what their writers confirm."""
+
+    checker: Checker
+    owner: str
+    outside: Context
+
+    async def create(self, ledger: int) -> LedgerWriter:  # type: ignore[override]
+        return WatchedWriter(await super().create(ledger), self)
+
+
+class WatchedWriter:
+    """A ``LedgerWriter`` with somebody looking on."""
+
+    def __init__(self, writer: LedgerWriter, ledgers: WatchedLedgers) -> None:
+        self._writer = writer
+        self._ledgers = ledgers
+        self._next = 0
+
+    @property
+    def ledger(self) -> int:
+        return self._writer.ledger
+
+    @property
+    def lac(self) -> int:
+        return self._writer.lac
+
+    @property
+    def wants_roll(self) -> bool:
+        return self._writer.wants_roll
+
+    def append(self, payload: Buffer) -> asyncio.Future[None]:
+        entry = self._next
+        self._next += 1
+        appended = self._writer.append(payload)
+        watching = self._ledgers
+
+        def confirmed(result: asyncio.Future[None]) -> None:
+            if not result.cancelled() and result.exception() is None:
+                watching.checker.confirmed(watching.owner, self.ledger, entry, payload)
+
+        # Outside of the machine: what was confirmed counts, also if it dies in this moment.
+        appended.add_done_callback(confirmed, context=watching.outside)
+        return appended
+
+    async def close(self) -> int:
+        return await self._writer.close()
+
+
+class SimBroker:
+    """One broker: a name at which there is a process, or none."""
+
+    def __init__(
+        self,
+        name: str,
+        loop: SimLoop,
+        network: Network,
+        metadata: Endpoint,
+        storages: list[SimStorage],
+        chance: Random,
+        checker: Checker,
+        quorum: QuorumSettings,
+        settings: BrokerSettings,
+    ) -> None:
+        self.name = name
+        self.endpoint = Endpoint(name)
+        self.machine: Machine | None = None
+        self.clock = SimClock(loop)
+        self.broker: Broker | None = None
+        self._loop = loop
+        self._network = network
+        self._metadata = metadata
+        self._storages = storages
+        self._chance = chance
+        self._checker = checker
+        self._quorum = quorum
+        self._settings = settings
+        self._starts = 0
+        self._outside = Context()
+
+    def start(self) -> None:
+        assert self.machine is None
+        self._starts += 1
+        self.machine = machine = Machine(self._loop, self.name)
+        machine.spawn(self._serve(machine), "start")
+
+    async def _serve(self, machine: Machine) -> None:
+        store = SimMetadata(self._network, machine, self._metadata, self._checker.fail)
+        nodes = SimNodes(self._network, machine, self._storages, self._chance)
+        watched = WatchedLedgers(nodes, store, self.clock, self._quorum)
+        watched.checker = self._checker
+        watched.owner = f"{self.name}.{self._starts}"
+        watched.outside = self._outside
+        broker = Broker(watched, store, self.clock, self._settings)
+        while True:
+            try:
+                await broker.__aenter__()
+                break
+            except SulinaError:
+                await self.clock.sleep(0.2)
+        self.broker = broker
+        door = Door(broker)
+        self.endpoint.up(machine, door)
+        await door.look_around(self._chance.choice((0.3, 1.0, 3.0)))
+
+    def kill(self) -> None:
+        """The process is gone without a word."""
+        if self.machine is not None:
+            self.machine.kill()
+            self.endpoint.down()
+            self._network.machine_died(self.machine)
+            self.machine = self.broker = None
+
+
+class Door:
+    """What clients can ask of a broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._opening: dict[TopicName, asyncio.Lock] = {}
+
+    async def _topic(self, name: TopicName) -> Topic:
+        async with self._opening.setdefault(name, asyncio.Lock()):
+            topic = await self._broker.topic(name)
+            if not topic.log.usable:
+                await self._let_go(name)
+                topic = await self._broker.topic(name)
+            return topic
+
+    async def open(self, name: TopicName) -> None:
+        """Take over a topic, though nobody asked, and though it may be open here."""
+        async with self._opening.setdefault(name, asyncio.Lock()):
+            await self._let_go(name)
+            await self._broker.topic(name)
+
+    async def _let_go(self, name: TopicName) -> None:
+        await self._broker._unload(name, Retriable(f"{name} is not served here any more"))
+
+    async def look_around(self, seconds: float) -> None:
+        """Let go of topics that others took over: a broker learns of that late."""
+        while True:
+            await self._broker.clock.sleep(seconds)
+            for topic in list(self._broker.loaded()):
+                log = topic.log
+                assert isinstance(log, ManagedLedger)
+                with suppress(SulinaError):
+                    current = await ledgers.get(self._broker.store, topic.name)
+                    if current.list.epoch != log.epoch and topic in self._broker.loaded():
+                        async with self._opening.setdefault(topic.name, asyncio.Lock()):
+                            await self._let_go(topic.name)
+
+    async def attach(self, name: TopicName, producer: str, connection: Connection) -> Session:
+        topic = await self._topic(name)
+        session = Session(topic)
+        session.producer = await topic.attach(producer, session, exclusive=False)
+        connection.on_server_side_end.append(session.detach)
+        return session
+
+    def publish(self, session: Session, number: int, frame: bytes) -> asyncio.Future[int]:
+        return session.publish(number, frame)
+
+    async def subscribe(
+        self,
+        name: TopicName,
+        subscription: str,
+        type_: SubscriptionType,
+        consumer: ConsumerEnd,
+    ) -> ConsumerEnd:
+        topic = await self._topic(name)
+        policy = FailurePolicy(
+            ack_timeout_ms=1500,
+            base_redelivery_delay_ms=100,
+            max_redelivery_delay_ms=500,
+        )
+        found = await self._broker.subscribe(topic, subscription, type_, Start.earliest(), policy)
+        if topic not in self._broker.loaded():
+            raise Retriable(f"{name} went while the consumer came")
+        consumer.subscription = found
+        consumer.member = found.join(consumer.name, consumer, (), 0)
+        found.grant(consumer.member, 50, 1 << 20)
+        consumer.connection.on_server_side_end.append(consumer.leave)
+        return consumer
+
+    async def took(self, consumer: ConsumerEnd, records: int, size: int) -> None:
+        if consumer.member is not None and consumer.subscription is not None:
+            consumer.subscription.grant(consumer.member, records, size)
+
+    async def ack(self, consumer: ConsumerEnd, offsets: list[int]) -> None:
+        if consumer.member is not None and consumer.subscription is not None:
+            for offset in offsets:
+                consumer.subscription.ack(consumer.member, offset, offset, None)
+
+
+class Session:
+    """A producer's connection, at the broker."""
+
+    def __init__(self, topic: Topic) -> None:
+        self._topic = topic
+        self.producer: TopicProducer | None = None
+        self._open = True
+        self._waiting: dict[int, asyncio.Future[int]] = {}
+
+    def publish(self, number: int, frame: bytes) -> asyncio.Future[int]:
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        if self.producer is None or not self._open:
+            done.set_exception(Refused("the producer was closed"))
+            return done
+        self._waiting[number] = done
+        data = memoryview(bytearray(frame))
+        self._topic.publish(self.producer, number, data, check_frame(data))
+        return done
+
+    def published(self, first_number: int, base_offsets: list[int]) -> None:
+        for step, offset in enumerate(base_offsets):
+            waiting = self._waiting.pop(first_number + step)
+            if not waiting.done():
+                waiting.set_result(offset)
+
+    def publish_failed(self, number: int, error: SulinaError) -> None:
+        waiting = self._waiting.pop(number, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_exception(error)
+
+    def closed(self, reason: SulinaError) -> None:
+        self._open = False
+
+    def detach(self) -> None:
+        self._open = False
+        if self.producer is not None:
+            self._topic.detach(self.producer)
+
+
+class ConsumerEnd:
+    """A consumer's connection, at the broker; ``deliver_to`` is called at the client."""
+
+    def __init__(self, name: str, connection: Connection, client: ConsumerClient) -> None:
+        self.name = name
+        self.connection = connection
+        self.subscription: Subscription | None = None
+        self.member: Member | None = None
+        self._client = client
+
+    def deliver(self, frame: Buffer, chosen: int | None, attempt: int) -> bool:
+        self.connection.push(self._client.got, self, bytes(frame), chosen)
+        return True
+
+    def active_changed(self, active: bool) -> None:
+        """Nothing to do."""
+
+    def closed(self, reason: Exception) -> None:
+        self.member = None
+        self.connection.push(self._client.ended, self)
+
+    def leave(self) -> None:
+        if self.subscription is not None and self.member is not None:
+            member, self.member = self.member, None
+            self.subscription.leave(member)
+
+
+class ConsumerClient:
+    """What a consumer's connection tells its client."""
+
+    def got(self, end: ConsumerEnd, frame: bytes, chosen: int | None) -> None:
+        """A delivery."""
+
+    def ended(self, end: ConsumerEnd) -> None:
+        """The broker let the consumer go."""

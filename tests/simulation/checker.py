@@ -1,0 +1,274 @@
+"""The checker: its own model of what was promised, compared with everything that is observed.
+
+It is told what nodes stored, what writers confirmed, how the metadata changed, what producers were
+acknowledged and what consumers were given, and knows nothing else of the code that it checks. The
+first thing that contradicts a promise is kept as the violation of the run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sulina.metadata.keys import cursors, ledger_metadata, ledgers, record
+from sulina.metadata.keys.cursors import CursorRecord
+from sulina.metadata.keys.ledger_metadata import LedgerMetadata, State
+from sulina.metadata.keys.ledgers import LedgerList, LedgerState
+from sulina.metadata.store import KeyValue
+from sulina.names import TopicName
+from sulina.runtime.seam import Buffer
+from sulina.wire.decode import Frame
+from sulina.wire.header import parse_header
+from tests.simulation.trace import Trace, Violation
+
+
+@dataclass(slots=True)
+class TopicModel:
+    """What is known of one topic."""
+
+    content: dict[int, bytes] = field(default_factory=dict)
+    """The record at each offset, as it was first confirmed or shown to anybody."""
+    offsets: dict[bytes, int] = field(default_factory=dict)
+    """Where each record is: every record of the workload is different."""
+    acknowledged: dict[bytes, int] = field(default_factory=dict)
+    """Records that a producer was told are stored, and where (-1: as a repeat)."""
+    owners: dict[int, str] = field(default_factory=dict)
+    """Who confirmed something in each epoch."""
+    list: LedgerList = field(default_factory=LedgerList)
+    acked: dict[str, set[int]] = field(default_factory=dict)
+    """Offsets that consumers of each subscription acknowledged."""
+    cursors: dict[str, CursorRecord] = field(default_factory=dict)
+
+
+class Checker:
+    """Raises nothing into the code under test: ``violation`` has the first finding."""
+
+    def __init__(self, trace: Trace, topics: list[TopicName]) -> None:
+        self.trace = trace
+        self.violation: str | None = None
+        self.topics = {topic: TopicModel() for topic in topics}
+        self.records_confirmed = 0
+        self._lists = {ledgers.key(topic): topic for topic in topics}
+        self._cursor_roots = {cursors.root(topic): topic for topic in topics}
+        self._stored: dict[str, set[tuple[int, int]]] = {}
+        self._confirmed: dict[int, int] = {}
+        self._metadata: dict[int, LedgerMetadata] = {}
+        self._topic_of: dict[int, TopicName] = {}
+
+    def fail(self, what: str) -> None:
+        self.trace.note(f"VIOLATION {what}")
+        if self.violation is None:
+            self.violation = what
+
+    def check(self) -> None:
+        """Raise ``Violation`` if something was found."""
+        if self.violation is not None:
+            raise Violation(self.violation)
+
+    # ---- storage ----
+
+    def node_stored(self, member: str, ledger: int, entry: int) -> None:
+        """A node acknowledges an entry."""
+        self._stored.setdefault(member, set()).add((ledger, entry))
+
+    def confirmed(self, owner: str, ledger: int, entry: int, payload: Buffer) -> None:
+        """A writer confirms an entry."""
+        metadata = self._metadata.get(ledger)
+        header = parse_header(payload)
+        self.trace.note(f"{owner} confirms {ledger}/{entry} offset {header.base_offset}")
+        if metadata is None:
+            self.fail(f"entry {entry} of ledger {ledger} is confirmed, which nobody knows")
+            return
+        if entry != self._confirmed.get(ledger, -1) + 1:
+            self.fail(f"entry {entry} of ledger {ledger} is confirmed out of order")
+        self._confirmed[ledger] = max(entry, self._confirmed.get(ledger, -1))
+        if metadata.last_entry is not None and entry > metadata.last_entry:
+            self.fail(
+                f"{owner} confirms entry {entry} of ledger {ledger}, "
+                f"which is closed behind {metadata.last_entry}"
+            )
+        self._has_quorum(ledger, metadata, entry, "confirmed")
+        topic = self._topic_of.get(ledger)
+        if topic is None:
+            self.fail(f"entry {entry} is confirmed in ledger {ledger}, which no topic lists")
+            return
+        if header.is_control:
+            return
+        model = self.topics[topic]
+        if all(ref.id != ledger for ref in model.list.ledgers):
+            self.fail(f"entry {entry} is confirmed in ledger {ledger}, which left the list")
+        serving = model.owners.setdefault(header.epoch, owner)
+        if serving != owner:
+            self.fail(f"{serving} and {owner} both serve {topic} in epoch {header.epoch}")
+        for step, content in enumerate(Frame(payload).payloads):
+            self.records_confirmed += 1
+            self._is_at(model, header.base_offset + step, bytes(content), f"confirmed by {owner}")
+
+    def _has_quorum(self, ledger: int, metadata: LedgerMetadata, entry: int, what: str) -> None:
+        ensemble = metadata.ensemble_of(entry)
+        have = [member for member in ensemble if (ledger, entry) in self._stored.get(member, ())]
+        if len(have) < metadata.ack_quorum:
+            self.fail(
+                f"entry {entry} of ledger {ledger} is {what}, and of its ensemble {ensemble} "
+                f"only {have} have it"
+            )
+
+    def _is_at(self, model: TopicModel, offset: int, content: bytes, how: str) -> None:
+        known = model.content.setdefault(offset, content)
+        if known != content:
+            self.fail(f"offset {offset} is {_short(content)}, {how}, and was {_short(known)}")
+        where = model.offsets.setdefault(content, offset)
+        if where != offset:
+            self.fail(f"{_short(content)} is at offset {offset}, {how}, and at {where} too")
+
+    # ---- metadata ----
+
+    def metadata_changed(self, key: str, value: bytes | None, revision: int) -> None:
+        """A change of the metadata became visible."""
+        item = KeyValue(key, value or b"", 0, revision, 0, 0)
+        if key in self._lists:
+            if value is not None:
+                topic = self._lists[key]
+                self._list_changed(topic, record.decode(LedgerList, item))
+        elif key.endswith("/metadata") and key.startswith(ledger_metadata.ROOT):
+            ledger = int(key.split("/")[2])
+            if value is not None:
+                self._ledger_changed(ledger, record.decode(LedgerMetadata, item))
+            elif self._confirmed.get(ledger, 0) > 0:
+                self.fail(f"ledger {ledger} is deleted, and has confirmed records")
+        elif "/cursors/" in key and value is not None:
+            root, _, name = key.rpartition("/")
+            topic = self._cursor_roots[root + "/"]
+            self._cursor_changed(topic, name, record.decode(CursorRecord, item))
+
+    def _ledger_changed(self, ledger: int, now: LedgerMetadata) -> None:
+        before = self._metadata.get(ledger)
+        self._metadata[ledger] = now
+        fragments = " ".join(f"{f.first_entry}:{','.join(f.ensemble)}" for f in now.fragments)
+        self.trace.note(f"ledger {ledger} {now.state} last {now.last_entry} [{fragments}]")
+        confirmed = self._confirmed.get(ledger, -1)
+        if before is not None:
+            order = list(State)
+            if order.index(now.state) < order.index(before.state):
+                self.fail(f"ledger {ledger} was {before.state} and is {now.state}")
+            if before.last_entry is not None:
+                self.fail(
+                    f"ledger {ledger} was closed behind {before.last_entry}, "
+                    f"and is written again: {now.last_entry}"
+                )
+        if now.last_entry is None:
+            return
+        for entry in range(now.last_entry + 1):
+            self._has_quorum(ledger, now, entry, "within a closed ledger")
+        if now.last_entry < confirmed:
+            self.fail(
+                f"ledger {ledger} is closed behind {now.last_entry}, and {confirmed} is confirmed"
+            )
+
+    def _list_changed(self, topic: TopicName, now: LedgerList) -> None:
+        model = self.topics[topic]
+        before, model.list = model.list, now
+        shown = " ".join(f"{r.id}@{r.first_offset}..{r.last_offset}" for r in now.ledgers)
+        self.trace.note(f"{topic.local} epoch {now.epoch}: {shown}")
+        if now.epoch < before.epoch:
+            self.fail(f"{topic} goes from epoch {before.epoch} back to {now.epoch}")
+        there = {ref.id: ref for ref in now.ledgers}
+        for ref in before.ledgers:
+            after = there.get(ref.id)
+            if after is None:
+                # Its control frame may be confirmed; records may not.
+                if self._confirmed.get(ref.id, -1) > 0:
+                    self.fail(f"ledger {ref.id} of {topic} has records and left the list")
+            elif ref.state is LedgerState.CLOSED and (after.last_offset, after.last_entry) != (
+                ref.last_offset,
+                ref.last_entry,
+            ):
+                self.fail(f"ledger {ref.id} of {topic} ended at {ref} and ends at {after}")
+        for ref in now.ledgers:
+            self._topic_of[ref.id] = topic
+            metadata = self._metadata.get(ref.id)
+            if metadata is not None and ref.last_entry not in (None, metadata.last_entry):
+                self.fail(
+                    f"{topic} says that ledger {ref.id} ends at {ref.last_entry}, "
+                    f"and its metadata says {metadata.last_entry}"
+                )
+
+    def _cursor_changed(self, topic: TopicName, name: str, now: CursorRecord) -> None:
+        model = self.topics[topic]
+        before = model.cursors.get(name)
+        model.cursors[name] = now
+        self.trace.note(f"cursor {topic.local}/{name} {now.position} {list(now.acked)}")
+        acked = model.acked.setdefault(name, set())
+        known = 0 if before is None else before.position
+        passed = [offset for offset in range(known, now.position) if offset not in acked]
+        if passed:
+            self.fail(f"the cursor {name} of {topic} passed {passed[:5]}, not acknowledged")
+        for first, last in now.acked:
+            if any(offset not in acked for offset in range(first, last + 1)):
+                self.fail(f"the cursor {name} of {topic} has {first} to {last}, not acknowledged")
+        if before is not None and now.position < before.position:
+            self.fail(f"the cursor {name} of {topic} went from {before.position} to {now.position}")
+
+    # ---- clients ----
+
+    def published(self, topic: TopicName, contents: list[bytes], base: int) -> None:
+        """A producer was told that its records are stored from ``base`` on (-1: before)."""
+        self.trace.note(f"published {_short(contents[0])} +{len(contents) - 1} at {base}")
+        model = self.topics[topic]
+        for step, content in enumerate(contents):
+            where = base + step if base >= 0 else -1
+            model.acknowledged[content] = where
+            at = model.offsets.get(content)
+            if base >= 0 and at != where:
+                self.fail(f"{_short(content)} is acknowledged at {where} and confirmed at {at}")
+
+    def delivered(self, topic: TopicName, frame: bytes, chosen: int | None) -> list[int]:
+        """A consumer got a frame, or the chosen records of it; returns their offsets."""
+        header = parse_header(frame)
+        offsets = []
+        for step, content in enumerate(Frame(frame).payloads):
+            if chosen is None or chosen >> step & 1:
+                offset = header.base_offset + step
+                offsets.append(offset)
+                self._is_at(self.topics[topic], offset, bytes(content), "delivered")
+        return offsets
+
+    def acking(self, topic: TopicName, subscription: str, offsets: list[int]) -> None:
+        """A consumer is about to acknowledge."""
+        self.topics[topic].acked.setdefault(subscription, set()).update(offsets)
+
+    # ---- the end ----
+
+    def final(self, topic: TopicName, frames: list[bytes]) -> None:
+        """All of a topic, as its last owner reads it."""
+        model = self.topics[topic]
+        offset = 0
+        last: dict[bytes, int] = {}
+        there: dict[bytes, int] = {}
+        for frame in frames:
+            header = parse_header(frame)
+            if header.base_offset != offset:
+                self.fail(f"{topic} has {header.base_offset} where {offset} should follow")
+                return
+            for content in map(bytes, Frame(frame).payloads):
+                self._is_at(model, offset, content, "read at the end")
+                _, producer, sequence = content.split(b"|")[:3]
+                if int(sequence) != last.get(producer, -1) + 1:
+                    self.fail(
+                        f"{_short(content)} of {topic} follows number {last.get(producer, -1)}"
+                    )
+                last[producer] = int(sequence)
+                there[content] = offset
+                offset += 1
+        for content, where in model.acknowledged.items():
+            if content not in there:
+                self.fail(f"{_short(content)} was acknowledged at {where}, and is not in {topic}")
+        for where, content in model.content.items():
+            if content not in there:
+                self.fail(
+                    f"{_short(content)} was confirmed or shown at {where}, and is not in {topic}"
+                )
+
+
+def _short(content: bytes) -> str:
+    """A record without its padding."""
+    return content.rstrip(b"x").decode(errors="replace")

@@ -1,0 +1,234 @@
+"""A simulated cluster: storage nodes, brokers, metadata, clients, all drawn from one seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from broker_containers.settings import BrokerSettings
+from broker_containers.topics.managed_ledger import LedgerSettings
+from storage_grpc.quorum.settings import QuorumSettings
+from sulina.errors import SulinaError
+from sulina.model import SubscriptionType
+from sulina.names import TopicName
+from tests.simulation.brokers import SimBroker
+from tests.simulation.checker import Checker
+from tests.simulation.clock import SimClock
+from tests.simulation.loop import Machine, SimLoop
+from tests.simulation.metadata import MetadataService, WatchedStore
+from tests.simulation.network import Endpoint, Network
+from tests.simulation.storage import SimStorage
+from tests.simulation.switches import Switches
+from tests.simulation.trace import Trace
+from tests.simulation.workload import Consumer, Producer
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How large a cluster is, and how long its faults last; drawn from the seed."""
+
+    storages: int
+    brokers: int
+    topics: int
+    producers: int
+    frames: int
+    write_quorum: int
+    ack_quorum: int
+    latency: float
+    roll_bytes: int
+    seconds: float
+    cache_bytes: int
+
+    @classmethod
+    def drawn(cls, chance: Random) -> Shape:
+        write, ack = chance.choice(((3, 2), (3, 2), (3, 2), (3, 2), (2, 2), (3, 3), (4, 3), (5, 3)))
+        return cls(
+            storages=max(write, chance.choice((3, 4, 4, 5))),
+            brokers=chance.choice((2, 3)),
+            topics=chance.choice((1, 1, 2)),
+            producers=chance.choice((1, 2, 2, 3)),
+            frames=chance.choice((40, 70, 100)),
+            write_quorum=write,
+            ack_quorum=ack,
+            latency=chance.choice((0.0005, 0.002, 0.008)),
+            roll_bytes=chance.choice((2_000, 8_000, 1 << 20)),
+            seconds=chance.choice((6.0, 12.0, 20.0)),
+            cache_bytes=chance.choice((3_000, 1 << 20)),
+        )
+
+
+class Cluster:
+    """All machines of one run."""
+
+    def __init__(self, seed: int, loop: SimLoop, trace: Trace, switches: Switches) -> None:
+        self.loop = loop
+        self.trace = trace
+        self.switches = switches
+        self._seed = seed
+        self.chance = Random(f"{seed}/cluster")
+        self.shape = shape = Shape.drawn(self.chance)
+        trace.note(f"seed {seed} {shape}")
+        self.network = Network(loop, Random(f"{seed}/network"), shape.latency)
+        self.topics = [TopicName.parse(f"/default/t{n}") for n in range(shape.topics)]
+        self.checker = Checker(trace, self.topics)
+        self.metadata = Endpoint("metadata")
+        self.metadata_machine = Machine(loop, "metadata")
+        self.storages = [self._storage(n) for n in range(shape.storages)]
+        self._quorum = QuorumSettings(
+            write_quorum=shape.write_quorum,
+            ack_quorum=shape.ack_quorum,
+            node_timeout=0.5,
+            call_timeout=0.5,
+            hedge_after=0.05,
+            stall_timeout=3.0,
+            retry_seconds=0.1,
+            safeguards=switches.quorum,
+        )
+        self.brokers = [self.broker(f"broker-{n}") for n in range(shape.brokers)]
+        self.owners = dict.fromkeys(self.topics, self.brokers[0])
+        """Whom clients take for the owner."""
+        self.confusion = 0.0
+        """How often they are wrong."""
+        self.clients = Machine(loop, "clients")
+        self.producers: list[Producer] = []
+        self.consumers: list[Consumer] = []
+        self._add_clients()
+
+    def _storage(self, number: int) -> SimStorage:
+        name = f"storage-{number}"
+        chance = Random(f"{self._seed}/{name}")
+        return SimStorage(
+            name, self.loop, self.network, chance, self.switches, self.checker.node_stored
+        )
+
+    def broker(self, name: str) -> SimBroker:
+        """A broker that is not started yet."""
+        settings = BrokerSettings(
+            broker_id=name,
+            cache_bytes=self.shape.cache_bytes,
+            cursor_flush_seconds=0.25,
+            ledger=LedgerSettings(roll_bytes=self.shape.roll_bytes, roll_seconds=8.0),
+        )
+        return SimBroker(
+            name,
+            self.loop,
+            self.network,
+            self.metadata,
+            self.storages,
+            Random(f"{self._seed}/{name}"),
+            self.checker,
+            self._quorum,
+            settings,
+        )
+
+    def _add_clients(self) -> None:
+        kinds = list(SubscriptionType)
+        for topic in self.topics:
+            for number in range(self.shape.producers):
+                name = f"p{number}"
+                chance = Random(f"{self._seed}/{topic}/{name}")
+                self.producers.append(
+                    Producer(
+                        name, topic, self.clients, self.network, self.find, chance, self.checker
+                    )
+                )
+            type_ = self.chance.choice(kinds)
+            count = 1 if type_ is SubscriptionType.EXCLUSIVE else 2
+            for number in range(count):
+                name = f"c{number}"
+                chance = Random(f"{self._seed}/{topic}/{name}")
+                self.consumers.append(
+                    Consumer(
+                        name,
+                        topic,
+                        "s",
+                        type_,
+                        self.clients,
+                        self.network,
+                        self.find,
+                        chance,
+                        self.checker,
+                    )
+                )
+
+    def find(self, topic: TopicName) -> Endpoint:
+        """Who seems to be the owner."""
+        if self.confusion and self.chance.random() < self.confusion:
+            return self.chance.choice(self.brokers).endpoint
+        return self.owners[topic].endpoint
+
+    async def start(self) -> None:
+        """Bring everything up, with the topics made."""
+        store = await WatchedStore.open(SimClock(self.loop))
+        store.changed = self.checker.metadata_changed
+        service = MetadataService(store, self.switches, Random(f"{self._seed}/metadata"))
+        self.metadata.up(self.metadata_machine, service)
+        for storage in self.storages:
+            storage.start()
+        for broker in self.brokers:
+            broker.start()
+        clock = SimClock(self.loop)
+        while not all(s.up for s in self.storages) or not all(b.broker for b in self.brokers):
+            await clock.sleep(0.01)
+        for producer in self.producers:
+            producer.plan(self.shape.frames, clock.now(), clock.now() + self.shape.seconds)
+            self.clients.spawn(producer.run(), producer.name)
+        for consumer in self.consumers:
+            self.clients.spawn(consumer.run(), consumer.name)
+
+    # ---- the end ----
+
+    @property
+    def settled(self) -> bool:
+        """Everything is published, and everything published is acknowledged, durably."""
+        if not all(producer.done for producer in self.producers):
+            return False
+        for topic in self.topics:
+            model = self.checker.topics[topic]
+            end = max(model.content, default=-1) + 1
+            if end and ("s" not in model.cursors or model.cursors["s"].position < end):
+                return False
+        return True
+
+    def unsettled(self) -> str:
+        """What is missing, for people."""
+        missing = [
+            f"{p.topic.local}/{p.name} has unpublished frames" for p in self.producers if not p.done
+        ]
+        for topic in self.topics:
+            model = self.checker.topics[topic]
+            cursor = model.cursors.get("s")
+            missing.append(
+                f"{topic.local} ends at {max(model.content, default=-1) + 1}, cursor {cursor}"
+            )
+        return "; ".join(missing)
+
+    async def audit(self) -> None:
+        """A new broker takes over every topic and reads it from its start."""
+        auditor = self.broker("auditor")
+        auditor.start()
+        clock = SimClock(self.loop)
+        while auditor.broker is None:
+            await clock.sleep(0.05)
+        assert auditor.machine is not None
+        for topic in self.topics:
+            await auditor.machine.spawn(self._audit(auditor, topic), "audit")
+
+    async def _audit(self, auditor: SimBroker, topic: TopicName) -> None:
+        assert auditor.broker is not None
+        frames: list[bytes] = []
+        for _ in range(30):
+            try:
+                log = (await auditor.broker.topic(topic)).log
+                frames = []
+                reader = log.reader(0)
+                while found := await reader.read(1 << 20):
+                    frames += [bytes(frame.data) for frame in found]
+                break
+            except SulinaError as error:
+                problem = error
+                await auditor.clock.sleep(0.5)
+        else:
+            self.checker.fail(f"{topic} can't be read at the end: {problem}")
+            return
+        self.checker.final(topic, frames)

@@ -1,0 +1,195 @@
+"""The metadata store, reached through the network: delays, lost replies, partitions.
+
+One real ``EmbeddedStore`` serves all. A client has a deadline for every call: a read that fails is
+``Unavailable``, a change that was not answered is ``UnknownOutcome``, and may take effect later.
+Each client checks that what it is told is never older than what it was told before it asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from random import Random
+from typing import Any, TypeVar
+
+from sulina.errors import Refused, SulinaError, Unavailable, UnknownOutcome
+from sulina.metadata.embedded import EmbeddedStore
+from sulina.metadata.embedded.state import Change, Removed, Stored
+from sulina.metadata.lease import Lease
+from sulina.metadata.store import (
+    Compare,
+    Delete,
+    Get,
+    KeyValue,
+    Listing,
+    ModRevisionIs,
+    Op,
+    Put,
+    Response,
+    TxnResult,
+    Watch,
+)
+from tests.simulation.loop import Machine
+from tests.simulation.network import Connection, Endpoint, Network, Work
+from tests.simulation.switches import Switches
+
+_T = TypeVar("_T")
+_TIMEOUT = 1.5
+
+Changed = Callable[[str, bytes | None, int], None]
+"""Told of every change as it becomes visible: key, value (None: deleted), revision."""
+
+
+class WatchedStore(EmbeddedStore):
+    """The real store, with somebody looking on."""
+
+    changed: Changed | None = None
+
+    def _publish(self, changes: list[Change]) -> None:
+        super()._publish(changes)
+        if self.changed is None:
+            return
+        for change in changes:
+            match change:
+                case Stored(item):
+                    self.changed(item.key, item.value, item.mod_revision)
+                case Removed(key, revision):
+                    self.changed(key, None, revision)
+
+
+class MetadataService:
+    """What the metadata machine does. Without some safeguards, it does less than it should."""
+
+    def __init__(self, store: WatchedStore, switches: Switches, chance: Random) -> None:
+        self.store = store
+        self._switches = switches
+        self._chance = chance
+        self._before: dict[str, tuple[int, KeyValue | None]] = {}
+        """The state of each key before its last change."""
+
+    async def txn(
+        self, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op]
+    ) -> TxnResult:
+        switches = self._switches
+        written = [op.key for op in then if isinstance(op, Put)]
+        if not switches.swap_ledger_list and any(key.endswith("/ledgers") for key in written):
+            compares = [c for c in compares if not isinstance(c, ModRevisionIs)]
+        if not switches.guard_cursors and any("/cursors/" in key for key in written):
+            compares = ()
+        if not switches.linearizable_reads:
+            await self._remember(written)
+            reads_only = not compares and all(isinstance(op, Get) for op in then)
+            if reads_only and self._chance.random() < 0.3:
+                return await self._stale(then)
+        return await self.store.txn(compares, then, otherwise)
+
+    async def _remember(self, keys: list[str]) -> None:
+        for key in keys:
+            item = await self.store.get(key)
+            self._before[key] = (1 if item is None else item.mod_revision, item)
+
+    async def _stale(self, then: Sequence[Op]) -> TxnResult:
+        responses = []
+        revision = (await self.store.range("/", limit=1)).revision
+        for op in then:
+            assert isinstance(op, Get)
+            item = await self.store.get(op.key)
+            if op.key in self._before:
+                revision, item = self._before[op.key]
+            responses.append(Response(item))
+        return TxnResult(True, revision, tuple(responses))
+
+    async def range(self, prefix: str, limit: int | None, after: str | None) -> Listing:
+        return await self.store.range(prefix, limit=limit, after=after)
+
+
+class SimMetadata:
+    """``MetadataStore`` as one machine sees it."""
+
+    def __init__(
+        self,
+        network: Network,
+        machine: Machine,
+        server: Endpoint,
+        fail: Callable[[str], None],
+    ) -> None:
+        self._network = network
+        self._machine = machine
+        self._server = server
+        self._fail = fail
+        self._connection: Connection | None = None
+        self._seen = 0
+        """The highest revision of an answer."""
+
+    async def get(self, key: str) -> KeyValue | None:
+        result = await self._read(lambda service: service.txn((), (Get(key),), ()))
+        assert isinstance(result, TxnResult)
+        return result.responses[0].item
+
+    async def range(
+        self, prefix: str, *, limit: int | None = None, after: str | None = None
+    ) -> Listing:
+        listing = await self._read(lambda service: service.range(prefix, limit, after))
+        assert isinstance(listing, Listing)
+        return listing
+
+    async def put(self, key: str, value: bytes, *, lease: int = 0) -> int:
+        return (await self.txn((), (Put(key, value, lease),))).revision
+
+    async def delete(self, key: str) -> bool:
+        return (await self.txn((), (Delete(key),))).responses[0].deleted > 0
+
+    async def txn(
+        self, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()
+    ) -> TxnResult:
+        seen = self._seen
+        result: TxnResult = await self._ask(lambda service: service.txn(compares, then, otherwise))
+        return self._in_order(result, seen)
+
+    async def grant(self, ttl_seconds: int) -> Lease:
+        raise Refused("nothing that is simulated takes a lease")
+
+    def watch(self, prefix: str, *, from_revision: int) -> Watch:
+        raise Refused("nothing that is simulated watches")
+
+    async def compact(self, revision: int) -> None:
+        raise Refused("nothing that is simulated compacts")
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    async def _read(self, work: Work[Any]) -> TxnResult | Listing:
+        seen = self._seen
+        try:
+            answer: TxnResult | Listing = await self._ask(work)
+        except UnknownOutcome as error:
+            raise Unavailable(str(error)) from None
+        return self._in_order(answer, seen)
+
+    async def _ask(self, work: Work[Any]) -> Any:
+        if self._connection is None or not self._connection.open:
+            self._connection = self._network.connect(self._machine, self._server)
+        answer = self._connection.request(work)
+        timer = asyncio.get_running_loop().call_later(_TIMEOUT, _late, answer)
+        try:
+            return await answer
+        finally:
+            timer.cancel()
+
+    def _in_order(self, answer: _T, seen: int) -> _T:
+        assert isinstance(answer, TxnResult | Listing)
+        if answer.revision < seen:
+            self._fail(
+                f"{self._machine.name} was answered with revision {answer.revision} of the "
+                f"metadata after it had seen {seen}"
+            )
+        self._seen = max(self._seen, answer.revision)
+        return answer
+
+
+def _late(answer: asyncio.Future[Any]) -> None:
+    if not answer.done():
+        with suppress(SulinaError):
+            answer.set_exception(UnknownOutcome("the metadata store did not answer in time"))

@@ -1,0 +1,177 @@
+"""``python -m tests.simulation --seeds 0-299``: many seeds on all cores, and how fast that went.
+
+A seed that fails is shown with the end of its trace and the command that runs it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from tests.simulation.simulate import Outcome, simulate
+from tests.simulation.switches import Switches
+
+_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What came of many seeds."""
+
+    seeds: int
+    failed: list[Outcome]
+    events: int
+    records: int
+    seconds: float
+
+
+def replay_command(seed: int, without: str | None = None) -> str:
+    """What a person types to see the same run again."""
+    option = f" --without {without}" if without else ""
+    return f"python -m tests.simulation --seeds {seed} --trace{option}"
+
+
+def run_many(seeds: Sequence[int], jobs: int, without: str | None = None) -> Iterator[Outcome]:
+    """The outcomes, in the order in which they come."""
+    switches = Switches() if without is None else Switches().without(without)
+    work = partial(simulate, switches=switches, keep=_SHOWN)
+    if jobs == 1 or len(seeds) == 1:
+        yield from map(work, seeds)
+        return
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        yield from pool.imap_unordered(work, seeds)
+
+
+def parse_seeds(text: str) -> list[int]:
+    """``7``, ``0-299`` or ``3,8,20-29``."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        try:
+            seeds += range(int(first), int(last or first) + 1)
+        except ValueError:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is no list of seeds: write 7, 0-299 or 3,8,20-29"
+            ) from None
+    return seeds
+
+
+def parse_safeguards(text: str) -> str:
+    """``text`` if it names safeguards."""
+    known = Switches().names()
+    for name in text.split("+"):
+        if name not in known:
+            raise argparse.ArgumentTypeError(
+                f"there is no safeguard {name!r}; there are {', '.join(known)}"
+            )
+    return text
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns 0 if no seed fails, 1 otherwise."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.simulation",
+        description="Simulate a whole cluster with faults, once for each seed.",
+    )
+    parser.add_argument("--seeds", type=parse_seeds, default=parse_seeds("0-299"))
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--trace", action="store_true", help="show everything that happens")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+    parser.add_argument(
+        "--without", type=parse_safeguards, metavar="SAFEGUARD", help="switch one off, or this+that"
+    )
+    options = parser.parse_args(arguments)
+    console = Console(stderr=options.json)
+    if options.trace:
+        return _show(console, options.seeds, options.without)
+    summary = _run(console, options.seeds, options.jobs, options.without)
+    for outcome in summary.failed:
+        _report(console, outcome, options.without)
+    if options.json:
+        sys.stdout.write(json.dumps(_as_json(summary, options.without), indent=2) + "\n")
+    else:
+        console.print(
+            f"{summary.seeds} seeds, {len(summary.failed)} failed, "
+            f"{summary.records:,} records confirmed; {summary.seconds:.1f} s, "
+            f"{summary.seeds / summary.seconds:.1f} seeds/s, "
+            f"{summary.events / summary.seconds:,.0f} events/s with {options.jobs} processes"
+        )
+    return 1 if summary.failed else 0
+
+
+def _run(console: Console, seeds: Sequence[int], jobs: int, without: str | None) -> Summary:
+    columns = (
+        TextColumn("simulating"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[failed]} failed"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    failed: list[Outcome] = []
+    events = records = 0
+    began = time.perf_counter()
+    with Progress(*columns, console=console, transient=True) as progress:
+        bar = progress.add_task("", total=len(seeds), failed=0)
+        for outcome in run_many(seeds, jobs, without):
+            events += outcome.events
+            records += outcome.records
+            if outcome.violation is not None:
+                failed.append(outcome)
+            progress.update(bar, advance=1, failed=len(failed))
+    failed.sort(key=lambda outcome: outcome.seed)
+    return Summary(len(seeds), failed, events, records, time.perf_counter() - began)
+
+
+def _report(console: Console, outcome: Outcome, without: str | None) -> None:
+    console.rule(f"seed {outcome.seed}")
+    for line in outcome.lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    console.print(f"[red]{outcome.violation}", soft_wrap=True)
+    console.print(f"again: {replay_command(outcome.seed, without)}", soft_wrap=True)
+
+
+def _show(console: Console, seeds: Sequence[int], without: str | None) -> int:
+    failed = 0
+    switches = Switches() if without is None else Switches().without(without)
+    for seed in seeds:
+        outcome = simulate(seed, switches, keep=None)
+        for line in outcome.lines:
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(f"seed {seed}: {outcome.violation or 'no violation'}, {outcome.digest}")
+        failed += outcome.violation is not None
+    return 1 if failed else 0
+
+
+def _as_json(summary: Summary, without: str | None) -> dict[str, object]:
+    return {
+        "seeds": summary.seeds,
+        "records": summary.records,
+        "events": summary.events,
+        "seconds": round(summary.seconds, 3),
+        "failed": [
+            {
+                "seed": outcome.seed,
+                "violation": outcome.violation,
+                "again": replay_command(outcome.seed, without),
+            }
+            for outcome in summary.failed
+        ],
+    }

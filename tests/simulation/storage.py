@@ -1,0 +1,384 @@
+"""Storage nodes under simulation: the real journal and node, on a disk that fails as told.
+
+``SimStorage`` is a machine with a disk; ``SimNode`` is how a broker sees it across the network,
+and ``SimNodes`` is what a broker knows of all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from random import Random
+
+from storage_grpc.entries import Entry, fenced
+from storage_grpc.journal import JournalSettings, JournalStore
+from storage_grpc.node import LocalNode, Node
+from sulina.errors import StorageFailed, Unavailable
+from sulina.runtime.memory_disk import MemoryDisk, MemoryDiskFile
+from sulina.runtime.seam import Buffer
+from tests.simulation.clock import SimClock
+from tests.simulation.loop import Machine, SimLoop
+from tests.simulation.network import Connection, Endpoint, Network
+from tests.simulation.switches import Switches
+
+_JOURNAL = JournalSettings(
+    file_bytes=64 << 10, reserve_bytes=16 << 10, spare_bytes=2 << 10, max_entry_bytes=1 << 20
+)
+_AVOID_SECONDS = 1.0
+
+Acknowledged = Callable[[str, int, int], None]
+"""Told when a node has an entry: member, ledger, entry."""
+
+
+class SimStorage:
+    """One storage node: its disk outlives its processes."""
+
+    def __init__(
+        self,
+        name: str,
+        loop: SimLoop,
+        network: Network,
+        chance: Random,
+        switches: Switches,
+        acknowledged: Acknowledged,
+    ) -> None:
+        self.name = name
+        self.member = ""
+        """Under which it is known to the brokers."""
+        self.endpoint = Endpoint(name)
+        self.machine: Machine | None = None
+        self.sync_seconds = 0.001
+        self.stuck = False
+        """The disk fails: every write is an error."""
+        self.unclean = False
+        """The last start followed a stop that was not clean."""
+        self._loop = loop
+        self._network = network
+        self._chance = chance
+        self._switches = switches
+        self._acknowledged = acknowledged
+        self._store: JournalStore | None = None
+        self.disk = self._new_disk()
+
+    @property
+    def up(self) -> bool:
+        return self.endpoint.machine is not None
+
+    def _new_disk(self) -> MemoryDisk:
+        disk = MemoryDisk() if self._switches.sync_before_ack else LyingDisk()
+        disk.before = self._before
+        return disk
+
+    async def _before(self, operation: str, name: str) -> None:
+        if operation == "sync":
+            await asyncio.sleep(self.sync_seconds * (0.5 + self._chance.random()))
+        if self.stuck and operation in ("write", "sync", "reserve", "replace", "truncate"):
+            raise StorageFailed(f"cannot {operation} {name}: input/output error")
+
+    def start(self) -> None:
+        """Open the journal on a new machine, and serve it once that is done."""
+        assert self.machine is None
+        self.machine = machine = Machine(self._loop, self.name)
+        machine.spawn(self._serve(machine), "start")
+
+    async def _serve(self, machine: Machine) -> None:
+        try:
+            store = await JournalStore.open(self.disk, SimClock(self._loop), _JOURNAL, self._chance)
+        except StorageFailed:
+            self.kill()  # to be started again when the disk is sound
+            return
+        self._store = store
+        member = self.name
+        if self._switches.incarnation_in_name:
+            member = f"{self.name}@{store.incarnation[:8]}"
+        self.unclean = store.unclean
+        unclean = store.unclean and self._switches.unclean_is_unknown
+        kind = LocalNode if self._switches.durable_fence else ForgetfulNode
+        self.member = member
+        self.endpoint.up(
+            machine,
+            StorageService(
+                kind(member, store, unclean=unclean), store, self._switches, self._acknowledged
+            ),
+        )
+
+    def kill(self) -> None:
+        """The machine loses power: what was not synced may be torn or gone."""
+        if self.machine is None:
+            return
+        self.machine.kill()
+        self.endpoint.down()
+        self._network.machine_died(self.machine)
+        crashed = self.disk.crash(self._chance)
+        disk = self._new_disk()
+        disk._files = crashed._files
+        disk.capacity = self.disk.capacity
+        self.disk = disk
+        self.machine = self._store = None
+
+    def stop(self) -> None:
+        """Stop cleanly, which takes a moment."""
+        if self.machine is not None and self._store is not None:
+            self.endpoint.down()
+            self.machine.spawn(self._stop(self.machine, self._store), "stop")
+
+    async def _stop(self, machine: Machine, store: JournalStore) -> None:
+        await store.close()
+        self._network.machine_died(machine)
+        self.machine = self._store = None
+        machine.kill()
+
+    def wipe(self) -> None:
+        """Lose everything: the next start is on an empty disk."""
+        self.kill()
+        self.disk = self._new_disk()
+
+    def lose_tail(self, share: float) -> None:
+        """Lose power and the end of the newest file, though it was synced."""
+        self.kill()
+        name = self._newest()
+        if name is not None:
+            content = self.disk.content(name)
+            size = len(content.rstrip(b"\0"))
+            cut = max(4096, size - int(size * share))
+            if cut < len(content):
+                self.disk.cut(name, cut)
+
+    def flip(self) -> None:
+        """Turn a bit somewhere in the newest file."""
+        name = self._newest()
+        if name is not None:
+            size = len(self.disk.content(name).rstrip(b"\0"))
+            if size:
+                self.disk.flip(name, self._chance.randrange(size), self._chance.randrange(8))
+
+    def _newest(self) -> str | None:
+        names = [name for name in sorted(self.disk._files) if name.endswith(".log")]
+        return names[-1] if names else None
+
+
+class StorageService:
+    """What a storage machine offers. Without some safeguards, less than it should."""
+
+    def __init__(
+        self,
+        node: LocalNode,
+        store: JournalStore,
+        switches: Switches,
+        acknowledged: Acknowledged,
+    ) -> None:
+        self._node = node
+        self._store = store
+        self._switches = switches
+        self._acknowledged = acknowledged
+        self._fencing: set[asyncio.Task[int]] = set()
+
+    def _check(self, member: str) -> None:
+        if member != self._node.id:
+            raise Unavailable(f"{member} is gone: {self._node.id} took its place")
+
+    def append(
+        self, member: str, ledger: int, entry: int, lac: int, payload: Buffer, recovery: bool
+    ) -> asyncio.Future[None]:
+        try:
+            self._check(member)
+        except Unavailable as error:
+            failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            failed.set_exception(error)
+            return failed
+        done = self._node.append(ledger, entry, lac, payload, recovery=recovery)
+
+        def stored(result: asyncio.Future[None]) -> None:
+            if not result.cancelled() and result.exception() is None:
+                self._acknowledged(member, ledger, entry)
+
+        done.add_done_callback(stored)
+        return done
+
+    async def read(
+        self, member: str, ledger: int, first: int, entries: int, size: int, head: int | None
+    ) -> list[Entry]:
+        self._check(member)
+        found = await self._node.read(ledger, first, max_entries=entries, max_bytes=size, head=head)
+        return [Entry(e.ledger, e.entry, e.lac, bytes(e.payload)) for e in found]
+
+    async def recovery_read(self, member: str, ledger: int, entry: int) -> Entry:
+        self._check(member)
+        if self._skips_fence(ledger):
+            (found,) = await self._node.read(ledger, entry, max_entries=1, max_bytes=1)
+        else:
+            found = await self._node.recovery_read(ledger, entry)
+        return Entry(found.ledger, found.entry, found.lac, bytes(found.payload))
+
+    async def fence(self, member: str, ledger: int) -> int:
+        self._check(member)
+        if self._skips_fence(ledger):
+            stat = self._store.stat(ledger)
+            return -1 if stat is None else stat.lac
+        return await self._node.fence(ledger)
+
+    def _skips_fence(self, ledger: int) -> bool:
+        """Without a safeguard: no fence, or one that comes later than its answer."""
+        if not self._switches.fence_unknown_ledger and self._store.stat(ledger) is None:
+            return True
+        if not self._switches.ordered_fence:
+            task = asyncio.create_task(self._node.fence(ledger))
+            self._fencing.add(task)
+            task.add_done_callback(self._fenced)
+            return True
+        return False
+
+    def _fenced(self, task: asyncio.Task[int]) -> None:
+        self._fencing.discard(task)
+        if not task.cancelled():
+            task.exception()
+
+    async def delete(self, member: str, ledger: int) -> None:
+        self._check(member)
+        await self._node.delete(ledger)
+
+
+class ForgetfulNode(LocalNode):
+    """Keeps fences in memory only."""
+
+    def __init__(self, id: str, store: JournalStore, *, unclean: bool) -> None:
+        super().__init__(id, store, unclean=unclean)
+        self._fences: set[int] = set()
+
+    def append(
+        self, ledger: int, entry: int, lac: int, payload: Buffer, *, recovery: bool = False
+    ) -> asyncio.Future[None]:
+        if ledger in self._fences and not recovery:
+            failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            failed.set_exception(fenced(ledger))
+            return failed
+        return super().append(ledger, entry, lac, payload, recovery=recovery)
+
+    async def recovery_read(self, ledger: int, entry: int) -> Entry:
+        self._fences.add(ledger)
+        (found,) = await self.read(ledger, entry, max_entries=1, max_bytes=1)
+        return found
+
+    async def fence(self, ledger: int) -> int:
+        self._fences.add(ledger)
+        stat = self._store.stat(ledger)
+        return -1 if stat is None else stat.lac
+
+
+class LyingDisk(MemoryDisk):
+    """Says that it synced, and did not."""
+
+    async def open(self, name: str, *, create: bool = False) -> MemoryDiskFile:
+        file = await super().open(name, create=create)
+        return LyingFile(self, name, file._content)
+
+
+class LyingFile(MemoryDiskFile):
+    """A file of it."""
+
+    async def sync(self) -> None:
+        await self._disk._enter("sync", self._name)
+        if self._name.endswith(".log") and len(self._content.written) > 4096:
+            # Headers of files are spared, or there would be nothing to look at after a crash.
+            start = 4096
+            kept = [(a, b) for a, b in self._content.unsynced if b > start]
+            self._content.unsynced = [(a, b) for a, b in self._content.unsynced if b <= start]
+            self._content.sync()
+            self._content.unsynced = kept
+            return
+        self._content.sync()
+
+
+class SimNode:
+    """``Node`` across the network. Appends share one connection and keep their order."""
+
+    def __init__(self, id: str, network: Network, machine: Machine, server: Endpoint) -> None:
+        self.id = id
+        self._network = network
+        self._machine = machine
+        self._server = server
+        self._connection: Connection | None = None
+
+    def _connected(self) -> Connection:
+        if self._connection is None or not self._connection.open:
+            self._connection = self._network.connect(self._machine, self._server)
+        return self._connection
+
+    def append(
+        self, ledger: int, entry: int, lac: int, payload: Buffer, *, recovery: bool = False
+    ) -> asyncio.Future[None]:
+        data = bytes(payload)
+        return self._connected().request(
+            lambda service: service.append(self.id, ledger, entry, lac, data, recovery),
+            ordered=True,
+            ordered_answer=not self._network.unordered_answers,
+        )
+
+    async def read(
+        self, ledger: int, first: int, *, max_entries: int, max_bytes: int, head: int | None = None
+    ) -> list[Entry]:
+        answer: asyncio.Future[list[Entry]] = self._connected().request(
+            lambda service: service.read(self.id, ledger, first, max_entries, max_bytes, head)
+        )
+        return await answer
+
+    async def recovery_read(self, ledger: int, entry: int) -> Entry:
+        answer: asyncio.Future[Entry] = self._connected().request(
+            lambda service: service.recovery_read(self.id, ledger, entry)
+        )
+        return await answer
+
+    async def fence(self, ledger: int) -> int:
+        answer: asyncio.Future[int] = self._connected().request(
+            lambda service: service.fence(self.id, ledger)
+        )
+        return await answer
+
+    async def delete(self, ledger: int) -> None:
+        answer: asyncio.Future[None] = self._connected().request(
+            lambda service: service.delete(self.id, ledger)
+        )
+        await answer
+
+
+class SimNodes:
+    """``Nodes`` of one broker: who is registered, and who failed lately."""
+
+    def __init__(
+        self,
+        network: Network,
+        machine: Machine,
+        storages: Sequence[SimStorage],
+        chance: Random,
+    ) -> None:
+        self._network = network
+        self._machine = machine
+        self._storages = storages
+        self._chance = chance
+        self._known: dict[str, SimNode] = {}
+        self._avoid: dict[str, float] = {}
+
+    def get(self, member: str) -> Node | None:
+        for storage in self._storages:
+            if storage.member == member:
+                if member not in self._known:
+                    self._known[member] = SimNode(
+                        member, self._network, self._machine, storage.endpoint
+                    )
+                return self._known[member]
+        return None
+
+    def choose(self, count: int, exclude: Collection[str] = ()) -> list[Node]:
+        now = self._network.loop.time()
+        healthy = [
+            storage.member
+            for storage in self._storages
+            if storage.member
+            and storage.member not in exclude
+            and self._avoid.get(storage.member, 0.0) <= now
+        ]
+        chosen = self._chance.sample(healthy, min(count, len(healthy)))
+        return [node for member in chosen if (node := self.get(member)) is not None]
+
+    def failed(self, member: str) -> None:
+        self._avoid[member] = self._network.loop.time() + _AVOID_SECONDS

@@ -1,0 +1,35 @@
+"""With a safeguard off the simulation finds a violation: some that it finds soon, every time."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.ablation import look_for, table
+from tests.simulation.switches import Switches
+
+
+@pytest.mark.parametrize(
+    "safeguard",
+    [
+        "ack_quorum",
+        "confirm_in_order",
+        "swap_on_change",
+        "recover_on_takeover",
+        "swap_ledger_list",
+        "raise_epoch",
+        "recover_dedup",
+        "show_only_confirmed",
+        "guard_cursors",
+        "linearizable_reads",
+        "drop_failed_from_confirmed",
+        "sync_before_ack",
+    ],
+)
+def test_a_missing_safeguard_is_found_out(safeguard: str) -> None:
+    finding = look_for(safeguard, most=80, jobs=1)
+    assert finding.found is not None
+    assert safeguard in table([finding])
+
+
+def test_there_are_at_least_twenty_safeguards() -> None:
+    assert len(Switches().names()) >= 20

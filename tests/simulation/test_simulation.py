@@ -1,0 +1,67 @@
+"""Three hundred seeds without a violation; the same seed is the same run, in any process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.simulation.run import main, parse_seeds, replay_command
+from tests.simulation.simulate import simulate
+
+_SEEDS = 300
+_A_TEST = 10
+
+
+@pytest.mark.parametrize("first", range(0, _SEEDS, _A_TEST))
+def test_no_seed_violates_an_invariant(first: int) -> None:
+    for seed in range(first, first + _A_TEST):
+        outcome = simulate(seed)
+        assert outcome.violation is None, "\n".join([*outcome.lines, replay_command(seed)])
+        assert outcome.records > 0
+
+
+def test_the_same_seed_gives_the_same_trace() -> None:
+    for seed in (3, 17, 29):
+        assert simulate(seed).digest == simulate(seed).digest
+
+
+@pytest.mark.parametrize("hash_seed", ["0", "1234"])
+def test_the_same_seed_gives_the_same_trace_in_another_process(hash_seed: str) -> None:
+    seeds = (5, 11, 23)
+    script = (
+        "from tests.simulation.simulate import simulate\n"
+        f"print(' '.join(simulate(seed).digest for seed in {seeds}))"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONHASHSEED": hash_seed, "PYTHONPATH": "."},
+    )
+    assert answer.stdout.split() == [simulate(seed).digest for seed in seeds]
+
+
+def test_different_seeds_are_different_runs() -> None:
+    assert len({simulate(seed).digest for seed in range(5)}) == 5
+
+
+def test_seeds_are_named_as_numbers_and_ranges() -> None:
+    assert parse_seeds("3,8,20-22") == [3, 8, 20, 21, 22]
+
+
+def test_a_failing_seed_is_reported_with_the_command_that_repeats_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["--seeds", "0", "--without", "ack_quorum"]) == 1
+    shown = capsys.readouterr().out
+    assert "python -m tests.simulation --seeds 0 --trace --without ack_quorum" in shown
+
+
+def test_the_summary_can_be_had_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seeds", "0-1", "--jobs", "1", "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["seeds"] == 2 and summary["failed"] == []
