@@ -127,6 +127,8 @@ class Faults:
                 party.start()
         for topic in cluster.topics:
             cluster.owners[topic] = self._chance.choice(cluster.brokers)
+        for consumer in cluster.consumers:
+            consumer.careless = 0.0
 
     # ---- storage nodes ----
 
