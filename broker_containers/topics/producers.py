@@ -58,7 +58,8 @@ class TopicProducer:
 
     def finish(self, slot: Slot, outcome: int | SulinaError) -> None:
         if isinstance(outcome, SulinaError):
-            slot.error = outcome
+            # A traceback would keep the frame alive that it passed through.
+            slot.error = outcome.with_traceback(None)
         else:
             slot.offset = outcome
         if not self._telling:

@@ -140,6 +140,11 @@ class CommandStream(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.open = False
+        # A session and its stream hold each other until garbage is collected, which is seldom:
+        # what weighs goes now.
+        self._large = None
+        self._view = memoryview(b"")
+        self._chunk = bytearray()
         self._handler.lost(exc)
 
     def pause_writing(self) -> None:

@@ -25,7 +25,7 @@ from tests.support.server import SulinaProcess
 SECONDS = number_from_environment("SULINA_FUZZ_SECONDS", 10)
 ATTACKERS = 4
 IDLE = 1000
-MOST_GROWTH = 400 << 20
+MOST_GROWTH = 256 << 20
 """Bytes that the broker may grow by: its cache, and what connections may hold."""
 
 _ATTACKS = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -217,6 +218,15 @@ def test_a_connection_that_ends_within_a_command_is_just_lost(run: Run) -> None:
                 assert server.handler.received_commands.empty()
 
     run(scenario())
+
+
+def test_half_a_command_weighs_nothing_once_its_connection_is_gone() -> None:
+    stream = opened(CommandStream(Recorder(), 16 << 20))
+    feed(stream, publish(1, bytes(15 << 20))[: 2 * CHUNK], CHUNK)
+    half_a_command = stream.get_buffer(-1).obj
+    stream.connection_lost(None)
+    held_by_this_test = 2  # its name, and the argument of the call below
+    assert sys.getrefcount(half_a_command) == held_by_this_test
 
 
 def test_what_still_comes_after_a_close_is_not_received() -> None:
