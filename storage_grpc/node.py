@@ -17,6 +17,7 @@ import asyncio
 from typing import Protocol
 
 from storage_grpc.entries import Entry, EntryStore
+from storage_grpc.standing import Standing
 from sulina.errors import NotFound, SulinaError, UnknownOutcome
 from sulina.runtime.seam import Buffer
 
@@ -47,8 +48,10 @@ class Node(Protocol):
         """Consecutive entries from ``first`` on, at least one."""
         ...
 
-    async def recovery_read(self, ledger: int, entry: int) -> Entry:
-        """Fence the ledger durably, then read one entry."""
+    async def recovery_read(
+        self, ledger: int, first: int, *, max_entries: int, max_bytes: int
+    ) -> list[Entry]:
+        """Fence the ledger durably, then read as ``read`` does."""
         ...
 
     async def fence(self, ledger: int) -> int:
@@ -59,17 +62,12 @@ class Node(Protocol):
 
 
 class LocalNode:
-    """A node whose store is in this process.
+    """A node whose store is in this process. ``standing`` says what it may deny."""
 
-    ``unclean``: the store's last stop was not clean, so it may have lost what it had acknowledged.
-    Then "no such entry" is certain only for ledgers that began here since the start.
-    """
-
-    def __init__(self, id: str, store: EntryStore, *, unclean: bool) -> None:
+    def __init__(self, id: str, store: EntryStore, standing: Standing) -> None:
         self.id = id
         self._store = store
-        self._unclean = unclean
-        self._born: set[int] = set()
+        self._standing = standing
 
     def append(
         self, ledger: int, entry: int, lac: int, payload: Buffer, *, recovery: bool = False
@@ -80,8 +78,8 @@ class LocalNode:
             failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             failed.set_exception(error)
             return failed
-        if self._unclean and entry == 0 and not recovery:
-            self._born.add(ledger)
+        if entry == 0 and not recovery:
+            self._standing.begins(ledger)
         return appended
 
     async def read(
@@ -92,18 +90,19 @@ class LocalNode:
                 ledger, first, max_entries=max_entries, max_bytes=max_bytes, head=head
             )
         except NotFound as error:
-            if self._unclean and ledger not in self._born:
+            if not self._standing.certain(ledger):
                 raise MaybeLost(f"{error}; but it may have had it and lost it") from None
             raise
 
-    async def recovery_read(self, ledger: int, entry: int) -> Entry:
+    async def recovery_read(
+        self, ledger: int, first: int, *, max_entries: int, max_bytes: int
+    ) -> list[Entry]:
         await self._store.fence(ledger)
-        (found,) = await self.read(ledger, entry, max_entries=1, max_bytes=1)
-        return found
+        return await self.read(ledger, first, max_entries=max_entries, max_bytes=max_bytes)
 
     async def fence(self, ledger: int) -> int:
         return await self._store.fence(ledger)
 
     async def delete(self, ledger: int) -> None:
-        self._born.discard(ledger)
+        self._standing.ends(ledger)
         await self._store.delete(ledger)

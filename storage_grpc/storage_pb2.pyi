@@ -68,6 +68,8 @@ class _CodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Code.ValueType],
     OVERLOADED: _Code.ValueType  # 9
     UNAVAILABLE: _Code.ValueType  # 10
     """stopping, or not the incarnation that was asked for; nothing happened"""
+    MAYBE_LOST: _Code.ValueType  # 11
+    """not here, but it may have been acknowledged and lost since"""
 
 class Code(_Code, metaclass=_CodeEnumTypeWrapper): ...
 
@@ -90,6 +92,8 @@ STORAGE_FAILED: Code.ValueType  # 8
 OVERLOADED: Code.ValueType  # 9
 UNAVAILABLE: Code.ValueType  # 10
 """stopping, or not the incarnation that was asked for; nothing happened"""
+MAYBE_LOST: Code.ValueType  # 11
+"""not here, but it may have been acknowledged and lost since"""
 Global___Code: _TypeAlias = Code  # noqa: Y015
 
 @_typing.final
@@ -237,18 +241,25 @@ class RecoveryReadRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     LEDGER_FIELD_NUMBER: _builtins.int
-    ENTRY_FIELD_NUMBER: _builtins.int
+    FIRST_FIELD_NUMBER: _builtins.int
+    MAX_ENTRIES_FIELD_NUMBER: _builtins.int
+    MAX_BYTES_FIELD_NUMBER: _builtins.int
     ledger: _builtins.int
-    entry: _builtins.int
+    first: _builtins.int
+    max_entries: _builtins.int
+    max_bytes: _builtins.int
+    """of payload"""
     def __init__(
         self,
         *,
         ledger: _builtins.int = ...,
-        entry: _builtins.int = ...,
+        first: _builtins.int = ...,
+        max_entries: _builtins.int = ...,
+        max_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["entry", b"entry", "ledger", b"ledger"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first", b"first", "ledger", b"ledger", "max_bytes", b"max_bytes", "max_entries", b"max_entries"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

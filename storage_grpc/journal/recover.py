@@ -34,8 +34,8 @@ _NAME = re.compile(r"journal-([0-9a-f]{16})\.log")
 class Recovery:
     """What a start found."""
 
-    clean: bool
-    """The journal was closed before, or is new; nothing can have been lost since."""
+    stopped: bool
+    """The journal was closed before, or is new."""
     files: int
     scanned_files: int
     """Files without an index file: these took the time."""
@@ -49,6 +49,11 @@ class Recovery:
     damaged: tuple[DamagedRange, ...]
     """Places of which nobody can tell what they held. Nothing is called absent while any is."""
     seconds: float
+
+    @property
+    def clean(self) -> bool:
+        """The journal was closed before, or is new; nothing can have been lost since."""
+        return self.stopped and not self.damaged
 
 
 @dataclass(slots=True)
@@ -70,7 +75,7 @@ class Recovered:
     def report(self, seconds: float) -> Recovery:
         files = self.index.files.values()
         return Recovery(
-            clean=self.stopped and not self.index.damage,
+            stopped=self.stopped,
             files=len(files),
             scanned_files=self.scanned,
             records=self.records,

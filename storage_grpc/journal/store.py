@@ -182,16 +182,19 @@ class JournalStore:
     async def wait_writable(self) -> None:
         await self._committer.wait_writable()
 
-    async def close(self) -> None:
-        """Stop cleanly. After a disk error, or without space for the mark, the stop is unclean."""
+    async def close(self, *, clean: bool = True) -> None:
+        """Stop cleanly. After a disk error, or without space for the mark, the stop is unclean.
+
+        Without ``clean`` there is no mark, so that the next start takes it for a crash.
+        """
         if self._closing is None:
-            self._closing = asyncio.create_task(self._close(), name="journal-close")
+            self._closing = asyncio.create_task(self._close(clean), name="journal-close")
         await asyncio.shield(self._closing)
 
-    async def _close(self) -> None:
+    async def _close(self, clean: bool) -> None:
         await self._housekeeper.stop()
         with suppress(StorageFull, StorageFailed):
-            if self._writer.file is not None:
+            if self._writer.file is not None and clean:
                 await self._committer.control(Kind.STOP, 0)
                 await self._housekeeper.seal(self._writer.file, stopped=True)
         await self._committer.stop()

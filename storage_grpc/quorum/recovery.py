@@ -27,9 +27,10 @@ from sulina.metadata.store import MetadataStore
 from sulina.runtime.seam import Clock
 
 _T = TypeVar("_T")
-_FIRST_LOOK = 4
-_AT_ONCE = 64
-"""Entries that are looked for at the same time: few at first, for few are there as a rule."""
+_FEW = 16
+_MANY = 1024
+"""Entries that are read at once: few at first, for few are there as a rule."""
+_BATCH_BYTES = 4 << 20
 
 
 class Recovery:
@@ -108,54 +109,39 @@ class Recovery:
         target = metadata.fragments[-1].ensemble
         lost: set[str] = set()
         entry = lac + 1
-        at_once = _FIRST_LOOK
-        while True:
-            batch = await asyncio.gather(
-                *(self._read(metadata, ensemble, entry + step) for step in range(at_once)),
-                return_exceptions=True,
-            )
-            at_once = min(2 * at_once, _AT_ONCE)
-            entries: list[Entry] = []
-            for found in batch:
-                if not isinstance(found, Entry):
-                    break
-                entries.append(found)
-            if entries and self._safe.rewrite_recovered:
+        at_once = _FEW
+        while entries := await self._read(metadata, ensemble, entry, at_once):
+            if self._safe.rewrite_recovered:
                 before = target
                 target = await self._rewrite(metadata, target, lost, entries)
                 if target != before:
                     metadata = metadata.with_ensemble(entry, target)
             entry += len(entries)
-            if len(entries) < len(batch):
-                ending = batch[len(entries)]
-                if isinstance(ending, BaseException):
-                    raise ending
-                return entry - 1, metadata
+            at_once = min(2 * at_once, _MANY)
+        return entry - 1, metadata
 
     async def _read(
-        self, metadata: LedgerMetadata, ensemble: tuple[str, ...], entry: int
-    ) -> Entry | None:
-        """The entry; None if it certainly does not exist."""
+        self, metadata: LedgerMetadata, ensemble: tuple[str, ...], first: int, at_once: int
+    ) -> list[Entry]:
+        """Entries from ``first`` on; none if that one certainly does not exist."""
 
-        async def call(node: Node) -> Entry:
-            if self._safe.fence_on_recovery_read:
-                return await node.recovery_read(self._ledger, entry)
-            (found,) = await node.read(self._ledger, entry, max_entries=1, max_bytes=1)
-            return found
+        async def call(node: Node) -> list[Entry]:
+            read = node.recovery_read if self._safe.fence_on_recovery_read else node.read
+            return await read(self._ledger, first, max_entries=at_once, max_bytes=_BATCH_BYTES)
 
-        def enough(answers: Answers[Entry]) -> bool:
-            found = any(isinstance(answer, Entry) for answer in answers.values())
+        def enough(answers: Answers[list[Entry]]) -> bool:
+            found = any(isinstance(answer, list) for answer in answers.values())
             return found or self._ruled_out(metadata, answers)
 
         answers = await self._ask(ensemble, call, enough)
-        for answer in answers.values():
-            if isinstance(answer, Entry):
-                return answer
+        found = [answer for answer in answers.values() if isinstance(answer, list)]
+        if found:
+            return max(found, key=len)
         if self._ruled_out(metadata, answers):
-            return None
-        raise self._too_few(f"be asked for entry {entry}", answers)
+            return []
+        raise self._too_few(f"be asked for entry {first}", answers)
 
-    def _ruled_out(self, metadata: LedgerMetadata, answers: Answers[Entry]) -> bool:
+    def _ruled_out(self, metadata: LedgerMetadata, answers: Answers[list[Entry]]) -> bool:
         """Whether no ack quorum can have had the entry, if fewer nodes than that lost data."""
         kind = NotFound if self._safe.unknown_is_not_absent else SulinaError
         denied = sum(isinstance(answer, kind) for answer in answers.values())

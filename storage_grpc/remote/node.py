@@ -72,10 +72,17 @@ class RemoteNode:
         )
         return await self._entries("Read", request, ledger, first)
 
-    async def recovery_read(self, ledger: int, entry: int) -> Entry:
-        check_ids(ledger, entry, -1)
-        request = pb.RecoveryReadRequest(ledger=ledger, entry=entry)
-        return (await self._entries("RecoveryRead", request, ledger, entry))[0]
+    async def recovery_read(
+        self, ledger: int, first: int, *, max_entries: int, max_bytes: int
+    ) -> list[Entry]:
+        check_ids(ledger, first, -1)
+        request = pb.RecoveryReadRequest(
+            ledger=ledger,
+            first=first,
+            max_entries=min(max_entries, _MANY),
+            max_bytes=min(max_bytes, _MANY),
+        )
+        return await self._entries("RecoveryRead", request, ledger, first)
 
     async def fence(self, ledger: int) -> int:
         check_ids(ledger, 0, -1)

@@ -105,7 +105,13 @@ class Calls:
         return pack_entries(found)
 
     async def _recovery_read(self, request: pb.RecoveryReadRequest) -> bytes:
-        return pack_entries([await self._node.recovery_read(request.ledger, request.entry)])
+        found = await self._node.recovery_read(
+            request.ledger,
+            request.first,
+            max_entries=request.max_entries,
+            max_bytes=min(request.max_bytes, self._max_read),
+        )
+        return pack_entries(found)
 
     async def _fence(self, request: pb.FenceRequest) -> Message:
         return pb.FenceReply(lac=await self._node.fence(request.ledger))

@@ -9,12 +9,14 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from storage_grpc.journal import JournalStore
 from storage_grpc.service.server import Identity, StorageServer
 from storage_grpc.service.settings import ServiceSettings
-from sulina.errors import SulinaError
+from storage_grpc.standing import Standing
+from sulina.errors import StorageFailed, StorageFull, SulinaError
+from sulina.runtime.boot import boot_id
 from sulina.runtime.real_clock import RealClock
 from sulina.runtime.real_disk import RealDisk
 from sulina.runtime.real_random import real_random
@@ -34,20 +36,23 @@ async def storage_node(
     disk = RealDisk(settings.data)
     try:
         store = await JournalStore.open(disk, RealClock(), settings.journal, real_random())
+        clean = False
         try:
-            server = StorageServer(
-                Identity(
-                    settings.id, store.incarnation, store.unclean, settings.journal.max_entry_bytes
-                ),
-                store,
+            standing = await Standing.open(disk, store.recovery, boot_id())
+            identity = Identity(
+                settings.id, store.incarnation, standing, settings.journal.max_entry_bytes
             )
+            server = StorageServer(identity, store)
             await server.start(settings.host, settings.port)
             try:
                 yield server, store
             finally:
                 await server.stop(settings.stop_seconds)
+                with suppress(StorageFull, StorageFailed):
+                    await standing.save()
+                    clean = True
         finally:
-            await store.close()
+            await store.close(clean=clean)
     finally:
         await disk.close()
 
@@ -110,7 +115,7 @@ def _announce(
                 "pid": os.getpid(),
                 "id": settings.id,
                 "incarnation": store.incarnation,
-                "unclean": store.unclean,
+                "unclean": server.in_doubt,
             }
         )
     else:

@@ -17,6 +17,7 @@ from storage_grpc.node import LocalNode
 from storage_grpc.remote.wire.service import PROTOCOL, SERVICE, server_options
 from storage_grpc.service.append_session import AppendSession
 from storage_grpc.service.calls import Calls, Context, abort
+from storage_grpc.standing import Standing
 from sulina.errors import Refused, SulinaError, Unavailable
 from sulina.version import __version__
 
@@ -29,8 +30,7 @@ class Identity:
 
     id: str
     incarnation: str
-    unclean: bool
-    """Its last stop was not clean; see ``LocalNode``."""
+    standing: Standing
     max_entry_bytes: int
 
 
@@ -43,7 +43,7 @@ class StorageServer:
     def __init__(self, identity: Identity, store: EntryStore) -> None:
         self._identity = identity
         self._store = store
-        self._node = LocalNode(identity.id, store, unclean=identity.unclean)
+        self._node = LocalNode(identity.id, store, identity.standing)
         self._calls = Calls(self._node, store, identity.incarnation, self._hello, _MAX_READ_BYTES)
         self._sessions: set[AppendSession] = set()
         self._writable = True
@@ -67,6 +67,11 @@ class StorageServer:
         )
         self.port = 0
         """Where it listens, once started."""
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the node may have lost something of older ledgers."""
+        return self._identity.standing.in_doubt
 
     async def start(self, host: str, port: int) -> Self:
         """Listen; port 0 takes one that is free. Raises ``Refused`` if the port can't be had."""
@@ -123,7 +128,7 @@ class StorageServer:
         return pb.HelloReply(
             id=self._identity.id,
             incarnation=self._identity.incarnation,
-            unclean=self._identity.unclean,
+            unclean=self.in_doubt,
             version=__version__,
             protocol=PROTOCOL,
             max_entry_bytes=self._identity.max_entry_bytes,

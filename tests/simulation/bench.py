@@ -12,6 +12,7 @@ from storage_grpc.journal import JournalSettings, JournalStore
 from storage_grpc.node import LocalNode, Node
 from storage_grpc.quorum.ledgers import QuorumLedgers
 from storage_grpc.quorum.settings import QuorumSettings, Safeguards
+from storage_grpc.standing import Standing
 from sulina.errors import Unavailable
 from sulina.metadata.embedded import EmbeddedStore
 from sulina.runtime.memory_disk import MemoryDisk
@@ -42,7 +43,7 @@ class GatedNode:
             self.disk, SimClock(_loop()), _JOURNAL, Random(f"{self.name}/{self.disk!r}"[:8])
         )
         self.id = f"{self.name}@{self.store.incarnation[:8]}"
-        self.node = LocalNode(self.id, self.store, unclean=self.store.unclean)
+        self.node = LocalNode(self.id, self.store, Standing(in_doubt=self.store.unclean))
 
     async def lose_power(self) -> None:
         """Crash and start again."""
@@ -80,9 +81,13 @@ class GatedNode:
             ledger, first, max_entries=max_entries, max_bytes=max_bytes, head=head
         )
 
-    async def recovery_read(self, ledger: int, entry: int) -> Entry:
+    async def recovery_read(
+        self, ledger: int, first: int, *, max_entries: int, max_bytes: int
+    ) -> list[Entry]:
         await self._gate("read")
-        return await self.node.recovery_read(ledger, entry)
+        return await self.node.recovery_read(
+            ledger, first, max_entries=max_entries, max_bytes=max_bytes
+        )
 
     async def fence(self, ledger: int) -> int:
         await self._gate("fence")

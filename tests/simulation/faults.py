@@ -139,8 +139,9 @@ class Faults:
         storage = self._victim or self._storage()
         if storage.machine is None:
             return
-        self._note(f"{storage.name} loses power")
-        storage.kill()
+        power = self._chance.random() < 0.7
+        self._note(f"{storage.name} {'loses power' if power else 'dies'}")
+        storage.kill(power=power)
         await self._for(0.05, 3.0)
         self._start(storage)
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from random import Random
 
 from storage_grpc.entries import Entry, fenced
 from storage_grpc.journal import JournalSettings, JournalStore
 from storage_grpc.node import LocalNode, Node
-from sulina.errors import StorageFailed, Unavailable
+from storage_grpc.standing import Standing
+from sulina.errors import StorageFailed, StorageFull, Unavailable
 from sulina.runtime.memory_disk import MemoryDisk, MemoryDiskFile
 from sulina.runtime.seam import Buffer
 from tests.simulation.clock import SimClock
@@ -58,6 +60,8 @@ class SimStorage:
         self._switches = switches
         self._acknowledged = acknowledged
         self._store: JournalStore | None = None
+        self._standing = Standing(in_doubt=False)
+        self._boots = 0
         self.disk = self._new_disk()
 
     @property
@@ -84,36 +88,44 @@ class SimStorage:
     async def _serve(self, machine: Machine) -> None:
         try:
             store = await JournalStore.open(self.disk, SimClock(self._loop), _JOURNAL, self._chance)
+            standing = await Standing.open(self.disk, store.recovery, f"boot {self._boots}")
         except StorageFailed:
             self.kill()  # to be started again when the disk is sound
             return
         self._store = store
+        self._standing = standing
         member = self.name
         if self._switches.incarnation_in_name:
             member = f"{self.name}@{store.incarnation[:8]}"
-        self.unclean = store.unclean
-        unclean = store.unclean and self._switches.unclean_is_unknown
+        self.unclean = standing.in_doubt
+        if not self._switches.unclean_is_unknown:
+            standing = Standing(in_doubt=False)
         kind = LocalNode if self._switches.durable_fence else ForgetfulNode
         self.member = member
         self.endpoint.up(
             machine,
             StorageService(
-                kind(member, store, unclean=unclean), store, self._switches, self._acknowledged
+                kind(member, store, standing), store, self._switches, self._acknowledged
             ),
         )
 
-    def kill(self) -> None:
-        """The machine loses power: what was not synced may be torn or gone."""
+    def kill(self, *, power: bool = True) -> None:
+        """The machine loses power: what was not synced may be torn or gone.
+
+        Without ``power``, only the process dies and all that it wrote is there.
+        """
         if self.machine is None:
             return
         self.machine.kill()
         self.endpoint.down()
         self._network.machine_died(self.machine)
-        crashed = self.disk.crash(self._chance)
-        disk = self._new_disk()
-        disk._files = crashed._files
-        disk.capacity = self.disk.capacity
-        self.disk = disk
+        if power:
+            self._boots += 1
+            crashed = self.disk.crash(self._chance)
+            disk = self._new_disk()
+            disk._files = crashed._files
+            disk.capacity = self.disk.capacity
+            self.disk = disk
         self.machine = self._store = None
 
     def stop(self) -> None:
@@ -123,7 +135,11 @@ class SimStorage:
             self.machine.spawn(self._stop(self.machine, self._store), "stop")
 
     async def _stop(self, machine: Machine, store: JournalStore) -> None:
-        await store.close()
+        clean = False
+        with suppress(StorageFailed, StorageFull):
+            await self._standing.save()
+            clean = True
+        await store.close(clean=clean)
         self._network.machine_died(machine)
         self.machine = self._store = None
         machine.kill()
@@ -200,15 +216,14 @@ class StorageService:
     ) -> list[Entry]:
         self._check(member)
         found = await self._node.read(ledger, first, max_entries=entries, max_bytes=size, head=head)
-        return [Entry(e.ledger, e.entry, e.lac, bytes(e.payload)) for e in found]
+        return _copied(found)
 
-    async def recovery_read(self, member: str, ledger: int, entry: int) -> Entry:
+    async def recovery_read(
+        self, member: str, ledger: int, first: int, entries: int, size: int
+    ) -> list[Entry]:
         self._check(member)
-        if self._skips_fence(ledger):
-            (found,) = await self._node.read(ledger, entry, max_entries=1, max_bytes=1)
-        else:
-            found = await self._node.recovery_read(ledger, entry)
-        return Entry(found.ledger, found.entry, found.lac, bytes(found.payload))
+        read = self._node.read if self._skips_fence(ledger) else self._node.recovery_read
+        return _copied(await read(ledger, first, max_entries=entries, max_bytes=size))
 
     async def fence(self, member: str, ledger: int) -> int:
         self._check(member)
@@ -238,11 +253,15 @@ class StorageService:
         await self._node.delete(ledger)
 
 
+def _copied(entries: list[Entry]) -> list[Entry]:
+    return [Entry(e.ledger, e.entry, e.lac, bytes(e.payload)) for e in entries]
+
+
 class ForgetfulNode(LocalNode):
     """Keeps fences in memory only."""
 
-    def __init__(self, id: str, store: JournalStore, *, unclean: bool) -> None:
-        super().__init__(id, store, unclean=unclean)
+    def __init__(self, id: str, store: JournalStore, standing: Standing) -> None:
+        super().__init__(id, store, standing)
         self._fences: set[int] = set()
 
     def append(
@@ -254,10 +273,11 @@ class ForgetfulNode(LocalNode):
             return failed
         return super().append(ledger, entry, lac, payload, recovery=recovery)
 
-    async def recovery_read(self, ledger: int, entry: int) -> Entry:
+    async def recovery_read(
+        self, ledger: int, first: int, *, max_entries: int, max_bytes: int
+    ) -> list[Entry]:
         self._fences.add(ledger)
-        (found,) = await self.read(ledger, entry, max_entries=1, max_bytes=1)
-        return found
+        return await self.read(ledger, first, max_entries=max_entries, max_bytes=max_bytes)
 
     async def fence(self, ledger: int) -> int:
         self._fences.add(ledger)
@@ -322,9 +342,11 @@ class SimNode:
         )
         return await answer
 
-    async def recovery_read(self, ledger: int, entry: int) -> Entry:
-        answer: asyncio.Future[Entry] = self._connected().request(
-            lambda service: service.recovery_read(self.id, ledger, entry)
+    async def recovery_read(
+        self, ledger: int, first: int, *, max_entries: int, max_bytes: int
+    ) -> list[Entry]:
+        answer: asyncio.Future[list[Entry]] = self._connected().request(
+            lambda service: service.recovery_read(self.id, ledger, first, max_entries, max_bytes)
         )
         return await answer
 

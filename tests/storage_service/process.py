@@ -115,6 +115,14 @@ class StorageProcess:
         """Lose the disk; the process must be gone."""
         shutil.rmtree(self.data)
 
+    def pretend_reboot(self) -> None:
+        """Let it believe at its next start that the system was started anew, as after a power cut.
+
+        The process must be gone, killed.
+        """
+        note = self.data / "standing.json"
+        note.write_text(json.dumps({**json.loads(note.read_text()), "boot": "an earlier one"}))
+
     def journal_files(self) -> list[Path]:
         return sorted(self.data.glob("journal-*.log"))
 
@@ -132,9 +140,11 @@ class StorageProcess:
 
 
 @contextmanager
-def storage_processes(folder: Path, count: int = 3) -> Iterator[list[StorageProcess]]:
+def storage_processes(
+    folder: Path, count: int = 3, *command: str
+) -> Iterator[list[StorageProcess]]:
     """So many nodes, started together; dead when left, frozen or not."""
-    processes = [StorageProcess(folder, number) for number in range(1, count + 1)]
+    processes = [StorageProcess(folder, number, *command) for number in range(1, count + 1)]
     try:
         for process in processes:
             process.spawn()

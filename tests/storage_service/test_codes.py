@@ -6,6 +6,7 @@ import grpc
 import pytest
 
 from storage_grpc import storage_pb2 as pb
+from storage_grpc.node import MaybeLost
 from storage_grpc.remote.wire.codes import (
     CODE_KEY,
     code_of,
@@ -27,6 +28,7 @@ SAME = [
     errors.StorageFailed,
     errors.Overloaded,
     errors.Unavailable,
+    MaybeLost,
 ]
 
 

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from storage_grpc.node import LocalNode, Node
-from sulina.errors import Fenced, NotFound, Refused, TooLarge, UnknownOutcome
+from storage_grpc.node import LocalNode, MaybeLost, Node
+from storage_grpc.standing import Standing
+from sulina.errors import Fenced, NotFound, Refused, TooLarge
 from sulina.runtime.memory_disk import MemoryDisk
 from sulina.runtime.seam import Buffer
 from tests.storage_service.serving import open_journal, remote, serving
@@ -131,16 +132,16 @@ async def test_fencing_an_unknown_ledger_creates_it_fenced(node: Node) -> None:
 
 
 async def test_a_recovery_read_fences_before_it_reads(node: Node) -> None:
-    payloads = await fill(node, 1, 2)
-    found = await node.recovery_read(1, 1)
-    assert (found.entry, bytes(found.payload)) == (1, payloads[1])
+    payloads = await fill(node, 1, 3)
+    found = await node.recovery_read(1, 1, max_entries=9, max_bytes=1 << 20)
+    assert [(e.entry, bytes(e.payload)) for e in found] == [(1, payloads[1]), (2, payloads[2])]
     with pytest.raises(Fenced):
-        await node.append(1, 2, 1, b"late")
+        await node.append(1, 3, 2, b"late")
 
 
 async def test_a_recovery_read_fences_also_when_there_is_no_such_entry(node: Node) -> None:
     with pytest.raises(NotFound):
-        await node.recovery_read(1, 0)
+        await node.recovery_read(1, 0, max_entries=1, max_bytes=1)
     with pytest.raises(Fenced):
         await node.append(1, 0, -1, b"late")
 
@@ -173,14 +174,14 @@ async def test_a_node_that_may_have_lost_entries_denies_only_what_it_is_sure_of(
         await node.append(5, 0, -1, b"began here")
         with pytest.raises(NotFound):
             await node.read(5, 1, max_entries=1, max_bytes=1)
-        with pytest.raises(UnknownOutcome):
+        with pytest.raises(MaybeLost):
             await node.read(6, 0, max_entries=1, max_bytes=1)
-        with pytest.raises(UnknownOutcome):
-            await node.recovery_read(6, 0)
+        with pytest.raises(MaybeLost):
+            await node.recovery_read(6, 0, max_entries=1, max_bytes=1)
 
     if where == "local":
-        await check(LocalNode("storage-1", store, unclean=True))
+        await check(LocalNode("storage-1", store, Standing(in_doubt=True)))
     else:
-        async with serving(store, unclean=True) as server, remote(server.port) as far:
+        async with serving(store, in_doubt=True) as server, remote(server.port) as far:
             await check(far)
     await store.close()

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from storage_grpc.node import Node
-from sulina.errors import StorageFull, Unavailable, UnknownOutcome
+from storage_grpc.node import MaybeLost, Node
+from sulina.errors import NotFound, StorageFull, Unavailable, UnknownOutcome
 from tests.storage_service.process import StorageProcess, storage_processes
 from tests.storage_service.serving import QUICK, remote
 
@@ -54,7 +54,7 @@ async def test_a_node_that_was_stopped_has_everything_and_is_sure_of_it(tmp_path
         assert process.log() == ""
 
 
-async def test_a_killed_node_loses_nothing_and_says_that_it_is_not_sure(tmp_path: Path) -> None:
+async def test_a_killed_node_loses_nothing_and_is_sure_of_it(tmp_path: Path) -> None:
     with storage_processes(tmp_path, 1) as [process]:
         async with remote(process.port) as node:
             await node.append(1, 0, -1, content(0))
@@ -67,12 +67,25 @@ async def test_a_killed_node_loses_nothing_and_says_that_it_is_not_sure(tmp_path
             )
             assert {type(outcome) for outcome in outcomes} <= {type(None), UnknownOutcome}
             await process.start()
-            assert process.ready["unclean"] is True
+            assert process.ready["unclean"] is False
             async with remote(process.port) as again:
                 assert again.id == node.id
                 await check(again, acknowledged)
-                with pytest.raises(UnknownOutcome):
+                with pytest.raises(NotFound):
                     await again.read(3, 0, max_entries=1, max_bytes=1)
+
+
+async def test_a_node_that_was_killed_with_its_system_says_that_it_is_not_sure(
+    tmp_path: Path,
+) -> None:
+    with storage_processes(tmp_path, 1) as [process]:
+        process.kill()
+        process.pretend_reboot()
+        await process.start()
+        assert process.ready["unclean"] is True
+        async with remote(process.port) as node:
+            with pytest.raises(MaybeLost):
+                await node.read(3, 0, max_entries=1, max_bytes=1)
 
 
 async def test_a_frozen_node_is_noticed_and_serves_again_when_it_thaws(tmp_path: Path) -> None:

@@ -193,6 +193,22 @@ async def test_a_ledger_whose_writer_vanished_is_recovered_with_all_that_was_ack
     assert await cluster.ledgers.recover(ledger) == last
 
 
+async def test_an_open_ledger_is_recovered_after_all_nodes_lost_power_at_once(
+    cluster: Cluster, ledger: int
+) -> None:
+    async with cluster.another_broker() as gone:
+        await append(gone, await gone.create(ledger), 300)
+        for process in cluster.processes:
+            process.kill()
+    for process in cluster.processes:
+        process.pretend_reboot()
+        await process.start()
+        assert process.ready["unclean"] is True
+    async with cluster.another_broker() as newer:
+        assert await newer.recover(ledger) == 299
+        await check(newer, ledger, 299)
+
+
 async def test_a_writer_with_a_newer_owner_confirms_nothing_more(
     cluster: Cluster, ledger: int
 ) -> None:

@@ -38,7 +38,7 @@ async def health_of(port: int, service: str = SERVICE) -> int:
 
 
 async def test_hello_says_who_is_there_and_what_it_takes() -> None:
-    async with serving(unclean=True, max_entry_bytes=777) as server, linked(server.port) as link:
+    async with serving(in_doubt=True, max_entry_bytes=777) as server, linked(server.port) as link:
         hello = await link.hello(5)
     assert (hello.id, hello.incarnation, hello.unclean) == ("storage-1", INCARNATION, True)
     assert (hello.version, hello.protocol, hello.writable) == (__version__, 1, True)
@@ -111,7 +111,7 @@ async def test_a_node_with_another_disk_never_answers_for_the_one_before() -> No
             with pytest.raises((UnknownOutcome, Unavailable)):
                 await node.read(1, 0, max_entries=1, max_bytes=1)
             with pytest.raises((UnknownOutcome, Unavailable)):
-                await node.recovery_read(1, 0)
+                await node.recovery_read(1, 0, max_entries=1, max_bytes=1)
             with pytest.raises((UnknownOutcome, Unavailable)):
                 await node.append(1, 1, 0, b"for the one before")
             await asyncio.sleep(0.05)

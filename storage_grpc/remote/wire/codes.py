@@ -11,9 +11,11 @@ from typing import Final
 
 import grpc
 
+from storage_grpc.node import MaybeLost
 from storage_grpc.storage_pb2 import (
     CORRUPT_ENTRY,
     FENCED,
+    MAYBE_LOST,
     NOT_FOUND,
     OK,
     OVERLOADED,
@@ -54,6 +56,7 @@ _ERRORS: Final[dict[int, type[SulinaError]]] = {
     STORAGE_FAILED: StorageFailed,
     OVERLOADED: Overloaded,
     UNAVAILABLE: Unavailable,
+    MAYBE_LOST: MaybeLost,
 }
 _CODES: Final[dict[type, int]] = {
     **{kind: code for code, kind in _ERRORS.items()},
@@ -73,6 +76,7 @@ _STATUSES: Final[dict[int, grpc.StatusCode]] = {
     STORAGE_FAILED: grpc.StatusCode.UNAVAILABLE,
     OVERLOADED: grpc.StatusCode.UNAVAILABLE,
     UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
+    MAYBE_LOST: grpc.StatusCode.UNKNOWN,
 }
 
 

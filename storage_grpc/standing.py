@@ -1,0 +1,91 @@
+"""What a storage node may deny: of which ledgers it can be sure to have lost nothing.
+
+A node that says "no such entry" helps to declare an entry absent, so it may only say it when it
+certainly never acknowledged that entry. After a power cut or damage it can't be sure about ledgers
+that were there before, and stays unsure about them through any number of later restarts, clean or
+not. A process that merely died loses nothing that it wrote, as long as the system under it goes on:
+that is told by the system's boot id.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable
+from typing import Any, Final, Self
+
+from storage_grpc.journal.recover import Recovery
+from sulina.errors import StorageFull
+from sulina.runtime.seam import Disk
+
+_log = logging.getLogger(__name__)
+_FILE: Final = "standing.json"
+
+
+class Standing:
+    """Kept in the node's folder by :meth:`open`; made directly, it is in memory only."""
+
+    def __init__(self, *, in_doubt: bool, born: Iterable[int] = ()) -> None:
+        self.in_doubt = in_doubt
+        """Something may have been lost of ledgers that are older than the doubt."""
+        self._born = set(born)
+        self._disk: Disk | None = None
+        self._boot = ""
+
+    @classmethod
+    async def open(cls, disk: Disk, recovery: Recovery, boot: str) -> Self:
+        """What holds after a start that found ``recovery``, durable when this returns.
+
+        ``boot`` is another text after each boot of the system; empty if that is not known. On a
+        full disk it is made durable by :meth:`save`, before the stop that relies on it.
+        """
+        before = await _load(disk)
+        went_on = before is not None and boot != "" and before.get("boot") == boot
+        if recovery.damaged or not (recovery.stopped or went_on):
+            standing = cls(in_doubt=True)
+        elif before is None:
+            standing = cls(in_doubt=False)
+        else:
+            standing = cls(in_doubt=before.get("in_doubt") is not False, born=before["born"])
+        standing._disk = disk
+        standing._boot = boot
+        try:
+            await standing.save()
+        except StorageFull as error:
+            _log.warning("could not note what this node is sure of, will try again: %s", error)
+        return standing
+
+    def certain(self, ledger: int) -> bool:
+        """Whether nothing of ``ledger`` that this node acknowledged can have been lost."""
+        return not self.in_doubt or ledger in self._born
+
+    def begins(self, ledger: int) -> None:
+        """The first entry of ``ledger`` was taken, so whatever came of it came since."""
+        if self.in_doubt:
+            self._born.add(ledger)
+
+    def ends(self, ledger: int) -> None:
+        """``ledger`` was deleted."""
+        self._born.discard(ledger)
+
+    async def save(self) -> None:
+        """Note it durably. A stop may only be marked as clean after this."""
+        if self._disk is not None:
+            content = {"boot": self._boot, "in_doubt": self.in_doubt, "born": sorted(self._born)}
+            await self._disk.replace(_FILE, json.dumps(content).encode())
+
+
+async def _load(disk: Disk) -> dict[str, Any] | None:
+    """What was noted; None if nothing ever was. What can't be read counts as doubt."""
+    if _FILE not in await disk.list():
+        return None
+    file = await disk.open(_FILE)
+    try:
+        content = json.loads(await file.read(0, await file.size()))
+        content["born"] = [int(ledger) for ledger in content["born"]]
+    except (ValueError, KeyError, TypeError):
+        return {"born": []}
+    else:
+        return dict(content)
+    finally:
+        await file.close()

@@ -1,0 +1,122 @@
+"""What a node may deny after any sequence of stops and starts."""
+
+from __future__ import annotations
+
+from random import Random
+
+from storage_grpc.journal import JournalSettings, JournalStore
+from storage_grpc.standing import Standing
+from sulina.runtime.memory_disk import MemoryDisk
+from sulina.runtime.real_clock import RealClock
+
+_OLD, _NEW = 1, 2
+
+
+class Node:
+    """A node's folder, through its starts and stops."""
+
+    def __init__(self) -> None:
+        self.disk = MemoryDisk()
+        self._boot = 1
+        self.store: JournalStore
+        self.standing: Standing
+
+    async def start(self) -> Standing:
+        settings = JournalSettings(file_bytes=64 << 10, reserve_bytes=16 << 10)
+        self.store = await JournalStore.open(self.disk, RealClock(), settings, Random(1))
+        self.standing = await Standing.open(self.disk, self.store.recovery, f"boot {self._boot}")
+        return self.standing
+
+    async def stop(self) -> None:
+        await self.standing.save()
+        await self.store.close()
+
+    async def kill(self) -> None:
+        await self.store.close(clean=False)
+
+    async def cut_power(self) -> None:
+        await self.kill()
+        self.disk = self.disk.crash(Random(1))
+        self._boot += 1
+
+
+async def test_a_new_node_and_one_that_stopped_cleanly_are_sure_of_everything() -> None:
+    node = Node()
+    assert (await node.start()).certain(_OLD)
+    await node.stop()
+    assert (await node.start()).certain(_OLD)
+    await node.stop()
+
+
+async def test_a_process_that_died_has_lost_nothing_while_the_system_went_on() -> None:
+    node = Node()
+    await node.start()
+    await node.kill()
+    assert (await node.start()).certain(_OLD)
+    await node.stop()
+
+
+async def test_after_a_power_cut_a_node_is_sure_only_of_ledgers_that_began_since() -> None:
+    node = Node()
+    await node.start()
+    await node.cut_power()
+    standing = await node.start()
+    standing.begins(_NEW)
+    assert standing.certain(_NEW) and not standing.certain(_OLD)
+    await node.stop()
+
+
+async def test_doubt_outlives_clean_stops_and_kills() -> None:
+    node = Node()
+    await node.start()
+    await node.cut_power()
+    (await node.start()).begins(_NEW)
+    await node.stop()
+    assert not (await node.start()).certain(_OLD)
+    await node.kill()
+    assert not (await node.start()).certain(_OLD)
+    assert node.standing.certain(_NEW), "which was noted at the clean stop"
+    await node.stop()
+
+
+async def test_a_second_power_cut_puts_everything_in_doubt_again() -> None:
+    node = Node()
+    await node.start()
+    await node.cut_power()
+    (await node.start()).begins(_NEW)
+    await node.stop()
+    await node.start()
+    await node.cut_power()
+    assert not (await node.start()).certain(_NEW)
+    await node.stop()
+
+
+async def test_a_note_that_can_not_be_read_is_doubt() -> None:
+    node = Node()
+    await node.start()
+    await node.stop()
+    await node.disk.replace("standing.json", b"{")
+    assert not (await node.start()).certain(_OLD)
+    await node.stop()
+
+
+async def test_where_boots_can_not_be_told_apart_every_kill_may_be_a_power_cut() -> None:
+    disk = MemoryDisk()
+    store = await JournalStore.open(disk, RealClock(), JournalSettings(), Random(1))
+    await Standing.open(disk, store.recovery, "")
+    await store.close(clean=False)
+    store = await JournalStore.open(disk, RealClock(), JournalSettings(), Random(1))
+    assert not (await Standing.open(disk, store.recovery, "")).certain(_OLD)
+    await store.close()
+
+
+async def test_on_a_full_disk_doubt_is_noted_before_the_stop_that_relies_on_it() -> None:
+    node = Node()
+    await node.start()
+    await node.cut_power()
+    node.disk.capacity = 0
+    await node.start()
+    node.disk.capacity = None
+    await node.stop()
+    assert not (await node.start()).certain(_OLD)
+    await node.stop()
