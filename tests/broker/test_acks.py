@@ -265,7 +265,7 @@ async def test_cursors_are_stored_without_waiting_for_a_clean_stop(
         await ack_all(consumer, (await take(consumer, 10))[:6])
 
         async def stored() -> bool:
-            key = "/topics/default/acks/cursors/s"
+            key = "/state/default/acks/cursors/s"
             item = await cluster.server._broker.store.get(key)
             return item is not None and b"6" in item.value
 

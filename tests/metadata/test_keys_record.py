@@ -97,6 +97,6 @@ def test_a_name_that_is_no_text_is_refused() -> None:
 def test_keys_are_where_the_design_says() -> None:
     topic = TopicName.parse("/default/orders")
     assert path.topic_root(topic) == "/topics/default/orders/"
-    assert ledgers.key(topic) == "/topics/default/orders/ledgers"
-    assert cursors.key(topic, "a b/c") == "/topics/default/orders/cursors/a%20b%2Fc"
+    assert ledgers.key(topic) == "/state/default/orders/ledgers"
+    assert cursors.key(topic, "a b/c") == "/state/default/orders/cursors/a%20b%2Fc"
     assert subscriptions.key(topic, "ü") == "/topics/default/orders/subscriptions/%C3%BC"

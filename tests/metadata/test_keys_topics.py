@@ -10,7 +10,7 @@ import pytest
 
 from sulina.errors import AlreadyExists, NotFound, Refused, Unavailable
 from sulina.metadata.embedded import EmbeddedStore
-from sulina.metadata.keys import namespaces, topic_lifecycle, topics
+from sulina.metadata.keys import cursors, namespaces, subscriptions, topic_lifecycle, topics
 from sulina.metadata.keys.policy import Policy, PolicyOverrides
 from sulina.metadata.keys.topics import TopicRecord, TopicState
 from sulina.metadata.store import Compare, Op, TxnResult
@@ -144,11 +144,13 @@ async def test_deleting_a_topic_takes_everything_beneath_it_and_no_neighbour(
     neighbour = TopicName.parse("/default/orders2")
     for topic in (ORDERS, neighbour):
         await topic_lifecycle.create(store, topic, TopicRecord())
-        await store.put(f"/topics/default/{topic.local}/cursors/s", b"")
+        await store.put(subscriptions.key(topic, "s"), b"")
+        await store.put(cursors.key(topic, "s"), b"")
     await topic_lifecycle.delete(store, ORDERS)
-    left = await store.range("/topics/")
-    assert [item.key for item in left.items] == [
-        "/topics/default/orders2/cursors/s",
+    left = await store.range("/")
+    assert [item.key for item in left.items if "orders" in item.key] == [
+        "/state/default/orders2/cursors/s",
+        "/topics/default/orders2/subscriptions/s",
         "/topics/default/orders2/topic",
     ]
 

@@ -1,4 +1,4 @@
-"""Cursors: ``/topics/{namespace}/{topic}/cursors/{subscription}``, how far a subscription is."""
+"""Cursors: ``/state/{namespace}/{topic}/cursors/{subscription}``, how far a subscription is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sulina.errors import Refused, TooLarge
 from sulina.metadata.check import MAX_TXN_BYTES, MAX_TXN_OPS, check_txn
 from sulina.metadata.keys import record
-from sulina.metadata.keys.path import name_of, part, topic_root
+from sulina.metadata.keys.path import name_of, part, state_root
 from sulina.metadata.store import Compare, MetadataStore, Put
 from sulina.names import TopicName
 
@@ -55,7 +55,7 @@ class CursorWrite:
 
 def root(topic: TopicName) -> str:
     """The prefix of a topic's cursors."""
-    return topic_root(topic) + "cursors/"
+    return state_root(topic) + "cursors/"
 
 
 def key(topic: TopicName, subscription: str) -> str:

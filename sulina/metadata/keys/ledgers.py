@@ -1,4 +1,4 @@
-"""A topic's ledgers: ``/topics/{namespace}/{topic}/ledgers``, one value, changed only by swaps.
+"""A topic's ledgers: ``/state/{namespace}/{topic}/ledgers``, one value, changed only by swaps.
 
 ``/ledgers/next`` has the number from which ledger ids are given; no id is given twice.
 """
@@ -13,7 +13,7 @@ from itertools import pairwise
 from sulina.errors import Refused
 from sulina.metadata import cas
 from sulina.metadata.keys import record
-from sulina.metadata.keys.path import topic_root
+from sulina.metadata.keys.path import state_root
 from sulina.metadata.keys.topics import exists
 from sulina.metadata.store import KeyValue, MetadataStore
 from sulina.names import TopicName
@@ -80,7 +80,7 @@ class StoredLedgers:
 
 def key(topic: TopicName) -> str:
     """Where a topic's ledger list is."""
-    return topic_root(topic) + "ledgers"
+    return state_root(topic) + "ledgers"
 
 
 async def get(store: MetadataStore, topic: TopicName) -> StoredLedgers:

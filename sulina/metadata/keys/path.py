@@ -13,6 +13,7 @@ from sulina.names import TopicName
 
 NAMESPACES = "/namespaces/"
 TOPICS = "/topics/"
+STATE = "/state/"
 
 
 def part(name: str) -> str:
@@ -39,5 +40,13 @@ def topics_root(namespace: str) -> str:
 
 
 def topic_root(topic: TopicName) -> str:
-    """The prefix of everything about a topic."""
+    """The prefix of what a topic is and has: what every broker wants to know."""
     return f"{topics_root(topic.namespace)}{part(topic.local)}/"
+
+
+def state_root(topic: TopicName) -> str:
+    """The prefix of where a topic stands, which only its owner wants to know.
+
+    It changes all the time, so it is kept apart from what all brokers watch.
+    """
+    return f"{STATE}{part(topic.namespace)}/{part(topic.local)}/"

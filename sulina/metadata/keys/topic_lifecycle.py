@@ -15,7 +15,7 @@ from sulina.errors import AlreadyExists, Overloaded, Refused
 from sulina.metadata import cas
 from sulina.metadata.check import MAX_TXN_OPS
 from sulina.metadata.keys import namespaces, record
-from sulina.metadata.keys.path import topic_root
+from sulina.metadata.keys.path import state_root, topic_root
 from sulina.metadata.keys.policy import PolicyOverrides
 from sulina.metadata.keys.topics import TopicRecord, TopicState, key, missing
 from sulina.metadata.store import (
@@ -33,7 +33,7 @@ from sulina.metadata.store import (
 from sulina.names import TopicName
 
 _TRIES = 16
-_GROUP = MAX_TXN_OPS - 1  # one operation of each transaction is for the topic's own record
+_GROUP = (MAX_TXN_OPS - 1) // 2  # one operation is for the topic's own record; see _everything
 
 
 async def create(store: MetadataStore, topic: TopicName, wanted: TopicRecord) -> None:
@@ -135,7 +135,7 @@ async def delete(store: MetadataStore, topic: TopicName) -> None:
         await _drop(store, topic, group)
     # If the record is another by now, somebody else finished this deletion.
     mine = ValueIs(key(topic), record.encode(marked))
-    await store.txn([mine], [DeletePrefix(topic_root(topic))])
+    await store.txn([mine], _everything(topic))
 
 
 async def _mark(store: MetadataStore, topic: TopicName) -> TopicRecord:
@@ -164,7 +164,7 @@ async def _drop(store: MetadataStore, topic: TopicName, group: list[TopicName]) 
             # A topic that merely has a partition's name is somebody else's.
             if response.item is not None and _belongs(response.item, topic):
                 guards.append(ModRevisionIs(response.item.key, response.item.mod_revision))
-                deletions.append(DeletePrefix(topic_root(partition)))
+                deletions += _everything(partition)
         if (await store.txn(guards, deletions)).succeeded:
             return
     raise _contended(topic)
@@ -175,6 +175,10 @@ def _partitions(topic: TopicName, wanted: TopicRecord) -> Iterator[list[TopicNam
     for start in range(0, wanted.partitions, _GROUP):
         numbers = range(start, min(start + _GROUP, wanted.partitions))
         yield [topic.partition(number) for number in numbers]
+
+
+def _everything(topic: TopicName) -> list[Op]:
+    return [DeletePrefix(topic_root(topic)), DeletePrefix(state_root(topic))]
 
 
 def _belongs(item: KeyValue, topic: TopicName) -> bool:

@@ -1,0 +1,151 @@
+"""Who serves which topic.
+
+* ``/cluster/owners/{namespace}/{topic}``: the owner of a topic, and the epoch of that. One key a
+  topic, changed only by swaps: this is what decides.
+* ``/cluster/brokers/{broker}/{namespace}/{topic}``: the same from a broker's side, written in the
+  same transaction, so that each broker sees its topics under its own path.
+* ``/cluster/unassigned/{namespace}/{topic}``: a topic that wants an owner.
+
+Owning is a hint that saves work, never a proof: whoever opens a topic's log fences the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sulina.metadata.keys import record
+from sulina.metadata.keys.members import BROKERS
+from sulina.metadata.keys.path import name_of, part
+from sulina.metadata.store import (
+    Compare,
+    Delete,
+    KeyValue,
+    MetadataStore,
+    ModRevisionIs,
+    Op,
+    Present,
+    Put,
+)
+from sulina.names import TopicName
+
+OWNERS = "/cluster/owners/"
+UNASSIGNED = "/cluster/unassigned/"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who serves a topic. ``to`` names the broker that shall have it next, during a move."""
+
+    broker: str
+    epoch: int
+    to: str = ""
+    since_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Why a topic wants an owner."""
+
+    since_us: int = 0
+    not_at: str = ""
+    """A broker that shall not have it: it was unloaded there."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A topic's next owner, in place of the one read at ``revision`` (0: nobody had it)."""
+
+    topic: TopicName
+    before: Owner | None
+    revision: int
+    after: Owner
+
+
+def path_of(topic: TopicName) -> str:
+    """A topic as the end of a key."""
+    return f"{part(topic.namespace)}/{part(topic.local)}"
+
+
+def topic_of(rest: str) -> TopicName:
+    """The topic that ``path_of`` made ``rest`` from."""
+    namespace, _, local = rest.partition("/")
+    return TopicName(name_of(namespace), name_of(local))
+
+
+def owner_key(topic: TopicName) -> str:
+    return OWNERS + path_of(topic)
+
+
+def broker_key(broker: str, topic: TopicName) -> str:
+    return f"{BROKERS}{part(broker)}/{path_of(topic)}"
+
+
+def unassigned_key(topic: TopicName) -> str:
+    return UNASSIGNED + path_of(topic)
+
+
+def decode_owner(item: KeyValue) -> Owner:
+    return record.decode(Owner, item)
+
+
+def decode_wish(item: KeyValue) -> Wish:
+    return record.decode(Wish, item)
+
+
+OPS_PER_CHANGE = 4
+"""Operations that ``change_all`` needs for each topic, at most."""
+
+
+async def change_all(
+    store: MetadataStore, guards: Sequence[Compare], changes: Sequence[Change]
+) -> int | None:
+    """Give topics their next owners, all or none; returns the revision.
+
+    None if a guard does not hold, or somebody changed one of the owners since it was read. Raises
+    ``UnknownOutcome`` as the store does: look again before anything is decided.
+    """
+    compares = list(guards)
+    ops: list[Op] = []
+    for change in changes:
+        compares.append(ModRevisionIs(owner_key(change.topic), change.revision))
+        ops.append(Put(owner_key(change.topic), record.encode(change.after)))
+        ops.append(Delete(unassigned_key(change.topic)))
+        mine = broker_key(change.after.broker, change.topic)
+        ops.append(Put(mine, record.encode(_Entry(change.after.epoch))))
+        if change.before is not None and change.before.broker != change.after.broker:
+            ops.append(Delete(broker_key(change.before.broker, change.topic)))
+    result = await store.txn(compares, ops)
+    return result.revision if result.succeeded else None
+
+
+async def mark_move(
+    store: MetadataStore, guards: Sequence[Compare], topic: TopicName, revision: int, marked: Owner
+) -> int | None:
+    """Note in the owner's record where the topic shall go; the owner completes the move."""
+    result = await store.txn(
+        [*guards, ModRevisionIs(owner_key(topic), revision)],
+        [Put(owner_key(topic), record.encode(marked))],
+    )
+    return result.revision if result.succeeded else None
+
+
+async def wish(store: MetadataStore, topic: TopicName, topic_key: str, wanted: Wish) -> bool:
+    """Say that a topic wants an owner; False if there is no such topic."""
+    result = await store.txn(
+        [Present(topic_key)], [Put(unassigned_key(topic), record.encode(wanted))]
+    )
+    return result.succeeded
+
+
+async def forget(store: MetadataStore, topic: TopicName, before: Owner | None) -> None:
+    """The topic was deleted: nobody owns it any more."""
+    ops: list[Op] = [Delete(owner_key(topic)), Delete(unassigned_key(topic))]
+    if before is not None:
+        ops.append(Delete(broker_key(before.broker, topic)))
+    await store.txn((), ops)
