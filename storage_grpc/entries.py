@@ -13,11 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sulina.errors import Fenced, NotFound, Refused, TooLarge
+from sulina.errors import CorruptEntry, Fenced, NotFound, Refused, TooLarge
 from sulina.runtime.seam import Buffer
 
 MAX_LEDGER = (1 << 64) - 1
 MAX_ENTRY = (1 << 63) - 1
+
+
+class PerhapsDamaged(CorruptEntry):
+    """The entry is not found, but the store has damaged places in which it may have been."""
 
 
 @dataclass(frozen=True, slots=True)

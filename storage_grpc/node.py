@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from storage_grpc.entries import Entry, EntryStore
+from storage_grpc.entries import Entry, EntryStore, PerhapsDamaged, absent
 from storage_grpc.standing import Standing
 from sulina.errors import NotFound, SulinaError, UnknownOutcome
 from sulina.runtime.seam import Buffer
@@ -93,6 +93,10 @@ class LocalNode:
             if not self._standing.certain(ledger):
                 raise MaybeLost(f"{error}; but it may have had it and lost it") from None
             raise
+        except PerhapsDamaged as error:
+            if self._standing.certain(ledger):  # it began after the damage was found
+                raise absent(ledger, first) from None
+            raise MaybeLost(str(error)) from None
 
     async def recovery_read(
         self, ledger: int, first: int, *, max_entries: int, max_bytes: int

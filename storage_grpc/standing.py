@@ -31,6 +31,7 @@ class Standing:
         self._born = set(born)
         self._disk: Disk | None = None
         self._boot = ""
+        self._damage: list[list[int]] = []
 
     @classmethod
     async def open(cls, disk: Disk, recovery: Recovery, boot: str) -> Self:
@@ -40,8 +41,10 @@ class Standing:
         full disk it is made durable by :meth:`save`, before the stop that relies on it.
         """
         before = await _load(disk)
+        damage = [[where.file, where.start, where.end] for where in recovery.damaged]
         went_on = before is not None and boot != "" and before.get("boot") == boot
-        if recovery.damaged or not (recovery.stopped or went_on):
+        known = [] if before is None else before["damage"]
+        if any(where not in known for where in damage) or not (recovery.stopped or went_on):
             standing = cls(in_doubt=True)
         elif before is None:
             standing = cls(in_doubt=False)
@@ -49,6 +52,7 @@ class Standing:
             standing = cls(in_doubt=before.get("in_doubt") is not False, born=before["born"])
         standing._disk = disk
         standing._boot = boot
+        standing._damage = damage
         try:
             await standing.save()
         except StorageFull as error:
@@ -71,7 +75,12 @@ class Standing:
     async def save(self) -> None:
         """Note it durably. A stop may only be marked as clean after this."""
         if self._disk is not None:
-            content = {"boot": self._boot, "in_doubt": self.in_doubt, "born": sorted(self._born)}
+            content = {
+                "boot": self._boot,
+                "in_doubt": self.in_doubt,
+                "born": sorted(self._born),
+                "damage": self._damage,
+            }
             await self._disk.replace(_FILE, json.dumps(content).encode())
 
 
@@ -83,8 +92,9 @@ async def _load(disk: Disk) -> dict[str, Any] | None:
     try:
         content = json.loads(await file.read(0, await file.size()))
         content["born"] = [int(ledger) for ledger in content["born"]]
+        content["damage"] = list(content["damage"])
     except (ValueError, KeyError, TypeError):
-        return {"born": []}
+        return {"born": [], "damage": []}
     else:
         return dict(content)
     finally:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from storage_grpc.entries import LedgerStat, absent, deleted
+from storage_grpc.entries import LedgerStat, PerhapsDamaged, absent, deleted
 from storage_grpc.journal.format import KnownFile, State, file_name
 from storage_grpc.journal.runs import Run, Runs
-from sulina.errors import CorruptEntry, SulinaError
+from sulina.errors import SulinaError
 
 
 class DamagedRange(NamedTuple):
@@ -144,7 +144,7 @@ class Index:
         if not self.damage:
             return absent(ledger, entry)
         where = self.damage[0]
-        return CorruptEntry(
+        return PerhapsDamaged(
             f"entry {entry} of ledger {ledger} is not found, but may have been among the damaged "
             f"bytes {where.start} to {where.end} of {file_name(where.file)}: "
             "read it from another node, and replace this one"

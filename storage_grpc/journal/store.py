@@ -179,6 +179,16 @@ class JournalStore:
     def pending_bytes(self) -> int:
         return self._committer.pending_bytes
 
+    def check_room(self) -> None:
+        """Raise ``Overloaded`` or ``StorageFailed`` if no entry can be taken now."""
+        self._committer.check_room()
+
+    @property
+    def usage(self) -> tuple[int, int]:
+        """How many files the journal has, and how many bytes they hold."""
+        files = self._index.files.values()
+        return len(files), sum(file.end for file in files)
+
     async def wait_writable(self) -> None:
         await self._committer.wait_writable()
 

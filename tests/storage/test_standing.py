@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
 from storage_grpc.journal import JournalSettings, JournalStore
+from storage_grpc.journal.format import DATA_START
+from storage_grpc.journal.index import DamagedRange
+from storage_grpc.journal.recover import Recovery
+from storage_grpc.node import LocalNode, MaybeLost
 from storage_grpc.standing import Standing
+from sulina.errors import NotFound
 from sulina.runtime.memory_disk import MemoryDisk
 from sulina.runtime.real_clock import RealClock
 
@@ -120,3 +127,51 @@ async def test_on_a_full_disk_doubt_is_noted_before_the_stop_that_relies_on_it()
     await node.stop()
     assert not (await node.start()).certain(_OLD)
     await node.stop()
+
+
+def _found(*damaged: DamagedRange, stopped: bool = True) -> Recovery:
+    return Recovery(
+        stopped=stopped,
+        files=1,
+        scanned_files=1,
+        records=1,
+        bytes=1,
+        cut_bytes=0,
+        corrupt_records=0,
+        damaged=damaged,
+        seconds=0.0,
+    )
+
+
+async def test_damage_puts_older_ledgers_in_doubt_once_and_not_at_every_start() -> None:
+    disk, damage = MemoryDisk(), DamagedRange(1, 100, 200)
+    standing = await Standing.open(disk, _found(damage), "boot")
+    standing.begins(_NEW)
+    assert standing.certain(_NEW) and not standing.certain(_OLD)
+    await standing.save()
+    again = await Standing.open(disk, _found(damage), "boot")
+    assert again.certain(_NEW) and not again.certain(_OLD)
+    worse = await Standing.open(disk, _found(damage, DamagedRange(2, 0, 10)), "boot")
+    assert not worse.certain(_NEW)
+
+
+async def test_a_damaged_node_denies_entries_of_ledgers_that_began_after_the_damage() -> None:
+    disk = MemoryDisk()
+    store = await JournalStore.open(disk, RealClock(), JournalSettings(), Random(1))
+    for entry in range(3):
+        await store.append(_OLD, entry, -1, bytes(100))
+    await store.close()
+    name = next(name for name in await disk.list() if name.endswith(".log"))
+    for position in range(DATA_START, DATA_START + 400):
+        disk.flip(name, position)
+    for other in [name for name in await disk.list() if name.endswith(".idx")]:
+        await disk.remove(other)
+    store = await JournalStore.open(disk, RealClock(), JournalSettings(), Random(1))
+    node = LocalNode("a", store, await Standing.open(disk, store.recovery, "boot"))
+    assert store.recovery.damaged
+    await node.append(_NEW, 0, -1, b"began here")
+    with pytest.raises(NotFound):
+        await node.read(_NEW, 1, max_entries=1, max_bytes=1)
+    with pytest.raises(MaybeLost):
+        await node.read(_OLD, 7, max_entries=1, max_bytes=1)
+    await store.close()
