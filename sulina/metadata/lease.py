@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from sulina.errors import Retriable, UnknownOutcome
+from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
 
 LOCAL_SHARE = 0.9
@@ -47,6 +48,10 @@ class Lease:
         """Whether the store certainly still holds the lease. Asks nobody."""
         return self._clock.now() < self._end
 
+    def left(self) -> float:
+        """Seconds for which it stays alive if it is not renewed; 0 once it is lost."""
+        return max(self._end - self._clock.now(), 0.0)
+
     async def keep_alive(self) -> bool:
         """Renew once; returns ``alive()``. An error leaves the lease as it was, running out."""
         if not self.alive():
@@ -69,10 +74,11 @@ class Lease:
 
 
 async def keep(lease: Lease, clock: Clock) -> None:
-    """Renew ``lease`` again and again; returns when it is lost. Run it in a task you own."""
+    """Renew ``lease`` again and again; returns as soon as it is lost, even while the store keeps a
+    renewal waiting. Run it in a task you own."""
     while lease.alive():
-        await clock.sleep(lease.ttl / RENEWALS_PER_TTL)
+        await clock.sleep(min(lease.ttl / RENEWALS_PER_TTL, lease.left()))
         try:
-            await lease.keep_alive()
-        except (Retriable, UnknownOutcome):
+            await within(clock, lease.left(), lease.keep_alive())
+        except (Retriable, UnknownOutcome, TimeoutError):
             continue  # the lease runs out by itself if this does not pass

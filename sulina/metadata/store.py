@@ -199,12 +199,18 @@ class MetadataStore(Protocol):
         ...
 
     async def range(
-        self, prefix: str, *, limit: int | None = None, after: str | None = None
+        self,
+        prefix: str,
+        *,
+        limit: int | None = None,
+        after: str | None = None,
+        keys_only: bool = False,
     ) -> Listing:
         """The keys that start with exactly ``prefix``, in order, at one revision.
 
         At most ``limit`` of them, and only those behind ``after``. End the prefix with ``/``, or
-        it also matches the neighbours whose names merely begin the same way.
+        it also matches the neighbours whose names merely begin the same way. With ``keys_only``
+        the values stay where they are, and are empty here.
         """
         ...
 

@@ -121,6 +121,16 @@ async def test_a_page_that_is_just_full_says_whether_more_follows(store: Metadat
     assert (await store.range("/p/", limit=2)).more is False
 
 
+async def test_keys_can_be_listed_without_their_values(store: MetadataStore) -> None:
+    await store.put("/k/a", b"1")
+    await store.put("/k/b", b"2")
+    listing = await store.range("/k/", keys_only=True)
+    assert [(item.key, item.value, item.version) for item in listing.items] == [
+        ("/k/a", b"", 1),
+        ("/k/b", b"", 1),
+    ]
+
+
 async def test_a_page_begins_behind_a_key_that_is_gone(store: MetadataStore) -> None:
     for key in ("/p/1", "/p/3"):
         await store.put(key, b"")

@@ -14,7 +14,7 @@ from tests.metadata.harness import Harness, take
 
 async def test_a_key_goes_when_its_lease_runs_out(harness: Harness) -> None:
     store = harness.store
-    lease = await store.grant(5)
+    lease = await store.grant(harness.ttl)
     revision = await store.put("/member", b"here", lease=lease.id)
     item = await store.get("/member")
     assert item is not None
@@ -27,7 +27,7 @@ async def test_a_key_goes_when_its_lease_runs_out(harness: Harness) -> None:
 
 async def test_all_keys_of_a_lease_go_in_one_revision(harness: Harness) -> None:
     store = harness.store
-    lease = await store.grant(5)
+    lease = await store.grant(harness.ttl)
     for key in ("/m/c", "/m/a", "/m/b"):
         last = await store.put(key, b"", lease=lease.id)
     await harness.pass_time(lease.ttl + 1)
@@ -141,9 +141,10 @@ async def test_a_lease_without_time_is_refused(harness: Harness, ttl: int) -> No
 
 async def test_many_leases_run_out_each_at_its_time(harness: Harness) -> None:
     store = harness.store
-    leases = await asyncio.gather(*(store.grant(ttl) for ttl in (5, 10, 15)))
+    ttls = [harness.ttl, 2 * harness.ttl, 3 * harness.ttl]
+    leases = await asyncio.gather(*(store.grant(ttl) for ttl in ttls))
     for lease in leases:
         last = await store.put(f"/m/{lease.ttl:02}", b"", lease=lease.id)
-    await harness.pass_time(16)
+    await harness.pass_time(ttls[-1] + 1)
     events = await take(store.watch("/m/", from_revision=last + 1), 3)
-    assert [event.key for event in events] == ["/m/05", "/m/10", "/m/15"]
+    assert [event.key for event in events] == [f"/m/{ttl:02}" for ttl in ttls]

@@ -97,3 +97,16 @@ async def test_keeping_a_lease_ends_when_the_store_stays_away() -> None:
     await clock.advance(2)
     await keeping
     assert not lease.alive()
+
+
+async def test_keeping_a_lease_ends_in_time_while_a_renewal_waits_for_its_answer() -> None:
+    clock, keeper = ManualClock(), SlowKeeper()
+    lease = Lease(1, 8, keeper, clock, sent=clock.now())
+    keeping = asyncio.create_task(keep(lease, clock))
+    await clock.advance(2)
+    await keeper.asked.wait()
+    await clock.advance(5)
+    assert not keeping.done()
+    await clock.advance(0.3)  # 7.3 of the 7.2 seconds that it believes in
+    await keeping
+    assert not lease.alive()

@@ -8,6 +8,7 @@ Reads and watches never wait for the disk.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Self
 
 from sulina.errors import Closed
@@ -76,7 +77,12 @@ class EmbeddedStore:
         return self._state.get(key)
 
     async def range(
-        self, prefix: str, *, limit: int | None = None, after: str | None = None
+        self,
+        prefix: str,
+        *,
+        limit: int | None = None,
+        after: str | None = None,
+        keys_only: bool = False,
     ) -> Listing:
         """The keys that start with exactly ``prefix``, in order, at one revision."""
         self._check_open()
@@ -85,7 +91,7 @@ class EmbeddedStore:
         for item in self._state.scan(prefix, after):
             if len(items) == limit:
                 return Listing(tuple(items), self._state.revision, more=True)
-            items.append(item)
+            items.append(replace(item, value=b"") if keys_only else item)
         return Listing(tuple(items), self._state.revision, more=False)
 
     async def put(self, key: str, value: bytes, *, lease: int = 0) -> int:

@@ -1,0 +1,142 @@
+"""Where etcd is and how it is talked to: ``http://h1:2379,h2:2379/root`` and what goes with it."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from sulina.errors import Refused
+
+DEFAULT_PORT = 2379
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A member's address. ``host`` is as it stands in a URL: an IPv6 address has brackets."""
+
+    host: str
+    port: int = DEFAULT_PORT
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """Whom to trust, and what to show; PEM files. Without ``ca`` the machine's trust decides."""
+
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """A context that checks names and certificates. Reads the files; ``Refused`` if it can't.
+
+        Never asks for a key's passphrase: a key that has one is refused.
+        """
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+            if self.certificate is not None:
+                context.load_cert_chain(self.certificate, self.key, password=_no_passphrase)
+        except (OSError, ValueError) as error:
+            files = ", ".join(str(path) for path in (self.ca, self.certificate, self.key) if path)
+            raise Refused(f"the TLS files for etcd ({files}) can't be used: {error}") from None
+        return context
+
+
+@dataclass(frozen=True, slots=True)
+class EtcdSettings:
+    """Everything that ``EtcdStore`` needs to know. ``parse`` makes it from a URL."""
+
+    endpoints: tuple[Endpoint, ...]
+    """The members; any of them will do, and calls move on from one that fails."""
+    root: str = ""
+    """What every key begins with in etcd, so that clusters can share one: ``/sulina/prod``."""
+    tls: TlsFiles | None = None
+    user: str = ""
+    password: str = field(default="", repr=False)
+    connect_seconds: float = 1.0
+    request_seconds: float = 2.0
+    """How long one member may take to answer; a write without an answer is an unknown outcome."""
+    call_seconds: float = 6.0
+    """How long a call may begin new tries, as long as nothing can happen twice by them."""
+    idle_seconds: float = 10.0
+    """A watch dials again when nothing came for so long, lest its member be frozen."""
+    max_in_flight: int = 64
+    """Calls under way at once, over as many connections; others wait for their turn."""
+
+    def __post_init__(self) -> None:
+        if not self.endpoints:
+            raise Refused("no etcd endpoint: give one or more, like http://h1:2379,h2:2379")
+        if self.root and (not self.root.startswith("/") or self.root.endswith("/")):
+            raise Refused(f"the root {self.root!r} must begin with / and not end with it")
+        if bool(self.password) > bool(self.user):
+            raise Refused("a password for etcd needs a user")
+        if self.max_in_flight < 1:
+            raise Refused("max_in_flight must be 1 or more")
+        for name in ("connect_seconds", "request_seconds", "call_seconds", "idle_seconds"):
+            if not getattr(self, name) > 0:
+                raise Refused(f"{name} must be more than 0")
+
+    @classmethod
+    def parse(cls, url: str, **more: Any) -> Self:
+        """From ``http[s]://[user:password@]host[:port],host[:port],...[/root]``.
+
+        The scheme may be repeated before each host, and left out for http. ``more`` are fields
+        that the URL can't tell; with https, ``tls`` says whom to trust. Raises ``Refused``.
+        """
+        parts = [_split(text.strip(), url) for text in url.split(",")]
+        schemes = {scheme for scheme, _ in parts if scheme} or {"http"}
+        if len(schemes) > 1 or not schemes <= {"http", "https"}:
+            raise Refused(f"the etcd endpoints in {_safe(url)!r} must all be http, or all https")
+        if any(part.path.strip("/") for _, part in parts[:-1]):
+            raise Refused(f"in {_safe(url)!r} the root belongs behind the last endpoint")
+        first, last = parts[0][1], parts[-1][1]
+        found: dict[str, Any] = {
+            "root": last.path.rstrip("/"),
+            "user": unquote(first.username or ""),
+            "password": unquote(first.password or ""),
+        }
+        found.update(more)
+        if "https" in schemes and found.get("tls") is None:
+            found["tls"] = TlsFiles()
+        elif "http" in schemes and found.get("tls") is not None:
+            raise Refused("TLS files are for endpoints with https://")
+        return cls(tuple(_endpoint(part, url) for _, part in parts), **found)
+
+
+def _split(text: str, url: str) -> tuple[str, SplitResult]:
+    """The scheme, if there is one, and the parts behind it."""
+    scheme, separator, rest = text.rpartition("://")
+    try:
+        part = urlsplit("//" + rest)
+        if part.hostname and not part.query and not part.fragment:
+            return (scheme.lower() if separator else ""), part
+    except ValueError:
+        pass
+    raise Refused(f"{_safe(url)!r} is no list of etcd endpoints: write http://h1:2379,h2:2379")
+
+
+def _endpoint(part: SplitResult, url: str) -> Endpoint:
+    host = part.hostname or ""
+    try:
+        port = part.port
+    except ValueError:
+        raise Refused(f"a port in {_safe(url)!r} is none: write http://h1:2379,h2:2379") from None
+    return Endpoint(f"[{host}]" if ":" in host else host, DEFAULT_PORT if port is None else port)
+
+
+def _safe(url: str) -> str:
+    """The URL without what stands before an @, which may be a password."""
+    return ",".join(
+        text[: text.find("://") + 3] * ("://" in text)
+        + text.rpartition("@")[2].rpartition("://")[2]
+        for text in url.split(",")
+    )
+
+
+def _no_passphrase() -> str:
+    raise ValueError("the key has a passphrase: store it without one, readable by its user alone")

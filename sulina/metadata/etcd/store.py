@@ -1,0 +1,160 @@
+"""``MetadataStore`` on etcd. The semantics are etcd's own; this adds what its clients must do.
+
+Reads are linearizable and go from member to member until one answers. A write that was not answered
+is an ``UnknownOutcome``. No answer is taken that is older than one already acted on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+from sulina.errors import Closed, NotFound, Refused
+from sulina.metadata import check
+from sulina.metadata.etcd.codec import Codec, deleted_by, revision_of
+from sulina.metadata.etcd.failures import RevisionGone
+from sulina.metadata.etcd.gateway import Gateway
+from sulina.metadata.etcd.listing import list_keys
+from sulina.metadata.etcd.settings import EtcdSettings
+from sulina.metadata.etcd.watch import EtcdWatch
+from sulina.metadata.lease import Lease
+from sulina.metadata.store import Compare, Get, KeyValue, Listing, Op, Put, TxnResult
+from sulina.runtime.seam import Clock
+
+
+class EtcdStore:
+    """A ``MetadataStore``, and the ``LeaseKeeper`` of its leases. Make it with ``open``."""
+
+    def __init__(self, settings: EtcdSettings, gateway: Gateway) -> None:
+        self._settings = settings
+        self._gateway = gateway
+        self._codec = Codec(settings.root)
+        self._watches: set[EtcdWatch] = set()
+
+    @classmethod
+    async def open(cls, settings: EtcdSettings, clock: Clock) -> Self:
+        """A store that asks nobody until it is used: etcd may come up later.
+
+        Raises ``Refused`` if the TLS files can't be read.
+        """
+        return cls(settings, Gateway(settings, clock))
+
+    async def get(self, key: str) -> KeyValue | None:
+        """The key as it is now, or None."""
+        self._gateway.check_open()
+        check.check_key(key)
+        answer = await self._gateway.call("/kv/range", self._codec.one(key), repeatable=True)
+        found = self._codec.items(answer.body)
+        return found[0] if found else None
+
+    async def range(
+        self,
+        prefix: str,
+        *,
+        limit: int | None = None,
+        after: str | None = None,
+        keys_only: bool = False,
+    ) -> Listing:
+        """The keys that start with exactly ``prefix``, in order, at one revision.
+
+        With ``keys_only`` values are not read, and are empty in the answer.
+        """
+        self._gateway.check_open()
+        check.check_range(prefix, after, limit)
+        return await list_keys(
+            self._gateway, self._codec, prefix, limit=limit, after=after, keys_only=keys_only
+        )
+
+    async def put(self, key: str, value: bytes, *, lease: int = 0) -> int:
+        """Create or change a key; returns the new revision. ``NotFound`` if the lease is gone."""
+        self._gateway.check_open()
+        op = Put(key, value, lease)
+        check.check_txn((), (op,), ())
+        answer = await self._gateway.call("/kv/put", self._codec.put(op), repeatable=False)
+        return revision_of(answer.body)
+
+    async def delete(self, key: str) -> bool:
+        """Delete a key; returns whether it existed."""
+        self._gateway.check_open()
+        check.check_key(key)
+        request = self._codec.one(key)
+        answer = await self._gateway.call("/kv/deleterange", request, repeatable=False)
+        return deleted_by(answer.body) > 0
+
+    async def txn(
+        self, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()
+    ) -> TxnResult:
+        """Run ``then`` if every comparison holds, else ``otherwise``: all of it, or nothing."""
+        self._gateway.check_open()
+        check.check_txn(compares, then, otherwise)
+        reads_only = all(isinstance(op, Get) for op in (*then, *otherwise))
+        request = self._codec.txn(compares, then, otherwise)
+        answer = await self._gateway.call("/kv/txn", request, repeatable=reads_only)
+        return self._codec.txn_result(answer.body, then, otherwise)
+
+    async def grant(self, ttl_seconds: int) -> Lease:
+        """A new lease; etcd gives 2 seconds at least, with its usual election time-out."""
+        self._gateway.check_open()
+        check.check_ttl(ttl_seconds)
+        # One that was granted and not heard of runs out by itself, so asking again does no harm.
+        request = {"TTL": str(ttl_seconds)}
+        answer = await self._gateway.call("/lease/grant", request, repeatable=True)
+        lease, ttl = int(answer.body["ID"]), int(answer.body["TTL"])
+        return Lease(lease, ttl, self, self._gateway.clock, answer.sent)
+
+    async def renew_lease(self, lease: int) -> bool:
+        """Start the lease's time to live again; False if it is gone."""
+        for _ in range(2):  # a leader that has yet to apply the grant does not know it at first
+            request = {"ID": str(lease)}
+            answer = await self._gateway.call("/lease/keepalive", request, repeatable=True)
+            if int(answer.body.get("TTL", 0)) > 0:
+                return True
+        return False
+
+    async def revoke_lease(self, lease: int) -> None:
+        """End the lease and delete its keys in one revision; nothing happens if it is gone."""
+        try:
+            await self._gateway.call("/lease/revoke", {"ID": str(lease)}, repeatable=True)
+        except NotFound:
+            return
+
+    def watch(self, prefix: str, *, from_revision: int) -> EtcdWatch:
+        """Changes of keys that start with ``prefix``, from ``from_revision`` on.
+
+        It goes on through any outage of etcd. It raises ``Compacted`` and ``Closed`` as every watch
+        does; ``Unavailable`` if every member is found to be older than what was acted on already;
+        ``Refused`` if the user may not watch, or no TLS connection can be made.
+        """
+        self._gateway.check_open()
+        check.check_prefix(prefix)
+        check.check_from_revision(from_revision)
+        watch = EtcdWatch(
+            self._gateway,
+            self._codec,
+            self._settings,
+            prefix,
+            from_revision,
+            self._watches.discard,
+        )
+        self._watches.add(watch)
+        return watch
+
+    async def compact(self, revision: int) -> None:
+        """Forget changes before ``revision``; nothing happens if they are forgotten already."""
+        now = (await self.range("/", limit=1, keys_only=True)).revision
+        if revision > now:
+            raise Refused(f"revision {revision} is yet to come: the store is at {now}")
+        # etcd forgets deletions made by the very revision it is told; ours is to be kept.
+        if revision < 2:
+            return
+        request = {"revision": str(revision - 1)}
+        try:
+            await self._gateway.call("/kv/compaction", request, repeatable=True)
+        except RevisionGone:
+            return
+
+    async def close(self) -> None:
+        """Finish what is under way and release everything; later calls raise ``Closed``."""
+        for watch in tuple(self._watches):
+            await watch.end(Closed("the metadata store is closed"))
+        await self._gateway.close()

@@ -1,0 +1,86 @@
+"""Real etcd for tests, on free ports of 127.0.0.1, by default without syncing to the disk.
+
+That is safe here: what is killed in tests are processes, never the machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from sulina.errors import Unavailable
+from sulina.metadata.etcd.members import Members
+from sulina.metadata.etcd.server import EtcdServers, MemberSpec, find_etcd
+from sulina.metadata.etcd.settings import TlsFiles
+from sulina.runtime.real_clock import RealClock
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on, all different."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+
+
+def etcd_servers(
+    folder: Path,
+    members: int = 1,
+    *,
+    flags: Sequence[str] = (),
+    sync: bool = False,
+    tls: TlsFiles | None = None,
+    client_tls: TlsFiles | None = None,
+) -> EtcdServers:
+    """Members that are not started yet. Skips the test where there is no etcd."""
+    try:
+        program = find_etcd()
+    except Unavailable as error:
+        pytest.skip(str(error))
+    ports = free_ports(2 * members)
+    specs = [
+        MemberSpec(f"m{number}", ports[2 * number], ports[2 * number + 1])
+        for number in range(members)
+    ]
+    return EtcdServers(
+        folder,
+        specs,
+        RealClock(),
+        flags=flags if sync else ("--unsafe-no-fsync", *flags),
+        program=program,
+        tls=tls,
+        client_tls=client_tls,
+    )
+
+
+@contextmanager
+def running_etcd(folder: Path, members: int = 1) -> Iterator[EtcdServers]:
+    """Members that run and answer; killed at the end. Not for use inside an event loop."""
+    servers = etcd_servers(folder, members)
+    try:
+        asyncio.run(servers.start())
+        yield servers
+    finally:
+        servers.kill()
+
+
+async def leader_of(servers: EtcdServers) -> str:
+    """The name of the member that leads now; the members that run must have one."""
+    for name in servers.members:
+        if not servers.members[name].running:
+            continue
+        [endpoint] = servers.settings_of(name).endpoints
+        members = Members(servers.settings_of(name))
+        try:
+            status = await members.ask(endpoint, "/maintenance/status", "{}")
+        finally:
+            await members.close()
+        if status["header"]["member_id"] == status.get("leader"):
+            return name
+    raise AssertionError("no member leads")
