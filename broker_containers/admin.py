@@ -6,33 +6,48 @@ through that.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Protocol
 
 from broker_containers import limits
+from broker_containers.arguments import FORWARDED, Arguments, Method, choice, number, text, without
 from broker_containers.broker import Broker
 from broker_containers.subscriptions.subscription import Subscription
 from broker_containers.topics.managed_ledger import ManagedLedger
 from broker_containers.topics.topic import Topic
 from sulina.errors import Refused
-from sulina.metadata.keys import namespaces, topics
+from sulina.metadata.keys import ledgers, namespaces, topics
 from sulina.metadata.keys.policy import Policy
 from sulina.metadata.keys.topics import TopicRecord
 from sulina.model import Backoff, Delivery, FailurePolicy, Poison, Start, SubscriptionType
 from sulina.names import TopicName
 
-_LARGEST = (1 << 63) - 1
 
-Arguments = Mapping[str, Any]
-Method = Callable[[Arguments], Awaitable[Any]]
+class AdminRouter(Protocol):
+    """Knows which methods other brokers must answer."""
+
+    async def target(self, method: str, arguments: Arguments) -> str | None:
+        """The broker that answers; None if it is this one."""
+        ...
+
+    async def call(self, broker: str, method: str, arguments: Arguments) -> Any:
+        """Let that broker answer."""
+        ...
 
 
 class Admin:
     """The methods, by name. ``call`` raises ``Refused`` for unknown ones and bad arguments."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        more: Mapping[str, Method] | None = None,
+        router: AdminRouter | None = None,
+    ) -> None:
+        """``more`` are further methods; a ``router`` sends some to other brokers."""
         self._broker = broker
+        self._router = router
         self._methods: dict[str, Method] = {
             "broker.stats": self._broker_stats,
             "namespace.create": self._namespace_create,
@@ -51,13 +66,31 @@ class Admin:
             "subscription.list": self._subscription_list,
             "subscription.policy": self._subscription_policy,
             "subscription.seek": self._subscription_seek,
+            "topic.ledgers": self._topic_ledgers,
+            "topic.log": self._topic_log,
+            **(more or {}),
         }
+
+    def offer(self, more: Mapping[str, Method]) -> None:
+        """Add methods."""
+        self._methods.update(more)
+
+    @property
+    def methods(self) -> frozenset[str]:
+        """The names of all methods."""
+        return frozenset(self._methods)
 
     async def call(self, method: str, arguments: Arguments) -> Any:
         """Run one method; the result is plain data."""
         found = self._methods.get(method)
         if found is None:
             raise Refused(f"there is no method {method!r}: choose from {sorted(self._methods)}")
+        if FORWARDED in arguments:
+            return await found(without(arguments, FORWARDED))
+        if self._router is not None:
+            broker = await self._router.target(method, arguments)
+            if broker is not None:
+                return await self._router.call(broker, method, arguments)
         return await found(arguments)
 
     # ---- broker ----
@@ -78,36 +111,36 @@ class Admin:
     # ---- namespaces ----
 
     async def _namespace_create(self, arguments: Arguments) -> Any:
-        await namespaces.create(self._broker.store, _text(arguments, "namespace"), Policy())
+        await namespaces.create(self._broker.store, text(arguments, "namespace"), Policy())
         return {}
 
     async def _namespace_delete(self, arguments: Arguments) -> Any:
-        await namespaces.delete(self._broker.store, _text(arguments, "namespace"))
+        await namespaces.delete(self._broker.store, text(arguments, "namespace"))
         return {}
 
     async def _namespace_list(self, arguments: Arguments) -> Any:
         return await namespaces.list_names(self._broker.store)
 
     async def _namespace_describe(self, arguments: Arguments) -> Any:
-        name = _text(arguments, "namespace")
+        name = text(arguments, "namespace")
         policy = await namespaces.get_policy(self._broker.store, name)
         found = await topics.list_all(self._broker.store, name)
         return {"namespace": name, "topics": len(found), "policy": asdict(policy)}
 
     async def _namespace_policy(self, arguments: Arguments) -> Any:
-        name = _text(arguments, "namespace")
-        return await limits.of_namespace(self._broker, name, _without(arguments, "namespace"))
+        name = text(arguments, "namespace")
+        return await limits.of_namespace(self._broker, name, without(arguments, "namespace"))
 
     # ---- topics ----
 
     async def _topic_create(self, arguments: Arguments) -> Any:
-        name = TopicName.parse(_text(arguments, "topic"))
-        delivery = _choice(Delivery, arguments, "delivery", Delivery.RELIABLE)
-        await self._broker.create_topic(name, delivery, _number(arguments, "partitions", 0))
+        name = TopicName.parse(text(arguments, "topic"))
+        delivery = choice(Delivery, arguments, "delivery", Delivery.RELIABLE)
+        await self._broker.create_topic(name, delivery, number(arguments, "partitions", 0))
         return {"topic": str(name)}
 
     async def _topic_delete(self, arguments: Arguments) -> Any:
-        await self._broker.delete_topic(TopicName.parse(_text(arguments, "topic")))
+        await self._broker.delete_topic(TopicName.parse(text(arguments, "topic")))
         return {}
 
     async def _topic_list(self, arguments: Arguments) -> Any:
@@ -123,11 +156,11 @@ class Admin:
         return result
 
     async def _topic_policy(self, arguments: Arguments) -> Any:
-        name = TopicName.parse(_text(arguments, "topic"))
-        return await limits.of_topic(self._broker, name, _without(arguments, "topic"))
+        name = TopicName.parse(text(arguments, "topic"))
+        return await limits.of_topic(self._broker, name, without(arguments, "topic"))
 
     async def _topic_describe(self, arguments: Arguments) -> Any:
-        name = TopicName.parse(_text(arguments, "topic"))
+        name = TopicName.parse(text(arguments, "topic"))
         record = await self._broker.describe(name, create=False, delivery=None)
         parts = [name.partition(number) for number in range(record.partitions)] or [name]
         return {
@@ -135,18 +168,31 @@ class Admin:
             "delivery": record.delivery.value,
             "partitions": record.partitions,
             "created_us": record.created_us,
-            "logs": [_log_of(await self._broker.topic(part, create=False)) for part in parts],
+            "logs": [await self.call("topic.log", {"topic": str(part)}) for part in parts],
+        }
+
+    async def _topic_log(self, arguments: Arguments) -> Any:
+        return _log_of(await self._topic_of(arguments))
+
+    async def _topic_ledgers(self, arguments: Arguments) -> Any:
+        name = TopicName.parse(text(arguments, "topic"))
+        await self._broker.describe(name, create=False, delivery=None)
+        found = await ledgers.get(self._broker.store, name)
+        return {
+            "topic": str(name),
+            "epoch": found.list.epoch,
+            "ledgers": [asdict(ref) for ref in found.list.ledgers],
         }
 
     # ---- subscriptions ----
 
     async def _topic_of(self, arguments: Arguments) -> Topic:
-        return await self._broker.topic(TopicName.parse(_text(arguments, "topic")), create=False)
+        return await self._broker.topic(TopicName.parse(text(arguments, "topic")), create=False)
 
     async def _subscription_create(self, arguments: Arguments) -> Any:
         topic = await self._topic_of(arguments)
-        type_ = _choice(SubscriptionType, arguments, "type", SubscriptionType.EXCLUSIVE)
-        name = _text(arguments, "subscription")
+        type_ = choice(SubscriptionType, arguments, "type", SubscriptionType.EXCLUSIVE)
+        name = text(arguments, "subscription")
         if name in topic.subscriptions:
             raise Refused(f"the subscription {name!r} of {topic.name} exists already")
         made = await self._broker.subscribe(topic, name, type_, _start(arguments), None)
@@ -158,7 +204,7 @@ class Admin:
 
     async def _subscription_describe(self, arguments: Arguments) -> Any:
         topic = await self._topic_of(arguments)
-        found = topic.subscription(_text(arguments, "subscription"))
+        found = topic.subscription(text(arguments, "subscription"))
         dispatcher = found.dispatcher
         return {
             **_subscription_row(found),
@@ -179,12 +225,12 @@ class Admin:
 
     async def _subscription_delete(self, arguments: Arguments) -> Any:
         topic = await self._topic_of(arguments)
-        await self._broker.unsubscribe(topic, _text(arguments, "subscription"))
+        await self._broker.unsubscribe(topic, text(arguments, "subscription"))
         return {}
 
     async def _subscription_seek(self, arguments: Arguments) -> Any:
         topic = await self._topic_of(arguments)
-        found = topic.subscription(_text(arguments, "subscription"))
+        found = topic.subscription(text(arguments, "subscription"))
         if found.dispatcher.members:
             raise Refused(f"{found.name!r} has consumers: close them before moving it")
         await self._broker.seek(topic, found, _start(arguments))
@@ -193,10 +239,10 @@ class Admin:
 
     async def _subscription_policy(self, arguments: Arguments) -> Any:
         topic = await self._topic_of(arguments)
-        name = _text(arguments, "subscription")
+        name = text(arguments, "subscription")
         current = asdict(topic.subscription(name).dispatcher.policy)
         wanted = {
-            key: _number(arguments, key, 0) if isinstance(value, int) else str(arguments[key])
+            key: number(arguments, key, 0) if isinstance(value, int) else str(arguments[key])
             for key, value in current.items()
             if key in arguments
         }
@@ -209,34 +255,6 @@ class Admin:
             raise Refused(str(error)) from None
         await self._broker.set_failure_policy(topic, name, policy)
         return asdict(policy)
-
-
-def _text(arguments: Arguments, name: str) -> str:
-    value = arguments.get(name)
-    if not isinstance(value, str) or not value:
-        raise Refused(f"{name} is missing")
-    return value
-
-
-def _without(arguments: Arguments, name: str) -> dict[str, Any]:
-    return {key: value for key, value in arguments.items() if key != name}
-
-
-def _number(arguments: Arguments, name: str, default: int) -> int:
-    value = arguments.get(name, default)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _LARGEST:
-        raise Refused(f"{name} must be a whole number from 0 to {_LARGEST}, not {value!r}")
-    return value
-
-
-def _choice(kind: Any, arguments: Arguments, name: str, default: Any) -> Any:
-    value = arguments.get(name, default)
-    try:
-        return kind(value)
-    except ValueError:
-        raise Refused(
-            f"{name} is one of {', '.join(item.value for item in kind)}, not {value!r}"
-        ) from None
 
 
 def _start(arguments: Arguments) -> Start:
@@ -306,6 +324,7 @@ def _subscription_row(found: Subscription) -> dict[str, Any]:
         "type": dispatcher.type.value,
         "position": dispatcher.window.position,
         "backlog": found.backlog,
+        "delayed_frames": len(dispatcher.window.delays),
         "consumers": len(dispatcher.members),
         "stalled": found.stalled,
     }

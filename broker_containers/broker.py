@@ -8,11 +8,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Protocol
 
 from broker_containers.cursors import CursorKeeper
-from broker_containers.dead_letters import dead_letter_frame, dead_letter_producer, publish_one
+from broker_containers.dead_letters import (
+    MakeFrame,
+    dead_letter_frame,
+    dead_letter_producer,
+    publish_one,
+)
+from broker_containers.metrics.publish_latency import PublishLatency
 from broker_containers.retention import Retention
 from broker_containers.settings import BrokerSettings
 from broker_containers.subscriptions.dispatcher import DeadLetter, Dispatcher
@@ -26,7 +33,14 @@ from broker_containers.topics.topic import Topic
 from broker_containers.unbroken import Unbroken
 from storage_grpc.ledgers import Ledgers
 from sulina.errors import AlreadyExists, NotFound, Overloaded, Refused, Retriable, SulinaError
-from sulina.metadata.keys import cursors, namespaces, subscriptions, topic_lifecycle, topics
+from sulina.metadata.keys import (
+    cursors,
+    ledgers,
+    namespaces,
+    subscriptions,
+    topic_lifecycle,
+    topics,
+)
 from sulina.metadata.keys.cursors import CursorRecord
 from sulina.metadata.keys.ledgers import LedgerIds
 from sulina.metadata.keys.subscriptions import SubscriptionRecord
@@ -39,19 +53,87 @@ from sulina.runtime.seam import Clock
 _log = logging.getLogger(__name__)
 
 
+_CLOSED_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a topic is served: the URL, empty for this broker; and whom to ask for there, if the
+    URL is that of several brokers."""
+
+    url: str = ""
+    broker: str = ""
+
+
+HERE = Place()
+
+
+class Gate(Protocol):
+    """Says which topics this broker serves."""
+
+    def check(self, topic: TopicName) -> None:
+        """Raise ``Retriable`` unless this broker shall serve ``topic`` now."""
+        ...
+
+    async def serves(self, topic: TopicName) -> bool:
+        """Whether this broker serves ``topic``; waits for it to have an owner."""
+        ...
+
+    async def place_of(self, topic: TopicName) -> Place:
+        """Where clients find the broker that serves ``topic``; waits for it to have an owner."""
+        ...
+
+    async def release(self, topic: TopicName) -> None:
+        """The topic is being deleted: whoever serves it, let go of it."""
+        ...
+
+    async def publish_elsewhere(
+        self, topic: TopicName, partitions: int, producer: str, make: MakeFrame
+    ) -> bool:
+        """Publish one frame through another broker, durably; False if this one serves ``topic``."""
+        ...
+
+
+class OpenGate:
+    """The gate of a broker that is alone: it serves everything."""
+
+    def check(self, topic: TopicName) -> None: ...
+
+    async def serves(self, topic: TopicName) -> bool:
+        return True
+
+    async def place_of(self, topic: TopicName) -> Place:
+        return HERE
+
+    async def release(self, topic: TopicName) -> None: ...
+
+    async def publish_elsewhere(
+        self, topic: TopicName, partitions: int, producer: str, make: MakeFrame
+    ) -> bool:
+        return False
+
+
 class Broker:
     """Use as ``async with``: it starts its background work and ends it."""
 
     def __init__(
-        self, ledgers: Ledgers, store: MetadataStore, clock: Clock, settings: BrokerSettings
+        self,
+        storage: Ledgers,
+        store: MetadataStore,
+        clock: Clock,
+        settings: BrokerSettings,
+        gate: Gate | None = None,
     ) -> None:
         self.settings = settings
+        self._gate = gate or OpenGate()
         self.store = store
-        self.ledgers = ledgers
+        self.ledgers = storage
         self.clock = clock
         self.cache = TailCache(settings.cache_bytes)
+        self.publish_latency = PublishLatency(clock)
         self._ids = LedgerIds(store)
         self._topics: dict[TopicName, asyncio.Task[Topic]] = {}
+        self._unloading: dict[TopicName, asyncio.Task[None]] = {}
         self._deleting: set[TopicName] = set()
         self._closing = False
         self._unbroken = Unbroken()
@@ -80,8 +162,11 @@ class Broker:
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._unbroken.finished()
         reason = Retriable("the broker is shutting down")
-        for name in list(self._topics):
-            await self._unload(name, reason)
+        # Not one after the other: each waits for storage. Not all at once: there may be thousands.
+        names = list(self._topics)
+        for start in range(0, len(names), _CLOSED_AT_ONCE):
+            batch = names[start : start + _CLOSED_AT_ONCE]
+            await asyncio.gather(*(self.unload(name, reason) for name in batch))
 
     # ---- topics ----
 
@@ -113,6 +198,14 @@ class Broker:
             raise Refused(f"{name} is {found.delivery}, not {delivery}")
         return found
 
+    async def serves(self, name: TopicName) -> bool:
+        """Whether this broker serves a topic; waits for it to have an owner."""
+        return await self._gate.serves(name)
+
+    async def place_of(self, name: TopicName) -> Place:
+        """Where clients find the broker that serves a topic; waits for it to have an owner."""
+        return await self._gate.place_of(name)
+
     async def create_topic(
         self, name: TopicName, delivery: Delivery, partitions: int, *, exist_ok: bool = False
     ) -> None:
@@ -128,6 +221,8 @@ class Broker:
         self, name: TopicName, *, create: bool = True, delivery: Delivery | None = None
     ) -> Topic:
         """The topic, open. Opening recovers its log and restores its subscriptions."""
+        while (unloading := self._unloading.get(name)) is not None:
+            await asyncio.shield(unloading)
         self._check_stays(name)
         opening = self._topics.get(name)
         if opening is None or (opening.done() and opening.exception() is not None):
@@ -152,28 +247,53 @@ class Broker:
             raise Retriable("the broker is shutting down")
         if name in self._deleting:
             raise Retriable(f"{name} is being deleted: try again")
+        self._gate.check(name)
 
     async def _open(self, name: TopicName, record: TopicRecord) -> Topic:
-        policy = await topics.effective_policy(self.store, name)
-        log: Log
-        if record.delivery is Delivery.RELIABLE:
-            log = await ManagedLedger.open(
-                name, self.ledgers, self.store, self._ids, self.clock, self.settings.ledger
-            )
-        else:
-            log = VolatileLog()
-        topic = Topic(name, record.delivery, policy, log, self.cache.tail())
-        stored = await subscriptions.list_all(self.store, name)
-        places = await cursors.list_all(self.store, name)
+        policy, log = await asyncio.gather(
+            topics.effective_policy(self.store, name), self._open_log(name, record)
+        )
+        tail, latency = self.cache.tail(), self.publish_latency
+        topic = Topic(name, record.delivery, policy, log, tail, latency)
+        # Only now: an owner before us may have changed them until its log was fenced.
+        stored, places = await asyncio.gather(
+            subscriptions.list_all(self.store, name), cursors.list_all(self.store, name)
+        )
         for label, wanted in stored.items():
             place = places.get(label, CursorRecord(log.start))
             self._add_subscription(topic, label, wanted, place)
         return topic
 
-    async def _unload(self, name: TopicName, reason: SulinaError) -> None:
+    async def _open_log(self, name: TopicName, record: TopicRecord) -> Log:
+        if record.delivery is not Delivery.RELIABLE:
+            return VolatileLog()
+        log = await ManagedLedger.open(
+            name, self.ledgers, self.store, self._ids, self.clock, self.settings.ledger
+        )
+        log.settings = self.settings.ledger  # they may have changed meanwhile
+        return log
+
+    def is_loaded(self, name: TopicName) -> bool:
+        """Whether a topic is open here, or being opened."""
+        return name in self._topics
+
+    async def unload(self, name: TopicName, reason: SulinaError) -> None:
+        """Let a topic go, with its producers and consumers; nothing if it is not open here.
+
+        What was taken is finished, cursors are stored, the end of the log is noted. Goes on when
+        the caller is cancelled. Never raises: what fails is left to the next owner to recover.
+        """
         opening = self._topics.pop(name, None)
-        if opening is None:
-            return
+        if opening is not None:
+            task = asyncio.create_task(self._unload(name, opening, reason))
+            self._unloading[name] = task
+            task.add_done_callback(lambda _: self._unloading.pop(name, None))
+        if (unloading := self._unloading.get(name)) is not None:
+            await asyncio.shield(unloading)
+
+    async def _unload(
+        self, name: TopicName, opening: asyncio.Task[Topic], reason: SulinaError
+    ) -> None:
         try:
             topic = await opening
         except SulinaError:
@@ -196,17 +316,20 @@ class Broker:
         await self._unbroken.run(self._delete_topic(name, parts))
 
     async def _delete_topic(self, name: TopicName, parts: list[TopicName]) -> None:
-        opened = [await self.topic(part, create=False) for part in parts]
         self._deleting.update(parts)  # so that nobody opens it again meanwhile
         try:
-            for topic in opened:
-                self._topics.pop(topic.name, None)
-                await topic.close(NotFound(f"{name} was deleted"))
+            await topic_lifecycle.mark_deleting(self.store, name)
+            doomed: list[int] = []
+            for part in parts:
+                await self._gate.release(part)
+                await self.unload(part, NotFound(f"{name} was deleted"))
+                found = await ledgers.get(self.store, part)
+                doomed += [ref.id for ref in found.list.ledgers]
             # The metadata goes first: ledgers that nobody names are garbage, but a topic that
             # names ledgers which are gone could not be opened again.
             await topic_lifecycle.delete(self.store, name)
-            for topic in opened:
-                await topic.log.delete()
+            for ledger in doomed:
+                await self.ledgers.delete(ledger)
         finally:
             self._deleting.difference_update(parts)
 
@@ -265,7 +388,12 @@ class Broker:
             await subscriptions.create(self.store, topic.name, name, wanted, place)
         except AlreadyExists:
             if name not in topic.subscriptions:
-                raise Retriable(f"{name!r} is being made by another consumer: try again") from None
+                # Made a moment ago, here for another consumer or by an owner before us.
+                found = await subscriptions.get(self.store, topic.name, name)
+                at = await cursors.get(self.store, topic.name, name)
+                if found is None or at is None:
+                    raise Retriable(f"{name!r} is being deleted: try again") from None
+                wanted, place = found, at
         if name not in topic.subscriptions:
             self._add_subscription(topic, name, wanted, place)
         return topic.subscriptions[name]
@@ -332,19 +460,13 @@ class Broker:
     ) -> None:
         source = str(subscription.source.name)
         target = TopicName.parse(subscription.dispatcher.policy.dead_letter_topic)
-        topic = await self.topic(target)
-        await publish_one(
-            topic,
-            dead_letter_producer(source, subscription.name),
-            partial(
-                dead_letter_frame,
-                letter,
-                frame,
-                source,
-                subscription.name,
-                self.settings.broker_id,
-            ),
+        producer = dead_letter_producer(source, subscription.name)
+        make = partial(
+            dead_letter_frame, letter, frame, source, subscription.name, self.settings.broker_id
         )
+        record = await self.describe(target, create=True, delivery=None)
+        if not await self._gate.publish_elsewhere(target, record.partitions, producer, make):
+            await publish_one(await self.topic(target), producer, make)
 
 
 def _checked(policy: FailurePolicy) -> FailurePolicy:

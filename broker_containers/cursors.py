@@ -29,14 +29,15 @@ class CursorKeeper:
     ) -> None:
         self._store = store
         self._clock = clock
-        self._interval = interval
+        self.interval = interval
+        """Seconds between flushes; may be changed at any time, for those to come."""
         self._subscriptions = subscriptions
         self._flushing = asyncio.Lock()
 
     async def run(self) -> None:
         """Flush until cancelled. A failed flush is tried again with the next one."""
         while True:
-            await self._clock.sleep(self._interval)
+            await self._clock.sleep(self.interval)
             try:
                 await self.flush(self._subscriptions())
             except SulinaError as error:

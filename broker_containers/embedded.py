@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 
 from broker_containers.broker import Broker
@@ -14,6 +14,7 @@ from storage_grpc.journal import JournalSettings, JournalStore
 from storage_grpc.ledgers import EmbeddedLedgers
 from storage_grpc.quorum.calls import with_deadline
 from storage_grpc.quorum.ledgers import QuorumLedgers
+from storage_grpc.quorum.nodes import Nodes
 from storage_grpc.quorum.settings import QuorumSettings
 from sulina.metadata.embedded import EmbeddedStore
 from sulina.runtime.real_clock import RealClock
@@ -30,11 +31,13 @@ async def run_embedded(
     listen: Listen,
     settings: BrokerSettings | None = None,
     journal: JournalSettings | None = None,
+    http: Listen | None = None,
 ) -> AsyncIterator[BinaryServer]:
     """A whole cluster in one process: open or create the data under ``folder`` and serve it.
 
-    On leaving, clients are told, cursors are stored and everything is closed cleanly. Raises
-    ``Refused`` if another process uses the folder or the port.
+    ``http`` is where its HTTP door listens; without it there is none. On leaving, clients are
+    told, cursors are stored and everything is closed cleanly. Raises ``Refused`` if another
+    process uses the folder or a port.
     """
     async with _metadata(folder) as store, _disk(folder / "journal") as disk:
         clock = RealClock()
@@ -44,8 +47,9 @@ async def run_embedded(
             broker = Broker(EmbeddedLedgers(entries), store, clock, settings or BrokerSettings())
             async with BinaryServer(broker, listen) as server, broker:
                 server.recovery = entries.recovery
-                yield server
-                server.stop_listening()
+                async with _http_door(broker, server, http, entries):
+                    yield server
+                    server.stop_listening()
         finally:
             await entries.close()
 
@@ -57,6 +61,7 @@ async def run_on_storage_nodes(
     places: Sequence[str],
     settings: BrokerSettings | None = None,
     quorum: QuorumSettings | None = None,
+    http: Listen | None = None,
 ) -> AsyncIterator[BinaryServer]:
     """A broker whose ledgers are on storage nodes (``name=host:port`` each), replicated.
 
@@ -73,9 +78,27 @@ async def run_on_storage_nodes(
         await with_deadline(clock, _NODES_SECONDS, ready, "an ack quorum of storage nodes")
         ledgers = QuorumLedgers(nodes, store, clock, copies)
         broker = Broker(ledgers, store, clock, settings or BrokerSettings())
-        async with BinaryServer(broker, listen) as server, broker:
+        async with (
+            BinaryServer(broker, listen) as server,
+            broker,
+            _http_door(broker, server, http, (nodes, copies)),
+        ):
             yield server
             server.stop_listening()
+
+
+def _http_door(
+    broker: Broker,
+    binary: BinaryServer,
+    listen: Listen | None,
+    storage: JournalStore | tuple[Nodes, QuorumSettings],
+) -> AbstractAsyncContextManager[object]:
+    if listen is None:
+        return nullcontext()
+    # The HTTP library takes a while to load, and not everybody wants this door.
+    from broker_containers.doors.http.serving import serve_http
+
+    return serve_http(broker, binary, listen, storage)
 
 
 @asynccontextmanager

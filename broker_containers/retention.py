@@ -43,13 +43,14 @@ class Retention:
         self, clock: Clock, interval: float, topics: Callable[[], Iterable[Topic]]
     ) -> None:
         self._clock = clock
-        self._interval = interval
+        self.interval = interval
+        """Seconds between rounds; may be changed at any time, for those to come."""
         self._topics = topics
 
     async def run(self) -> None:
         """Until cancelled. A topic that fails is tried again next time."""
         while True:
-            await self._clock.sleep(self._interval)
+            await self._clock.sleep(self.interval)
             for topic in list(self._topics()):
                 try:
                     await self.apply(topic)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from broker_containers.admin import Admin
 from broker_containers.broker import Broker
 from broker_containers.doors.binary import BinarySession
+from broker_containers.doors.tunnel import Neighbours
 from storage_grpc.journal.recover import Recovery
 from sulina.errors import Refused
 from sulina.wire.stream import CommandStream
@@ -29,10 +30,19 @@ class Listen:
 class BinaryServer:
     """The binary door of a broker. Use as ``async with``."""
 
-    def __init__(self, broker: Broker, listen: Listen) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        listen: Listen,
+        admin: Admin | None = None,
+        others: Neighbours | None = None,
+    ) -> None:
+        """``others`` are the other brokers, for clients that want one of those."""
+        self._others = others
         self._broker = broker
         self._listen = listen
-        self._admin = Admin(broker)
+        self.admin = admin or Admin(broker)
+        """The administrative methods that every door offers."""
         self._server: asyncio.Server | None = None
         self._sessions: set[BinarySession] = set()
         self._empty = asyncio.Event()
@@ -41,6 +51,10 @@ class BinaryServer:
         """The port in use; the one chosen by the system if 0 was asked for."""
         self.recovery: Recovery | None = None
         """What the journal found when it was opened, if it is in this process."""
+        self.away = ""
+        """Why clients should use other brokers, if they should."""
+        self.http_port: int | None = None
+        """The port of the HTTP door, if there is one."""
 
     async def __aenter__(self) -> BinaryServer:
         loop = asyncio.get_running_loop()
@@ -82,6 +96,12 @@ class BinaryServer:
                 for session in list(self._sessions):
                     session.abort()
 
+    def send_away(self, reason: str) -> None:
+        """Close all connections, and take none until ``away`` is empty again."""
+        self.away = reason
+        for session in list(self._sessions):
+            session.close()
+
     async def _drop_silent(self) -> None:
         """Clients send pings: one that is silent for long is gone, whatever TCP thinks."""
         clock = self._broker.clock
@@ -96,12 +116,14 @@ class BinaryServer:
         return len(self._sessions)
 
     def _accept(self) -> CommandStream:
-        return BinarySession(self._broker, self._admin, self._came, self._gone).stream
+        return BinarySession(self._broker, self.admin, self._came, self._gone, self._others).stream
 
-    def _came(self, session: BinarySession) -> bool:
-        """A connection stands, TLS included; false if there are too many."""
+    def _came(self, session: BinarySession) -> str:
+        """A connection stands, TLS included; returns why it is not wanted, or nothing."""
         self._sessions.add(session)
-        return len(self._sessions) <= self._broker.settings.max_connections
+        if len(self._sessions) > self._broker.settings.max_connections:
+            return "the broker has too many connections: try again later"
+        return self.away
 
     def _gone(self, session: BinarySession) -> None:
         self._sessions.discard(session)

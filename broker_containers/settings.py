@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from broker_containers.doors.http.settings import HttpSettings
 from broker_containers.subscriptions.dispatcher import Limits
 from broker_containers.topics.managed_ledger import LedgerSettings
 
@@ -17,6 +18,8 @@ class BrokerSettings:
     """Frames kept in memory for consumers at the tail, all topics together."""
     max_frame_bytes: int = 16 << 20
     """The largest frame a producer may send."""
+    max_delay_seconds: int = 30 * 86_400
+    """How far ahead the delivery time of a record may lie."""
     cursor_flush_seconds: float = 0.5
     """How far a stored cursor may lie behind, at most; acknowledged records may come again."""
     retention_seconds: float = 10.0
@@ -29,3 +32,4 @@ class BrokerSettings:
     max_connections: int = 10_000
     ledger: LedgerSettings = field(default_factory=LedgerSettings)
     subscription: Limits = field(default_factory=Limits)
+    http: HttpSettings = field(default_factory=HttpSettings)

@@ -48,12 +48,20 @@ class Server:
     address: Address
     log: Path
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    """Of the processes, in the same order."""
 
-    def run(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+    def run(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        name: str = "server",
+    ) -> None:
         """Start one process of the server, its output going to the log.
 
         It gets a session of its own, so that Ctrl-C reaches it only through :meth:`stop`.
         """
+        self.names.append(name)
         with self.log.open("ab") as output:
             self.processes.append(
                 subprocess.Popen(
@@ -82,17 +90,21 @@ class Server:
                     ) from None
                 time.sleep(0.05)
 
-    def tree(self) -> list[psutil.Process]:
-        """Every live process of the server, children included."""
-        found: dict[int, psutil.Process] = {}
-        for process in self.processes:
+    def parts(self) -> dict[str, list[psutil.Process]]:
+        """The live processes under the name of the one that was started, with its children."""
+        found: dict[str, list[psutil.Process]] = {name: [] for name in self.names}
+        for name, process in zip(self.names, self.processes, strict=True):
             try:
                 root = psutil.Process(process.pid)
-                for member in (root, *root.children(recursive=True)):
-                    found[member.pid] = member
+                found[name] += [root, *root.children(recursive=True)]
             except psutil.NoSuchProcess:
                 continue
-        return list(found.values())
+        return found
+
+    def tree(self) -> list[psutil.Process]:
+        """Every live process of the server, children included."""
+        members = [member for part in self.parts().values() for member in part]
+        return list({member.pid: member for member in members}.values())
 
     def stop(self) -> None:
         """Kill every process; the data is thrown away, so nothing is gained by asking nicely."""

@@ -85,11 +85,13 @@ class SulinaReplicated(Sulina):
         server = Server(Address(HOST, free_port()), folder / "server.log")
         nodes = {f"storage-{number}": free_port() for number in (1, 2, 3)}
         for name, port in nodes.items():
-            server.run([*_command("storage", folder / name, port), "--id", name])
+            server.run([*_command("storage", folder / name, port), "--id", name], name=name)
         places = [f"--storage-node={name}={HOST}:{port}" for name, port in nodes.items()]
-        server.run([*_command("up", folder / "data", server.address.port), *places])
+        command = [*_command("up", folder / "data", server.address.port), *places]
+        server.run(command, name="broker")
         return started(server, 30)
 
 
 def _command(verb: str, data: Path, port: int) -> list[str]:
-    return [sys.executable, "-m", "sulina.cli", verb, "--data", str(data), "--port", str(port)]
+    command = [sys.executable, "-m", "sulina.cli", verb, "--data", str(data), "--port", str(port)]
+    return [*command, "--http-port", "0"] if verb == "up" else command

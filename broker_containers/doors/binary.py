@@ -16,10 +16,12 @@ from google.protobuf.message import Message
 
 from broker_containers.admin import Admin
 from broker_containers.broker import Broker
+from broker_containers.delays import check_delay
 from broker_containers.doors import translate
 from broker_containers.doors.ends import Ends
 from broker_containers.doors.requests import Request, Requests
-from sulina.errors import CorruptFrame, Overloaded, ProtocolError, SulinaError, UnknownOutcome
+from broker_containers.doors.tunnel import Neighbours, Tunnel
+from sulina.errors import Overloaded, ProtocolError, Refused, SulinaError, UnknownOutcome
 from sulina.version import __version__
 from sulina.wire import commands_pb2 as pb
 from sulina.wire.commands import PROTOCOL_VERSION, Command, Incoming, error_body
@@ -31,6 +33,8 @@ _ENVELOPE = 64 << 10
 """What a command may have besides its frame."""
 _MOST_REASON = 1000
 """Characters that are kept of the reason why a consumer gives records back."""
+_MOST_URLS = 16
+"""Other brokers that a client is told of."""
 _STORAGE = "storage"
 """Why a connection is not read: too much waits to become durable."""
 
@@ -42,9 +46,11 @@ class BinarySession:
         self,
         broker: Broker,
         admin: Admin,
-        came: Callable[[BinarySession], bool],
+        came: Callable[[BinarySession], str],
         gone: Callable[[BinarySession], None],
+        others: Neighbours | None = None,
     ) -> None:
+        """``others`` are the other brokers, for clients that want one of those."""
         self._broker = broker
         self._came = came
         self._gone = gone
@@ -53,8 +59,10 @@ class BinarySession:
         self._requests = Requests(broker, admin, self._ends)
         self._greeted = False
         self._seen = broker.clock.now()
-        self._refused = False
+        self._refused = ""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._others = others
+        self._tunnel: Tunnel | None = None
 
     def close(self) -> None:
         """Close the connection when what is queued was sent; ``lost`` follows."""
@@ -71,16 +79,20 @@ class BinarySession:
     # ---- what the stream calls ----
 
     def connected(self, stream: CommandStream) -> None:
-        self._refused = not self._came(self)
+        self._refused = self._came(self)
 
     def writable_again(self) -> None:
         self._ends.writable_again()
+        if self._tunnel is not None:
+            self._tunnel.client_writable()
 
     def broke_protocol(self, error: ProtocolError) -> None:
         _log.info("%s: %s", self.stream.peer, error)
         self.stream.send(Command.ERROR, 0, error_body(error))
 
     def lost(self, reason: Exception | None) -> None:
+        if self._tunnel is not None:
+            self._tunnel.close()
         for task in self._tasks:
             task.cancel()
         for producer in self._ends.producers.values():
@@ -92,6 +104,9 @@ class BinarySession:
     def received(self, incoming: Incoming) -> None:
         command, body = incoming.command, incoming.body
         self._seen = self._broker.clock.now()
+        if self._tunnel is not None:
+            self._tunnel.forward(incoming)
+            return
         if not self._greeted and command is not Command.CONNECT:
             raise ProtocolError("the first command on a connection must be CONNECT")
         match command:
@@ -114,8 +129,7 @@ class BinarySession:
 
     def _connect(self, request: int, body: pb.Connect) -> None:
         if self._refused:
-            error = Overloaded("the broker has too many connections: try again later")
-            self.stream.send(Command.ERROR, request, error_body(error))
+            self.stream.send(Command.ERROR, request, error_body(Overloaded(self._refused)))
             self.close()
             return
         if body.protocol != PROTOCOL_VERSION:
@@ -126,13 +140,24 @@ class BinarySession:
         self._greeted = True
         settings = self._broker.settings
         self.stream.limit = settings.max_frame_bytes + _ENVELOPE
+        if body.broker not in ("", settings.broker_id):
+            self._pass_on(request, body)
+            return
         answer = pb.Connected(
             protocol=PROTOCOL_VERSION,
             server=f"sulina/{__version__}",
             broker_id=settings.broker_id,
             max_frame_bytes=settings.max_frame_bytes,
+            brokers=self._others.urls()[:_MOST_URLS] if self._others is not None else (),
         )
         self.stream.send(Command.CONNECTED, request, answer)
+
+    def _pass_on(self, request: int, body: pb.Connect) -> None:
+        if self._others is None:
+            raise ProtocolError(f"there is no broker {body.broker!r} here: look the topic up again")
+        self._tunnel = Tunnel(self.stream, self.stream.limit)
+        clock = self._broker.clock
+        self._run(self._tunnel.open(self._others, clock, body.broker, request, body))
 
     # ---- data commands ----
 
@@ -143,7 +168,10 @@ class BinarySession:
             return  # closed by the broker a moment ago; the client knows by now
         try:
             header = check_frame(data)
-        except CorruptFrame as error:
+            if header.is_delayed:
+                now_us, most = self._broker.clock.wall_us(), self._broker.settings.max_delay_seconds
+                check_delay(data, header, end.topic.delivery, now_us, most)
+        except Refused as error:
             end.producer.finish(end.producer.start(body.number), error)
             return
         end.topic.publish(end.producer, body.number, data, header)

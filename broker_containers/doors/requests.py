@@ -11,7 +11,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from broker_containers.admin import Admin
-from broker_containers.broker import Broker
+from broker_containers.broker import HERE, Broker
 from broker_containers.doors import translate
 from broker_containers.doors.ends import ConsumerEnd, Ends, ProducerEnd
 from sulina.errors import Refused
@@ -67,10 +67,13 @@ class Requests:
         name = TopicName.parse(body.topic)
         wanted = translate.delivery(body.delivery)
         record = await self._broker.describe(name, create=body.create, delivery=wanted)
+        place = HERE if record.partitions else await self._broker.place_of(name)
         answer = pb.LookupResult(
             topic=str(name),
             partitions=record.partitions,
             delivery=translate.to_delivery(record.delivery),
+            url=place.url,
+            broker=place.broker,
         )
         return Answer(Command.LOOKUP_RESULT, answer)
 
@@ -90,6 +93,7 @@ class Requests:
             name=body.name,
             last_sequence=topic.log.dedup.last_sequence(producer.id),
             max_frame_bytes=self._broker.settings.max_frame_bytes,
+            max_delay_ms=self._broker.settings.max_delay_seconds * 1000,
         )
         return Answer(Command.PRODUCER_CREATED, answer)
 

@@ -1,4 +1,5 @@
 """Subscriptions: who gets which record, what was acknowledged, what comes again.
 
-``window`` and ``dispatcher`` decide and never wait; ``subscription`` runs them.
+``window`` and ``dispatcher`` decide and never wait; ``subscription`` runs them with the frames
+that ``reading`` brings.
 """

@@ -30,6 +30,8 @@ class Limits:
 
     frames: int = 4096
     records: int = 1 << 20
+    delayed: int = 1 << 16
+    """Frames kept in mind until they are due; at one more of them reading ahead stops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,8 @@ class Counters:
     dropped: int = 0
     dead_lettered: int = 0
     skipped: int = 0
+    bytes_out: int = 0
+    """Of the frames sent, each as a whole."""
 
 
 @dataclass(slots=True, eq=False)
@@ -92,28 +96,33 @@ class Dispatcher:
         """A consumer comes. The same name again takes the place of the one before."""
         if key_filters and self.type is not SubscriptionType.KEY_SHARED:
             raise Refused("key filters need a key_shared subscription")
-        for before in [m for m in self.members.values() if m.name == name]:
-            before.sink.closed(Refused(f"another consumer named {name!r} took over"))
-            self.leave(before.number, now)
         member = Member(self._next_number, name, sink, key_filters, progress=now)
-        self._selector.join(member)
+        before = next((m for m in self.members.values() if m.name == name), None)
+        if before is not None:
+            before.sink.closed(Refused(f"another consumer named {name!r} took over"))
+            self._remove(before)
+        self._selector.join(member, before)
         self._next_number += 1
         self.members[member.number] = member
         return member
 
     def leave(self, number: int, now: float) -> None:
         """A consumer goes. What it had in flight can be delivered again at once, as before."""
-        member = self.members.pop(number, None)
+        member = self.members.get(number)
         if member is None:
             return
         was_active = self._selector.is_active(member)
+        self._remove(member)
         self._selector.leave(member)
-        self.window.recall(number)
-        self._selector.flights_changed()
         if was_active and self.type is SubscriptionType.FAILOVER:
             for other in self.members.values():
                 if self._selector.is_active(other):
                     other.sink.active_changed(True)
+
+    def _remove(self, member: Member) -> None:
+        self.members.pop(member.number, None)
+        self.window.recall(member.number)
+        self._selector.flights_changed()
 
     def is_active(self, member: Member) -> bool:
         return self._selector.is_active(member)
@@ -133,13 +142,18 @@ class Dispatcher:
 
     @property
     def wants_more(self) -> bool:
-        """Whether a further frame could be of use now."""
+        """Whether a further frame could be of use now, one that was delayed or the next."""
         return (
             len(self.window) < self.limits.frames
             and self.window.records < self.limits.records
             and (self._barrier is None or not isinstance(self._selector, OneAtATime))
             and any(m.can_take and self._selector.is_active(m) for m in self.members.values())
         )
+
+    @property
+    def may_delay(self) -> bool:
+        """Whether one more frame may be kept in mind until it is due."""
+        return len(self.window.delays) < self.limits.delayed
 
     @property
     def wants_ahead(self) -> bool:
@@ -151,12 +165,24 @@ class Dispatcher:
         return isinstance(selector, InTurns) and selector.spares(self.window) and self.wants_more
 
     def load(
-        self, base: int, count: int, size: int, slots: bytes | int, keys: list[str] | None
-    ) -> None:
-        """A frame was read at the window's read offset."""
-        track = self.window.load(base, count, size, slots)
+        self,
+        base: int,
+        count: int,
+        size: int,
+        slots: bytes | int,
+        keys: list[str] | None,
+        *,
+        timed: bool = False,
+    ) -> bool:
+        """A frame was read at the window's read offset, or one that was delayed again.
+
+        ``timed``: it has a delivery time, which has come. False: all of it is done already.
+        """
+        load = self.window.load_timed if timed else self.window.load
+        track = load(base, count, size, slots)
         if track is not None:
             track.keys = keys
+        return track is not None
 
     # ---- delivering ----
 
@@ -191,15 +217,18 @@ class Dispatcher:
         self._after_settling()
 
     def ack_up_to(self, number: int, last: int, now: float) -> None:
-        """Everything up to ``last`` is done; only where one consumer receives in order."""
+        """Everything up to ``last`` is done; only where one consumer receives in order.
+
+        Of what has a delivery time only that is meant which was delivered before ``last`` was.
+        """
         if self.type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
             raise Refused(
                 f"a {self.type} subscription has no order to acknowledge up to: "
                 "acknowledge each message or batch"
             )
-        position = self.window.position
-        if last >= position:
-            self.ack(number, position, last, None, now)
+        self._progress(number, now)
+        self.counters.acknowledged += self.window.settle_up_to(last, number)
+        self._after_settling()
 
     def nack(
         self,
@@ -276,7 +305,7 @@ class Dispatcher:
     def _find_barrier(self) -> int | None:
         """The lowest record that failed too often and is not done yet."""
         beyond = self.policy.max_redelivery_count + 1
-        for track in self.window.tracks.values():  # which are in order
+        for track in self.window.in_order():
             mask = 0
             for attempt, part in track.unfinished():
                 mask |= part if attempt > beyond else 0

@@ -44,7 +44,9 @@ class ByKey:
         self._stale = True
         """Slots may have to be held, or let go, since these were worked out."""
 
-    def join(self, member: Member) -> None:
+    def join(self, member: Member, instead_of: Member | None) -> None:
+        if instead_of is not None:
+            self.leave(instead_of)
         self._members[member.number] = member
         self._assign()
 

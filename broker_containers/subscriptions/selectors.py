@@ -31,8 +31,11 @@ class Pick:
 class Selector(Protocol):
     """One subscription type's rule."""
 
-    def join(self, member: Member) -> None:
-        """Raises ``Refused`` when the type does not allow one more."""
+    def join(self, member: Member, instead_of: Member | None) -> None:
+        """A member comes, perhaps instead of one who goes and has the same name.
+
+        Raises ``Refused`` when the type does not allow one more.
+        """
         ...
 
     def leave(self, member: Member) -> None: ...
@@ -76,20 +79,46 @@ def first_part(todo: Mapping[int, int]) -> tuple[int, int]:
     return attempt, part
 
 
+_PLACES = 1000
+"""Names whose place in the line is remembered while they are away."""
+
+
 class OneAtATime:
-    """Exclusive and Failover: the member that joined first receives everything, in order."""
+    """Exclusive and Failover: one member receives everything, in order; the others stand in line.
+
+    Whoever receives goes on until it leaves: every change means that records come again. Who
+    comes back has its old place in the line, before those who came after it.
+    """
 
     def __init__(self, type_: SubscriptionType) -> None:
         self._standby_allowed = type_ is SubscriptionType.FAILOVER
         self._members: list[Member] = []
+        self._places: dict[str, int] = {}
+        self._next_place = 0
 
-    def join(self, member: Member) -> None:
+    def join(self, member: Member, instead_of: Member | None) -> None:
+        if instead_of is not None:
+            self._members[self._members.index(instead_of)] = member
+            return
         if self._members and not self._standby_allowed:
             raise Refused(
                 f"the subscription is exclusive and {self._members[0].name!r} uses it: wait until "
                 "it leaves, or subscribe as shared, failover or key_shared"
             )
-        self._members.append(member)
+        place = self._place_of(member.name)
+        ahead = [m for m in self._members[1:] if self._places[m.name] < place]
+        self._members.insert(len(self._members[:1]) + len(ahead), member)
+
+    def _place_of(self, name: str) -> int:
+        if name not in self._places:
+            self._places[name] = self._next_place
+            self._next_place += 1
+            if len(self._places) > _PLACES:
+                present = {member.name for member in self._members} | {name}
+                gone = next((each for each in self._places if each not in present), None)
+                if gone is not None:
+                    del self._places[gone]
+        return self._places[name]
 
     def leave(self, member: Member) -> None:
         self._members.remove(member)
@@ -133,7 +162,9 @@ class InTurns:
         self._cut: tuple[Track, int, int] | None = None
         """The frame that is being cut, the attempt, and the records of an even part."""
 
-    def join(self, member: Member) -> None:
+    def join(self, member: Member, instead_of: Member | None) -> None:
+        if instead_of is not None:
+            self.leave(instead_of)
         self._members.append(member)
 
     def leave(self, member: Member) -> None:

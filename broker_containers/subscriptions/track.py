@@ -37,6 +37,18 @@ _TOGETHER = 64
 """Records that wait may come late by this part of their delay, to come back together."""
 
 
+def part_of(base: int, count: int, first: int, last: int, mask: int | None) -> int:
+    """The selection of a frame's records with offsets from ``first`` to ``last``.
+
+    ``mask``, whose lowest bit is ``first``, narrows it.
+    """
+    part = selection.span(max(first - base, 0), min(last - base, count - 1))
+    if mask is not None and part:  # without it, a far `first` would shift by its distance
+        shift = first - base
+        part &= mask << shift if shift >= 0 else mask >> -shift
+    return part
+
+
 @dataclass(slots=True, eq=False)
 class Track:
     """One frame and the state of its records."""
@@ -57,21 +69,33 @@ class Track:
     shares: dict[int, int] = field(default_factory=dict)
     """KeyShared: member -> its records, as of the assignment ``shares_of``."""
     shares_of: int = -1
+    timed: bool = False
+    """The frame has a delivery time: later ones may have been delivered before it."""
 
     @property
     def undone(self) -> int:
         return selection.whole(self.count) & ~self.done
 
-    def part(self, first: int, last: int, mask: int | None) -> int:
-        """The selection of this frame's records with offsets from ``first`` to ``last``.
+    def sent_until(self, consumer: int, mark: int) -> int:
+        """Records that a consumer has in flight, and was sent up to a mark."""
+        sent = 0
+        for flight in self.flights:
+            if flight.consumer == consumer and flight.mark <= mark:
+                sent |= flight.mask
+        return sent
 
-        ``mask``, whose lowest bit is ``first``, narrows it.
-        """
-        part = selection.span(max(first - self.base, 0), min(last - self.base, self.count - 1))
-        if mask is not None and part:  # without it, a far `first` would shift by its distance
-            shift = first - self.base
-            part &= mask << shift if shift >= 0 else mask >> -shift
-        return part
+    def mark_of(self, consumer: int, offset: int) -> int:
+        """The mark of the flight in which a consumer has a record; 0 if it has it in none."""
+        marks = (
+            flight.mark
+            for flight in self.flights
+            if flight.consumer == consumer and flight.mask >> (offset - self.base) & 1
+        )
+        return next(marks, 0)
+
+    def part(self, first: int, last: int, mask: int | None) -> int:
+        """The selection of this frame's records that is meant; see :func:`part_of`."""
+        return part_of(self.base, self.count, first, last, mask)
 
     def unfinished(self) -> Iterator[tuple[int, int]]:
         """Attempt number and records of everything that is not done or dying."""

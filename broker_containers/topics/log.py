@@ -62,10 +62,6 @@ class Log(Protocol):
 
     async def close(self) -> None: ...
 
-    async def delete(self) -> None:
-        """Remove all data of the log."""
-        ...
-
 
 class VolatileLog:
     """The log of a NonReliable topic: it only counts. What the cache forgets is gone."""
@@ -98,9 +94,6 @@ class VolatileLog:
         return self.end
 
     async def close(self) -> None:
-        return
-
-    async def delete(self) -> None:
         return
 
 

@@ -66,7 +66,8 @@ class ManagedLedger:
         self._store = store
         self._ids = ids
         self._clock = clock
-        self._settings = settings
+        self.settings = settings
+        """When to roll; may be changed at any time."""
         self._list = LedgerList()
         self._revision = 0
         self._writer: LedgerWriter | None = None
@@ -204,7 +205,7 @@ class ManagedLedger:
             self._push()
 
     def _must_roll(self) -> bool:
-        written, settings = self._written, self._settings
+        written, settings = self._written, self.settings
         assert written is not None and self._writer is not None
         if written.bytes == 0:
             return False
@@ -356,8 +357,3 @@ class ManagedLedger:
             await self._commit(LedgerList(epoch=self.epoch, ledgers=tuple(self._closed_refs())))
             self._writer, self._written = None, None
         self._fail(Fenced(f"{self._topic} was closed here"))
-
-    async def delete(self) -> None:
-        await self.close()
-        for ref in self._list.ledgers:
-            await self._ledgers.delete(ref.id)

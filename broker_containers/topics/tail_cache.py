@@ -45,11 +45,19 @@ class TailCache:
         """The part of a topic."""
         return TopicTail(self)
 
+    def resize(self, limit: int) -> None:
+        """Hold at most ``limit`` bytes from now on."""
+        self._limit = limit
+        self._make_room()
+
     def added(self, tail: TopicTail, frame: CachedFrame) -> None:
         place = tail, frame.base
         self.removed(*place)
         self._order[place] = frame.cost
         self.bytes += frame.cost
+        self._make_room()
+
+    def _make_room(self) -> None:
         while self.bytes > self._limit and len(self._order) > 1:
             oldest, base = next(iter(self._order))
             oldest.evict(base)

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from functools import partial
 
+from broker_containers.metrics.publish_latency import PublishLatency
 from broker_containers.subscriptions.subscription import Subscription
 from broker_containers.topics.dedup import Verdict
 from broker_containers.topics.log import Log
@@ -42,7 +43,13 @@ class Topic:
     """One topic (or one partition) and all that is attached to it."""
 
     def __init__(
-        self, name: TopicName, delivery: Delivery, policy: Policy, log: Log, tail: TopicTail
+        self,
+        name: TopicName,
+        delivery: Delivery,
+        policy: Policy,
+        log: Log,
+        tail: TopicTail,
+        latency: PublishLatency | None = None,
     ) -> None:
         self.name = name
         self.delivery = delivery
@@ -50,6 +57,7 @@ class Topic:
         self.log = log
         self.tail = tail
         self.counters = TopicCounters()
+        self._latency = latency
         self.producers: dict[str, TopicProducer] = {}
         self.subscriptions: dict[str, Subscription] = {}
         self._exclusive: TopicProducer | None = None
@@ -115,10 +123,11 @@ class Topic:
             verdict = self.log.dedup.judge(header)
         match verdict:
             case Verdict.NEW:
+                began = 0.0 if self._latency is None else self._latency.begin()
                 appended = self.log.append(frame, header)
                 repeat_key = header.producer_id, header.last_sequence
                 self._under_way[repeat_key] = appended
-                appended.add_done_callback(partial(self._stored, producer, slot, repeat_key))
+                appended.add_done_callback(partial(self._stored, producer, slot, repeat_key, began))
             case Verdict.STORED:
                 self.counters.repeats += 1
                 producer.finish(slot, REPEATED)
@@ -164,6 +173,7 @@ class Topic:
         producer: TopicProducer,
         slot: Slot,
         repeat_key: tuple[int, int],
+        began: float,
         appended: asyncio.Future[CachedFrame],
     ) -> None:
         if self._under_way.get(repeat_key) is appended:
@@ -178,6 +188,8 @@ class Topic:
         counters.frames_in += 1
         counters.records_in += frame.header.count
         counters.bytes_in += frame.header.size
+        if self._latency is not None:
+            self._latency.end(began)
         producer.finish(slot, frame.base)
         self._wake_all()
 

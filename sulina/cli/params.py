@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import re
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import click
@@ -12,6 +13,12 @@ from sulina.model import Start, SubscriptionType
 from sulina.names import TopicName, check_namespace
 
 COMPRESSIONS: Final = ("none", "lz4", "zstd")
+_UNITS: Final = {
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+}
 
 
 def topic_name(value: str) -> str:
@@ -49,14 +56,34 @@ def position(value: str | Start) -> Start:
     if value.isascii() and value.isdigit():
         return Start.offset(int(value))
     try:
-        # A time without a zone is meant as the person's own clock shows it.
-        moment = datetime.fromisoformat(value).astimezone()
-    except (ValueError, OverflowError):
+        begin = moment(value)
+    except click.BadParameter:
         raise click.BadParameter(
             f"{value!r} is no place to begin: write latest, earliest, an offset such as 1200, "
             "or a time such as 2026-05-01T12:30:00Z"
         ) from None
-    return Start.time(round(moment.timestamp() * 1_000_000))
+    return Start.time(round(begin.timestamp() * 1_000_000))
+
+
+def moment(value: str) -> datetime:
+    """A time; one without a zone is meant as the person's own clock shows it."""
+    try:
+        return datetime.fromisoformat(value).astimezone()
+    except (ValueError, OverflowError):
+        raise click.BadParameter(
+            f"{value!r} is no time: write one such as 2026-05-01T12:30:00Z"
+        ) from None
+
+
+def duration(value: str) -> timedelta:
+    """A span of time: a number, and s, m, h or d behind it."""
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd])", value, re.ASCII)
+    try:
+        if found is not None:
+            return float(found[1]) * _UNITS[found[2]]
+    except OverflowError:
+        pass
+    raise click.BadParameter(f"{value!r} is no span of time: write one such as 90s, 15m, 2h or 7d")
 
 
 def attribute(value: str) -> tuple[str, str]:

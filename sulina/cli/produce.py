@@ -6,13 +6,14 @@ import asyncio
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import click
 
 from sulina.cli.commands import Command
 from sulina.cli.output import plural, say, size
-from sulina.cli.params import COMPRESSION, attribute, topic_name
+from sulina.cli.params import COMPRESSION, attribute, duration, moment, topic_name
 from sulina.cli.progress import Progress
 from sulina.cli.running import connected, run
 from sulina.cli.settings import Settings
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         "sulina produce /default/events --file events.jsonl --rate 500",
         'sulina produce /default/users "7:Ada" --key-separator :',
         "sulina produce /default/images --file logo.png --whole-file --key logo",
+        'sulina produce /default/reminders "call back" --delay 2h',
     ],
 )
 @click.argument("topic", type=topic_name)
@@ -65,6 +67,18 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0, min_open=True),
     help="At most so many messages a second.",
 )
+@click.option(
+    "--delay",
+    type=duration,
+    metavar="TIME",
+    help="Deliver only after so long, such as 90s, 15m, 2h or 7d.",
+)
+@click.option(
+    "--deliver-at",
+    type=moment,
+    metavar="TIME",
+    help="Deliver not before this time, such as 2026-05-01T12:30:00Z.",
+)
 @click.option("--compression", type=COMPRESSION, default="none", show_default=True)
 @click.option(
     "--non-reliable",
@@ -86,6 +100,8 @@ def produce(
     attributes: tuple[tuple[str, str], ...],
     count: int | None,
     rate: float | None,
+    delay: timedelta | None,
+    deliver_at: datetime | None,
     compression: str,
     non_reliable: bool,
     producer_name: str | None,
@@ -102,12 +118,14 @@ def produce(
         raise click.UsageError("--whole-file needs a --file")
     if key is not None and key_separator is not None:
         raise click.UsageError("give --key or --key-separator, not both")
+    if delay is not None and deliver_at is not None:
+        raise click.UsageError("give --delay or --deliver-at, not both")
     if key_separator == "":
         raise click.UsageError("--key-separator can't be empty")
     plan = _Plan(
         topic=topic,
         source=Source(messages, files, whole_file=whole_file, repeat=count is not None),
-        stamp=_Stamp(key, key_separator, dict(attributes)),
+        stamp=_Stamp(key, key_separator, dict(attributes), delay, deliver_at),
         count=count,
         pacer=Pacer(rate),
         compression=compression,
@@ -124,6 +142,8 @@ class _Stamp:
     key: str | None
     separator: str | None
     attributes: dict[str, str]
+    delay: timedelta | None
+    deliver_at: datetime | None
 
     async def send(self, producer: Producer, payloads: list[bytes]) -> Ticket:
         """Hand them over; waits while too much is on its way."""
@@ -133,7 +153,13 @@ class _Stamp:
         elif self.key is not None:
             keys = [self.key] * len(payloads)
         attributes = [self.attributes] * len(payloads) if self.attributes else None
-        return await producer.send_many(payloads, keys=keys, attributes=attributes)
+        return await producer.send_many(
+            payloads,
+            keys=keys,
+            attributes=attributes,
+            delay=self.delay,
+            deliver_at=self.deliver_at,
+        )
 
     @staticmethod
     def _split(

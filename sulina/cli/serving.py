@@ -84,6 +84,10 @@ def _announce(settings: Settings, data: Path, listen: Listen, server: BinaryServ
     scheme = "sulina" if listen.tls is None else "sulina+tls"
     host = _EVERYWHERE.get(listen.host, listen.host)
     url = f"{scheme}://{Address(host, server.port)}"
+    http_url = None
+    if server.http_port is not None:
+        secure = "http" if listen.tls is None else "https"
+        http_url = f"{secure}://{Address(host, server.http_port)}"
     recovery: Recovery | None = server.recovery
     if settings.json:
         ready = {
@@ -91,26 +95,30 @@ def _announce(settings: Settings, data: Path, listen: Listen, server: BinaryServ
             "url": url,
             "host": listen.host,
             "port": server.port,
+            "http_url": http_url,
+            "http_port": server.http_port,
             "pid": os.getpid(),
             "data": str(data.absolute()),
-            "recovery": None if recovery is None else asdict(recovery),
+            "recovery": None if recovery is None else {**asdict(recovery), "clean": recovery.clean},
         }
         click.echo(json.dumps(ready))
         sys.stdout.flush()
         return
-    _print_panel(url, data, recovery)
+    _print_panel(url, http_url, data, recovery)
 
 
-def _print_panel(url: str, data: Path, recovery: Recovery | None) -> None:
+def _print_panel(url: str, http_url: str | None, data: Path, recovery: Recovery | None) -> None:
     from rich.panel import Panel
     from rich.table import Table
 
-    program = _program()
+    program = own_program()
     elsewhere = "" if url == DEFAULT_URL else f" --url {url}"
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold")
     grid.add_column(overflow="fold")
     grid.add_row("broker", url)
+    if http_url is not None:
+        grid.add_row("http", f"{http_url}/docs")
     grid.add_row("data", str(data.absolute()))
     if recovery is not None:
         grid.add_row("found", found(recovery))
@@ -123,7 +131,7 @@ def _print_panel(url: str, data: Path, recovery: Recovery | None) -> None:
     sys.stdout.flush()
 
 
-def _program() -> str:
+def own_program() -> str:
     """What to type for this command line: its path, where the shell would not find it."""
     if shutil.which("sulina"):
         return "sulina"

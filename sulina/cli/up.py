@@ -1,14 +1,19 @@
-"""``sulina up``: broker, storage and metadata in one process, over one data folder."""
+"""``sulina up``: broker, storage and metadata in one process, over one data folder.
+
+With ``--brokers``, ``--storage`` or ``--etcd`` it is a cluster of processes instead.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import ssl
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 import click
+from click.core import ParameterSource
 
 from sulina.cli.commands import JSON_ONLY, Command
 from sulina.cli.failures import ExitCode
@@ -16,8 +21,13 @@ from sulina.cli.running import run
 from sulina.cli.settings import Settings
 from sulina.errors import Refused
 
-_LEVELS: Final = ("debug", "info", "warning", "error")
+_HTTP_PORT: Final = 8080
+LEVELS: Final = ("debug", "info", "warning", "error")
 _RESERVE: Final = 32 << 20
+_FOLDER: Final = ".sulina"
+_CLUSTER_FOLDER: Final = ".sulina-cluster"
+_ALONE: Final = ("storage_nodes", "broker_id", "http_cors", "no_auto_create")
+"""Options that a cluster has no use for."""
 
 
 @click.command(
@@ -27,6 +37,7 @@ _RESERVE: Final = 32 << 20
         "sulina up",
         "sulina up --data /var/lib/sulina --host 0.0.0.0",
         "sulina up --port 0 --json",
+        "sulina up --brokers 3 --storage 3 --etcd 3",
         "sulina up --tls-cert broker.pem --tls-key broker.key",
         "sulina up --storage-node a=10.0.0.1:6660 --storage-node b=10.0.0.2:6660 "
         "--storage-node c=10.0.0.3:6660",
@@ -35,9 +46,23 @@ _RESERVE: Final = 32 << 20
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
-    default=".sulina",
-    show_default=True,
-    help="The folder that everything is kept in; made if it is missing.",
+    help="The folder that everything is kept in; made if it is missing. "
+    f"[default: {_FOLDER}, or {_CLUSTER_FOLDER} for a cluster]",
+)
+@click.option(
+    "--brokers",
+    type=click.IntRange(1, 99),
+    help="Run a cluster with so many brokers, each a process. [default in a cluster: 3]",
+)
+@click.option(
+    "--storage",
+    type=click.IntRange(1, 99),
+    help="With so many storage nodes. [default in a cluster: 3]",
+)
+@click.option(
+    "--etcd",
+    type=click.Choice(["1", "3", "5", "7"]),
+    help="With so many members of etcd. [default in a cluster: 3]",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
@@ -46,6 +71,18 @@ _RESERVE: Final = 32 << 20
     default=6655,
     show_default=True,
     help="The binary port; 0 takes one that is free.",
+)
+@click.option(
+    "--http-port",
+    type=click.IntRange(0, 65535),
+    help="The port for HTTP: administration, health, metrics; 0 takes one that is free. "
+    f"[default: {_HTTP_PORT}, or a free one with --port 0]",
+)
+@click.option(
+    "--http-cors",
+    metavar="ORIGIN",
+    multiple=True,
+    help="Let this web site call over HTTP from a browser, for example https://example.com.",
 )
 @click.option(
     "--tls-cert",
@@ -96,7 +133,7 @@ _RESERVE: Final = 32 << 20
 )
 @click.option(
     "--log-level",
-    type=click.Choice(_LEVELS),
+    type=click.Choice(LEVELS),
     default="warning",
     show_default=True,
     help="How much to tell on standard error.",
@@ -104,9 +141,14 @@ _RESERVE: Final = 32 << 20
 @click.pass_obj
 def up(
     settings: Settings,
-    data: Path,
+    data: Path | None,
+    brokers: int | None,
+    storage: int | None,
+    etcd: str | None,
     host: str,
     port: int,
+    http_port: int | None,
+    http_cors: tuple[str, ...],
     tls_cert: str | None,
     tls_key: str | None,
     cache_mb: int,
@@ -118,21 +160,54 @@ def up(
     no_auto_create: bool,
     log_level: str,
 ) -> None:
-    """Run a whole Sulina in one process.
+    """Run a whole Sulina in one process, or a cluster of processes on this machine.
 
     It keeps everything under one folder, so what was stored is there again after a restart.
     Ctrl-C, or SIGTERM, stops it cleanly; a second one at once, which loses nothing that was
     acknowledged. With --json it prints one line when it is ready:
-    {"event": "ready", "url": ..., "port": ..., "pid": ...}.
+    {"event": "ready", "url": ..., "port": ..., "http_url": ..., "pid": ...}.
+
+    A cluster has brokers on --port and the ports after it; what ends by itself is started again.
     """
     logging.basicConfig(
         level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     if tls_key is not None and tls_cert is None:
         raise click.UsageError("--tls-key needs a --tls-cert")
+    if not write_quorum >= ack_quorum > write_quorum / 2:
+        raise click.UsageError("more than half of --write-quorum must be in --ack-quorum")
+    clustered = any(count is not None for count in (brokers, storage, etcd))
+    if data is None:
+        data = Path(_CLUSTER_FOLDER if clustered else _FOLDER)
     _check_folder(data)
-    tls = None if tls_cert is None else _tls_context(tls_cert, tls_key)
+    if http_port is None:
+        http_port = _HTTP_PORT if port else 0
+    if clustered:
+        from sulina.cli.cluster_up import run_cluster
+        from sulina.cli.local_plan import Asked, Counts, Options
+
+        _refuse(_ALONE)
+        counts = Counts(brokers or 3, storage or 3, int(etcd or 3))
+        # A message can't be on more nodes than there are.
+        write_quorum = min(write_quorum, counts.storage)
+        pem = {"--tls-cert": tls_cert, "--tls-key": tls_key}
+        log = ("--log-level", log_level)
+        options = Options(
+            host,
+            write_quorum,
+            min(max(ack_quorum, write_quorum // 2 + 1), write_quorum),
+            broker=(
+                *log,
+                *("--cache-mb", str(cache_mb)),
+                *(word for flag, file in pem.items() if file for word in (flag, file)),
+            ),
+            storage=(*log, "--journal-file-mb", str(journal_file_mb)),
+        )
+        run_cluster(settings, data, counts, Asked(host, port, http_port), options)
+        return
+    tls = None if tls_cert is None else tls_context(tls_cert, tls_key)
     _check_installed()
+    from broker_containers.doors.http.settings import HttpSettings
     from broker_containers.embedded import run_embedded, run_on_storage_nodes
     from broker_containers.server import Listen
     from broker_containers.settings import BrokerSettings
@@ -141,28 +216,39 @@ def up(
     from sulina.cli.serving import serve
 
     listen = Listen(host, port, tls)
+    http = Listen(host, http_port, tls)
     broker = BrokerSettings(
         broker_id=broker_id,
         cache_bytes=cache_mb << 20,
         auto_create_topics=not no_auto_create,
+        http=HttpSettings(cors_origins=http_cors),
     )
     if storage_nodes:
-        if not write_quorum >= ack_quorum > write_quorum / 2:
-            raise click.UsageError("more than half of --write-quorum must be in --ack-quorum")
         copies = QuorumSettings(write_quorum=write_quorum, ack_quorum=ack_quorum)
-        cluster = run_on_storage_nodes(data, listen, storage_nodes, broker, copies)
+        cluster = run_on_storage_nodes(data, listen, storage_nodes, broker, copies, http)
     else:
         file_bytes = journal_file_mb << 20
         journal = JournalSettings(file_bytes=file_bytes, reserve_bytes=min(_RESERVE, file_bytes))
-        cluster = run_embedded(data, listen, broker, journal)
+        cluster = run_embedded(data, listen, broker, journal, http)
     started = run(serve(settings, data, listen, cluster))
     if not started:
         click.get_current_context().exit(ExitCode.INTERRUPTED)
 
 
+def _refuse(names: Iterable[str]) -> None:
+    """A usage error if one of these options was given."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        if parameter.name in names and (
+            context.get_parameter_source(parameter.name) is not ParameterSource.DEFAULT
+        ):
+            raise click.UsageError(f"{parameter.opts[0]} is not for a cluster (--brokers)")
+
+
 def _check_installed() -> None:
     """A client alone is a fine installation; say what is missing for more."""
     try:
+        import broker_containers.doors.http.serving
         import broker_containers.embedded  # noqa: F401
     except ModuleNotFoundError as error:
         raise Refused(
@@ -179,7 +265,8 @@ def _check_folder(data: Path) -> None:
         raise Refused(f"{existing} can't be written to: choose a folder of yours with --data")
 
 
-def _tls_context(certificate: str, key: str | None) -> ssl.SSLContext:
+def tls_context(certificate: str, key: str | None) -> ssl.SSLContext:
+    """For a server. Raises ``Refused`` if the files can not be used."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(certificate, key)

@@ -34,12 +34,12 @@ class Acks:
         self._first = 0  # the run being extended; empty when last < first
         self._last = -1
         self._masked: list[tuple[int, int]] = []  # base offset and mask
-        self._cumulative = -1
+        self._cumulative: list[int] = []  # falling
         self.records = 0
         self.batches = 0
 
     def __bool__(self) -> bool:
-        return bool(self.records or self.batches or self._cumulative >= 0)
+        return bool(self.records or self.batches or self._cumulative)
 
     def one(self, offset: int) -> None:
         """One record."""
@@ -64,16 +64,21 @@ class Acks:
         self.batches += 1
 
     def up_to(self, offset: int) -> None:
-        """Every record up to and with ``offset``."""
-        self._cumulative = max(self._cumulative, offset)
+        """Every record up to and with ``offset`` that was delivered before it.
+
+        One with a delivery time comes after higher offsets, and is not covered by those.
+        """
+        while self._cumulative and self._cumulative[-1] <= offset:
+            self._cumulative.pop()
+        self._cumulative.append(offset)
 
     def take(self) -> list[pb.Ack]:
         """All of it as commands, with a bounded number of selections in each. Empties this."""
         self._close_run()
-        acks = []
-        if self._cumulative >= 0:
-            last = range_selection(self._cumulative, self._cumulative)
-            acks.append(pb.Ack(selections=[last], cumulative=True))
+        acks = [
+            pb.Ack(selections=[range_selection(last, last)], cumulative=True)
+            for last in self._cumulative
+        ]
         selections = [*_of_runs(_merged(self._runs))]
         selections += [mask_selection(base, mask) for base, mask in self._masked]
         self._clear()

@@ -18,10 +18,13 @@ class Address:
     host: str
     port: int
     secure: bool = False
+    broker: str = ""
+    """The broker that is wanted there, if the address is that of several."""
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        wanted = f" ({self.broker})" if self.broker else ""
+        return f"{host}:{self.port}{wanted}"
 
 
 def parse_addresses(url: str) -> tuple[Address, ...]:

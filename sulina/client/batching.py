@@ -24,20 +24,21 @@ class Draft:
     some, times as long as they are all the same.
     """
 
-    __slots__ = ("attributes", "cost", "first_time", "keys", "outcome", "payloads", "times")
+    __slots__ = ("attributes", "cost", "due", "first_time", "keys", "outcome", "payloads", "times")
 
-    def __init__(self, topic: str, first_time: int) -> None:
+    def __init__(self, topic: str, first_time: int, due: int | None = None) -> None:
         self.outcome = Outcome(topic)
         self.payloads: list[bytes] = []
         self.keys: list[bytes | None] | None = None
         self.attributes: list[Attributes | None] | None = None
         self.times: list[int] | None = None
         self.first_time = first_time
+        self.due = due
         self.cost = 0
 
-    def takes(self, time: int) -> bool:
-        """Whether a record of this time can be in the same frame."""
-        return -_HALF_SPAN < time - self.first_time < _HALF_SPAN
+    def takes(self, time: int, due: int | None = None) -> bool:
+        """Whether a record of this publish and delivery time can be in the same frame."""
+        return due == self.due and -_HALF_SPAN < time - self.first_time < _HALF_SPAN
 
     def add(
         self, payload: bytes, key: bytes | None, attributes: Attributes | None, time: int, cost: int
@@ -98,6 +99,7 @@ class Draft:
             keys=self.keys,
             attributes=self.attributes,
             compression=compression,
+            due_us=self.due,
         )
 
 

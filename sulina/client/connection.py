@@ -56,6 +56,8 @@ class Connection:
         self.producers: dict[int, Peer] = {}
         self.consumers: dict[int, Peer] = {}
         self.max_frame_bytes = MAX_BODY
+        self.brokers: tuple[str, ...] = ()
+        """URLs of other brokers, as this one told them."""
         self.ended: SulinaError | None = None
         self._runtime = runtime
         self._options = options
@@ -104,7 +106,10 @@ class Connection:
             self._stream, address.host, address.port, secure=address.secure
         )
         hello = pb.Connect(
-            protocol=PROTOCOL_VERSION, client=self._options.name, token=self._options.token
+            protocol=PROTOCOL_VERSION,
+            client=self._options.name,
+            token=self._options.token,
+            broker=address.broker,
         )
         try:
             _, body = await self.request(Command.CONNECT, hello, pb.Connected)
@@ -116,6 +121,7 @@ class Connection:
                 "(6655, with sulina+tls:// if it wants TLS)?"
             ) from None
         self.max_frame_bytes = body.max_frame_bytes or MAX_BODY
+        self.brokers = tuple(body.brokers)
 
     # ---- sending ----
 

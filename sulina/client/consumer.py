@@ -244,6 +244,7 @@ class Consumer:
     async def ack_cumulative(self, item: Message | Batch) -> None:
         """This and everything before it, in its topic or partition, is done with.
 
+        Not meant is what has a delivery time and was delivered after it, or was not yet.
         As :meth:`ack` otherwise. Only for Exclusive and Failover subscriptions: raises
         ``Refused`` where other consumers may hold messages from before this one.
         """

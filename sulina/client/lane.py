@@ -14,6 +14,7 @@ from typing import Final
 from sulina.client.batching import Attributes, Draft
 from sulina.client.budget import Budget
 from sulina.client.connection import Connection
+from sulina.client.delays import check_due
 from sulina.client.linger import Linger
 from sulina.client.options import ClientOptions, ProducerOptions
 from sulina.client.pending import Pending, PendingFrame
@@ -60,6 +61,7 @@ class Lane:
         """The first failure that was not raised to the application yet."""
         self.max_record = MAX_BODY
         self._batch_bytes = options.batch_bytes
+        self._max_delay_us = 0
         self._delivery = delivery
         self._options = options
         self._runtime = runtime
@@ -82,48 +84,60 @@ class Lane:
 
     # ---- from the application ----
 
+    def check_due(self, due: int, now: int) -> None:
+        """Raise ``Refused`` if the topic can't deliver a record so late."""
+        check_due(self.topic, self._delivery, due - now, self._max_delay_us)
+
     def add(
-        self, payload: bytes, key: bytes | None, attributes: Attributes | None, time: int, cost: int
+        self,
+        payload: bytes,
+        key: bytes | None,
+        attributes: Attributes | None,
+        time: int,
+        cost: int,
+        due: int | None,
     ) -> tuple[Outcome, int]:
         """Put one record into the open draft, which has room for it (see :meth:`make_room`)."""
         draft = self.draft
         if draft is None:
-            draft = self._open_draft(time)
+            draft = self._open_draft(time, due)
         self._budget.used += cost
         return draft.outcome, draft.add(payload, key, attributes, time, cost)
 
-    def make_room(self, cost: int, time: int) -> bool:
+    def make_room(self, cost: int, time: int, due: int | None) -> bool:
         """Pack the open draft if a record of ``cost`` can't join it. Whether it was packed."""
         draft = self.draft
         if draft is None or (
             draft.cost + cost <= self._batch_bytes
             and len(draft.payloads) < self._options.batch_records
-            and draft.takes(time)
+            and draft.takes(time, due)
         ):
             return False
         self.seal()
         return True
 
-    def room(self, time: int) -> tuple[int, int]:
+    def room(self, time: int, due: int | None) -> tuple[int, int]:
         """The cost and the records that the open draft, or a new one, still takes."""
         draft, options = self.draft, self._options
         if draft is None:
             return self._batch_bytes, options.batch_records
-        if not draft.takes(time):
+        if not draft.takes(time, due):
             return 0, 0
         return self._batch_bytes - draft.cost, options.batch_records - len(draft.payloads)
 
-    def add_many(self, records: Records, time: int, cost: int) -> tuple[Outcome, int]:
+    def add_many(
+        self, records: Records, time: int, cost: int, due: int | None
+    ) -> tuple[Outcome, int]:
         """Put records into the open draft, which has room for all of them (see :meth:`room`)."""
         draft = self.draft
         if draft is None:
-            draft = self._open_draft(time)
+            draft = self._open_draft(time, due)
         self._budget.used += cost
         index = draft.extend(records.payloads, records.keys, records.attributes, time, cost)
         return draft.outcome, index
 
-    def _open_draft(self, time: int) -> Draft:
-        self.draft = draft = Draft(self.topic, time)
+    def _open_draft(self, time: int, due: int | None) -> Draft:
+        self.draft = draft = Draft(self.topic, time, due)
         if len(self._pending) >= _IN_FLIGHT and self._linger.seconds:
             self._linger.watch(self, draft)
         else:
@@ -253,6 +267,7 @@ class Lane:
         largest = min(created.max_frame_bytes or MAX_BODY, connection.max_frame_bytes)
         self.max_record = largest - FRAME_ROOM
         self._batch_bytes = min(self._options.batch_bytes, self.max_record)
+        self._max_delay_us = created.max_delay_ms * 1000
         if not self._known:
             self._known = True
             self._next_sequence = created.last_sequence + 1

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 
-from sulina.client.address import Address
+from sulina.client.address import Address, parse_addresses
 from sulina.client.connection import Connection
 from sulina.client.options import ClientOptions
 from sulina.client.seams import Runtime
-from sulina.errors import Closed, Retriable, SulinaError, Unavailable
+from sulina.errors import Closed, Refused, Retriable, SulinaError, Unavailable
 from sulina.runtime.deadline import within
 
 _CLOSING = 2.0
 """Seconds for the transports to go, once their connections have ended."""
+
+
+_MOST_LEARNED = 16
 
 
 class Pool:
@@ -25,6 +29,7 @@ class Pool:
         self._addresses = addresses
         self._runtime = runtime
         self._options = options
+        self._learned: dict[Address, None] = {}
         self._live: dict[Address, Connection] = {}
         self._dialling: dict[Address, asyncio.Task[Connection]] = {}
         self._arrival = asyncio.Event()
@@ -33,14 +38,14 @@ class Pool:
     async def any(self) -> Connection:
         """A connection to one of the given addresses: a live one, else the first that answers.
 
-        Tries each address once. Raises ``Unavailable``, or ``Refused`` from a broker that does
-        not want us.
+        If none does, to one of the brokers that were heard of. Tries each address once. Raises
+        ``Unavailable``, or ``Refused`` from a broker that does not want us.
         """
-        for address in self._addresses:
+        for address in (*self._addresses, *self._learned):
             if address in self._live:
                 return self._live[address]
         errors: list[SulinaError] = []
-        for address in self._addresses:
+        for address in (*self._addresses, *self._learned):
             try:
                 return await self.to(address)
             except Retriable as error:
@@ -74,9 +79,21 @@ class Pool:
         if connection.ended is not None:
             raise Unavailable(str(connection.ended))
         self._live[address] = connection
+        self._learn(connection.brokers)
         self._arrival.set()
         self._arrival = asyncio.Event()
         return connection
+
+    def _learn(self, urls: Sequence[str]) -> None:
+        """Remember other brokers, for when all that were given are gone."""
+        for url in urls:
+            with contextlib.suppress(Refused):  # of a newer scheme, perhaps
+                for address in parse_addresses(url):
+                    if address not in self._addresses:
+                        self._learned.pop(address, None)
+                        self._learned[address] = None
+        while len(self._learned) > _MOST_LEARNED:
+            del self._learned[next(iter(self._learned))]
 
     async def pause(self, seconds: float) -> None:
         """Wait, but not when a new connection stands: what failed without it may succeed now."""

@@ -10,6 +10,7 @@ from typing import Self
 
 from sulina.client.batching import RECORD_OVERHEAD, fitting
 from sulina.client.budget import Budget
+from sulina.client.delays import Delay, DeliverAt, due_time
 from sulina.client.lane import Lane
 from sulina.client.linger import Linger
 from sulina.client.options import ClientOptions, ProducerOptions
@@ -167,12 +168,20 @@ class Producer:
         key: bytes | str | None = None,
         attributes: Mapping[str, str] | None = None,
         publish_time_us: int | None = None,
+        deliver_at: DeliverAt | None = None,
+        delay: Delay | None = None,
     ) -> Ticket:
         """Hand over one record; the ticket becomes its id once it is stored.
 
         Waits only while ``max_pending_bytes`` are on their way already. Records with the same
-        ``key`` go to the same partition. Raises ``TooLarge`` and ``Refused`` for a record that
-        can't be sent, ``Closed``, and what has put an end to the producer.
+        ``key`` go to the same partition.
+
+        No subscription delivers the record before ``deliver_at`` (a datetime with a time zone, or
+        seconds since 1970), or before ``delay`` (a timedelta or seconds, rounded up by at most a
+        hundredth or 1 ms) has passed; others overtake it. Reliable topics only.
+
+        Raises ``TooLarge`` and ``Refused`` for a record that can't be sent, ``Closed``, and what
+        has put an end to the producer.
         """
         if type(payload) is not bytes:
             payload = as_payload(payload)
@@ -183,6 +192,9 @@ class Producer:
         if attributes:
             attributes, size = as_attributes(attributes)
             cost += size
+        due = None
+        if deliver_at is not None or delay is not None:
+            due = due_time(deliver_at, delay, self._wall_us())
         budget = self._budget
         while True:
             while budget.used >= budget.limit and not self._closed:
@@ -190,9 +202,11 @@ class Producer:
             lane = self._lane_for(key)
             if self._closed or lane.failure is not None or cost > lane.max_record:
                 raise self._refusal(lane, cost)
+            if due is not None:
+                lane.check_due(due, self._wall_us())
             time = self._wall_us() if publish_time_us is None else as_time(publish_time_us)
-            if not lane.make_room(cost, time):
-                return Ticket(*lane.add(payload, key, attributes, time, cost))
+            if not lane.make_room(cost, time, due):
+                return Ticket(*lane.add(payload, key, attributes, time, cost, due))
             await _turn()
 
     async def send_many(
@@ -202,20 +216,28 @@ class Producer:
         keys: Sequence[bytes | str | None] | None = None,
         attributes: Sequence[Mapping[str, str] | None] | None = None,
         publish_time_us: int | None = None,
+        deliver_at: DeliverAt | None = None,
+        delay: Delay | None = None,
     ) -> Ticket:
         """Hand over many records at once: much faster than one by one.
 
-        ``keys`` and ``attributes`` have an entry for each payload. The ticket is done when all
+        ``keys`` and ``attributes`` have an entry for each payload; ``deliver_at`` and ``delay``,
+        as with :meth:`send`, hold for all. The ticket is done when all
         records are, and becomes the id of the last. Waits under backpressure, with part of the
         records on their way; raises as :meth:`send` does, with nothing sent if a record is
         not acceptable.
         """
         records = Records.check(payloads, keys, attributes)
-        time = self._wall_us() if publish_time_us is None else as_time(publish_time_us)
+        now = self._wall_us()
+        time = now if publish_time_us is None else as_time(publish_time_us)
+        due = due_time(deliver_at, delay, now)
+        if due is not None:
+            for lane in self._lanes:
+                lane.check_due(due, now)
         outcomes: list[Outcome] = []
         index = 0
         for number, run in self._runs(records):
-            index = await self._send_run(number, run, time, outcomes)
+            index = await self._send_run(number, run, (time, due), outcomes)
         return Ticket(outcomes.pop(), index, outcomes)
 
     def _runs(self, records: Records) -> list[tuple[int | None, Records]]:
@@ -228,9 +250,17 @@ class Producer:
         return [(number, records.chosen(members)) for number, members in ordered]
 
     async def _send_run(
-        self, number: int | None, records: Records, time: int, outcomes: list[Outcome]
+        self,
+        number: int | None,
+        records: Records,
+        times: tuple[int, int | None],
+        outcomes: list[Outcome],
     ) -> int:
-        """Send records to one partition; adds their frames' outcomes, returns the last's index."""
+        """Send records to one partition; adds their frames' outcomes, returns the last's index.
+
+        ``times``: of their publishing, and of their delivery.
+        """
+        time, due = times
         totals, largest = records.totals(), max(records.costs)
         budget = self._budget
         start = index = 0
@@ -240,7 +270,7 @@ class Producer:
             lane = self._lane_for(None) if number is None else self._lanes[number]
             if self._closed or lane.failure is not None or largest > lane.max_record:
                 raise self._refusal(lane, largest)
-            end = fitting(totals, start, *lane.room(time))
+            end = fitting(totals, start, *lane.room(time, due))
             if end == start:
                 if lane.draft is not None:
                     lane.seal()
@@ -248,7 +278,7 @@ class Producer:
                     continue
                 end = start + 1  # larger than a frame's usual size: it gets one of its own
             cost = totals[end - 1] - (totals[start - 1] if start else 0)
-            outcome, index = lane.add_many(records.piece(start, end), time, cost)
+            outcome, index = lane.add_many(records.piece(start, end), time, cost, due)
             outcomes.append(outcome)
             start = end
         return index

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sulina.client.address import parse_addresses
 from sulina.client.connection import Connection
@@ -53,7 +53,7 @@ class Topics:
         connection, result = await self._look_up(topic, create, delivery)
         if not result.url:
             return connection
-        return await self._pool.to(parse_addresses(result.url)[0])
+        return await self._pool.to(replace(parse_addresses(result.url)[0], broker=result.broker))
 
     async def pause(self, seconds: float) -> None:
         """Wait before the next try, or until a new connection stands."""

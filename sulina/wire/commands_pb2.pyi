@@ -125,19 +125,23 @@ class Connect(_message.Message):
     PROTOCOL_FIELD_NUMBER: _builtins.int
     CLIENT_FIELD_NUMBER: _builtins.int
     TOKEN_FIELD_NUMBER: _builtins.int
+    BROKER_FIELD_NUMBER: _builtins.int
     protocol: _builtins.int
     client: _builtins.str
     token: _builtins.str
+    broker: _builtins.str
+    """the broker that is wanted; whoever it is, if empty"""
     def __init__(
         self,
         *,
         protocol: _builtins.int = ...,
         client: _builtins.str = ...,
         token: _builtins.str = ...,
+        broker: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client", b"client", "protocol", b"protocol", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker", b"broker", "client", b"client", "protocol", b"protocol", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -151,10 +155,15 @@ class Connected(_message.Message):
     SERVER_FIELD_NUMBER: _builtins.int
     BROKER_ID_FIELD_NUMBER: _builtins.int
     MAX_FRAME_BYTES_FIELD_NUMBER: _builtins.int
+    BROKERS_FIELD_NUMBER: _builtins.int
     protocol: _builtins.int
     server: _builtins.str
     broker_id: _builtins.str
     max_frame_bytes: _builtins.int
+    @_builtins.property
+    def brokers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """URLs of others, for when this one is gone"""
+
     def __init__(
         self,
         *,
@@ -162,10 +171,11 @@ class Connected(_message.Message):
         server: _builtins.str = ...,
         broker_id: _builtins.str = ...,
         max_frame_bytes: _builtins.int = ...,
+        brokers: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "max_frame_bytes", b"max_frame_bytes", "protocol", b"protocol", "server", b"server"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "brokers", b"brokers", "max_frame_bytes", b"max_frame_bytes", "protocol", b"protocol", "server", b"server"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -256,10 +266,14 @@ class LookupResult(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     DELIVERY_FIELD_NUMBER: _builtins.int
     URL_FIELD_NUMBER: _builtins.int
+    BROKER_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     partitions: _builtins.int
     delivery: Global___Delivery.ValueType
     url: _builtins.str
+    """where to go; empty: stay on this connection"""
+    broker: _builtins.str
+    """whom to ask for there, in CONNECT; empty: anybody"""
     def __init__(
         self,
         *,
@@ -267,10 +281,11 @@ class LookupResult(_message.Message):
         partitions: _builtins.int = ...,
         delivery: Global___Delivery.ValueType = ...,
         url: _builtins.str = ...,
+        broker: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery", b"delivery", "partitions", b"partitions", "topic", b"topic", "url", b"url"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker", b"broker", "delivery", b"delivery", "partitions", b"partitions", "topic", b"topic", "url", b"url"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -314,10 +329,13 @@ class ProducerCreated(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     LAST_SEQUENCE_FIELD_NUMBER: _builtins.int
     MAX_FRAME_BYTES_FIELD_NUMBER: _builtins.int
+    MAX_DELAY_MS_FIELD_NUMBER: _builtins.int
     producer: _builtins.int
     name: _builtins.str
     last_sequence: _builtins.int
     max_frame_bytes: _builtins.int
+    max_delay_ms: _builtins.int
+    """how far ahead a frame's delivery time may lie"""
     def __init__(
         self,
         *,
@@ -325,10 +343,11 @@ class ProducerCreated(_message.Message):
         name: _builtins.str = ...,
         last_sequence: _builtins.int = ...,
         max_frame_bytes: _builtins.int = ...,
+        max_delay_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_sequence", b"last_sequence", "max_frame_bytes", b"max_frame_bytes", "name", b"name", "producer", b"producer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_sequence", b"last_sequence", "max_delay_ms", b"max_delay_ms", "max_frame_bytes", b"max_frame_bytes", "name", b"name", "producer", b"producer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -91,8 +91,9 @@ class Frame:
 
     def __init__(self, data: Buffer) -> None:
         self.header = header = h.check_frame(data)
+        self.due_us = h.read_due(data, header)
         view = memoryview(data)
-        name = bytes(view[h.HEADER_SIZE : h.HEADER_SIZE + header.name_length])
+        name = bytes(view[header.name_at : header.name_at + header.name_length])
         try:
             self.producer_name = name.decode()
         except UnicodeDecodeError:
@@ -155,11 +156,11 @@ def read_slots(frame: Buffer, header: h.FrameHeader) -> bytes | None:
     """The key slot of each record, or None if the frame has no keys. Opens no column."""
     if not header.flags & h.HAS_KEYS:
         return None
-    start = h.HEADER_SIZE + h.padded(header.name_length)
+    start = header.slots_at
     return bytes(memoryview(frame)[start : start + header.count])
 
 
 def read_producer_name(frame: Buffer, header: h.FrameHeader) -> str:
     """The producer's name, without opening the columns."""
-    name = memoryview(frame)[h.HEADER_SIZE : h.HEADER_SIZE + header.name_length]
+    name = memoryview(frame)[header.name_at : header.name_at + header.name_length]
     return bytes(name).decode(errors="replace")

@@ -60,11 +60,13 @@ def encode_frame(
     keys: Sequence[bytes | None] | None = None,
     attributes: Sequence[Mapping[str, str] | None] | None = None,
     compression: Compression = Compression.NONE,
+    due_us: int | None = None,
 ) -> bytes:
     """One frame of all ``payloads``, in order.
 
     ``times`` are publish times in microseconds, one for all or one each, no more than 35 minutes
-    apart. Columns that ``compression`` does not make smaller are stored as they are. Raises
+    apart. With ``due_us`` (microseconds since 1970) none of the records is delivered before that
+    time. Columns that ``compression`` does not make smaller are stored as they are. Raises
     ``TooLarge`` beyond the limits of a frame and ``Refused`` for a producer name that is too long
     or a compression that is not installed.
     """
@@ -95,15 +97,27 @@ def encode_frame(
             if last_time - first_time > MAX_TIME_SPAN_US:
                 raise Refused("records published more than 35 minutes apart can't share a frame")
             columns.append(_pad(_int32(time - first_time for time in times)))
+    due = b""
+    if due_us is not None:
+        flags |= h.DELAYED
+        due = h.pack_due(due_us)
     return _assemble(
-        origin, flags, count, first_sequence, first_time, last_time, slots, columns, compression
+        origin,
+        flags,
+        count,
+        first_sequence,
+        (first_time, last_time),
+        due,
+        slots,
+        columns,
+        compression,
     )
 
 
 def encode_control_frame(origin: Origin, content: bytes, time: int) -> bytes:
     """A frame without records, in which a broker keeps ``content`` for its successor."""
     columns = _binary_column([content])
-    return _assemble(origin, h.CONTROL, 0, 0, time, time, b"", columns, Compression.NONE)
+    return _assemble(origin, h.CONTROL, 0, 0, (time, time), b"", b"", columns, Compression.NONE)
 
 
 def _assemble(
@@ -111,8 +125,8 @@ def _assemble(
     flags: int,
     count: int,
     first_sequence: int,
-    first_time: int,
-    last_time: int,
+    times: tuple[int, int],
+    due: bytes,
     slots: bytes,
     columns: list[bytes],
     compression: Compression,
@@ -129,7 +143,7 @@ def _assemble(
             flags |= compression
             stored_length = len(stored)
             columns = [_pad(stored)]
-    body = [_pad(name), slots, *columns]
+    body = [due, _pad(name), slots, *columns]
     head = h.pack_header(
         flags=flags,
         name_length=len(name),
@@ -139,8 +153,8 @@ def _assemble(
         schema_id=origin.schema_id,
         producer_id=origin.producer_id,
         first_sequence=first_sequence,
-        first_time=first_time,
-        last_time=last_time,
+        first_time=times[0],
+        last_time=times[1],
         columns_length=stored_length,
         body=body,
     )

@@ -11,9 +11,12 @@ starts on an 8-byte boundary::
     8   I   body length             68  I   CRC32C of bytes 0..68 and of the body
     12  I   raw columns length      72  q   base offset   \\ assigned by the broker,
     16  I   record count            80  q   epoch         / outside the CRC
-    20  I   schema version          88  body: producer name, key slots, columns
+    20  I   schema version          88  body: delivery time, producer name, key slots, columns
     24  Q   schema id
     32  Q   producer id
+
+The body begins with a delivery time (q, microseconds since 1970) only if the flags say so: then
+nothing of the frame is delivered before it.
 
 The broker needs only what stands here; ``encode`` and ``decode`` handle the columns.
 """
@@ -38,8 +41,9 @@ HAS_KEYS: Final = 0b0000_0100
 HAS_ATTRIBUTES: Final = 0b0000_1000
 HAS_TIMES: Final = 0b0001_0000
 CONTROL: Final = 0b0010_0000
-_KNOWN_FLAGS: Final = 0b0011_1111
-_RECORD_FLAGS: Final = HAS_KEYS | HAS_ATTRIBUTES | HAS_TIMES
+DELAYED: Final = 0b0100_0000
+_KNOWN_FLAGS: Final = 0b0111_1111
+_RECORD_FLAGS: Final = HAS_KEYS | HAS_ATTRIBUTES | HAS_TIMES | DELAYED
 
 MAX_RECORDS: Final = 1 << 16
 """Records in one frame, so that a selection within a frame is at most 8 KiB."""
@@ -51,12 +55,16 @@ MAX_ATTRIBUTES: Final = 1 << 20
 MAX_TIME_SPAN_US: Final = 0x7FFF_FFFF
 """Microseconds between the earliest and the latest record of a frame."""
 
+MAX_TIME_US: Final = (1 << 62) - 1
+"""The latest time at which a frame can be delivered."""
+
 UNASSIGNED: Final = -1
 
 _LAYOUT: Final = struct.Struct("<4sBBHIIIIQQqqqIIqq")
 _PRODUCER_PART: Final = struct.Struct("<4sBBHIIIIQQqqqI")
 _BROKER_PART: Final = struct.Struct("<qq")
 _CRC: Final = struct.Struct("<I")
+_DUE: Final = struct.Struct("<q")
 _MAX_INT64: Final = (1 << 63) - 1
 _CRC_AT: Final = 68
 _BROKER_AT: Final = 72
@@ -113,10 +121,24 @@ class FrameHeader:
         return bool(self.flags & CONTROL)
 
     @property
+    def is_delayed(self) -> bool:
+        """Not to be delivered before the time that :func:`read_due` tells."""
+        return bool(self.flags & DELAYED)
+
+    @property
+    def name_at(self) -> int:
+        """Where the producer's name starts, counted from the start of the frame."""
+        return HEADER_SIZE + _DUE.size if self.flags & DELAYED else HEADER_SIZE
+
+    @property
+    def slots_at(self) -> int:
+        """Where the key slots start, if there are any."""
+        return self.name_at + padded(self.name_length)
+
+    @property
     def columns_at(self) -> int:
         """Where the columns start, counted from the start of the frame."""
-        slots = padded(self.count) if self.flags & HAS_KEYS else 0
-        return HEADER_SIZE + padded(self.name_length) + slots
+        return self.slots_at + (padded(self.count) if self.flags & HAS_KEYS else 0)
 
 
 def pack_header(
@@ -201,7 +223,29 @@ def check_frame(frame: Buffer) -> FrameHeader:
     view = memoryview(frame)
     if crc32c(view[HEADER_SIZE:], crc32c(view[:_CRC_AT])) != header.crc:
         raise CorruptFrame("the frame's checksum does not match its bytes")
+    read_due(frame, header)
     return header
+
+
+def pack_due(due_us: int) -> bytes:
+    """The delivery time as a body begins with it."""
+    assert 0 < due_us <= MAX_TIME_US
+    return _DUE.pack(due_us)
+
+
+def read_due(frame: Buffer, header: FrameHeader) -> int | None:
+    """When the frame may be delivered, in microseconds since 1970; None: at once.
+
+    Raises ``CorruptFrame`` for a time that can't be, or if the frame ends before it.
+    """
+    if not header.flags & DELAYED:
+        return None
+    if len(frame) < HEADER_SIZE + _DUE.size:
+        raise CorruptFrame("the frame ends before its delivery time")
+    (due_us,) = _DUE.unpack_from(frame, HEADER_SIZE)
+    if not 0 < due_us <= MAX_TIME_US:
+        raise CorruptFrame("the frame's delivery time can't be")
+    return int(due_us)
 
 
 def assign(frame: bytearray | memoryview, base_offset: int, epoch: int) -> None:

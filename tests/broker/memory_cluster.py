@@ -59,11 +59,13 @@ class MemoryCluster:
         metadata: MemoryDisk | None = None,
         settings: BrokerSettings | None = None,
         journal: JournalSettings | None = None,
+        clock: RealClock | None = None,
         high_water: int = 32 << 20,
     ) -> None:
         self.disk = disk
         self.metadata = metadata or MemoryDisk()
         self.settings = settings or BrokerSettings()
+        self.clock = clock or RealClock()
         self._journal = journal or JournalSettings(reserve_bytes=1 << 20)
         self._high_water = high_water
         self._running: AsyncExitStack | None = None
@@ -78,7 +80,7 @@ class MemoryCluster:
         )
 
     async def __aenter__(self) -> MemoryCluster:
-        clock = RealClock()
+        clock = self.clock
         async with AsyncExitStack() as stack:
             metadata = await EmbeddedStore.open(clock, self.metadata)
             stack.push_async_callback(metadata.close)

@@ -69,6 +69,24 @@ async def test_a_standby_takes_over_when_the_active_connection_is_lost(
         assert not first.active, "who comes back stands by"
 
 
+async def test_who_comes_back_stands_before_those_who_came_after_it(
+    client: Client, remote: Client, proxy: Proxy
+) -> None:
+    first = await remote.consumer(TOPIC, "s", type="failover").open()
+    async with consumers(client, TOPIC, "s", 2, type="failover") as (second, third):
+        proxy.cut_and_refuse()
+        await becomes_active(second)
+        proxy.allow()
+
+        async def first_is_back() -> bool:
+            return len((await look(client, TOPIC, "s"))["consumers"]) == 3
+
+        await eventually(first_is_back)
+        await second.close()
+        await becomes_active(first)
+        assert not third.active
+
+
 async def test_standbys_are_promoted_in_the_order_in_which_they_came(client: Client) -> None:
     async with consumers(client, TOPIC, "s", 3, type="failover") as (first, second, third):
         await first.close()

@@ -184,7 +184,7 @@ async def test_a_subscription_keeps_little_of_what_is_in_flight_in_memory(
         await publish(client, TOPIC, [payload] * 80)
         messages = await take(consumer, 80)  # ten megabytes in flight
         (topic,) = small.server._broker.loaded()
-        assert topic.subscription("s")._loaded_bytes <= 5 << 20
+        assert topic.subscription("s")._reading.kept_bytes <= 5 << 20
         await ack_all(consumer, messages)
 
 

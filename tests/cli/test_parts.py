@@ -121,14 +121,14 @@ async def test_a_pacer_changes_neither_messages_nor_order() -> None:
     [
         ({"files": 0, "records": 0}, "an empty folder"),
         ({}, "1,000 records in 2 journal files (5.0 MB), checked in 0.25 s"),
-        ({"cut_bytes": 10, "clean": False}, "a torn end of 10 B, never acknowledged, was cut"),
-        ({"clean": False}, "it had not been stopped cleanly"),
-        ({"corrupt_records": 1, "clean": False}, "DAMAGED in 1 place"),
+        ({"cut_bytes": 10, "stopped": False}, "a torn end of 10 B, never acknowledged, was cut"),
+        ({"stopped": False}, "it had not been stopped cleanly"),
+        ({"corrupt_records": 1, "stopped": False}, "DAMAGED in 1 place"),
     ],
 )
 def test_what_a_start_found_is_one_line(changes: dict[str, object], expected: str) -> None:
     fields: dict[str, object] = {
-        "clean": True,
+        "stopped": True,
         "files": 2,
         "scanned_files": 1,
         "records": 1000,

@@ -158,3 +158,20 @@ def test_contradicting_sources_and_keys_are_usage_errors(sulina: Sulina, topic: 
     assert "not both" in ran.stderr
     ran = sulina("produce", topic, "x", "--attribute", "nothing", code=2)
     assert "write name=value" in ran.stderr
+
+
+def test_delayed_messages_are_stored_now_and_delivered_later(
+    sulina: Sulina, direct: Direct, topic: str
+) -> None:
+    sulina("produce", topic, "in a while", "--delay", "2h")
+    sulina("produce", topic, "late", "--deliver-at", "2020-01-01T12:30Z", "--delay", "1s", code=2)
+    sulina("produce", topic, "at once")
+    assert direct.read(topic) == ["in a while", "at once"]
+    ran = sulina("consume", topic, "--subscription", "s", "--from", "earliest", "--count", "1")
+    assert ran.stdout == "at once\n"
+
+
+def test_times_that_are_none_are_refused_with_an_example(sulina: Sulina, topic: str) -> None:
+    for option, value in (("--delay", "soon"), ("--delay", "-1s"), ("--deliver-at", "tomorrow")):
+        ran = sulina("produce", topic, "x", option, value, code=2)
+        assert "write one such as" in ran.stderr

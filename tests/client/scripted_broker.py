@@ -132,7 +132,9 @@ class ScriptedPeer:
         handle = len(self.producers) + 1
         self.producers[handle] = body
         last = self.broker.last_sequence.get((body.topic, producer_id(body.name)), -1)
-        answer = pb.ProducerCreated(producer=handle, name=body.name, last_sequence=last)
+        answer = pb.ProducerCreated(
+            producer=handle, name=body.name, last_sequence=last, max_delay_ms=86_400_000
+        )
         self.stream.send(Command.PRODUCER_CREATED, request, answer)
 
     def _publish(self, body: pb.Publish, data: memoryview) -> None:

@@ -84,12 +84,20 @@ def test_scattered_records_share_a_mask() -> None:
 def test_a_position_is_sent_before_what_lies_beyond_it() -> None:
     acks = Acks()
     acks.one(20)
-    acks.up_to(7)
     acks.up_to(5)
+    acks.up_to(7)
     position, single = acks.take()
     assert position.cumulative
     assert position.selections[0].last == 7
     assert single.selections[0].first == 20
+
+
+def test_a_lower_position_after_a_higher_one_is_sent_too_since_it_came_later() -> None:
+    acks = Acks()
+    for last in (100, 5, 6, 90, 3):
+        acks.up_to(last)
+    assert [ack.selections[0].last for ack in acks.take() if ack.cumulative] == [100, 90, 3]
+    assert not acks
 
 
 def test_a_command_has_a_bounded_number_of_selections() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker_containers.subscriptions.selectors import OneAtATime
 from sulina.errors import Refused
 from sulina.model import SubscriptionType
 from tests.subscriptions.harness import Bench, Given
@@ -139,3 +140,54 @@ def test_leaving_twice_or_as_a_stranger_does_nothing() -> None:
     bench.dispatcher.leave(99, 0.0)
     bench.dispatcher.grant(99, 1, 1, 0.0)
     bench.join("b")
+
+
+def test_the_active_consumer_stays_active_when_its_name_comes_again() -> None:
+    bench = Bench(failover)
+    bench.join("a")
+    bench.join("b")
+    again = bench.join("a")
+    assert bench.dispatcher.is_active(again)
+    assert bench.ears["b"].active == [], "the standby is not disturbed"
+    bench.load()
+    assert bench.all() == [Given("a", [0])]
+
+
+def test_a_standby_keeps_its_place_when_its_name_comes_again() -> None:
+    bench = Bench(failover)
+    first = bench.join("a")
+    bench.join("b")
+    third = bench.join("c")
+    second = bench.join("b")
+    bench.leave(first)
+    assert bench.dispatcher.is_active(second)
+    bench.leave(second)
+    assert bench.dispatcher.is_active(third)
+
+
+def test_who_comes_back_stands_before_those_who_came_after_it_and_takes_nothing_away() -> None:
+    bench = Bench(failover)
+    first = bench.join("a")
+    second = bench.join("b")
+    third = bench.join("c")
+    bench.leave(first)
+    assert bench.dispatcher.is_active(second)
+    first = bench.join("a")
+    assert bench.dispatcher.is_active(second), "each change means that records come again"
+    bench.leave(second)
+    assert bench.dispatcher.is_active(first) and not bench.dispatcher.is_active(third)
+    assert bench.ears["a"].active == [True]
+
+
+def test_places_of_the_absent_are_remembered_up_to_a_bound() -> None:
+    bench = Bench(failover)
+    active = bench.join("active")
+    for number in range(1_100):
+        bench.leave(bench.join(f"passing {number}"))
+    bench.join("new")
+    late = bench.join("passing 1099")
+    bench.leave(active)
+    assert bench.dispatcher.is_active(late)
+    selector = bench.dispatcher._selector
+    assert isinstance(selector, OneAtATime)
+    assert len(selector._places) <= 1_000

@@ -2,8 +2,9 @@
 
 The model knows which records are done and who has which in flight. After every step each loaded
 record is in exactly one state, the cursor is what the model says and survives a restart, nothing
-done is delivered, nothing is in flight twice, and order is kept where it is promised. At the end
-of every life, when everybody takes and acknowledges, everything becomes done.
+done is delivered, nothing is in flight twice, nothing comes before its delivery time, and order is
+kept where it is promised. At the end of every life, when everybody takes and acknowledges,
+everything becomes done.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ NUMBERS = st.integers(0, 1 << 30)
 SOME = st.sampled_from([0b1, 0b10, 0b0101, 0b1111, 0b1101_0010])
 """Which of some records are meant, over and over."""
 FRAMES = st.lists(st.sampled_from(KEYS), min_size=1, max_size=7)
+DUE = st.sampled_from([None, None, 0.0, 1.0, 6.0, 20.0])
+"""In how many seconds a frame is to be delivered."""
 CREDIT = st.sampled_from([100, 100, 3, 1, 0])
 ORDERED = (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
 
@@ -47,6 +50,7 @@ ORDERED = (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
 class Frame:
     base: int
     keys: tuple[str, ...]
+    due: float | None
 
     @property
     def end(self) -> int:
@@ -58,6 +62,8 @@ class Flying:
     member: int
     attempt: int
     since: float
+    order: int
+    """Of the deliveries: the records of one have the same."""
 
 
 class SubscriptionMachine(RuleBasedStateMachine):
@@ -69,8 +75,8 @@ class SubscriptionMachine(RuleBasedStateMachine):
         redeliveries=st.integers(0, 2),
         timeout=st.sampled_from([0, int(TIMEOUT * 1000)]),
         backoff=st.sampled_from(Backoff),
-        limits=st.sampled_from([Limits(), Limits(frames=3), Limits(records=9)]),
-        frames=st.lists(FRAMES, min_size=2, max_size=6),
+        limits=st.sampled_from([Limits(), Limits(frames=3), Limits(records=9), Limits(delayed=2)]),
+        frames=st.lists(st.tuples(FRAMES, DUE), min_size=2, max_size=6),
         credit=st.lists(CREDIT, max_size=3),
     )
     def begin(
@@ -81,7 +87,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
         timeout: int,
         backoff: Backoff,
         limits: Limits,
-        frames: list[list[str]],
+        frames: list[tuple[list[str], float | None]],
         credit: list[int],
     ) -> None:
         self.type = type_
@@ -102,9 +108,10 @@ class SubscriptionMachine(RuleBasedStateMachine):
         self.failures: dict[int, int] = {}
         self.names = 0
         self.steps = 0
+        self.deliveries = 0
         self.open(0, [])
-        for keys in frames:
-            self.publish(keys)
+        for keys, due in frames:
+            self.publish(keys, due)
         for each in credit:
             self.join(each, (), False)
 
@@ -133,9 +140,23 @@ class SubscriptionMachine(RuleBasedStateMachine):
     def members(self) -> list[Member]:
         return list(self.dispatcher.members.values())
 
+    def frame(self, offset: int) -> Frame:
+        return next(frame for frame in self.log if frame.base <= offset < frame.end)
+
     def key(self, offset: int) -> str:
-        frame = next(frame for frame in self.log if frame.base <= offset < frame.end)
+        frame = self.frame(offset)
         return frame.keys[offset - frame.base]
+
+    def not_received_before(self, last: int) -> set[int]:
+        """Records with a delivery time that the consumer of ``last`` did not get before it."""
+        of = self.flying[last]
+        kept = set()
+        for offset in range(last):
+            its = self.flying.get(offset)
+            before = its is not None and its.member == of.member and its.order <= of.order
+            if self.frame(offset).due is not None and not before:
+                kept.add(offset)
+        return kept - self.done
 
     def states(self) -> dict[int, str]:
         """The state of each loaded record. Fails if one has none, or two."""
@@ -157,15 +178,15 @@ class SubscriptionMachine(RuleBasedStateMachine):
     # ---- the log ----
 
     @precondition(lambda self: len(self.log) < MOST_FRAMES)
-    @rule(keys=FRAMES)
-    def publish(self, keys: list[str]) -> None:
-        self.log.append(Frame(self.end, tuple(keys)))
+    @rule(keys=FRAMES, due=DUE)
+    def publish(self, keys: list[str], due: float | None) -> None:
+        self.log.append(Frame(self.end, tuple(keys), None if due is None else self.now + due))
 
     @rule(count=st.integers(1, 4))
     def load(self, count: int) -> None:
         for _ in range(count):
-            if self.window.read_offset < self.end and self.dispatcher.wants_more:
-                load_into(self.dispatcher, self.log)
+            if self.dispatcher.wants_more:
+                load_into(self.dispatcher, self.log, self.now)
 
     # ---- consumers ----
 
@@ -233,19 +254,20 @@ class SubscriptionMachine(RuleBasedStateMachine):
             before = self.states()
             pick = self.dispatcher.next(self.now)
             if pick is None:
-                if self.window.read_offset < self.end and self.dispatcher.wants_more:
-                    load_into(self.dispatcher, self.log)
+                if self.dispatcher.wants_more and load_into(self.dispatcher, self.log, self.now):
                     continue
                 return
+            assert (self.frame(pick.track.base).due or 0.0) <= self.now, "delivered too early"
             member = pick.member
             offsets = [pick.track.base + index for index in selection.indices(pick.mask)]
             assert offsets and member.number in self.dispatcher.members
+            self.deliveries += 1
             for offset in offsets:
                 assert offset not in self.done, "done, and delivered all the same"
                 assert offset not in self.flying, "in flight twice"
                 assert before[offset] == "to do"
                 assert pick.attempt == self.failures.get(offset, 0) + 1
-                self.flying[offset] = Flying(member.number, pick.attempt, self.now)
+                self.flying[offset] = Flying(member.number, pick.attempt, self.now, self.deliveries)
             if self.type is SubscriptionType.SHARED:
                 assert member.records >= 0, "more than was asked for"
             elif self.type is SubscriptionType.KEY_SHARED:
@@ -308,13 +330,14 @@ class SubscriptionMachine(RuleBasedStateMachine):
     @rule(which=NUMBERS)
     def ack_up_to(self, which: int) -> None:
         offset = sorted(self.flying)[which % len(self.flying)]
+        kept = self.not_received_before(offset)
         try:
             self.dispatcher.ack_up_to(self.flying[offset].member, offset, self.now)
         except Refused:
             assert self.type not in ORDERED
             return
         assert self.type in ORDERED
-        self.settled(list(range(offset + 1)))
+        self.settled([o for o in range(offset + 1) if o not in kept])
 
     def settled(self, offsets: list[int]) -> None:
         self.done.update(offsets)
@@ -403,8 +426,8 @@ class SubscriptionMachine(RuleBasedStateMachine):
     def the_cursor_alone_brings_back_exactly_what_is_not_done(self) -> None:
         acked = self.window.acked_ranges(10_000)
         again = Dispatcher(self.type, self.policy, Window(self.window.position, RangeSet(acked)))
-        while again.window.read_offset < self.end:
-            load_into(again, self.log)
+        while load_into(again, self.log, float(1 << 40)):
+            pass
         ready = {
             track.base + index
             for track in again.window.tracks.values()
@@ -416,8 +439,10 @@ class SubscriptionMachine(RuleBasedStateMachine):
     @invariant()
     def the_books_are_kept(self) -> None:
         window, tracks = self.window, self.window.tracks
-        assert window._bases == sorted(tracks) == list(tracks)
-        assert window._ready == [base for base, track in tracks.items() if track.todo]
+        assert window._bases == sorted(tracks)
+        assert window._ready == [base for base in window._bases if tracks[base].todo]
+        assert not set(window.delays.bases) & set(tracks)
+        assert all(window.delays[base].undone for base in window.delays.bases)
         assert window.records == sum(track.count for track in tracks.values())
         waiting = {base: track for base, track in tracks.items() if track.waiting}
         assert {track.base for track in window.waiting()} == set(waiting)
@@ -425,6 +450,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
             assert window.next_due <= min(each.due for each in track.waiting)
         limits = self.limits
         assert len(tracks) <= limits.frames and window.records < limits.records + 7
+        assert len(window.delays) <= limits.delayed
 
     # ---- how it ends ----
 
@@ -438,8 +464,8 @@ class SubscriptionMachine(RuleBasedStateMachine):
             for member in self.members:
                 member.writable = True
                 dispatcher.grant(member.number, 1_000, 1_000_000, self.now)
-            while self.window.read_offset < self.end and dispatcher.wants_more:
-                load_into(dispatcher, self.log)
+            while dispatcher.wants_more and load_into(dispatcher, self.log, self.now):
+                pass
             self.deliver(1_000)
             for offset, flying in sorted(self.flying.items()):
                 dispatcher.ack(flying.member, offset, offset, None, self.now)
@@ -452,14 +478,30 @@ class SubscriptionMachine(RuleBasedStateMachine):
         assert self.done >= set(range(self.end)), "something is never delivered"
         assert len(self.window) == 0 and self.window.position == self.end
         assert self.window.records == 0 and self.window.next_due == float("inf")
+        assert len(self.window.delays) == 0
 
 
-def load_into(dispatcher: Dispatcher, log: list[Frame]) -> None:
-    """Load the next frame, as a broker reads it from the log."""
-    offset = dispatcher.window.read_offset
-    frame = next(frame for frame in log if frame.end > offset)
+def load_into(dispatcher: Dispatcher, log: list[Frame], now: float) -> bool:
+    """Load the next frame, as a broker reads it from the log. False: there is none for now."""
+    window, wall_us = dispatcher.window, int(now * 1e6)
+    base = window.delays.due(wall_us)
+    if base is not None:
+        frame = next(frame for frame in log if frame.base == base)
+    else:
+        window.pass_done()
+        following = [frame for frame in log if frame.end > window.read_offset]
+        if not following:
+            return False
+        frame = following[0]
+        if frame.due is not None and frame.due > now:
+            if not dispatcher.may_delay:
+                return False
+            window.delay(frame.base, len(frame.keys), int(frame.due * 1e6))
+            return True
     slots = bytes(key_slot(key.encode()) for key in frame.keys)
-    dispatcher.load(frame.base, len(frame.keys), 100, slots, list(frame.keys))
+    timed = frame.due is not None
+    dispatcher.load(frame.base, len(frame.keys), 100, slots, list(frame.keys), timed=timed)
+    return True
 
 
 TestSubscriptionMachine = SubscriptionMachine.TestCase

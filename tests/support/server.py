@@ -23,7 +23,7 @@ STOP_SECONDS = 30.0
 class SulinaProcess:
     """``sulina up`` on 127.0.0.1. Made stopped; use it in ``with``, or call ``start``.
 
-    The port is chosen by the system at the first start and kept for the later ones, so that
+    The ports are chosen by the system at the first start and kept for the later ones, so that
     clients find the restarted broker again.
     """
 
@@ -33,6 +33,7 @@ class SulinaProcess:
         self.ready: dict[str, Any] = {}
         """What it said when it was ready."""
         self.port = 0
+        self.http_port = 0
         self._arguments = arguments
         self._log = data.with_name(data.name + ".log")
         self._process: subprocess.Popen[bytes] | None = None
@@ -41,6 +42,11 @@ class SulinaProcess:
     def url(self) -> str:
         """For ``sulina.connect`` and ``--url``."""
         return str(self.ready["url"])
+
+    @property
+    def http_url(self) -> str:
+        """For HTTP clients."""
+        return str(self.ready["http_url"])
 
     @property
     def pid(self) -> int:
@@ -55,7 +61,8 @@ class SulinaProcess:
     def start(self) -> Self:
         """Start it and wait until it is ready. Raises ``RuntimeError`` with what it said."""
         assert not self.running, "it runs already"
-        arguments = ("--port", str(self.port), "--data", str(self.data), "--json")
+        ports = ("--port", str(self.port), "--http-port", str(self.http_port))
+        arguments = (*ports, "--data", str(self.data), "--json")
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "sulina.cli", "up", *arguments, *self._arguments],
@@ -69,6 +76,7 @@ class SulinaProcess:
             self.kill()
             raise
         self.port = int(self.ready["port"])
+        self.http_port = int(self.ready["http_port"])
         return self
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:

@@ -26,7 +26,7 @@ from sulina.wire.stream import CommandStream
 from tests.wire.bodies import EXAMPLES
 from tests.wire.lies import FIELDS, columns_of, lie, sealed, with_columns
 from tests.wire.loopback import opened
-from tests.wire.records import NOW, assert_sound, sample
+from tests.wire.records import NOW, assert_sound, delayed_sample, sample
 
 _MEMORY_KIB = 512 << 10
 _LIMIT = 256 << 10
@@ -54,6 +54,7 @@ def _frames() -> list[bytes]:
     keys: list[bytes | None] = [b"key %d" % (number % 5) for number in range(40)]
     return [
         *(sample(compression).encode() for compression in Compression),
+        delayed_sample().encode(),
         *(encode_frame(Origin("p"), 5, words, NOW, compression=method) for method in Compression),
         encode_frame(Origin("p"), 5, words, NOW, keys=keys, compression=Compression.ZSTD),
         encode_frame(Origin(""), 0, [b""], NOW),

@@ -51,7 +51,7 @@ def with_columns(frame: bytes, columns: bytes, raw_length: int | None = None) ->
     (name_length,) = struct.unpack_from("<H", frame, 6)
     (flags,) = struct.unpack_from("<B", frame, 5)
     (count,) = struct.unpack_from("<I", frame, 16)
-    before = _padded(name_length) + (_padded(count) if flags & 4 else 0)
+    before = _padded(name_length) + (_padded(count) if flags & 4 else 0) + (flags >> 3 & 8)
     body = frame[HEADER_SIZE : HEADER_SIZE + before] + columns + bytes(-len(columns) % 8)
     return lie(
         frame[:HEADER_SIZE] + body,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
 from sulina.wire.compression import Compression
 from sulina.wire.decode import Frame
 from sulina.wire.encode import MAX_TIME_SPAN_US, Origin, encode_frame
+from sulina.wire.header import MAX_TIME_US
 
 NOW = 1_750_000_000_000_000
 MAX_SEQUENCE = (1 << 63) - 1
@@ -25,6 +26,7 @@ class Records:
     keys: list[bytes | None] | None
     attributes: list[dict[str, str] | None] | None
     compression: Compression
+    due_us: int | None = None
 
     def encode(self) -> bytes:
         return encode_frame(
@@ -35,6 +37,7 @@ class Records:
             keys=self.keys,
             attributes=self.attributes,
             compression=self.compression,
+            due_us=self.due_us,
         )
 
     def assert_decoded_as(self, frame: Frame) -> None:
@@ -50,6 +53,8 @@ class Records:
         assert header.last_sequence == self.first_sequence + self.count - 1
         assert (header.first_time, header.last_time) == (min(times), max(times))
         assert not header.is_control
+        assert header.is_delayed is (self.due_us is not None)
+        assert frame.due_us == self.due_us
         assert frame.payloads == self.payloads
         assert frame.times == times
         if self.keys is None or all(key is None for key in self.keys):
@@ -91,7 +96,13 @@ def records(draw: st.DrawFn, max_count: int = 40) -> Records:
         keys=draw(st.none() | column(st.none() | st.binary(max_size=9))),  # type: ignore[arg-type]
         attributes=draw(st.none() | column(st.none() | attributes)),  # type: ignore[arg-type]
         compression=draw(st.sampled_from(Compression)),
+        due_us=draw(st.none() | st.integers(1, MAX_TIME_US)),
     )
+
+
+def delayed_sample() -> Records:
+    """The same as :func:`sample`, to be delivered an hour later."""
+    return replace(sample(), due_us=NOW + 3_600_000_000)
 
 
 def sample(compression: Compression = Compression.NONE) -> Records:
@@ -119,3 +130,4 @@ def assert_sound(frame: Frame) -> None:
     assert not count or max(frame.times) == frame.header.last_time
     assert frame.header.first_sequence >= 0
     assert frame.header.last_sequence <= MAX_SEQUENCE
+    assert frame.due_us is None or 0 < frame.due_us <= MAX_TIME_US

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import tracemalloc
 from array import array
 from collections.abc import Iterator
@@ -24,13 +25,23 @@ from sulina.wire.header import (
     MAX_RECORDS,
     check_frame,
     parse_header,
+    read_due,
 )
 from tests.wire.lies import FIELDS, columns_of, lie, sealed, with_columns
-from tests.wire.records import MAX_SEQUENCE, NOW, Records, assert_sound, records, sample
+from tests.wire.records import (
+    MAX_SEQUENCE,
+    NOW,
+    Records,
+    assert_sound,
+    delayed_sample,
+    records,
+    sample,
+)
 
 BROKERS_PART = range(72, 88)
 ORIGIN = Origin("p")
 PLAIN = sample().encode()
+DELAYED = delayed_sample().encode()
 
 
 def packed(method: Compression) -> bytes:
@@ -79,7 +90,7 @@ def test_arbitrary_bytes_behind_the_magic_are_no_frame(data: bytes) -> None:
         Frame(b"SLF1\x01" + data)
 
 
-@pytest.mark.parametrize("data", [PLAIN, *map(packed, Compression)])
+@pytest.mark.parametrize("data", [PLAIN, DELAYED, *map(packed, Compression)])
 def test_a_frame_that_was_cut_anywhere_is_corrupt(data: bytes) -> None:
     for length in range(len(data)):
         with pytest.raises(CorruptFrame):
@@ -93,7 +104,8 @@ def test_a_frame_with_bytes_behind_it_is_corrupt() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [PLAIN, *map(packed, Compression), encode_control_frame(ORIGIN, b"state", NOW)]
+    "data",
+    [PLAIN, DELAYED, *map(packed, Compression), encode_control_frame(ORIGIN, b"state", NOW)],
 )
 def test_any_single_bit_that_flips_is_noticed(data: bytes) -> None:
     for index in range(len(data)):
@@ -207,7 +219,26 @@ def test_a_sequence_that_would_run_over_is_corrupt_before_a_broker_takes_it() ->
     assert check_frame(lie(PLAIN, first_sequence=MAX_SEQUENCE - 2)).last_sequence == MAX_SEQUENCE
 
 
-@pytest.mark.parametrize("flag", [0x04, 0x08, 0x10])
+@pytest.mark.parametrize("due_us", [0, -1, -(1 << 63), 1 << 62, (1 << 63) - 1])
+def test_a_delivery_time_that_cannot_be_is_corrupt_before_a_broker_takes_it(due_us: int) -> None:
+    data = bytearray(DELAYED)
+    struct.pack_into("<q", data, HEADER_SIZE, due_us)
+    with pytest.raises(CorruptFrame, match="delivery time"):
+        check_frame(sealed(data))
+
+
+def test_a_frame_that_says_it_is_delayed_has_a_time_and_no_other_has() -> None:
+    for data, flags in ((PLAIN, 0x1C | 0x40), (DELAYED, 0x1C)):
+        with pytest.raises(CorruptFrame):
+            parse_header(lie(data, flags=flags))
+
+
+def test_a_delivery_time_is_not_read_from_a_header_alone() -> None:
+    with pytest.raises(CorruptFrame, match="ends before"):
+        read_due(DELAYED[:HEADER_SIZE], parse_header(DELAYED))
+
+
+@pytest.mark.parametrize("flag", [0x04, 0x08, 0x10, 0x40])
 def test_a_control_frame_with_columns_of_records_is_corrupt(flag: int) -> None:
     control = encode_control_frame(ORIGIN, b"state", NOW)
     with pytest.raises(CorruptFrame):

@@ -6,7 +6,7 @@ Frames live for years in journals and in S3. A change here is a new version of t
 from __future__ import annotations
 
 from sulina.wire.decode import Frame
-from sulina.wire.encode import Origin, encode_control_frame, key_slot
+from sulina.wire.encode import Origin, encode_control_frame, encode_frame, key_slot
 from sulina.wire.header import assign
 from tests.wire.records import NOW, sample
 
@@ -48,6 +48,23 @@ c2b0433900000000         # attribute values
 14000000 00000000        # microseconds after the earliest time
 23000000 00000000
 """
+GOLDEN_DELAYED = """
+534c4631 01 40 0100      # magic, version, flags (delayed), name length
+20000000 10000000        # body length, raw columns length
+01000000 00000000        # record count, schema version
+0000000000000000         # schema id
+0d72d5bd89f3691f         # producer id
+0500000000000000         # first sequence
+00605ba09d370600         # earliest time
+00605ba09d370600         # latest time
+10000000 ff1cdc38        # stored columns length, CRC32C
+ffffffffffffffff         # base offset, not assigned
+ffffffffffffffff         # epoch, not assigned
+0004ef769e370600         # delivery time
+7000000000000000         # producer name
+00000000 05000000        # payload offsets
+6c61746572000000         # payload
+"""
 GOLDEN_CONTROL = """
 534c4631 01 20 0600      # magic, version, flags (control), name length
 18000000 10000000        # body length, raw columns length
@@ -80,6 +97,11 @@ def test_a_frame_of_old_is_read_as_it_always_was() -> None:
     frame = Frame(_bytes(GOLDEN))
     sample().assert_decoded_as(frame)
     assert (frame.header.base_offset, frame.header.epoch) == (0x1122, 0x33)
+
+
+def test_a_delayed_frame_has_the_bytes_it_always_had() -> None:
+    data = encode_frame(Origin("p"), 5, [b"later"], NOW, due_us=NOW + 3_600_000_000)
+    assert data.hex(" ", 4) == _bytes(GOLDEN_DELAYED).hex(" ", 4)
 
 
 def test_a_control_frame_has_the_bytes_it_always_had() -> None:

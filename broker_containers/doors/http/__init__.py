@@ -1,0 +1,1 @@
+"""The HTTP door: discovery, administration, health, metrics, and messages in small numbers."""

@@ -1,0 +1,128 @@
+"""What every request passes through: a deadline, the check of its origin, errors as problems."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from broker_containers.doors.http import problems
+from broker_containers.doors.http.problems import Problem, answer
+from broker_containers.doors.http.settings import HttpSettings
+from broker_containers.metrics.requests import RequestMetrics
+from sulina.errors import SulinaError
+from sulina.runtime.deadline import within
+from sulina.runtime.seam import Clock
+from sulina.version import __version__
+
+_log = logging.getLogger(__name__)
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_CORS_SECONDS = "600"
+OPERATION = web.RequestKey("operation", str)
+"""What the request turned out to be, for the metrics."""
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Guard:
+    """The middleware of the door."""
+
+    def __init__(self, settings: HttpSettings, clock: Clock, metrics: RequestMetrics) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._metrics = metrics
+
+    @web.middleware
+    async def __call__(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        began = self._clock.now()
+        response = await self._answer(request, handler)
+        self._dress(request, response)
+        self._metrics.add(
+            request.get(OPERATION, "none"),
+            ok=response.status < 400,
+            milliseconds=(self._clock.now() - began) * 1000,
+        )
+        return response
+
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        path = request.path
+        try:
+            self._check_origin(request)
+            if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:
+                return web.Response(status=204)
+            seconds = self._settings.request_seconds
+            return await within(self._clock, seconds, handler(request))
+        except Problem as problem:
+            return answer(problem.kind, str(problem), path)
+        except SulinaError as error:
+            return answer(problems.kind_of(error), str(error), path)
+        except web.HTTPException as error:
+            return _translated(error, request)
+        except TimeoutError:
+            return self._too_slow(request)
+        except Exception:
+            _log.exception("%s %s failed", request.method, path)
+            return answer(problems.INTERNAL, "the broker's log says more", path)
+
+    def _too_slow(self, request: web.Request) -> web.StreamResponse:
+        seconds = f"{self._settings.request_seconds:g} s"
+        if not request.content.is_eof():
+            detail = f"the body did not arrive within {seconds}: send it faster, or in parts"
+            response = answer(problems.TOO_SLOW, detail, request.path)
+            response.force_close()
+            return response
+        kind = problems.UNAVAILABLE if request.method in _SAFE else problems.UNKNOWN_OUTCOME
+        detail = f"the broker did not finish within {seconds}: look at the outcome, then try again"
+        return answer(kind, detail, request.path)
+
+    # ---- web sites ----
+
+    def _allowed(self, request: web.Request, origin: str) -> bool:
+        origins = self._settings.cors_origins
+        own = origin.partition("://")[2] == request.host
+        return own or origin in origins or "*" in origins
+
+    def _check_origin(self, request: web.Request) -> None:
+        """A browser sends some requests of any web site without asking first: not to here."""
+        origin = request.headers.get("Origin")
+        if origin is None or request.method in _SAFE or self._allowed(request, origin):
+            return
+        raise Problem(
+            problems.OTHER_SITE,
+            f"{origin} may not change anything here: allow it with --http-cors {origin}",
+        )
+
+    def _dress(self, request: web.Request, response: web.StreamResponse) -> None:
+        headers = response.headers
+        headers["Server"] = f"sulina/{__version__}"
+        headers["X-Content-Type-Options"] = "nosniff"
+        headers.setdefault("Cache-Control", "no-store")
+        origin = request.headers.get("Origin")
+        if not self._settings.cors_origins or origin is None:
+            return
+        headers["Vary"] = "Origin"
+        if self._allowed(request, origin):
+            headers["Access-Control-Allow-Origin"] = origin
+            if request.method == "OPTIONS":
+                wanted = request.headers.get("Access-Control-Request-Headers", "")
+                headers["Access-Control-Allow-Methods"] = "GET, POST, PUT, PATCH, DELETE"
+                headers["Access-Control-Allow-Headers"] = wanted
+                headers["Access-Control-Max-Age"] = _CORS_SECONDS
+
+
+def _translated(error: web.HTTPException, request: web.Request) -> web.StreamResponse:
+    """Refusals of the library, in our words."""
+    path = request.path
+    match error:
+        case web.HTTPNotFound():
+            return answer(problems.NO_SUCH_PATH, f"there is no {path}: /docs lists all paths", path)
+        case web.HTTPMethodNotAllowed():
+            allowed = ", ".join(sorted(error.allowed_methods))
+            detail = f"{path} does not take {request.method}: use {allowed}"
+            return answer(problems.WRONG_METHOD, detail, path, {"Allow": allowed})
+        case web.HTTPExpectationFailed():
+            return answer(problems.EXPECTATION, "only 100-continue can be expected here", path)
+        case _:
+            kind = problems.Kind("refused", error.status, error.reason)
+            return answer(kind, error.text or error.reason, path)

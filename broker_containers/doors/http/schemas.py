@@ -1,0 +1,238 @@
+"""JSON schemas of what the HTTP door takes and answers; they go into the OpenAPI document.
+
+Those of policies are made from the classes themselves, so that they can't differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from enum import EnumMeta
+from typing import Any
+
+from sulina.metadata.keys.policy import Policy
+from sulina.model import Backoff, Delivery, FailurePolicy, Poison, SubscriptionType
+
+Schema = dict[str, Any]
+
+TEXT: Schema = {"type": "string"}
+NAME: Schema = {"type": "string", "minLength": 1}
+FLAG: Schema = {"type": "boolean"}
+COUNT: Schema = {"type": "integer", "minimum": 0}
+NUMBER: Schema = {"type": "integer"}
+ANY: Schema = {}
+
+
+def told(schema: Schema, description: str) -> Schema:
+    """``schema`` with a description."""
+    return {**schema, "description": description}
+
+
+def nullable(schema: Schema) -> Schema:
+    """``schema``, or null."""
+    return {**schema, "type": [schema["type"], "null"]}
+
+
+def listing(of: Schema) -> Schema:
+    return {"type": "array", "items": of}
+
+
+def choice(kind: EnumMeta) -> Schema:
+    """One of an enumeration's values."""
+    return {"type": "string", "enum": [item.value for item in kind]}  # type: ignore[var-annotated]
+
+
+def taken(*required: str, **properties: Schema) -> Schema:
+    """An object that a client sends: nothing but these fields."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+def given(**properties: Schema) -> Schema:
+    """An object that the broker answers: all of these fields, and maybe more later."""
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+OPEN: Schema = {"type": "object"}
+NOTHING: Schema = {"type": "object", "properties": {}}
+
+TOPIC = told(NAME, "As /namespace/topic.")
+START: Schema = {
+    "description": "Where to begin.",
+    "oneOf": [
+        {"enum": ["latest", "earliest"]},
+        taken("offset", offset=COUNT),
+        taken("time_us", time_us=told(COUNT, "Microseconds since 1970.")),
+    ],
+}
+
+
+def _limit(value: Any) -> Schema:
+    return FLAG if isinstance(value, bool) else COUNT
+
+
+_LIMITS = {field.name: _limit(field.default) for field in fields(Policy)}
+POLICY = given(**_LIMITS)
+NAMESPACE_LIMITS = taken(**_LIMITS)
+TOPIC_LIMITS = taken(
+    **{
+        name: told(nullable(schema), "null leaves it to the namespace.")
+        for name, schema in _LIMITS.items()
+    }
+)
+
+_FAILURE: dict[str, Schema] = {
+    field.name: {Backoff: choice(Backoff), Poison: choice(Poison), str: TEXT}.get(
+        type(field.default), COUNT
+    )
+    for field in fields(FailurePolicy)
+}
+FAILURE_POLICY = given(**_FAILURE)
+FAILURE_CHANGES = taken(**_FAILURE)
+
+STATS = given(
+    broker=NAME,
+    topics=COUNT,
+    producers=COUNT,
+    consumers=COUNT,
+    cache_bytes=COUNT,
+    records_in=COUNT,
+    bytes_in=COUNT,
+)
+NAMESPACE = given(namespace=NAME, topics=COUNT, policy=POLICY)
+TOPIC_ROW = given(
+    topic=TOPIC,
+    delivery=choice(Delivery),
+    partitions=told(COUNT, "0 if it is not partitioned."),
+    producers=COUNT,
+    consumers=COUNT,
+    records=told(nullable(COUNT), "null if it is not open on this broker."),
+)
+SUBSCRIPTION = given(
+    topic=TOPIC,
+    subscription=NAME,
+    type=choice(SubscriptionType),
+    position=told(COUNT, "Everything before this offset is acknowledged."),
+    backlog=COUNT,
+    consumers=COUNT,
+    stalled=told(nullable(TEXT), "Why messages can't be read at present."),
+)
+LEDGER = given(
+    id=COUNT,
+    state=NAME,
+    first_offset=COUNT,
+    last_offset=nullable(NUMBER),
+    bytes=COUNT,
+)
+LOG = given(
+    topic=TOPIC,
+    start_offset=COUNT,
+    end_offset=COUNT,
+    epoch=COUNT,
+    ledgers=listing(LEDGER),
+    producers=listing(NAME),
+    subscriptions=listing(SUBSCRIPTION),
+    counters=OPEN,
+)
+TOPIC_DETAILS = given(
+    topic=TOPIC,
+    delivery=choice(Delivery),
+    partitions=COUNT,
+    created_us=COUNT,
+    logs=listing(LOG),
+)
+CONSUMER = given(name=NAME, active=FLAG, credit_records=NUMBER, credit_bytes=NUMBER, sent=COUNT)
+SUBSCRIPTION_DETAILS = given(
+    **{name: of for name, of in SUBSCRIPTION["properties"].items() if name != "consumers"},
+    failure_policy=FAILURE_POLICY,
+    acked_above={
+        "description": "Ranges acknowledged beyond the position, first and last offset.",
+        **listing(listing(COUNT)),
+    },
+    counters=OPEN,
+    consumers=listing(CONSUMER),
+)
+
+LEDGERS = given(topic=TOPIC, epoch=COUNT, ledgers=listing(OPEN))
+LOOKUP = given(
+    topic=TOPIC,
+    broker=told(NAME, "The topic's owner."),
+    epoch=COUNT,
+    moving_to=nullable(NAME),
+    url=told(TEXT, "For clients of the binary protocol."),
+    http=told(TEXT, "Of the owner's HTTP door."),
+)
+MOVED = given(topic=TOPIC, source=NAME, target=NAME)
+BROKER = given(
+    broker=NAME,
+    url=TEXT,
+    http=TEXT,
+    version=TEXT,
+    started_us=COUNT,
+    labels=listing(TEXT),
+    mode=NAME,
+    leader=FLAG,
+    topics=COUNT,
+)
+BROKER_DETAILS = given(**BROKER["properties"], load={}, owns=listing(TOPIC))
+BROKER_MODE = given(broker=NAME, mode=NAME)
+CLUSTER = given(
+    leader=nullable(NAME), answered_by=NAME, topics=COUNT, unassigned=COUNT, brokers=listing(BROKER)
+)
+
+_BASE64 = {"type": "string", "contentEncoding": "base64"}
+MESSAGE_IN: Schema = {
+    **taken(
+        payload=told(TEXT, "Text, stored as UTF-8."),
+        payload_base64=told(_BASE64, "Any bytes, instead of payload."),
+        key=TEXT,
+        key_base64=told(_BASE64, "Any bytes, instead of key."),
+        attributes={"type": "object", "additionalProperties": TEXT},
+    ),
+    "oneOf": [{"required": ["payload"]}, {"required": ["payload_base64"]}],
+}
+MESSAGES_IN = taken("messages", messages={"type": "array", "items": MESSAGE_IN, "minItems": 1})
+PUBLISHED = given(
+    topic=told(TOPIC, "The partition, if the topic has any."), offset=NUMBER, time_us=COUNT
+)
+PUBLISHED_ALL = given(messages=listing(PUBLISHED))
+MESSAGE_OUT: Schema = {
+    "type": "object",
+    "properties": {
+        "offset": COUNT,
+        "time_us": COUNT,
+        "producer": TEXT,
+        "sequence": COUNT,
+        "key": TEXT,
+        "key_base64": _BASE64,
+        "attributes": {"type": "object", "additionalProperties": TEXT},
+        "payload": told(TEXT, "If it is UTF-8 text."),
+        "payload_base64": told(_BASE64, "If it is not."),
+    },
+    "required": ["offset", "time_us", "producer", "sequence", "attributes"],
+    "oneOf": [{"required": ["payload"]}, {"required": ["payload_base64"]}],
+}
+PEEKED = given(
+    topic=TOPIC,
+    messages=listing(MESSAGE_OUT),
+    next_offset=told(COUNT, "Where to go on."),
+    at_end=FLAG,
+)
+HEALTH = given(
+    status={"type": "string", "enum": ["live", "ready", "unready"]},
+    broker=NAME,
+    parts={
+        "type": "object",
+        "additionalProperties": given(ok=FLAG, detail=TEXT),
+    },
+)
+PROBLEM = given(
+    type={"type": "string", "format": "uri-reference"},
+    title=TEXT,
+    status=COUNT,
+    detail=told(TEXT, "The cause, and the remedy."),
+    retriable=told(FLAG, "Whether the same request may succeed later."),
+)

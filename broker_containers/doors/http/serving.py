@@ -1,0 +1,40 @@
+"""Runs the HTTP door of a broker over whatever storage it has."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from broker_containers.broker import Broker
+from broker_containers.doors.http import parts
+from broker_containers.doors.http.health import Health
+from broker_containers.doors.http.server import HttpServer
+from broker_containers.metrics import storage as storage_metrics
+from broker_containers.metrics.collector import Metrics
+from broker_containers.server import BinaryServer, Listen
+from storage_grpc.journal import JournalStore
+from storage_grpc.quorum.nodes import Nodes
+from storage_grpc.quorum.settings import QuorumSettings
+
+
+@asynccontextmanager
+async def serve_http(
+    broker: Broker,
+    binary: BinaryServer,
+    listen: Listen,
+    storage: JournalStore | tuple[Nodes, QuorumSettings],
+) -> AsyncIterator[HttpServer]:
+    """Serve until left; requests under way are finished then. Raises ``Refused`` for the port."""
+    metrics = Metrics(broker, broker.settings.http.metrics_topics)
+    metrics.add_connections({"binary": lambda: binary.connections})
+    if isinstance(storage, JournalStore):
+        check = parts.journal(storage)
+        metrics.add(storage_metrics.of_journal(storage))
+    else:
+        check = parts.storage_nodes(*storage)
+        metrics.add(storage_metrics.of_nodes(*storage))
+    needed = {"metadata": parts.metadata(broker.store), "storage": check}
+    health = Health(broker.settings.broker_id, broker.clock, needed)
+    async with metrics, HttpServer(broker, binary.admin, listen, health, metrics) as server:
+        binary.http_port = server.port
+        yield server

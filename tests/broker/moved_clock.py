@@ -1,0 +1,55 @@
+"""A cluster whose wall clock the test moves, and records that are published for later."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from broker_containers.settings import BrokerSettings
+from sulina import Client
+from sulina.runtime.memory_disk import MemoryDisk
+from sulina.runtime.real_clock import RealClock
+from tests.broker.memory_cluster import MemoryCluster
+
+HOUR = 3600
+
+
+class MovedClock(RealClock):
+    """A clock whose wall time is ``ahead`` of the real one by so many seconds."""
+
+    ahead = 0.0
+
+    def wall_us(self) -> int:
+        return super().wall_us() + int(self.ahead * 1e6)
+
+
+class MovedCluster(MemoryCluster):
+    """A cluster with such a clock."""
+
+    def move(self, hours: float) -> None:
+        """Set the clock, and let all subscriptions look at it."""
+        assert isinstance(self.clock, MovedClock)
+        self.clock.ahead += hours * HOUR
+        for topic in self.broker.loaded():
+            for subscription in topic.subscriptions.values():
+                subscription.wake()
+
+
+@asynccontextmanager
+async def running(
+    settings: BrokerSettings | None = None,
+) -> AsyncIterator[tuple[MovedCluster, Client]]:
+    """Such a cluster, and a client of it."""
+    cluster = MovedCluster(MemoryDisk(), settings=settings, clock=MovedClock())
+    async with cluster, cluster.client() as client:
+        yield cluster, client
+
+
+async def later(
+    client: Client, topic: str, payloads: list[bytes], hours: float = 1, key: str | None = None
+) -> None:
+    """Publish records, each in a frame of its own, to be delivered in some hours."""
+    async with client.producer(topic) as producer:
+        for payload in payloads:
+            await producer.send(payload, delay=hours * HOUR, key=key)
+            await producer.flush()

@@ -1,0 +1,35 @@
+"""A broker with an HTTP door in the test's own process, with settings of the test's own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker_containers.doors.http.settings import HttpSettings
+from broker_containers.embedded import run_embedded
+from broker_containers.server import BinaryServer, Listen
+from broker_containers.settings import BrokerSettings
+from tests.http.client import Http, http_client
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The broker and a client of its HTTP door."""
+
+    server: BinaryServer
+    http: Http
+
+    @property
+    def port(self) -> int:
+        assert self.server.http_port is not None
+        return self.server.http_port
+
+
+@asynccontextmanager
+async def running(folder: Path, settings: HttpSettings | None = None) -> AsyncIterator[Running]:
+    broker = BrokerSettings(http=settings or HttpSettings())
+    serving = run_embedded(folder / "data", Listen(port=0), broker, http=Listen(port=0))
+    async with serving as server, http_client(f"http://127.0.0.1:{server.http_port}") as http:
+        yield Running(server, http)

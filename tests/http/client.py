@@ -1,0 +1,83 @@
+"""A plain HTTP client for tests: one call, one answer, a bound on every wait."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from ssl import SSLContext
+from typing import Any
+
+import aiohttp
+from yarl import URL
+
+SECONDS = 60.0
+PROBLEM = "application/problem+json"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+    @property
+    def type(self) -> str:
+        return self.headers["Content-Type"]
+
+    def problem(self, status: int, kind: str) -> str:
+        """Its detail, after checking that it is a problem of this kind."""
+        assert (self.status, self.type) == (status, PROBLEM), self
+        body = self.json
+        assert body["status"] == status and body["type"] == f"/docs#{kind}", body
+        assert body["title"] and body["detail"], body
+        return str(body["detail"])
+
+
+class Http:
+    """Speaks with one broker."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
+        self._session = session
+        self.url = url
+
+    async def __call__(
+        self,
+        verb: str,
+        path: str,
+        value: Any = None,
+        *,
+        data: Any = None,
+        headers: Mapping[str, str] | None = None,
+        ssl: SSLContext | bool = True,
+    ) -> Answer:
+        """Send a request; ``value`` as JSON, ``data`` as it is. The path is encoded already."""
+        url = URL(self.url + path, encoded=True)
+        async with self._session.request(
+            verb, url, json=value, data=data, headers=headers, ssl=ssl
+        ) as response:
+            return Answer(response.status, response.headers, await response.read())
+
+    async def ok(self, verb: str, path: str, value: Any = None, **more: Any) -> Any:
+        """The JSON of an answer that must be a success; None if it is empty."""
+        answer = await self(verb, path, value, **more)
+        assert 200 <= answer.status < 300, answer
+        return answer.json if answer.body else None
+
+
+@asynccontextmanager
+async def http_client(url: str, **options: Any) -> AsyncIterator[Http]:
+    timeout = aiohttp.ClientTimeout(total=SECONDS)
+    async with aiohttp.ClientSession(timeout=timeout, **options) as session:
+        yield Http(session, url)

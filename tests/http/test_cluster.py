@@ -1,0 +1,168 @@
+"""Any broker of a cluster answers for all of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import sulina
+from broker_containers.cluster.node import NodeSettings, cluster_node, serving
+from broker_containers.doors.http.routes import API, ROUTES
+from broker_containers.doors.http.serving import serve_http
+from broker_containers.server import Listen
+from broker_containers.settings import BrokerSettings
+from storage_grpc.journal import JournalSettings, JournalStore
+from storage_grpc.ledgers import EmbeddedLedgers
+from sulina.metadata.embedded import EmbeddedStore
+from sulina.metadata.store import MetadataStore
+from sulina.runtime.real_clock import RealClock
+from sulina.runtime.real_disk import RealDisk
+from sulina.runtime.real_network import RealNetwork
+from sulina.runtime.real_random import real_random
+from tests.http.client import Http, http_client
+from tests.http.documented import check_documented
+
+PATIENCE = 60.0
+_ABOUT_THE_CLUSTER = frozenset(
+    {
+        *("cluster.describe", "broker.list", "broker.describe", "broker.drain", "broker.activate"),
+        *("balance.show", "balance.plan", "balance.rebalance", "topic.lookup", "topic.ledgers"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Two:
+    """The HTTP doors of two brokers, by name."""
+
+    doors: dict[str, Http]
+
+    async def owner_and_other(self, topic: str) -> tuple[str, str]:
+        """Who serves a topic of the namespace default, and who does not."""
+        found = await self.doors["broker-1"].ok("GET", f"/api/v1/lookup/default/{topic}")
+        [other] = set(self.doors) - {found["broker"]}
+        return found["broker"], other
+
+
+@asynccontextmanager
+async def two_brokers(folder: Path) -> AsyncIterator[Two]:
+    """Two brokers of one cluster in this process, over one journal and one metadata store."""
+    clock = RealClock()
+    disk = RealDisk(folder / "journal")
+    entries = await JournalStore.open(disk, clock, JournalSettings(), real_random())
+    store = await EmbeddedStore.open(clock)
+    try:
+        async with AsyncExitStack() as stack:
+            doors = {
+                name: await stack.enter_async_context(_broker(name, store, entries))
+                for name in ("broker-1", "broker-2")
+            }
+            for http in doors.values():
+                await _knows_all(http, len(doors))
+            yield Two(doors)
+    finally:
+        await entries.close()
+        await store.close()
+        await disk.close()
+
+
+async def _knows_all(http: Http, count: int) -> None:
+    while True:
+        known = await http.ok("GET", f"{API}/cluster")
+        if known["leader"] is not None and len(known["brokers"]) == count:
+            return
+        await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def _broker(name: str, store: MetadataStore, entries: JournalStore) -> AsyncIterator[Http]:
+    settings = NodeSettings(BrokerSettings(broker_id=name), Listen(port=0))
+    ledgers = EmbeddedLedgers(entries)
+    async with (
+        cluster_node(settings, store, ledgers, RealClock(), sulina.connect, RealNetwork()) as node,
+        serve_http(node.broker, node.server, Listen(port=0), entries) as door,
+    ):
+        url = f"http://127.0.0.1:{door.port}"
+        node.register_as(url)
+        async with serving(node, settings), http_client(url) as http:
+            yield http
+
+
+async def test_messages_are_published_and_read_through_any_broker(tmp_path: Path) -> None:
+    async with asyncio.timeout(PATIENCE), two_brokers(tmp_path) as two:
+        first, second = two.doors.values()
+        path = "/api/v1/topics/default/t/messages"
+        await first.ok("POST", "/api/v1/topics", {"topic": "/default/t"})
+        for number, door in enumerate((first, second, first, second)):
+            headers = {"Sulina-Key": f"k{number}", "Sulina-Attribute-N": str(number)}
+            sent = await door.ok("POST", path, data=b"\xff%d" % number, headers=headers)
+            assert (sent["topic"], sent["offset"]) == ("/default/t", number)
+        for door in (first, second):
+            read = (await door.ok("GET", path))["messages"]
+            assert [each["key"] for each in read] == ["k0", "k1", "k2", "k3"]
+            assert [each["attributes"] for each in read] == [{"n": str(n)} for n in range(4)]
+            assert {len(each["payload_base64"]) for each in read} == {4}
+
+
+async def test_publishing_goes_on_through_a_move(tmp_path: Path) -> None:
+    async with asyncio.timeout(PATIENCE), two_brokers(tmp_path) as two:
+        path = "/api/v1/topics/default/t"
+        await two.doors["broker-1"].ok("POST", "/api/v1/topics", {"topic": "/default/t"})
+        owner, other = await two.owner_and_other("t")
+        offsets: list[int] = []
+
+        moved = asyncio.Event()
+
+        async def publish(http: Http) -> None:
+            while not moved.is_set():
+                sent = await http.ok("POST", f"{path}/messages", data=b"x")
+                offsets.append(sent["offset"])
+
+        async with asyncio.TaskGroup() as publishing:
+            for http in [*two.doors.values()] * 4:
+                publishing.create_task(publish(http))
+            while len(offsets) < 100:
+                await asyncio.sleep(0.01)
+            await two.doors[owner].ok("POST", f"{path}/move", {"broker": other})
+            while (await two.owner_and_other("t"))[0] != other:
+                await asyncio.sleep(0.01)
+            moved.set()
+        assert len(set(offsets)) == len(offsets)
+        read = await two.doors[other].ok("GET", f"{path}/messages?start=latest")
+        assert read["next_offset"] == len(offsets)
+
+
+async def test_the_owner_answers_for_a_topics_subscriptions(tmp_path: Path) -> None:
+    async with asyncio.timeout(PATIENCE), two_brokers(tmp_path) as two:
+        await two.doors["broker-1"].ok("POST", "/api/v1/topics", {"topic": "/default/t"})
+        owner, other = await two.owner_and_other("t")
+        path = "/api/v1/topics/default/t/subscriptions"
+        await two.doors[other].ok("POST", path, {"subscription": "s"})
+        for name in (owner, other):
+            [found] = await two.doors[name].ok("GET", path)
+            assert found["subscription"] == "s"
+
+
+async def test_the_cluster_is_described_by_each_of_its_brokers(tmp_path: Path) -> None:
+    async with asyncio.timeout(PATIENCE), two_brokers(tmp_path) as two:
+        for http in two.doors.values():
+            brokers = await http.ok("GET", "/api/v1/brokers")
+            assert [each["broker"] for each in brokers] == ["broker-1", "broker-2"]
+            assert {each["http"] for each in brokers} == {each.url for each in two.doors.values()}
+            assert (await http.ok("GET", "/api/v1/cluster"))["leader"] in two.doors
+
+
+async def test_answers_about_the_cluster_are_as_documented(tmp_path: Path) -> None:
+    async with asyncio.timeout(PATIENCE), two_brokers(tmp_path) as two:
+        names = {"namespace": "default", "topic": "t", "broker": "broker-2"}
+        for http in two.doors.values():
+            await http.ok("POST", f"{API}/topics/default/t/messages", data=b"x")
+            document = await http.ok("GET", "/openapi.json")
+            for route in ROUTES:
+                if route.call in _ABOUT_THE_CLUSTER:
+                    body: dict[str, str] | None = None if route.body is None else {}
+                    answer = await http(route.verb, route.path.format(**names), body)
+                    check_documented(route, answer, document)

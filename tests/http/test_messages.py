@@ -1,0 +1,208 @@
+"""Publishing and reading over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from pathlib import Path
+
+import pytest
+
+import sulina
+from broker_containers.doors.http.settings import HttpSettings
+from sulina.client.routing import partition_of
+from tests.http.broker import running
+from tests.http.client import Http, http_client
+from tests.support.server import SulinaProcess
+
+SEVERAL = {"Content-Type": "application/vnd.sulina.messages+json"}
+
+
+def messages(topic: str, query: str = "") -> str:
+    return f"/api/v1/topics/default/{topic}/messages{query}"
+
+
+async def test_a_published_message_is_read_back_with_key_and_attributes(
+    http: Http, topic: str
+) -> None:
+    headers = {"Sulina-Key": "käfer", "Sulina-Attribute-Colour": "grün"}
+    first = await http.ok("POST", messages(topic), data=b"hello", headers=headers)
+    second = await http.ok("POST", messages(topic), {"json": True})
+    assert (first["offset"], second["offset"]) == (0, 1)
+    read = await http.ok("GET", messages(topic))
+    assert (read["next_offset"], read["at_end"]) == (2, True)
+    one, two = read["messages"]
+    assert one["payload"] == "hello"
+    assert one["key"] == "käfer"
+    assert one["attributes"] == {"colour": "grün"}
+    assert one["time_us"] == first["time_us"]
+    assert two["payload"] == '{"json": true}'
+    assert "key" not in two
+
+
+async def test_bytes_that_are_no_text_come_back_as_base64(http: Http, topic: str) -> None:
+    payload = bytes(range(256))
+    await http.ok("POST", messages(topic), data=payload)
+    await http.ok("POST", messages(topic), data=b"")
+    binary, empty = (await http.ok("GET", messages(topic)))["messages"]
+    assert base64.b64decode(binary["payload_base64"]) == payload
+    assert empty["payload"] == ""
+
+
+async def test_several_messages_go_in_one_request_and_stay_in_order(http: Http, topic: str) -> None:
+    listed = {
+        "messages": [
+            {"payload": "one", "key": "a", "attributes": {"Case": "Kept"}},
+            {"payload_base64": "AP8=", "key_base64": "gA=="},
+        ]
+    }
+    sent = await http.ok("POST", messages(topic), listed, headers=SEVERAL)
+    assert [each["offset"] for each in sent["messages"]] == [0, 1]
+    one, two = (await http.ok("GET", messages(topic)))["messages"]
+    assert (one["payload"], one["key"], one["attributes"]) == ("one", "a", {"Case": "Kept"})
+    assert (two["payload_base64"], two["key_base64"]) == ("AP8=", "gA==")
+
+
+@pytest.mark.parametrize(
+    ("message", "remedy"),
+    [
+        ({}, "needs a payload"),
+        ({"payload": {"a": 1}}, "put JSON in quotes"),
+        ({"payload": "x", "payload_base64": "eA=="}, "choose one"),
+        ({"payload_base64": "not base64!"}, "standard alphabet"),
+        ({"payload": "x", "attributes": {"a": 1}}, "'a' is not a text"),
+        ({"payload": "x", "attributes": []}, "object of texts"),
+        ({"payload": "x", "kee": "y"}, "no field 'kee'"),
+        ({"payload": "\ud800"}, "surrogate"),
+        ("x", "is an object"),
+    ],
+)
+async def test_a_malformed_message_is_refused_and_none_is_stored(
+    http: Http, topic: str, message: object, remedy: str
+) -> None:
+    await http.ok("POST", "/api/v1/topics", {"topic": f"/default/{topic}"})
+    listed = {"messages": [{"payload": "fine"}, message]}
+    answer = await http("POST", messages(topic), listed, headers=SEVERAL)
+    assert remedy in answer.problem(400, "refused")
+    assert (await http.ok("GET", messages(topic)))["messages"] == []
+
+
+async def test_reading_starts_anywhere_and_goes_on_where_it_ended(http: Http, topic: str) -> None:
+    listed = {"messages": [{"payload": str(number)} for number in range(25)]}
+    await http.ok("POST", messages(topic), listed, headers=SEVERAL)
+    found: list[str] = []
+    place, at_end = 0, False
+    while not at_end:
+        read = await http.ok("GET", messages(topic, f"?start={place}&limit=7"))
+        found += [message["payload"] for message in read["messages"]]
+        place, at_end = read["next_offset"], read["at_end"]
+    assert found == [str(number) for number in range(25)]
+    assert (await http.ok("GET", messages(topic, "?start=latest")))["next_offset"] == 25
+    [last] = (await http.ok("GET", messages(topic, "?start=24")))["messages"]
+    assert last["payload"] == "24"
+
+
+@pytest.mark.parametrize("query", ["?limit=0", "?limit=1001", "?limit=x", "?start=soon", "?a=b"])
+async def test_a_wrong_place_or_limit_is_refused(http: Http, topic: str, query: str) -> None:
+    await http.ok("POST", "/api/v1/topics", {"topic": f"/default/{topic}"})
+    (await http("GET", messages(topic, query))).problem(400, "refused")
+
+
+async def test_an_answer_is_bounded_in_bytes(http: Http, topic: str) -> None:
+    for _ in range(3):
+        await http.ok("POST", messages(topic), data=b"x" * 600_000)
+    read = await http.ok("GET", messages(topic, "?limit=100"))
+    assert [len(message["payload"]) for message in read["messages"]] == [600_000, 600_000]
+    assert (read["next_offset"], read["at_end"]) == (2, False)
+
+
+async def test_many_at_once_each_get_an_offset_of_their_own_and_consumers_get_all(
+    http: Http, topic: str, shared_sulina_process: SulinaProcess
+) -> None:
+    count = 300
+    sent = await asyncio.gather(
+        *(http.ok("POST", messages(topic), data=b"%d" % number) for number in range(count))
+    )
+    by_offset = {answer["offset"]: number for number, answer in enumerate(sent)}
+    assert sorted(by_offset) == list(range(count))
+    async with sulina.connect(shared_sulina_process.url) as client:
+        start = sulina.Start.earliest()
+        async with client.consumer(f"/default/{topic}", "all", start=start) as consumer:
+            for offset in range(count):
+                message = await asyncio.wait_for(consumer.receive(), 30)
+                assert (message.offset, int(message.payload)) == (offset, by_offset[offset])
+                await consumer.ack(message)
+
+
+async def test_a_key_goes_to_the_partition_that_clients_choose_for_it(
+    http: Http, topic: str
+) -> None:
+    await http.ok("POST", "/api/v1/topics", {"topic": f"/default/{topic}", "partitions": 3})
+    for key in ("a", "b", "c", "d", "e"):
+        sent = await http.ok("POST", messages(topic), data=b"x", headers={"Sulina-Key": key})
+        assert sent["topic"] == f"/default/{topic}-part-{partition_of(key.encode(), 3)}"
+    listed = {"messages": [{"payload": key, "key": key} for key in "abcde"] + [{"payload": "-"}]}
+    placed = (await http.ok("POST", messages(topic), listed, headers=SEVERAL))["messages"]
+    for key, place in zip("abcde", placed, strict=False):
+        assert place["topic"] == f"/default/{topic}-part-{partition_of(key.encode(), 3)}"
+    parts = {(await http.ok("POST", messages(topic), data=b"x"))["topic"] for _ in range(3)}
+    assert len(parts) == 3
+    answer = await http("GET", messages(topic))
+    assert f"{topic}-part-0" in answer.problem(400, "refused")
+
+
+async def test_one_message_that_is_refused_does_not_harm_those_beside_it(
+    http: Http, topic: str
+) -> None:
+    await http.ok("POST", "/api/v1/topics", {"topic": f"/default/{topic}"})
+    await http.ok("PATCH", f"/api/v1/topics/default/{topic}/policy", {"max_message_size": 10})
+    bodies = [b"small", b"much too large"] * 20
+    answers = await asyncio.gather(*(http("POST", messages(topic), data=each) for each in bodies))
+    for body, answer in zip(bodies, answers, strict=True):
+        if body == b"small":
+            assert answer.status == 200
+        else:
+            assert "limit of 10" in answer.problem(413, "too-large")
+    read = await http.ok("GET", messages(topic, "?limit=100"))
+    assert [message["payload"] for message in read["messages"]] == ["small"] * 20
+
+
+async def test_a_topic_that_stores_nothing_takes_messages_and_shows_none(
+    http: Http, topic: str
+) -> None:
+    wanted = {"topic": f"/default/{topic}", "delivery": "non_reliable"}
+    await http.ok("POST", "/api/v1/topics", wanted)
+    assert (await http.ok("POST", messages(topic), data=b"x"))["offset"] == 0
+    assert (await http.ok("GET", messages(topic)))["messages"] == []
+
+
+async def test_what_was_answered_survives_a_kill(tmp_path: Path) -> None:
+    with SulinaProcess(tmp_path / "data") as server:
+        async with http_client(server.http_url) as http:
+            sent = await http.ok("POST", messages("t"), data=b"durable")
+        server.kill()
+        server.start()
+        async with http_client(server.http_url) as http:
+            [found] = (await http.ok("GET", messages("t")))["messages"]
+            assert (found["payload"], found["offset"]) == ("durable", sent["offset"])
+            assert (await http.ok("POST", messages("t"), data=b"more"))["offset"] == 1
+
+
+async def test_a_deleted_topic_that_is_made_again_with_partitions_is_noticed(
+    http: Http, topic: str
+) -> None:
+    await http.ok("POST", messages(topic), data=b"x")
+    await http.ok("DELETE", f"/api/v1/topics/default/{topic}")
+    await http.ok("POST", "/api/v1/topics", {"topic": f"/default/{topic}", "partitions": 2})
+    first = await http("POST", messages(topic), data=b"x")
+    second = await http.ok("POST", messages(topic), data=b"x")
+    assert first.status in (200, 400)
+    assert "-part-" in second["topic"]
+
+
+async def test_more_than_may_wait_is_refused(tmp_path: Path) -> None:
+    async with running(tmp_path, HttpSettings(max_waiting_bytes=1000)) as broker:
+        answer = await broker.http("POST", messages("t"), data=b"x" * 2000)
+        answer.problem(429, "overloaded")
+        assert answer.headers["Retry-After"] == "1"
+        await broker.http.ok("POST", messages("t"), data=b"x")

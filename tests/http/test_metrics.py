@@ -1,0 +1,154 @@
+"""Metrics: readable by Prometheus, true, bounded, and never falling."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+import sulina
+from broker_containers.doors.http.settings import HttpSettings
+from broker_containers.metrics.exposition import Exposition, Kind
+from broker_containers.metrics.histogram import Histogram
+from tests.http.broker import running
+from tests.http.client import Http
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def parse(text: str) -> Samples:
+    """All samples by name and labels, as Prometheus reads them."""
+    found: Samples = {}
+    for family in text_string_to_metric_families(text):
+        assert family.documentation
+        assert family.type in ("counter", "gauge", "histogram")
+        for sample in family.samples:
+            key = sample.name, tuple(sorted(sample.labels.items()))
+            assert key not in found, "a sample stands twice"
+            found[key] = sample.value
+    return found
+
+
+async def scrape(http: Http) -> Samples:
+    answer = await http("GET", "/metrics")
+    assert answer.status == 200
+    assert answer.type.startswith("text/plain; version=0.0.4")
+    return parse(answer.text)
+
+
+async def test_what_went_in_and_out_is_counted(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        topic = "/default/t"
+        odd = 'a "name"\\ of {mine}'
+        url = f"sulina://127.0.0.1:{broker.server.port}"
+        async with sulina.connect(url) as client, client.producer(topic) as producer:
+            start = sulina.Start.earliest()
+            await producer.send_many([b"one", b"two", b"three"])
+            await producer.flush()
+            async with client.consumer(topic, odd, start=start) as consumer:
+                message = await asyncio.wait_for(consumer.receive(), 30)
+                found = await scrape(broker.http)
+                await consumer.ack(message)
+        here = (("topic", topic),)
+        there = (("subscription", odd), ("topic", topic))
+        assert found["danube_topic_messages_in_total", here] == 3
+        assert found["danube_topic_bytes_in_total", here] > 11
+        assert found["danube_topic_active_producers", here] == 1
+        assert found["danube_topic_active_consumers", here] == 1
+        assert found["danube_topic_active_subscriptions", here] == 1
+        assert found["danube_subscription_active_consumers", there] == 1
+        assert found["danube_subscription_lag_messages", there] == 3
+        assert found["danube_consumer_messages_out_total", there] == 3
+        bytes_in = found["danube_topic_bytes_in_total", here]
+        assert found["danube_consumer_bytes_out_total", there] == bytes_in
+        assert found["danube_broker_topics_owned", ()] == 1
+        assert found["danube_producer_send_latency_ms_count", ()] >= 1
+        assert found["sulina_connections", (("door", "binary"),)] >= 1
+        assert found["sulina_connections", (("door", "http"),)] == 1
+        assert found["sulina_journal_bytes", ()] > 0
+
+
+async def test_the_process_and_its_event_loop_are_watched(http: Http) -> None:
+    found = await scrape(http)
+    for name in ("process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds"):
+        assert found[name, ()] > 0
+    assert ("sulina_event_loop_lag_seconds_count", ()) in found
+
+
+async def test_requests_are_counted_by_operation_and_outcome(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        await broker.http("GET", "/api/v1/topics")
+        await broker.http("GET", "/api/v1/topics/default/none")
+        await broker.http("GET", "/no/such/path/1")
+        await broker.http("GET", "/no/such/path/2")
+        found = await scrape(broker.http)
+
+    def count(method: str, result: str) -> float:
+        labels = (("method", method), ("result", result), ("service", "http"))
+        return found["danube_broker_rpc_total", labels]
+
+    assert count("topic.list", "ok") == 1
+    assert count("topic.describe", "error") == 1
+    assert count("none", "error") == 2
+
+
+async def test_topics_beyond_the_limit_are_only_in_the_sums(tmp_path: Path) -> None:
+    async with running(tmp_path, HttpSettings(metrics_topics=2)) as broker:
+        for number in range(5):
+            topic = f"/api/v1/topics/default/t{number}"
+            await broker.http.ok("POST", f"{topic}/messages", data=b"x")
+            await broker.http.ok("POST", f"{topic}/subscriptions", {"subscription": "s"})
+        found = await scrape(broker.http)
+        assert await scrape(broker.http) != {}
+        shown = [key for key in found if key[0] == "danube_topic_messages_in_total"]
+        assert shown == [
+            ("danube_topic_messages_in_total", (("topic", f"/default/t{number}"),))
+            for number in range(2)
+        ]
+        assert found["sulina_metrics_left_out", (("what", "topics"),)] == 3
+        assert found["sulina_metrics_left_out", (("what", "subscriptions"),)] == 3
+        assert found["sulina_broker_messages_in_total", ()] == 5
+        assert found["sulina_broker_subscriptions", ()] == 5
+
+
+async def test_sums_do_not_fall_when_a_topic_goes(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        name = "sulina_broker_messages_in_total", ()
+        await broker.http.ok("POST", "/api/v1/topics/default/a/messages", data=b"x")
+        assert (await scrape(broker.http))[name] == 1
+        await broker.http.ok("POST", "/api/v1/topics/default/a/messages", data=b"x")
+        await broker.http.ok("DELETE", "/api/v1/topics/default/a")
+        for _ in range(3):
+            assert (await scrape(broker.http))[name] == 2
+        await broker.http.ok("POST", "/api/v1/topics/default/a/messages", data=b"x")
+        assert (await scrape(broker.http))[name] == 3
+
+
+async def test_collections_at_the_same_time_agree(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        for number in range(3):
+            await broker.http.ok("POST", f"/api/v1/topics/default/t{number}/messages", data=b"x")
+        found = await asyncio.gather(*(scrape(broker.http) for _ in range(5)))
+        name = "sulina_broker_messages_in_total", ()
+        assert [each[name] for each in found] == [3] * 5
+
+
+def test_a_histogram_counts_values_up_to_each_bound() -> None:
+    histogram = Histogram((1.0, 2.0, 4.0))
+    for value in (0.5, 1.0, 1.5, 4.0, 100.0):
+        histogram.add(value)
+    text = Exposition()
+    text.histogram("h", "Values.", histogram)
+    found = parse(text.encode().decode())
+    buckets = [found["h_bucket", (("le", bound),)] for bound in ("1", "2", "4", "+Inf")]
+    assert buckets == [2, 3, 4, 5]
+    assert (found["h_count", ()], found["h_sum", ()]) == (5, 107.0)
+
+
+@pytest.mark.parametrize("value", ['"', "\\", "\n", "a\\nb", '{a="b"}', "", "ü"])
+def test_any_label_is_read_back_as_it_was(value: str) -> None:
+    text = Exposition()
+    text.each("m", Kind.GAUGE, "Something.", [({"label": value}, 1)])
+    assert parse(text.encode().decode()) == {("m", (("label", value),)): 1.0}

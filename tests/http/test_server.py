@@ -1,0 +1,145 @@
+"""The server itself: its port, its limits, its end, TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from pathlib import Path
+
+import pytest
+import trustme
+
+from broker_containers.doors.http.settings import HttpSettings
+from broker_containers.embedded import run_embedded
+from broker_containers.server import Listen
+from sulina.errors import Refused
+from tests.cli.runner import Sulina
+from tests.http.broker import Running, running
+from tests.http.client import http_client
+from tests.support.server import SulinaProcess
+
+_HEAD = b"GET /health/live HTTP/1.1\r\nHost: x\r\n"
+PATIENCE = 30.0
+
+
+async def test_a_taken_port_is_told_in_a_sentence_and_nothing_runs(tmp_path: Path) -> None:
+    async with running(tmp_path) as first:
+        taken = Listen(port=first.port)
+        with pytest.raises(Refused, match=f"can't listen on 127.0.0.1:{first.port} for HTTP"):
+            async with run_embedded(tmp_path / "other", Listen(port=0), http=taken):
+                raise AssertionError("it runs")
+        async with run_embedded(tmp_path / "other", Listen(port=0), http=Listen(port=0)) as second:
+            assert second.http_port != first.port
+
+
+def test_the_command_line_says_where_http_is_and_whether_its_port_is_taken(tmp_path: Path) -> None:
+    with SulinaProcess(tmp_path / "data") as server:
+        assert server.http_url == f"http://127.0.0.1:{server.http_port}"
+        nobody = Sulina("sulina://127.0.0.1:1")
+        ports = ("--port", "0", "--http-port", str(server.http_port))
+        ran = nobody("up", "--data", str(tmp_path / "other"), *ports, code=1)
+        assert "--http-port" in ran.stderr and ran.stderr.count("\n") == 1
+
+
+async def test_connections_beyond_the_limit_are_told_so(tmp_path: Path) -> None:
+    async with running(tmp_path, HttpSettings(max_connections=2)) as broker:
+        held = [await asyncio.open_connection("127.0.0.1", broker.port) for _ in range(2)]
+        for reader, writer in held:  # both are there when they are answered
+            writer.write(_HEAD + b"\r\n")
+            assert (await _one_answer(reader)).startswith(b"HTTP/1.1 200")
+        reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+        answer = await asyncio.wait_for(reader.read(), PATIENCE)
+        assert answer.startswith(b"HTTP/1.1 503 ") and b"/docs#too-many-connections" in answer
+        writer.close()
+        for _, writer in held:
+            writer.close()
+        async with asyncio.timeout(PATIENCE):
+            while (await broker.http("GET", "/health/live")).status != 200:
+                await asyncio.sleep(0.01)
+
+
+async def test_a_connection_that_says_nothing_is_closed(tmp_path: Path) -> None:
+    async with running(tmp_path, HttpSettings(silent_seconds=0.1)) as broker:
+        for said in (b"", _HEAD):
+            reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+            writer.write(said)
+            assert await asyncio.wait_for(reader.read(), PATIENCE) == b""
+            writer.close()
+
+
+async def test_a_connection_that_reads_nothing_is_closed(tmp_path: Path) -> None:
+    async with running(tmp_path, HttpSettings(silent_seconds=1.0)) as broker:
+        _, writer = await asyncio.open_connection("127.0.0.1", broker.port, limit=1)
+        for _ in range(500):
+            writer.write(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert 'sulina_connections{door="http"} 2\n' in await _metrics(broker)
+        async with asyncio.timeout(PATIENCE):
+            while 'sulina_connections{door="http"} 1\n' not in await _metrics(broker):
+                await asyncio.sleep(0.05)
+        writer.close()
+
+
+async def test_a_connection_that_spoke_is_kept(tmp_path: Path) -> None:
+    async with running(tmp_path, HttpSettings(silent_seconds=0.05)) as broker:
+        reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+        for _ in range(3):
+            writer.write(_HEAD + b"\r\n")
+            assert (await _one_answer(reader)).startswith(b"HTTP/1.1 200")
+            await asyncio.sleep(0.1)
+        writer.close()
+
+
+async def test_requests_under_way_are_answered_when_the_broker_stops(tmp_path: Path) -> None:
+    async with asyncio.timeout(PATIENCE):
+        async with running(tmp_path) as broker:
+            port = broker.port
+            held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(10)]
+            for number, (reader, writer) in enumerate(held):
+                writer.write(_HEAD + b"\r\n")
+                await _one_answer(reader)
+                path = f"/api/v1/topics/default/t{number}/messages"
+                head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n"
+                writer.write(head.encode() + b"last")
+            await broker.http.ok("GET", "/health/live")  # the server has read what came before
+        for reader, writer in held:
+            answer = await reader.read()
+            assert answer.startswith(b"HTTP/1.1 200") and b'"offset": 0' in answer
+            writer.close()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
+
+
+async def test_idle_connections_do_not_keep_the_broker_from_stopping(tmp_path: Path) -> None:
+    async with asyncio.timeout(PATIENCE):
+        async with running(tmp_path) as broker:
+            reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+            writer.write(_HEAD + b"\r\n")
+            await _one_answer(reader)
+        assert await reader.read() == b""
+        writer.close()
+
+
+async def test_https_is_served_with_the_certificate_of_the_binary_port(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    issued = authority.issue_cert("127.0.0.1")
+    certificate, key = tmp_path / "broker.pem", tmp_path / "broker.key"
+    issued.private_key_pem.write_to_path(key)
+    certificate.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    tls = ("--tls-cert", str(certificate), "--tls-key", str(key))
+    with SulinaProcess(tmp_path / "data", *tls) as server:
+        assert server.http_url.startswith("https://")
+        async with http_client(server.http_url) as http:
+            answer = await http("GET", "/health/ready", ssl=trusting)
+            assert answer.json["status"] == "ready"
+
+
+async def _metrics(broker: Running) -> str:
+    return (await broker.http("GET", "/metrics")).text
+
+
+async def _one_answer(reader: asyncio.StreamReader) -> bytes:
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
+    length = int(head.partition(b"Content-Length: ")[2].partition(b"\r\n")[0])
+    return head + await asyncio.wait_for(reader.readexactly(length), PATIENCE)
