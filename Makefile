@@ -51,6 +51,10 @@ bench: .venv/.stamp-bench .venv/.stamp-project ## measure Sulina side by side wi
 simulate: .venv/.stamp-dev .venv/.stamp-project ## try to break the ledgers: SEEDS=0-299
 	@$(bin)/python -m tests.simulation --seeds $(or $(SEEDS),0-299) $(ARGS)
 
+.PHONY: chaos
+chaos: .venv/.stamp-dev .venv/.stamp-project ## harm a real cluster of processes: MINUTES=5
+	@$(bin)/python -m tests.chaos --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
 .PHONY: proto
 proto: .venv/.stamp-dev ## write *_pb2.py and *_pb2.pyi again from the .proto files
 	@$(bin)/python -m grpc_tools.protoc --proto_path=. --python_out=. \

@@ -50,17 +50,18 @@ def list_systems(console: Console) -> int:
 
 
 def show_profile(options: Options, console: Console) -> int:
-    """Where the processor time of our 100-byte cell goes."""
+    """Where the processor time of cells goes, process by process."""
     reason = SYSTEMS[OURS].unavailable()
     if reason is not None:
         console.print(reason, style="red")
         return 1
-    outcome = profile(options, console)
-    if isinstance(outcome, CellFailure):
-        console.print(f"the cell failed: {outcome.reason}", style="red")
-        return 1
-    console.print(profile_table(outcome))
-    return 0
+    outcomes = profile(options, console)
+    for outcome in outcomes:
+        if isinstance(outcome, CellFailure):
+            console.print(f"the cell failed: {outcome.reason}", style="red")
+        else:
+            console.print(profile_table(outcome))
+    return 1 if any(isinstance(outcome, CellFailure) for outcome in outcomes) else 0
 
 
 def show_all(options: Options, console: Console) -> int:

@@ -5,7 +5,7 @@ A cell is one system, one record size, and either full speed or a fixed rate.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from benchmarks.stats import Percentiles
 
@@ -63,6 +63,8 @@ class CpuSeconds:
     server: float
     producer: float
     consumer: float
+    server_parts: dict[str, float] = field(default_factory=dict)
+    """Of each process of the server, by its name; children are counted with their parent."""
 
 
 @dataclass(frozen=True, slots=True)

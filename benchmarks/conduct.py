@@ -152,7 +152,12 @@ def _result(
         records=produced.sent,
         elapsed=(end - produced.first_send_ns) / 1e9,
         peak_memory=watch.peak_memory,
-        cpu=CpuSeconds(watch.cpu_seconds, produced.cpu_seconds, consumed.cpu_seconds),
+        cpu=CpuSeconds(
+            sum(watch.cpu_seconds.values()),
+            produced.cpu_seconds,
+            consumed.cpu_seconds,
+            watch.cpu_seconds,
+        ),
         misplaced=consumed.misplaced + (consumed.received != produced.sent),
         latency=summarize([ns / 1e6 for ns in steady(latencies)]) if latencies else None,
     )

@@ -90,7 +90,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--no-plot", dest="plot", action="store_false", help="write no SVG")
     add("--json", action="store_true", help="print the JSON, and the tables on standard error")
     add("--list", action="store_true", help="say what can be measured here, and stop")
-    add("--profile", action="store_true", help="only our 100-byte cell: CPU seconds by process")
+    add(
+        "--profile",
+        action="store_true",
+        help="only the CPU seconds by process (default: our 100 B)",
+    )
     return parser
 
 

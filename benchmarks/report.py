@@ -175,15 +175,16 @@ def guarantee_table(results: Results) -> Table:
 def profile_table(result: CellResult) -> Table:
     """Where the processor time of one cell went."""
     table = Table(
-        title=f"{result.records:,} records of {size_name(result.cell.size)} in "
-        f"{result.elapsed:.2f} s: {result.records_per_s:,.0f}/s, {result.mb_per_s:,.1f} MB/s",
+        title=f"{result.cell.system}: {result.records:,} records of {size_name(result.cell.size)} "
+        f"in {result.elapsed:.2f} s: {result.records_per_s:,.0f}/s, {result.mb_per_s:,.1f} MB/s",
         title_justify="left",
     )
     table.add_column("process")
     for heading in ("CPU seconds", "of one core", "ns a record"):
         table.add_column(heading, justify="right")
-    for name in ("server", "producer", "consumer"):
-        seconds: float = getattr(result.cpu, name)
+    spent = result.cpu.server_parts or {"server": result.cpu.server}
+    spent = {**spent, "producer": result.cpu.producer, "consumer": result.cpu.consumer}
+    for name, seconds in {**spent, "together": sum(spent.values())}.items():
         table.add_row(
             name,
             f"{seconds:.2f}",

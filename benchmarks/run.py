@@ -19,7 +19,7 @@ from benchmarks import yardsticks
 from benchmarks.cell import Cell, Outcome
 from benchmarks.compare import LATENCY_SIZE, RECORDS_SIZE, middle
 from benchmarks.conduct import run_cell
-from benchmarks.options import Options
+from benchmarks.options import SIZES, Options
 from benchmarks.results import Results, describe, this_machine
 from benchmarks.systems import OURS, SYSTEMS, System
 from benchmarks.units import count_name, size_name
@@ -60,12 +60,24 @@ def measure(options: Options, console: Console) -> Results:
     )
 
 
-def profile(options: Options, console: Console) -> Outcome:
-    """Run our 100-byte cell alone. Blocks."""
-    ours = SYSTEMS[OURS]
-    cell = _cell(options, ours, RECORDS_SIZE, None)
+def profile(options: Options, console: Console) -> list[Outcome]:
+    """Run the cells that ``options`` name at full speed, once; by default our 100-byte cell.
+
+    Blocks. Every system asked for must be available.
+    """
+    systems = options.systems if set(options.systems) != set(SYSTEMS) else (OURS,)
+    sizes = options.sizes if options.sizes != SIZES else (RECORDS_SIZE,)
     with _data_folder(options.data) as folder, _progress(console) as progress:
-        return _run(ours, cell, folder / "profile", progress)
+        return [
+            _run(
+                SYSTEMS[name],
+                _cell(options, SYSTEMS[name], size, None),
+                folder / f"{name}-{size}",
+                progress,
+            )
+            for size in sizes
+            for name in systems
+        ]
 
 
 def available(names: tuple[str, ...]) -> tuple[list[System], dict[str, str]]:

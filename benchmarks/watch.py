@@ -21,19 +21,25 @@ class Watch:
         self._server = server
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._sample, name="watch", daemon=True)
-        self._cpu_at_start = 0.0
+        self._cpu_at_start: dict[str, float] = {}
         self.peak_memory = 0
-        self.cpu_seconds = 0.0
+        self.cpu_seconds: dict[str, float] = {}
+        """Of each process that was started, by its name."""
 
     def __enter__(self) -> Watch:
-        self._cpu_at_start = cpu_seconds(self._server.tree())
+        self._cpu_at_start = self._cpu()
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
-        self.cpu_seconds = cpu_seconds(self._server.tree()) - self._cpu_at_start
+        self.cpu_seconds = {
+            name: seconds - self._cpu_at_start[name] for name, seconds in self._cpu().items()
+        }
+
+    def _cpu(self) -> dict[str, float]:
+        return {name: cpu_seconds(members) for name, members in self._server.parts().items()}
 
     def _sample(self) -> None:
         while True:

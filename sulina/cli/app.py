@@ -16,18 +16,22 @@ from sulina.cli.settings import Settings, common_options
 from sulina.version import __version__
 
 COMMANDS: Final = {
-    "up": ("sulina.cli.up", "Run a whole Sulina in one process."),
+    "up": ("sulina.cli.up", "Run a whole Sulina in one process, or a cluster of processes."),
     "storage": ("sulina.cli.storage", "Run a storage node of a cluster."),
+    "broker": ("sulina.cli.broker", "Run, list, describe, drain and activate brokers."),
     "produce": ("sulina.cli.produce", "Publish messages to TOPIC."),
     "consume": ("sulina.cli.consume", "Print the messages of TOPIC as they come."),
     "peek": ("sulina.cli.peek", "Print messages that TOPIC holds."),
     "bench": ("sulina.cli.bench", "Measure messages a second and latency."),
-    "topic": ("sulina.cli.topics", "Make, list, describe and delete topics."),
+    "topic": ("sulina.cli.topics", "Make, list, describe, move and delete topics."),
     "subscription": (
         "sulina.cli.subscriptions",
         "Make, list, describe, move and delete subscriptions.",
     ),
     "namespace": ("sulina.cli.namespaces", "Make, list, describe and delete namespaces."),
+    "cluster": ("sulina.cli.cluster", "Look at the cluster as a whole."),
+    "balance": ("sulina.cli.balance", "Show and even out the load of the brokers."),
+    "config": ("sulina.cli.config", "Show and change settings while brokers run."),
     "ping": ("sulina.cli.ping", "Ask the broker for an answer."),
     "version": ("sulina.cli.versions", "Show what is installed."),
 }

@@ -40,8 +40,13 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
 
-    def show(self, done: float, note: str) -> None:
-        """So much of the total is done; ``note`` stands behind the bar. Cheap without one."""
+    def show(self, done: float, note: str, *, total: float | None = None) -> None:
+        """So much of the total is done; ``note`` stands behind the bar. Cheap without one.
+
+        ``total`` is for work whose size shows only on the way.
+        """
+        if total is not None:
+            self._total = total
         if not self._wanted:
             return
         if self._bar is None:
@@ -49,7 +54,7 @@ class Progress:
                 return
             self._bar = self._start()
         assert self._task is not None
-        self._bar.update(self._task, completed=done, note=note)
+        self._bar.update(self._task, total=self._total, completed=done, note=note)
 
     def _start(self) -> Bar:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn

@@ -1,4 +1,4 @@
-"""``sulina topic``: make, list, describe, limit and delete topics."""
+"""``sulina topic``: make, list, describe, limit, place and delete topics."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from sulina.cli.output import (
 from sulina.cli.params import limit, namespace_name, topic_name
 from sulina.cli.running import ask
 from sulina.cli.settings import Settings
+from sulina.cli.topic_places import ledgers, lookup, move
 from sulina.names import MAX_PARTITIONS
 
 _LOG_COLUMNS: Final = {
@@ -45,7 +46,7 @@ SUBSCRIPTION_COLUMNS: Final = {
 
 @click.group(cls=Group)
 def topic() -> None:
-    """Make, list, describe and delete topics."""
+    """Make, list, describe, move and delete topics."""
 
 
 @topic.command(
@@ -162,3 +163,7 @@ def policy(settings: Settings, name: str, limits: tuple[tuple[str, int | bool], 
     0 is no limit. What a topic does not set itself, its namespace decides.
     """
     show_limits(settings, ask(settings, "topic.policy", topic=name, **dict(limits)))
+
+
+for _command in (lookup, move, ledgers):
+    topic.add_command(_command)

@@ -17,8 +17,6 @@ import sulina
 from sulina import Batch, Client, Consumer, FailurePolicy, Producer, Start, SubscriptionType, Ticket
 from tests.faults.model import Model, Received, Sender
 
-PLAIN = "/default/plain"
-PARTED = "/default/parted"
 PARTITIONS = 2
 
 # Nothing comes again because of time: only because it was given back, or a connection was lost.
@@ -37,8 +35,10 @@ _PEERS = 11
 class Workload:
     """Made by :func:`workload`. The load runs until :meth:`settle`."""
 
-    def __init__(self, client: Client, rng: random.Random) -> None:
+    def __init__(self, client: Client, rng: random.Random, suffix: str) -> None:
         self.client = client
+        self._plain = f"/default/plain{suffix}"
+        self._parted = f"/default/parted{suffix}"
         self.model = Model()
         self.received: dict[str, dict[str, Received]] = {}
         """Subscription -> topic or partition -> what was received."""
@@ -53,13 +53,14 @@ class Workload:
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         """Make the topics and set everybody to work; returns when all are connected."""
-        await self.client.admin("topic.create", {"topic": PLAIN})
-        await self.client.admin("topic.create", {"topic": PARTED, "partitions": PARTITIONS})
-        for topic in (PLAIN, PARTED):
+        plain, parted = self._plain, self._parted
+        await self.client.admin("topic.create", {"topic": plain})
+        await self.client.admin("topic.create", {"topic": parted, "partitions": PARTITIONS})
+        for topic in (plain, parted):
             self._parts[topic] = [name for name, _ in (await self.client.topic(topic)).parts]
         sender = self.model.sender
-        small, large = sender("small", PLAIN), sender("large", PLAIN, largest=60_000)
-        keyed, many = sender("keyed", PARTED, keyed=True), sender("many", PARTED, keyed=True)
+        small, large = sender("small", plain), sender("large", plain, largest=60_000)
+        keyed, many = sender("keyed", parted, keyed=True), sender("many", parted, keyed=True)
         exclusive, failover = SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER
         shared, key_shared = SubscriptionType.SHARED, SubscriptionType.KEY_SHARED
         self._producers = [
@@ -71,13 +72,13 @@ class Workload:
         self._consumers = [
             tasks.create_task(self._consume(*consumer))
             for consumer in (
-                (PLAIN, "exclusive", exclusive, self._ack_up_to),
-                (PLAIN, "shared", shared, self._ack_each),
-                (PLAIN, "shared", shared, self._ack_batch),
-                (PARTED, "failover", failover, self._ack_up_to),
-                (PARTED, "failover", failover, self._ack_up_to),
-                (PARTED, "key_shared", key_shared, self._ack_each),
-                (PARTED, "key_shared", key_shared, self._ack_batch),
+                (plain, "exclusive", exclusive, self._ack_up_to),
+                (plain, "shared", shared, self._ack_each),
+                (plain, "shared", shared, self._ack_batch),
+                (parted, "failover", failover, self._ack_up_to),
+                (parted, "failover", failover, self._ack_up_to),
+                (parted, "key_shared", key_shared, self._ack_each),
+                (parted, "key_shared", key_shared, self._ack_batch),
             )
         ]
         assert len(self._producers) + len(self._consumers) == _PEERS
@@ -198,14 +199,17 @@ class Workload:
 
     async def check_cursors(self, url: str) -> dict[str, dict[str, Any]]:
         """Compare all cursors of the broker at ``url`` with what was acknowledged."""
-        described = {}
         async with sulina.connect(url) as client:
-            for subscription, parts in self.received.items():
-                for part, received in parts.items():
-                    arguments = {"topic": part, "subscription": subscription}
-                    found = await client.admin("subscription.describe", arguments)
-                    received.check_cursor(found)
-                    described[f"{subscription} of {part}"] = found
+            return await self._check_cursors(client)
+
+    async def _check_cursors(self, client: Client) -> dict[str, dict[str, Any]]:
+        described = {}
+        for subscription, parts in self.received.items():
+            for part, received in parts.items():
+                arguments = {"topic": part, "subscription": subscription}
+                found = await client.admin("subscription.describe", arguments)
+                received.check_cursor(found)
+                described[f"{subscription} of {part}"] = found
         return described
 
     async def stop_sending(self) -> None:
@@ -216,16 +220,28 @@ class Workload:
             assert sender.count, f"{sender.name} could never send"
 
     async def settle(self) -> None:
-        """Check the logs, wait until everything in them is acknowledged, and stop consuming."""
+        """Check the logs, wait until everything in them is acknowledged and the broker knows it,
+        and stop consuming."""
         ends = await self.check_logs()
         for parts in self.received.values():
             for part, received in parts.items():
                 while received.prefix < ends[part]:
                     await asyncio.sleep(0.02)
                 assert len(received.acked) == ends[part], "acknowledged what was never published"
+        # Acknowledgements were lost with connections: what comes again is acknowledged again.
+        while any(found["backlog"] for found in (await self._check_cursors(self.client)).values()):
+            await asyncio.sleep(0.02)
         for consumer in self._consumers:
             consumer.cancel()
         await asyncio.wait(self._consumers)
+
+    async def epochs(self) -> dict[str, int]:
+        """The epoch of each topic and partition: it rises whenever an append has failed, also
+        where the client tried again and its user did not notice."""
+        described = [
+            await self.client.admin("topic.describe", {"topic": topic}) for topic in self._parts
+        ]
+        return {log["topic"]: log["epoch"] for found in described for log in found["logs"]}
 
     async def check_logs(self) -> dict[str, int]:
         """See ``Model.check_log``."""
@@ -236,9 +252,14 @@ class Workload:
 
 
 @asynccontextmanager
-async def workload(url: str, rng: random.Random, **options: Any) -> AsyncIterator[Workload]:
-    """A load on the broker at ``url``. Whatever goes wrong in it comes out of here."""
+async def workload(
+    url: str, rng: random.Random, *, suffix: str = "", **options: Any
+) -> AsyncIterator[Workload]:
+    """A load on the broker at ``url``. Whatever goes wrong in it comes out of here.
+
+    Topics are named with ``suffix``: loads that share a broker need one each.
+    """
     async with sulina.connect(url, **options) as client, asyncio.TaskGroup() as tasks:
-        load = Workload(client, rng)
+        load = Workload(client, rng, suffix)
         await load.start(tasks)
         yield load

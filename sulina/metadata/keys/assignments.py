@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sulina.metadata.keys import record
+from sulina.metadata.keys import record, topics
 from sulina.metadata.keys.members import BROKERS
 from sulina.metadata.keys.path import name_of, part
 from sulina.metadata.store import (
@@ -24,7 +24,6 @@ from sulina.metadata.store import (
     MetadataStore,
     ModRevisionIs,
     Op,
-    Present,
     Put,
 )
 from sulina.names import TopicName
@@ -107,12 +106,13 @@ async def change_all(
 ) -> int | None:
     """Give topics their next owners, all or none; returns the revision.
 
-    None if a guard does not hold, or somebody changed one of the owners since it was read. Raises
-    ``UnknownOutcome`` as the store does: look again before anything is decided.
+    None if a guard does not hold, a topic is gone, or somebody changed one of the owners since it
+    was read. Raises ``UnknownOutcome`` as the store does: look again before anything is decided.
     """
     compares = list(guards)
     ops: list[Op] = []
     for change in changes:
+        compares.append(topics.exists(change.topic))
         compares.append(ModRevisionIs(owner_key(change.topic), change.revision))
         ops.append(Put(owner_key(change.topic), record.encode(change.after)))
         ops.append(Delete(unassigned_key(change.topic)))
@@ -135,10 +135,10 @@ async def mark_move(
     return result.revision if result.succeeded else None
 
 
-async def wish(store: MetadataStore, topic: TopicName, topic_key: str, wanted: Wish) -> bool:
+async def wish(store: MetadataStore, topic: TopicName, wanted: Wish) -> bool:
     """Say that a topic wants an owner; False if there is no such topic."""
     result = await store.txn(
-        [Present(topic_key)], [Put(unassigned_key(topic), record.encode(wanted))]
+        [topics.exists(topic)], [Put(unassigned_key(topic), record.encode(wanted))]
     )
     return result.succeeded
 

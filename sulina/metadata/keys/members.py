@@ -35,6 +35,8 @@ class BrokerRecord:
     http: str = ""
     version: str = ""
     started_us: int = 0
+    leaving: bool = False
+    """It is about to stop, and wants others to take its topics."""
     labels: tuple[str, ...] = ()
     """What affinity rules can name, ``zone=a`` for example."""
 

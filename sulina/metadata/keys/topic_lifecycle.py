@@ -130,7 +130,7 @@ async def delete(store: MetadataStore, topic: TopicName) -> None:
     What its ledgers hold is not touched: read their list first. Raises ``NotFound``; ``Refused``
     for a partition. After any other error the same call finishes the work.
     """
-    marked = await _mark(store, topic)
+    marked = await mark_deleting(store, topic)
     for group in _partitions(topic, marked):
         await _drop(store, topic, group)
     # If the record is another by now, somebody else finished this deletion.
@@ -138,8 +138,11 @@ async def delete(store: MetadataStore, topic: TopicName) -> None:
     await store.txn([mine], _everything(topic))
 
 
-async def _mark(store: MetadataStore, topic: TopicName) -> TopicRecord:
-    """Note in the topic's record that it is being deleted; returns the record."""
+async def mark_deleting(store: MetadataStore, topic: TopicName) -> TopicRecord:
+    """Note in the topic's record that it is being deleted, so that nobody opens it; returns it.
+
+    Raises ``NotFound``; ``Refused`` for a partition.
+    """
     marked = TopicRecord()
 
     def mark(item: KeyValue | None) -> bytes:

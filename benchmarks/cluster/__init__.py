@@ -1,0 +1,1 @@
+"""Measurements of a cluster of processes: failover, planned moves, idle topics."""

@@ -1,0 +1,38 @@
+"""``python -m benchmarks.cluster failover|moves|idle``: measure a cluster of processes."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+
+from benchmarks.cluster.failover import failover
+from benchmarks.cluster.idle import idle
+from benchmarks.cluster.moves import moves
+
+
+def main() -> None:
+    """One measurement, printed as JSON with the load that the machine had."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.cluster", description=__doc__)
+    kinds = parser.add_subparsers(dest="kind", required=True)
+    one = kinds.add_parser("failover", help="a broker is killed with kill -9")
+    one.add_argument("--topics", type=int, default=1000)
+    one.add_argument("--lease", type=int, default=8)
+    one = kinds.add_parser("moves", help="a topic is moved while records are published")
+    one.add_argument("--count", type=int, default=30)
+    one = kinds.add_parser("idle", help="many idle topics on one broker")
+    one.add_argument("--topics", type=int, default=10_000)
+    given = parser.parse_args()
+    if given.kind == "failover":
+        work = failover(given.topics, given.lease)
+    elif given.kind == "moves":
+        work = moves(given.count)
+    else:
+        work = idle(given.topics)
+    before = os.getloadavg()[0]
+    print(json.dumps({**asyncio.run(work), "load_of_machine": before}, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""A broker is killed: how long until each of its topics takes records again.
+
+One broker of three owns all topics, each with an open ledger and a connected producer. It is killed
+with kill -9, and each producer publishes a record at that moment. The time of a topic is from the
+kill to the acknowledgement at its producer, with all of detection, reassignment, recovery of the
+ledger, and the client's way to the new owner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from typing import Any
+
+from benchmarks.cluster.place import ask, connect, each, measured_cluster, open_topics, topic_names
+from sulina import Client, Producer
+from sulina.cli.local_plan import Counts
+from sulina.cli.local_processes import LocalCluster
+
+KILLED = "broker-1"
+
+
+async def failover(topics: int, lease: int) -> dict[str, Any]:
+    """Seconds from the kill: until the other brokers knew, and until topics were served."""
+    async with (
+        measured_cluster(Counts(3, 3, 3), lease=lease) as cluster,
+        connect(cluster, without=KILLED) as client,
+        AsyncExitStack() as stack,
+    ):
+        others = [name for name in cluster.plan.brokers if name != KILLED]
+        for other in others:
+            await ask(client, "broker.drain", broker=other)
+        producers: list[Producer] = []
+
+        async def prepare(name: str) -> None:
+            producer = await stack.enter_async_context(client.producer(name, send_timeout=300.0))
+            await (await producer.send(b"before"))
+            producers.append(producer)
+
+        began = time.monotonic()
+        await each(topic_names(topics), prepare)
+        prepared = time.monotonic() - began
+        for other in others:
+            await ask(client, "broker.activate", broker=other)
+        rows = await ask(client, "broker.list")
+        owned = {row["broker"]: row["topics"] for row in rows}
+        assert owned[KILLED] == topics, owned
+
+        killed = time.monotonic()
+        cluster.brokers[KILLED].child.kill()
+        noticed = asyncio.create_task(_noticed(cluster, client, killed))
+        served: list[float] = []
+
+        async def publish(producer: Producer) -> None:
+            await (await producer.send(b"after"))
+            served.append(time.monotonic() - killed)
+
+        async with asyncio.TaskGroup() as publishing:
+            for producer in producers:
+                publishing.create_task(publish(producer))
+        served.sort()
+        gone, placed, opened = await noticed
+        return {
+            "topics": topics,
+            "lease_seconds": lease,
+            "prepared": prepared,
+            "noticed": gone,
+            "all_have_owners": placed,
+            "all_open": opened,
+            "first_served": served[0],
+            "half_served": served[len(served) // 2],
+            "all_served": served[-1],
+            "after_noticed": served[-1] - gone,
+        }
+
+
+async def _noticed(
+    cluster: LocalCluster, client: Client, killed: float
+) -> tuple[float, float, float]:
+    """When the cluster knew that the broker is gone, when all its topics had new owners, and when
+    these had opened them."""
+    gone = placed = 0.0
+    while True:
+        rows = await ask(client, "cluster.describe")
+        now = time.monotonic() - killed
+        if KILLED not in [row["broker"] for row in rows["brokers"]]:
+            gone = gone or now
+            if sum(row["topics"] for row in rows["brokers"]) == rows["topics"]:
+                placed = placed or now
+                others = [row["broker"] for row in rows["brokers"]]
+                opened = [await open_topics(cluster, name) for name in others]
+                if sum(opened) >= rows["topics"]:
+                    return gone, placed, time.monotonic() - killed
+        await asyncio.sleep(0.05)

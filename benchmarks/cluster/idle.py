@@ -1,0 +1,77 @@
+"""Many idle topics on one broker: the memory of each, and how long a start takes.
+
+The topics have each one stored record. Memory is the resident memory of the broker's process; the
+start is from the process's beginning until every topic is open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import psutil
+
+from benchmarks.cluster.place import ask, connect, each, measured_cluster, open_topics, topic_names
+from sulina.cli.local_plan import Counts
+from sulina.cli.local_processes import LocalCluster
+
+BROKER = "broker-1"
+
+
+async def idle(topics: int) -> dict[str, Any]:
+    """Bytes and seconds."""
+    async with measured_cluster(Counts(1, 3, 1)) as cluster:
+        broker = cluster.brokers[BROKER]
+        empty = _memory(broker.child.pid)
+        async with connect(cluster) as client:
+
+            async def make(name: str) -> None:
+                async with client.producer(name, send_timeout=300.0) as producer:
+                    await (await producer.send(b"x" * 100))
+
+            began = time.monotonic()
+            await each(topic_names(topics), make)
+            made = time.monotonic() - began
+        await asyncio.sleep(10)
+        full = _memory(broker.child.pid)
+        starts = {}
+        for how in ("stopped", "killed"):
+            if how == "stopped":
+                broker.child.ask_to_end()
+                while broker.child.running:
+                    await asyncio.sleep(0.05)
+            else:
+                broker.child.kill()
+            began = time.monotonic()
+            broker.child.start()
+            await broker.ready()
+            ready = time.monotonic() - began
+            await _all_open(cluster, topics)
+            starts[how] = {"ready": ready, "all_open": time.monotonic() - began}
+        await asyncio.sleep(10)
+        again = _memory(broker.child.pid)
+        async with connect(cluster) as client:
+            began = time.monotonic()
+            await ask(client, "topic.describe", topic=topic_names(topics)[-1])
+            described = time.monotonic() - began
+        return {
+            "topics": topics,
+            "made": made,
+            "memory_empty": empty,
+            "memory_full": full,
+            "memory_after_restart": again,
+            "memory_per_topic": (full - empty) / topics,
+            "memory_per_topic_after_restart": (again - empty) / topics,
+            "start": starts,
+            "one_described": described,
+        }
+
+
+def _memory(pid: int) -> int:
+    return int(psutil.Process(pid).memory_info().rss)
+
+
+async def _all_open(cluster: LocalCluster, topics: int) -> None:
+    while await open_topics(cluster, BROKER) < topics:
+        await asyncio.sleep(0.2)

@@ -1,0 +1,93 @@
+"""A cluster of processes to be measured, on free ports of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.request
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
+
+import sulina
+from sulina import Client
+from sulina.cli.local_plan import Asked, Counts, Options, make_plan
+from sulina.cli.local_processes import LocalCluster
+from sulina.errors import Retriable, UnknownOutcome
+
+_T = TypeVar("_T")
+_AT_ONCE = 64
+
+
+@asynccontextmanager
+async def measured_cluster(
+    counts: Counts, *, lease: int = 8, data: Path | None = None
+) -> AsyncIterator[LocalCluster]:
+    """All processes run; they are killed in the end. etcd syncs to the disk, as it should."""
+    with TemporaryDirectory(prefix="sulina-bench-", dir=data) as folder:
+        plan = make_plan(Path(folder), counts, Asked(port=0, http_port=0))
+        quorum = min(3, counts.storage)
+        options = Options(
+            write_quorum=quorum,
+            ack_quorum=quorum // 2 + 1,
+            broker=("--lease-seconds", str(lease), "--log-level", "info"),
+        )
+        cluster = LocalCluster(Path(folder), plan, options)
+        try:
+            for tier in cluster.tiers:
+                for process in tier.values():
+                    process.child.start()
+                for process in tier.values():
+                    await process.ready()
+            yield cluster
+        finally:
+            for process in cluster.processes.values():
+                process.child.kill()
+
+
+def connect(cluster: LocalCluster, *, without: str = "", timeout: float = 120.0) -> Client:
+    """A client of all brokers, or of all but one."""
+    ports = [ports[0] for name, ports in cluster.plan.brokers.items() if name != without]
+    addresses = ",".join(f"127.0.0.1:{port}" for port in ports)
+    return sulina.connect(f"sulina://{addresses}", operation_timeout=timeout)
+
+
+async def each(items: Iterable[_T], work: Callable[[_T], Awaitable[None]]) -> None:
+    """Work on all items, some at a time."""
+    left = iter(items)
+
+    async def worker() -> None:
+        for item in left:
+            await work(item)
+
+    async with asyncio.TaskGroup() as workers:
+        for _ in range(_AT_ONCE):
+            workers.create_task(worker())
+
+
+async def ask(client: Client, method: str, **arguments: Any) -> Any:
+    """An admin call that is made again until there is an answer."""
+    while True:
+        try:
+            return await client.admin(method, arguments)
+        except (Retriable, UnknownOutcome):
+            await asyncio.sleep(0.1)
+
+
+def topic_names(count: int) -> list[str]:
+    """So many topics."""
+    return [f"/default/topic-{number:05}" for number in range(count)]
+
+
+async def open_topics(cluster: LocalCluster, broker: str) -> int:
+    """How many topics a broker serves now, by its metrics."""
+    return await asyncio.to_thread(_open_topics, cluster.plan.brokers[broker][1])
+
+
+def _open_topics(port: int) -> int:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+        for line in answer.read().decode().splitlines():
+            if line.startswith("danube_broker_topics_owned"):
+                return int(float(line.rpartition(" ")[2]))
+    raise AssertionError("the broker does not tell how many topics it has")

@@ -1,0 +1,226 @@
+"""``python -m benchmarks.node_loss``: what publishers notice when a storage node is killed.
+
+One producer publishes at a steady rate to a broker over three storage nodes, one of which is killed
+with SIGKILL in the middle. The clock of a record starts when it was due. Each repetition has fresh
+processes and empty folders; nothing is left behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+import sulina
+from benchmarks.stats import Percentiles, percentile, summarize
+from benchmarks.systems import SYSTEMS
+from benchmarks.systems.base import Server
+
+TICK = 0.005
+GOAL_PAUSE = 1.0
+TOPIC = "/default/node-loss"
+NODES = 3
+
+
+@dataclass(slots=True)
+class Loss:
+    """One repetition. Times are in seconds since the node was killed, negative before it."""
+
+    due: list[float] = field(default_factory=list)
+    latency: list[float] = field(default_factory=list)
+    """Of each acknowledged record, in order."""
+    failed: int = 0
+
+    @property
+    def pause(self) -> float:
+        """The longest time without an acknowledgement, from the kill on."""
+        acked = sorted(due + latency for due, latency in zip(self.due, self.latency, strict=True))
+        after = [0.0, *(moment for moment in acked if moment > 0)]
+        return max((b - a for a, b in itertools.pairwise(after)), default=float("inf"))
+
+    def around(self, *, after: bool) -> Percentiles:
+        """Latency in milliseconds of records due before the kill, or after it."""
+        pairs = zip(self.due, self.latency, strict=True)
+        return summarize([1000 * latency for due, latency in pairs if (due >= 0) is after])
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to do."""
+
+    rate: int
+    size: int
+    seconds: float
+    repeat: int
+    out: Path
+    json: bool
+
+
+def main() -> int:
+    """Measure as the command line says; fails if a publish failed or the pause was too long."""
+    options = _parse(sys.argv[1:])
+    console = Console(stderr=options.json)
+    losses = []
+    for number in range(options.repeat):
+        losses.append(_repetition(options, number))
+        console.print(
+            f"{number + 1} of {options.repeat}: pause {losses[-1].pause * 1000:.0f} ms, "
+            f"{losses[-1].failed} failed",
+            highlight=False,
+        )
+    console.print(_table(losses, options))
+    options.out.mkdir(parents=True, exist_ok=True)
+    document = json.dumps(_document(losses, options), indent=1)
+    (options.out / "node_loss.json").write_text(document)
+    _draw(losses, options.out / "node_loss.svg", console)
+    if options.json:
+        sys.stdout.write(document + "\n")
+    failed = sum(loss.failed for loss in losses)
+    return 0 if failed == 0 and _pauses(losses)[-1] < GOAL_PAUSE else 1
+
+
+def _repetition(options: Options, number: int) -> Loss:
+    options.out.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="node-loss-", dir=options.out)).resolve()
+    try:
+        server = SYSTEMS["sulina-3"].start(folder)
+        try:
+            return asyncio.run(_publish(server, options, number % NODES))
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _publish(server: Server, options: Options, victim: int) -> Loss:
+    url = f"sulina://{server.address.host}:{server.address.port}"
+    payload = bytes(options.size)
+    each = max(int(options.rate * TICK), 1)
+    ticks = int(options.seconds / TICK)
+    tickets: asyncio.Queue[tuple[float, sulina.Ticket] | None] = asyncio.Queue()
+    loss = Loss()
+    async with sulina.connect(url) as client, client.producer(TOPIC) as producer:
+        await (await producer.send(b"warm"))
+        noting = asyncio.create_task(_note(tickets, loss))
+        start = time.monotonic() + TICK
+        for tick in range(2 * ticks):
+            due = start + tick * TICK
+            if (wait := due - time.monotonic()) > 0:
+                await asyncio.sleep(wait)
+            if tick == ticks:
+                server.processes[victim].kill()
+                killed = time.monotonic()
+            for _ in range(each):
+                tickets.put_nowait((due, await producer.send(payload)))
+        tickets.put_nowait(None)
+        await noting
+    loss.due = [due - killed for due in loss.due]
+    return loss
+
+
+async def _note(tickets: asyncio.Queue[tuple[float, sulina.Ticket] | None], loss: Loss) -> None:
+    """Acknowledgements come in order, so waiting for one ticket after the other misses nothing."""
+    while (item := await tickets.get()) is not None:
+        due, ticket = item
+        try:
+            await ticket
+        except sulina.SulinaError:
+            loss.failed += 1
+        else:
+            loss.due.append(due)
+            loss.latency.append(time.monotonic() - due)
+
+
+# ---- the report ----
+
+
+def _pauses(losses: Sequence[Loss]) -> list[float]:
+    return sorted(loss.pause for loss in losses)
+
+
+def _table(losses: Sequence[Loss], options: Options) -> Table:
+    pauses = _pauses(losses)
+    failed = sum(loss.failed for loss in losses)
+    table = Table(
+        title=f"{options.rate:,} records of {options.size:,} B a second, one node of three killed, "
+        f"{len(losses)} times",
+        title_justify="left",
+    )
+    for heading in ("ms", "p50", "p99", "worst"):
+        table.add_column(heading, justify="left" if heading == "ms" else "right")
+    for name, after in (("latency before", False), ("latency after", True)):
+        parts = [loss.around(after=after) for loss in losses]
+        middle = sorted(part.p50 for part in parts)[len(parts) // 2]
+        late = sorted(part.p99 for part in parts)[len(parts) // 2]
+        table.add_row(
+            name, f"{middle:.1f}", f"{late:.1f}", f"{max(part.worst for part in parts):.0f}"
+        )
+    shares = [1000 * percentile(pauses, share) for share in (0.5, 0.99, 1.0)]
+    table.add_row("pause", *(f"{share:.0f}" for share in shares))
+    table.caption = (
+        f"failed publishes: {failed} (goal 0); pause at p99 {shares[1]:.0f} ms "
+        f"(goal under {GOAL_PAUSE * 1000:.0f} ms)"
+    )
+    return table
+
+
+def _document(losses: Sequence[Loss], options: Options) -> dict[str, object]:
+    return {
+        "rate": options.rate,
+        "size": options.size,
+        "pause_p99_s": percentile(_pauses(losses), 0.99),
+        "failed": sum(loss.failed for loss in losses),
+        "repetitions": [
+            {
+                "pause_s": loss.pause,
+                "failed": loss.failed,
+                "before_ms": asdict(loss.around(after=False)),
+                "after_ms": asdict(loss.around(after=True)),
+            }
+            for loss in losses
+        ],
+    }
+
+
+def _draw(losses: Sequence[Loss], path: Path, console: Console) -> None:
+    try:
+        from benchmarks.node_loss_plot import write_plot
+    except ImportError:
+        console.print("no plot: matplotlib is not installed: `pip install 'sulina[bench]'`")
+        return
+    write_plot([(loss.due, loss.latency) for loss in losses], path)
+    console.print(f"written: {path} and node_loss.json beside it", highlight=False)
+
+
+def _parse(arguments: Sequence[str]) -> Options:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.node_loss", description=str(__doc__).splitlines()[0]
+    )
+    add = parser.add_argument
+    add("--rate", type=int, default=1000, help="records a second (default: 1000)")
+    add("--size", type=int, default=1024, help="bytes of a record (default: 1024)")
+    add("--seconds", type=float, default=3.0, help="before the kill, and after it (default: 3)")
+    add("--repeat", type=int, default=10, help="with fresh processes each time (default: 10)")
+    add(
+        "--out",
+        type=Path,
+        default=Path(__file__).parent / "results",
+        help="folder for the JSON and the plot (default: benchmarks/results)",
+    )
+    add("--json", action="store_true", help="print the JSON, and the table on standard error")
+    return Options(**vars(parser.parse_args(arguments)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

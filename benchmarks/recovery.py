@@ -1,0 +1,204 @@
+"""``python -m benchmarks.recovery``: how long a new owner needs for a ledger whose writer died.
+
+A writer process appends entries to a ledger on three storage node processes and is killed with
+SIGKILL; then another owner recovers the ledger: fences it, finds its end, and closes it. Measured
+twice: with everything confirmed and the nodes told so, and with everything in flight, so that the
+new owner has to read and write again every single entry.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.stats import percentile
+from benchmarks.systems.base import HOST, Address, Server, free_port
+from storage_grpc.quorum.ledgers import QuorumLedgers
+from storage_grpc.quorum.settings import QuorumSettings
+from storage_grpc.remote import RemoteNodes
+from sulina.metadata.embedded import EmbeddedStore
+from sulina.runtime.real_clock import RealClock
+from sulina.runtime.real_disk import RealDisk
+from sulina.runtime.real_random import real_random
+
+GOAL_SECONDS = 2.0
+LEDGER = 1
+NODES = 3
+WINDOW = 100
+"""Appends in flight of the writer that waits for confirmations."""
+PATIENCE = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to do."""
+
+    entries: int
+    size: int
+    repeat: int
+    out: Path
+    json: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What the writer had done when it was killed, and how long each recovery took, sorted."""
+
+    name: str
+    seconds: list[float]
+
+
+def main() -> int:
+    """Measure as the command line says; fails if a recovery took too long."""
+    options = _parse(sys.argv[1:])
+    console = Console(stderr=options.json)
+    cases = [
+        Case("all confirmed", _measure(options, in_flight=False)),
+        Case("all in flight", _measure(options, in_flight=True)),
+    ]
+    table = Table(
+        title=f"recovery of an open ledger with {options.entries:,} entries of {options.size:,} B "
+        f"on {NODES} storage processes, {options.repeat} times",
+        title_justify="left",
+        caption=f"goal: under {GOAL_SECONDS:g} s",
+    )
+    table.add_column("when the writer was killed")
+    for heading in ("median s", "worst s"):
+        table.add_column(heading, justify="right")
+    for case in cases:
+        table.add_row(case.name, f"{percentile(case.seconds, 0.5):.2f}", f"{case.seconds[-1]:.2f}")
+    console.print(table)
+    document = json.dumps(
+        {"entries": options.entries, "size": options.size, "cases": [asdict(c) for c in cases]},
+        indent=1,
+    )
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "recovery.json").write_text(document)
+    if options.json:
+        sys.stdout.write(document + "\n")
+    return 0 if all(case.seconds[-1] < GOAL_SECONDS for case in cases) else 1
+
+
+def _measure(options: Options, *, in_flight: bool) -> list[float]:
+    return sorted(_repetition(options, in_flight) for _ in range(options.repeat))
+
+
+def _repetition(options: Options, in_flight: bool) -> float:
+    options.out.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="recovery-", dir=options.out)).resolve()
+    nodes = {f"storage-{number}": free_port() for number in range(1, NODES + 1)}
+    server = Server(Address(HOST, 0), folder / "server.log")
+    try:
+        for name, port in nodes.items():
+            server.run(
+                [
+                    *(sys.executable, "-m", "sulina.cli", "storage", "--id", name),
+                    *("--data", str(folder / name), "--port", str(port)),
+                ]
+            )
+        places = [f"{name}={HOST}:{port}" for name, port in nodes.items()]
+        _write_and_die(options, places, folder, in_flight)
+        return asyncio.run(_recover(options, places, folder))
+    finally:
+        server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write_and_die(options: Options, places: list[str], folder: Path, in_flight: bool) -> None:
+    context = multiprocessing.get_context("spawn")
+    written = context.Event()
+    writer = context.Process(
+        target=_writer_main, args=(options, places, folder, in_flight, written), daemon=True
+    )
+    writer.start()
+    try:
+        if not written.wait(PATIENCE):
+            raise TimeoutError(f"the writer was not done within {PATIENCE:g} s")
+    finally:
+        writer.kill()
+        writer.join()
+
+
+def _writer_main(
+    options: Options, places: list[str], folder: Path, in_flight: bool, written: Event
+) -> None:
+    asyncio.run(_write(options, places, folder, in_flight, written))
+
+
+async def _write(
+    options: Options, places: list[str], folder: Path, in_flight: bool, written: Event
+) -> None:
+    async with _ledgers(places, folder) as ledgers:
+        writer = await ledgers.create(LEDGER)
+        payload = bytes(options.size)
+        appended = []
+        for entry in range(options.entries):
+            appended.append(writer.append(payload))
+            if not in_flight and entry >= WINDOW:
+                await appended[entry - WINDOW]
+        # Sent in one go, no entry could tell the nodes that another one was confirmed.
+        await asyncio.gather(*appended)
+        written.set()
+        await asyncio.sleep(PATIENCE)
+
+
+async def _recover(options: Options, places: list[str], folder: Path) -> float:
+    async with _ledgers(places, folder) as ledgers:
+        began = time.monotonic()
+        last = await ledgers.recover(LEDGER)
+        took = time.monotonic() - began
+    if last != options.entries - 1:
+        raise AssertionError(f"the last of {options.entries} acknowledged entries is {last}")
+    return took
+
+
+@asynccontextmanager
+async def _ledgers(places: list[str], folder: Path) -> AsyncIterator[QuorumLedgers]:
+    """A broker's way to its ledgers, without the broker."""
+    clock = RealClock()
+    disk = RealDisk(folder / "metadata")
+    store = await EmbeddedStore.open(clock, disk)
+    try:
+        async with RemoteNodes(places, clock, real_random()) as nodes:
+            async with asyncio.timeout(PATIENCE):
+                await nodes.ready(NODES)
+            yield QuorumLedgers(nodes, store, clock, QuorumSettings())
+    finally:
+        await store.close()
+        await disk.close()
+
+
+def _parse(arguments: Sequence[str]) -> Options:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.recovery", description=str(__doc__).splitlines()[0]
+    )
+    add = parser.add_argument
+    add("--entries", type=int, default=10_000, help="of the ledger (default: 10,000)")
+    add("--size", type=int, default=1024, help="bytes of an entry (default: 1024)")
+    add("--repeat", type=int, default=5, help="with fresh processes each time (default: 5)")
+    add(
+        "--out",
+        type=Path,
+        default=Path(__file__).parent / "results",
+        help="folder for the JSON (default: benchmarks/results)",
+    )
+    add("--json", action="store_true", help="print the JSON, and the table on standard error")
+    return Options(**vars(parser.parse_args(arguments)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What makes brokers a cluster: membership, leader, owners of topics, balance."""

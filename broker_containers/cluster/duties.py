@@ -1,0 +1,265 @@
+"""What the leader does, round after round: evaluate what should be, and bring it about.
+
+* **Evaluation**: topics of dead brokers, topics that want an owner, brokers that are to be emptied,
+  and now and then the balance of all, go to the load manager, which says what should be where.
+* **Reconciliation**: a topic that somebody serves is first given up by that broker and only then
+  served by the next: the leader marks the move and the owner completes it. Only from an owner that
+  is dead, or does not react, it is taken.
+
+Everything is written under the guard of the leader's term, and against the records as they were
+seen, so a leader that was replaced, or saw something old, changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from broker_containers.cluster.election import Election
+from broker_containers.cluster.settings import ClusterSettings
+from broker_containers.cluster.tables import ClusterTables
+from broker_containers.load.decision import Move, NewTopic, Placement, Plan, Reason
+from broker_containers.load.manager import LoadManager
+from broker_containers.load.view import BrokerInfo, ClusterView
+from broker_containers.load.view import BrokerState as LoadState
+from sulina.errors import NotFound, Refused, Retriable, UnknownOutcome
+from sulina.metadata.check import MAX_TXN_OPS
+from sulina.metadata.keys import assignments, topics
+from sulina.metadata.keys.assignments import OPS_PER_CHANGE, Change, Owner
+from sulina.metadata.keys.members import BrokerMode
+from sulina.metadata.store import MetadataStore
+from sulina.names import TopicName
+from sulina.runtime.deadline import within
+from sulina.runtime.seam import Clock
+
+_log = logging.getLogger(__name__)
+_GROUP = MAX_TXN_OPS // OPS_PER_CHANGE
+_BREATH = 0.02
+"""Changes come in swarms: a round waits so long for the rest of one."""
+
+
+class Duties:
+    """Run it in a task on every broker; it works while its broker leads."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        clock: Clock,
+        tables: ClusterTables,
+        election: Election,
+        settings: ClusterSettings,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._tables = tables
+        self._election = election
+        self._settings = settings
+        self.manager = LoadManager(settings.balance)
+        self.plan: Plan | None = None
+        """The last one that was made."""
+        self.reasons: Counter[Reason] = Counter()
+        """Why nothing was done, counted since this broker leads."""
+        self.moves: Counter[str] = Counter()
+        """Topics that were given another owner, by why."""
+        self._moving: dict[str, float] = {}
+        self._next_plan = 0.0
+
+    async def run(self) -> None:
+        """Lead whenever it is this broker's turn. Ends when cancelled."""
+        while True:
+            term = await self._election.led()
+            self._moving.clear()
+            self.reasons.clear()
+            self._next_plan = self._clock.now() + self._settings.rebalance_seconds
+            # What the last leader wrote before it lost its place must be seen first.
+            await self._tables.mirror.reached(term)
+            while self._election.term == term:
+                began = self._clock.now()
+                news = self._tables.mirror.news
+                try:
+                    await self._round()
+                except (Retriable, UnknownOutcome) as error:
+                    _log.warning("a round of the leader's work was broken off: %s", error)
+                except Refused:
+                    _log.exception("a round of the leader's work failed")
+                await self._election.took(self._clock.now() - began)
+                await self._pause(news)
+
+    async def _pause(self, news: asyncio.Event) -> None:
+        try:
+            await within(self._clock, self._settings.evaluate_seconds, news.wait())
+        except TimeoutError:
+            return
+        await self._clock.sleep(_BREATH)
+
+    # ---- one round ----
+
+    async def _round(self) -> None:
+        now, wall = self._clock.now(), self._clock.wall_us()
+        for report in list(self._tables.loads.items.values()):
+            self.manager.observe(report, now=now, wall_us=wall)
+        await self._give_owners()
+        await self._finish_moves(now)
+        await self._empty_brokers()
+        if now >= self._next_plan:
+            self._next_plan = now + self._settings.rebalance_seconds
+            await self.rebalance(dry_run=False)
+
+    def view(self) -> ClusterView:
+        """The living brokers, with their topics and loads."""
+        tables = self._tables
+        carried: dict[str, list[str]] = defaultdict(list)
+        for rest, owner in tables.owners.items.items():
+            # A topic on its way counts where it goes.
+            carried[owner.to or owner.broker].append(str(assignments.topic_of(rest)))
+        infos = [
+            BrokerInfo(
+                broker,
+                frozenset(found.labels),
+                LoadState.ACTIVE
+                if tables.mode(broker) is BrokerMode.ACTIVE
+                else LoadState.DRAINING,
+            )
+            for broker, found in tables.living().items()
+        ]
+        return self.manager.view(
+            infos, carried, now=self._clock.now(), wall_us=self._clock.wall_us()
+        )
+
+    async def _give_owners(self) -> None:
+        """Owners for topics that have none, or a dead one."""
+        tables = self._tables
+        living = tables.living()
+        orphans: dict[str, Owner | None] = {
+            rest: owner for rest, owner in tables.owners.items.items() if owner.broker not in living
+        }
+        for rest in tables.wishes.items:
+            if rest not in tables.owners.items:
+                orphans[rest] = None
+        if not orphans:
+            return
+        view = self.view()
+        new = [NewTopic(str(assignments.topic_of(rest))) for rest in orphans]
+        placement = self.manager.place(view, new)
+        self.reasons.update(placement.unplaced.values())
+        changes = []
+        for rest, before in orphans.items():
+            topic = assignments.topic_of(rest)
+            target = placement.assigned.get(str(topic))
+            if target is not None:
+                changes.append(self._change(topic, before, target))
+        await self._commit(changes, "failover" if any(orphans.values()) else "new")
+
+    async def _finish_moves(self, now: float) -> None:
+        """Take topics from owners that do not hand them over, and call back lost moves."""
+        tables = self._tables
+        moving = {rest: owner for rest, owner in tables.owners.items.items() if owner.to}
+        self._moving = {rest: self._moving.get(rest, now) for rest in moving}
+        late: list[Change] = []
+        for rest, owner in moving.items():
+            topic = assignments.topic_of(rest)
+            if tables.broker(owner.to) is None:
+                await self._mark(topic, replace(owner, to=""))
+            elif now - self._moving[rest] > self._settings.move_seconds:
+                _log.warning("%s does not hand over %s: it is taken", owner.broker, topic)
+                late.append(self._change(topic, owner, owner.to))
+        await self._commit(late, "forced")
+
+    async def _empty_brokers(self) -> None:
+        draining = [b for b in self._tables.living() if self._tables.mode(b) is BrokerMode.DRAINING]
+        room = self._settings.moves_at_once - len(self._moving)
+        for broker in draining:
+            waiting = any(not owner.to for _, owner, _ in self._tables.topics_of(broker))
+            if waiting and room > 0:
+                moves, placement = self.manager.drain(self.view(), broker, limit=room)
+                self.reasons.update(placement.unplaced.values())
+                room -= await self._start(moves)
+
+    async def rebalance(self, *, dry_run: bool) -> Plan:
+        """Make a plan; unless it is a dry run, start its moves. Only the leader can."""
+        self._election.guard()
+        now = self._clock.now()
+        plan = self.manager.plan(self.view(), now=now)
+        self.plan = plan
+        if not dry_run:
+            self.reasons.update(plan.reasons)
+            if not plan.dry_run:
+                self.manager.commit(plan, now=now)
+                await self._start(plan.moves)
+        return plan
+
+    async def move(self, topic: TopicName, target: str | None) -> Move:
+        """Move a topic because a person asks for it; without ``target``, to the best broker."""
+        self._election.guard()
+        view = self.view()
+        owner = self._tables.owner(topic)
+        if owner is None:
+            raise NotFound(f"nobody serves {topic}: it is placed when it is first used")
+        if target is None:
+            chosen: Placement = self.manager.place(
+                view, [NewTopic(str(topic))], exclude={owner.broker}
+            )
+            target = chosen.assigned.get(str(topic))
+            if target is None:
+                raise Refused(f"no other broker can take {topic}")
+        move = self.manager.manual_move(view, str(topic), target)
+        if not await self._start([move]):
+            raise Retriable(f"{topic} was moved by somebody else at the same moment: look again")
+        return move
+
+    # ---- writing ----
+
+    def _change(self, topic: TopicName, before: Owner | None, target: str) -> Change:
+        path = assignments.path_of(topic)
+        epoch = 1 if before is None else before.epoch + 1
+        after = Owner(target, epoch, since_us=self._clock.wall_us())
+        return Change(topic, before, self._tables.owners.revisions.get(path, 0), after)
+
+    async def _start(self, moves: Sequence[Move]) -> int:
+        """Mark moves, for their owners to complete; returns how many."""
+        started = []
+        for move in moves:
+            owner = self._tables.owner(TopicName.parse(move.topic))
+            if owner is None or owner.broker != move.source or owner.to:
+                continue
+            if await self._mark(TopicName.parse(move.topic), replace(owner, to=move.target)):
+                started.append(move)
+                self.moves[move.why.value] += 1
+        self.manager.moved(started, now=self._clock.now())
+        return len(started)
+
+    async def _mark(self, topic: TopicName, marked: Owner) -> bool:
+        guard = self._election.guard()
+        revision = self._tables.owners.revisions.get(assignments.path_of(topic), 0)
+        done = await assignments.mark_move(self._store, [guard], topic, revision, marked)
+        if done is not None:
+            await self._tables.mirror.reached(done)
+        return done is not None
+
+    async def _commit(self, changes: Sequence[Change], why: str) -> None:
+        done = 0
+        for start in range(0, len(changes), _GROUP):
+            group = changes[start : start + _GROUP]
+            revision = await assignments.change_all(self._store, [self._election.guard()], group)
+            if revision is None:
+                # One of them is not as it was seen: that one must not hold up the others.
+                revision = await self._commit_singly(group)
+            if revision:
+                await self._tables.mirror.reached(revision)
+            done += len(group)
+            self.moves[why] += len(group)
+        if done:
+            _log.info("%d topics have new owners (%s)", done, why)
+
+    async def _commit_singly(self, changes: Iterable[Change]) -> int:
+        last = 0
+        for change in changes:
+            revision = await assignments.change_all(self._store, [self._election.guard()], [change])
+            if revision is not None:
+                last = revision
+            elif await topics.get(self._store, change.topic) is None:
+                await assignments.forget(self._store, change.topic, change.before)
+        return last

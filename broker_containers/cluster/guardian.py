@@ -1,0 +1,77 @@
+"""Notices that this broker lost touch with the metadata store while others have not.
+
+A broker that can't reach the store goes on serving: nothing of a message needs it. But if only this
+broker lost touch, the others have taken its topics, and it would keep clients that should be with
+them. So it asks its peers; if one of them is in touch, it lets all clients go until it is itself.
+If nobody is, the store is down and everybody goes on as they were.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from broker_containers.cluster.membership import Membership
+from broker_containers.cluster.ownership import Ownership
+from broker_containers.cluster.peers import Peers
+from broker_containers.cluster.tables import ClusterTables
+from broker_containers.server import BinaryServer
+from sulina.errors import SulinaError
+from sulina.runtime.deadline import within
+from sulina.runtime.seam import Clock
+
+_log = logging.getLogger(__name__)
+_PAUSE = 1.0
+_ASK_SECONDS = 2.0
+
+STANDING = "cluster.standing"
+"""The method by which brokers ask each other."""
+
+
+class Guardian:
+    """Run it in a task."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        tables: ClusterTables,
+        membership: Membership,
+        peers: Peers,
+        ownership: Ownership,
+        server: BinaryServer,
+    ) -> None:
+        self._clock = clock
+        self._tables = tables
+        self._membership = membership
+        self._peers = peers
+        self._ownership = ownership
+        self._server = server
+
+    async def run(self) -> None:
+        """Look again and again. Ends when cancelled."""
+        while True:
+            await self._clock.sleep(_PAUSE)
+            if self._membership.lease is not None:
+                if self._server.away:
+                    _log.warning("in touch with the metadata store again")
+                    self._server.away = ""
+                    self._ownership.resume()
+            elif not self._server.away and await self._others_are_in_touch():
+                reason = f"{self._membership.broker} lost touch with the metadata store"
+                _log.error("%s, and other brokers have not: clients are sent to them", reason)
+                await self._ownership.suspend(reason)
+                self._server.send_away(reason)
+
+    async def _others_are_in_touch(self) -> bool:
+        others = [one for one in self._tables.living() if one != self._membership.broker]
+        answers = await asyncio.gather(*(self._ask(one) for one in others))
+        return any(answers)
+
+    async def _ask(self, broker: str) -> bool:
+        try:
+            answer = await within(
+                self._clock, _ASK_SECONDS, self._peers.admin(broker, STANDING, {})
+            )
+        except (SulinaError, TimeoutError):
+            return False
+        return isinstance(answer, dict) and answer.get("in_touch") is True

@@ -1,0 +1,201 @@
+"""A broker of a cluster as a whole: its doors, the broker itself, and the cluster services."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from broker_containers.admin import Admin
+from broker_containers.broker import Broker
+from broker_containers.cluster.duties import Duties
+from broker_containers.cluster.election import Election
+from broker_containers.cluster.guardian import Guardian
+from broker_containers.cluster.membership import Membership
+from broker_containers.cluster.methods import ClusterMethods
+from broker_containers.cluster.ownership import Ownership
+from broker_containers.cluster.peers import Connect, Peers
+from broker_containers.cluster.reports import Reporter
+from broker_containers.cluster.router import Router
+from broker_containers.cluster.settings import ClusterSettings
+from broker_containers.cluster.tables import ClusterTables
+from broker_containers.server import BinaryServer, Listen
+from broker_containers.settings import BrokerSettings
+from storage_grpc.ledgers import Ledgers
+from sulina.client.address import parse_addresses
+from sulina.client.seams import Network
+from sulina.errors import SulinaError, Unavailable
+from sulina.metadata.keys.members import BrokerMode, BrokerRecord
+from sulina.metadata.store import MetadataStore
+from sulina.runtime.deadline import within
+from sulina.runtime.resources import ResourceMonitor
+from sulina.runtime.seam import Clock
+from sulina.version import __version__
+from sulina.wire.stream import CommandStream
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """What one broker of a cluster is told."""
+
+    broker: BrokerSettings
+    listen: Listen
+    advertise: str = ""
+    """The URL at which clients and other brokers find it; made from ``listen`` if empty."""
+    labels: tuple[str, ...] = ()
+    data: Path | None = None
+    """A folder on the disk whose room is reported."""
+    cluster: ClusterSettings = field(default_factory=ClusterSettings)
+
+
+class ClusterNode:
+    """The services of one broker, put together. Use :func:`cluster_node`."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        store: MetadataStore,
+        ledgers: Ledgers,
+        clock: Clock,
+        connect: Connect,
+        network: Network,
+    ) -> None:
+        me = settings.broker.broker_id
+        cluster = settings.cluster
+        self._settings = settings
+        self._store = store
+        self._clock = clock
+        self.tables = ClusterTables(store, clock)
+        self.peers = Peers(self.tables.broker, connect)
+        self.ownership = Ownership(store, clock, self.tables, me, cluster, self.peers)
+        self.broker = Broker(ledgers, store, clock, settings.broker, self.ownership)
+        self.membership = Membership(store, clock, me, BrokerRecord(""), cluster.lease_seconds)
+        self.election = Election(store, clock, self.tables, self.membership, cluster)
+        self.duties = Duties(store, clock, self.tables, self.election, cluster)
+        methods = ClusterMethods(
+            store, clock, self.tables, self.ownership, self.duties, self.membership
+        )
+        router = Router(self.tables, self.ownership, self.peers, me)
+        admin = Admin(self.broker, methods.methods(), router)
+        self._network = network
+        self.server = BinaryServer(self.broker, settings.listen, admin, self)
+
+    async def dial(self, broker: str, stream: CommandStream) -> None:
+        """Connect to another broker, for a client that can't itself."""
+        found = self.tables.broker(broker)
+        if found is None:
+            raise Unavailable(f"{broker} does not live any more")
+        address = parse_addresses(found.url)[0]
+        await self._network.dial(stream, address.host, address.port, secure=address.secure)
+
+    def urls(self) -> list[str]:
+        """Where clients find other brokers."""
+        if self._settings.cluster.proxy_url:
+            return []
+        living = self.tables.living().items()
+        return [found.url for one, found in living if one != self.membership.broker]
+
+    def register_as(self, http_url: str = "") -> None:
+        """Once the doors are open: how this broker is found."""
+        settings = self._settings
+        url = settings.advertise
+        if not url:
+            scheme = "sulina" if settings.listen.tls is None else "sulina+tls"
+            url = f"{scheme}://{settings.listen.host}:{self.server.port}"
+        self.membership.me = BrokerRecord(
+            url,
+            http=http_url,
+            version=__version__,
+            started_us=self._clock.wall_us(),
+            labels=settings.labels,
+        )
+
+    async def hand_over(self) -> None:
+        """Let others take this broker's topics, one by one, before it stops; for a while only."""
+        try:
+            await self.membership.leave()
+            await within(self._clock, self._settings.cluster.leave_seconds, self._emptied())
+        except (SulinaError, TimeoutError) as error:
+            _log.warning("not all topics were handed over: others take them now (%s)", error)
+
+    async def _emptied(self) -> None:
+        me = self.membership.broker
+        while any(True for _ in self.tables.topics_of(me)):
+            takers = [
+                one
+                for one in self.tables.living()
+                if one != me and self.tables.mode(one) is BrokerMode.ACTIVE
+            ]
+            if not takers:
+                return  # nobody is there: the topics wait for who comes next
+            await self.tables.mirror.change()
+
+
+@asynccontextmanager
+async def cluster_node(
+    settings: NodeSettings,
+    store: MetadataStore,
+    ledgers: Ledgers,
+    clock: Clock,
+    connect: Connect,
+    network: Network,
+) -> AsyncIterator[ClusterNode]:
+    """A broker of a cluster whose binary door is open; it has no topics before :func:`serving`.
+
+    Raises ``Refused`` if the port is taken.
+    """
+    node = ClusterNode(settings, store, ledgers, clock, connect, network)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(node.tables)
+        stack.push_async_callback(node.peers.close)
+        await stack.enter_async_context(node.server)
+        await stack.enter_async_context(node.broker)
+        yield node
+
+
+@asynccontextmanager
+async def serving(node: ClusterNode, settings: NodeSettings) -> AsyncIterator[None]:
+    """Take part in the cluster, once all doors are open; leaving hands the topics over.
+
+    Raises ``Refused`` if another broker has this one's name.
+    """
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(node.membership)
+        stack.push_async_callback(node.ownership.stop)
+        await node.ownership.start(node.broker)
+        await stack.enter_async_context(node.election)
+        reporter = Reporter(
+            node.broker.store,
+            node.broker.clock,
+            node.membership,
+            node.broker,
+            ResourceMonitor(data=settings.data),
+            settings.cluster.report_seconds,
+            lambda: node.server.connections,
+        )
+        guardian = Guardian(
+            node.broker.clock,
+            node.tables,
+            node.membership,
+            node.peers,
+            node.ownership,
+            node.server,
+        )
+        tasks = [
+            asyncio.create_task(node.duties.run(), name="leader's duties"),
+            asyncio.create_task(reporter.run(), name="load reports"),
+            asyncio.create_task(guardian.run(), name="guardian"),
+        ]
+        try:
+            yield
+            await node.hand_over()
+            node.server.stop_listening()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,269 @@
+"""This broker's topics: follows the owners' records, opens what it is given, lets go of the rest.
+
+A planned move goes like this: the leader notes in the owner's record who shall be next; the owner
+closes the topic, tells its clients to look it up again, and writes the next owner's name itself, so
+that the move takes no longer than that. If the owner does not answer, the leader takes the topic
+away; the next owner fences the log in any case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from broker_containers.broker import HERE, Broker, Place
+from broker_containers.cluster.peers import Peers
+from broker_containers.cluster.settings import ClusterSettings
+from broker_containers.cluster.tables import ClusterTables
+from broker_containers.dead_letters import MakeFrame
+from sulina.errors import NotFound, Refused, Retriable, SulinaError, UnknownOutcome
+from sulina.metadata.keys import assignments, topics
+from sulina.metadata.keys.assignments import Change, Owner, Wish
+from sulina.metadata.keys.members import BrokerRecord
+from sulina.metadata.store import MetadataStore
+from sulina.names import TopicName
+from sulina.runtime.deadline import within
+from sulina.runtime.seam import Clock
+from sulina.wire.decode import Frame
+
+_log = logging.getLogger(__name__)
+_PAUSE = 0.2
+
+
+class Ownership:
+    """Use as ``async with``, inside the tables and the broker."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        clock: Clock,
+        tables: ClusterTables,
+        me: str,
+        settings: ClusterSettings,
+        peers: Peers | None = None,
+    ) -> None:
+        self._peers = peers
+        self._store = store
+        self._clock = clock
+        self._tables = tables
+        self._me = me
+        self._settings = settings
+        self._broker: Broker | None = None
+        self._waiting: dict[str, set[asyncio.Future[None]]] = {}
+        self._busy: dict[TopicName, asyncio.Task[None]] = {}
+        self._again: set[TopicName] = set()
+        self._opening = asyncio.Semaphore(settings.open_at_once)
+        self._closed = False
+        self._suspended = ""
+        self.moved_away = 0
+        """Topics that were handed over so far."""
+
+    # ---- what doors and the broker ask ----
+
+    def check(self, topic: TopicName) -> None:
+        """Raise ``Retriable`` unless this broker shall serve ``topic`` now."""
+        if self._suspended:
+            raise Retriable(self._suspended)
+        owner = self._tables.owner(topic)
+        if owner is None or owner.broker != self._me:
+            other = "another broker" if owner is None else owner.broker
+            raise Retriable(f"{topic} is served by {other}: look it up again")
+        if owner.to:
+            raise Retriable(f"{topic} is moving to {owner.to}: look it up again")
+
+    async def where(self, topic: TopicName) -> tuple[str, BrokerRecord] | None:
+        """The broker that serves ``topic``, None if it is this one; waits for there to be one.
+
+        Raises ``Retriable`` if that takes too long, ``NotFound`` if there is no such topic.
+        """
+        if self._suspended:
+            raise Retriable(self._suspended)
+        wished = False
+        end = self._clock.now() + self._settings.lookup_seconds
+        while (left := end - self._clock.now()) > 0:
+            with self._change_of(topic) as change:
+                owner = self._tables.owner(topic)
+                if owner is not None and not owner.to:
+                    if owner.broker == self._me:
+                        return None
+                    found = self._tables.broker(owner.broker)
+                    if found is not None:
+                        return owner.broker, found
+                elif owner is None and not wished:
+                    await self._wish(topic)
+                    wished = True
+                try:
+                    await within(self._clock, left, change)
+                except TimeoutError:
+                    break
+        raise Retriable(f"{topic} has no owner yet: does the cluster have a leader?")
+
+    async def serves(self, topic: TopicName) -> bool:
+        """Whether this broker is the owner, as :meth:`where`."""
+        return await self.where(topic) is None
+
+    async def place_of(self, topic: TopicName) -> Place:
+        """Where clients find the owner, as :meth:`where`."""
+        found = await self.where(topic)
+        if found is None and not self._settings.proxy_url:
+            return HERE
+        if self._settings.proxy_url:
+            return Place(self._settings.proxy_url, self._me if found is None else found[0])
+        assert found is not None
+        return Place(found[1].url)
+
+    async def _wish(self, topic: TopicName) -> None:
+        wanted = Wish(self._clock.wall_us())
+        if not await assignments.wish(self._store, topic, wanted):
+            raise topics.missing(topic)
+
+    @contextmanager
+    def _change_of(self, topic: TopicName) -> Iterator[asyncio.Future[None]]:
+        """Done when the owner's record of ``topic`` changes, or the set of brokers."""
+        path = assignments.path_of(topic)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(path, set()).add(waiter)
+        try:
+            yield waiter
+        finally:
+            waiters = self._waiting.get(path)
+            if waiters is not None:
+                waiters.discard(waiter)
+                if not waiters:
+                    del self._waiting[path]
+
+    def _wake(self, path: str) -> None:
+        for waiter in self._waiting.get(path, ()):
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def publish_elsewhere(
+        self, topic: TopicName, partitions: int, producer: str, make: MakeFrame
+    ) -> bool:
+        """Publish one frame's records to a topic that this broker does not serve, or not whole.
+
+        Durable when it returns True. False if this broker serves ``topic``.
+        """
+        owner = None if partitions else await self.where(topic)
+        if (owner is None and not partitions) or self._peers is None:
+            return False
+        records = Frame(make(0))
+        client = await self._peers.client(self._me if owner is None else owner[0])
+        async with client.producer(str(topic), name=producer) as sender:
+            ticket = await sender.send_many(
+                records.payloads,
+                keys=records.keys,
+                attributes=records.attributes,
+                publish_time_us=records.times[0],
+            )
+            await ticket
+        return True
+
+    async def release(self, topic: TopicName) -> None:
+        """The topic is being deleted: whoever has it sees that nobody owns it any more."""
+        await assignments.forget(self._store, topic, self._tables.owner(topic))
+
+    async def suspend(self, reason: str) -> None:
+        """Serve nothing until :meth:`resume`: others have what this broker believes it owns."""
+        self._suspended = reason
+        assert self._broker is not None
+        loaded = [topic.name for topic in self._broker.loaded()]
+        await asyncio.gather(*(self._broker.unload(name, Retriable(reason)) for name in loaded))
+
+    def resume(self) -> None:
+        """Serve what the records say again."""
+        self._suspended = ""
+        for topic, _, _ in list(self._tables.topics_of(self._me)):
+            self._settle(topic)
+
+    # ---- following the records ----
+
+    async def start(self, broker: Broker) -> None:
+        """Begin to follow; what this broker owns already is opened."""
+        self._broker = broker
+        self._tables.owners.on_change(self._owner_changed)
+        self._tables.brokers.on_change(self._broker_changed)
+        for topic, _, _ in list(self._tables.topics_of(self._me)):
+            self._settle(topic)
+
+    async def stop(self) -> None:
+        """Follow no longer. The topics that are open stay so."""
+        self._closed = True
+        tasks = list(self._busy.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _owner_changed(self, rest: str, owner: Owner | None) -> None:
+        self._wake(rest)
+        topic = assignments.topic_of(rest)
+        mine = owner is not None and owner.broker == self._me
+        if mine or (self._broker is not None and self._broker.is_loaded(topic)):
+            self._settle(topic)
+
+    def _broker_changed(self, rest: str, found: BrokerRecord | None) -> None:
+        if found is not None:
+            for path in list(self._waiting):
+                self._wake(path)
+
+    def _settle(self, topic: TopicName) -> None:
+        """Bring the topic into line with its record, one step at a time for each topic."""
+        if self._closed or self._suspended:
+            return
+        if topic in self._busy:
+            self._again.add(topic)
+            return
+        task = asyncio.create_task(self._bring_in_line(topic), name=f"settle {topic}")
+        self._busy[topic] = task
+        task.add_done_callback(lambda _: self._settled(topic))
+
+    def _settled(self, topic: TopicName) -> None:
+        del self._busy[topic]
+        if topic in self._again:
+            self._again.discard(topic)
+            self._settle(topic)
+
+    async def _bring_in_line(self, topic: TopicName) -> None:
+        assert self._broker is not None
+        while True:
+            owner = self._tables.owner(topic)
+            try:
+                if owner is None or owner.broker != self._me:
+                    other = "nobody" if owner is None else owner.broker
+                    await self._broker.unload(topic, Retriable(f"{topic} moved to {other}"))
+                elif owner.to:
+                    await self._hand_over(topic, owner)
+                else:
+                    async with self._opening:
+                        await self._broker.topic(topic, create=False)
+            except NotFound:
+                return  # deleted meanwhile
+            except Refused as error:
+                _log.error("%s can't be opened here: %s", topic, error)
+                return
+            except SulinaError as error:
+                _log.warning("%s: %s", topic, error)
+                await self._clock.sleep(_PAUSE)
+                continue
+            return
+
+    async def _hand_over(self, topic: TopicName, owner: Owner) -> None:
+        assert self._broker is not None
+        await self._broker.unload(topic, Retriable(f"{topic} moves to {owner.to}"))
+        path = assignments.path_of(topic)
+        after = replace(
+            owner,
+            broker=owner.to,
+            epoch=owner.epoch + 1,
+            to="",
+            since_us=self._clock.wall_us(),
+        )
+        change = Change(topic, owner, self._tables.owners.revisions.get(path, 0), after)
+        try:
+            if await assignments.change_all(self._store, (), [change]) is not None:
+                self.moved_away += 1
+        except UnknownOutcome as error:
+            _log.info("whether %s was handed over will show: %s", topic, error)

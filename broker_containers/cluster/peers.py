@@ -1,0 +1,52 @@
+"""Calls to other brokers, through the same door and client that everybody uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from broker_containers.arguments import FORWARDED
+from sulina.client.client import Client
+from sulina.errors import Unavailable
+from sulina.metadata.keys.members import BrokerRecord
+
+Connect = Callable[[str], Client]
+
+
+class Peers:
+    """One client a broker, made when it is needed. ``find`` says where a broker is."""
+
+    def __init__(self, find: Callable[[str], BrokerRecord | None], connect: Connect) -> None:
+        self._find = find
+        self._connect = connect
+        self._clients: dict[str, Client] = {}
+
+    async def admin(self, broker: str, method: str, arguments: Mapping[str, Any]) -> Any:
+        """Run an administrative method on another broker; its errors are raised here.
+
+        Raises ``Unavailable`` if the broker is gone.
+        """
+        client = await self.client(broker)
+        return await client.admin(method, {**arguments, FORWARDED: True})
+
+    async def client(self, broker: str) -> Client:
+        """A client of that very broker, which stays ours to close."""
+        found = self._find(broker)
+        if found is None:
+            raise Unavailable(f"{broker} does not live any more: try again")
+        client = self._clients.get(found.url)
+        if client is None:
+            client = self._connect(found.url)
+            self._clients[found.url] = client
+            try:
+                await client.open()
+            except BaseException:
+                self._clients.pop(found.url, None)
+                raise
+        return client
+
+    async def close(self) -> None:
+        """Close all connections."""
+        clients, self._clients = list(self._clients.values()), {}
+        for client in clients:
+            await client.close()

@@ -1,0 +1,61 @@
+"""One broker of a cluster as a process: etcd, storage nodes, and all its doors."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import sulina
+from broker_containers.cluster.node import NodeSettings, cluster_node, serving
+from broker_containers.doors.http.serving import serve_http
+from broker_containers.server import BinaryServer, Listen
+from storage_grpc.quorum.calls import with_deadline
+from storage_grpc.quorum.ledgers import QuorumLedgers
+from storage_grpc.quorum.settings import QuorumSettings
+from storage_grpc.remote import RemoteNodes
+from sulina.metadata.batching import BatchingStore
+from sulina.metadata.etcd import EtcdSettings, EtcdStore
+from sulina.runtime.real_clock import RealClock
+from sulina.runtime.real_network import RealNetwork
+from sulina.runtime.real_random import real_random
+
+_NODES_SECONDS = 15.0
+"""How long a start waits for enough storage nodes."""
+
+
+@asynccontextmanager
+async def run_in_cluster(
+    settings: NodeSettings,
+    etcd: EtcdSettings,
+    places: Sequence[str],
+    quorum: QuorumSettings,
+    http: Listen | None,
+) -> AsyncIterator[BinaryServer]:
+    """Run a broker until left; its topics go to others then.
+
+    ``places`` are the storage nodes, ``name=host:port`` each. Raises ``Unavailable`` if etcd or an
+    ack quorum of storage nodes can't be reached, ``Refused`` if a port or the name is taken.
+    """
+    clock = RealClock()
+    store = BatchingStore(await EtcdStore.open(etcd, clock))
+    try:
+        async with RemoteNodes(places, clock, real_random()) as nodes:
+            ready = nodes.ready(quorum.ack_quorum)
+            await with_deadline(clock, _NODES_SECONDS, ready, "an ack quorum of storage nodes")
+            ledgers = QuorumLedgers(nodes, store, clock, quorum)
+            async with cluster_node(
+                settings, store, ledgers, clock, sulina.connect, RealNetwork()
+            ) as node:
+                if http is None:
+                    node.register_as()
+                    async with serving(node, settings):
+                        yield node.server
+                else:
+                    storage = (nodes, quorum)
+                    async with serve_http(node.broker, node.server, http, storage) as door:
+                        scheme = "http" if http.tls is None else "https"
+                        node.register_as(f"{scheme}://{http.host}:{door.port}")
+                        async with serving(node, settings):
+                            yield node.server
+    finally:
+        await store.close()

@@ -1,0 +1,85 @@
+"""The cluster's metadata in memory, as every broker keeps it: a mirror of ``/cluster/``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+from broker_containers.load.report import LoadReport
+from sulina.metadata.keys import assignments, leader, members, record
+from sulina.metadata.keys.assignments import Owner, Wish
+from sulina.metadata.keys.leader import LeaderRecord
+from sulina.metadata.keys.members import BrokerMode, BrokerRecord, BrokerState
+from sulina.metadata.keys.path import name_of, part
+from sulina.metadata.mirror import Mirror, Table
+from sulina.metadata.store import KeyValue, MetadataStore
+from sulina.names import TopicName
+from sulina.runtime.seam import Clock
+
+LOADS = members.BROKERS + "load/"
+
+
+class ClusterTables:
+    """Use as ``async with``; entering waits for a first listing.
+
+    All of it may be a moment old. Whatever is decided by it is written with a guard.
+    """
+
+    def __init__(self, store: MetadataStore, clock: Clock) -> None:
+        self.brokers: Table[BrokerRecord] = Table(members.REGISTER, members.decode)
+        self.owners: Table[Owner] = Table(assignments.OWNERS, assignments.decode_owner)
+        self.wishes: Table[Wish] = Table(assignments.UNASSIGNED, assignments.decode_wish)
+        self.loads: Table[LoadReport] = Table(LOADS, lambda item: LoadReport.from_bytes(item.value))
+        self.states: Table[BrokerState] = Table(members.BROKERS, _state)
+        self.leaders: Table[LeaderRecord] = Table(leader.KEY, _leader)
+        tables = [self.brokers, self.owners, self.wishes, self.loads, self.states, self.leaders]
+        self.mirror = Mirror(store, clock, "/cluster/", cast(list[Table[object]], tables))
+
+    async def __aenter__(self) -> ClusterTables:
+        await self.mirror.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.mirror.__aexit__(*exc)
+
+    def owner(self, topic: TopicName) -> Owner | None:
+        """Who serves ``topic``, or None."""
+        return self.owners.items.get(assignments.path_of(topic))
+
+    def broker(self, broker: str) -> BrokerRecord | None:
+        """A broker that lives, or None."""
+        return self.brokers.items.get(part(broker))
+
+    def living(self) -> dict[str, BrokerRecord]:
+        """The brokers that live, by id."""
+        return {name_of(rest): found for rest, found in self.brokers.items.items()}
+
+    def mode(self, broker: str) -> BrokerMode:
+        """Whether a broker shall have topics. One that leaves shall not."""
+        found = self.broker(broker)
+        if found is not None and found.leaving:
+            return BrokerMode.DRAINING
+        state = self.states.items.get(f"{part(broker)}/state")
+        return BrokerMode.ACTIVE if state is None else state.mode
+
+    def topics_of(self, broker: str) -> Iterator[tuple[TopicName, Owner, int]]:
+        """The topics that a broker owns, with the revisions of their records."""
+        for rest, owner in self.owners.items.items():
+            if owner.broker == broker:
+                yield assignments.topic_of(rest), owner, self.owners.revisions[rest]
+
+    def leader(self) -> tuple[str | None, int]:
+        """Who leads and in which term, as far as is known here; (None, 0) if nobody."""
+        found = self.leaders.items.get("")
+        return (None, 0) if found is None else (found.broker, self.leaders.revisions[""])
+
+
+def _state(item: KeyValue) -> BrokerState | None:
+    # Beneath the same prefix are the topics of each broker, which the owners' table has.
+    if item.key.count("/") != 4 or not item.key.endswith("/state"):
+        return None
+    return record.decode(BrokerState, item)
+
+
+def _leader(item: KeyValue) -> LeaderRecord | None:
+    return record.decode(LeaderRecord, item) if item.key == leader.KEY else None

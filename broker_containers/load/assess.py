@@ -1,0 +1,149 @@
+"""From reports and history to a view: what each broker carries, how fast it is, what to believe.
+
+Where a broker's report is old or missing, its load is taken to be at least that of the others, in
+proportion to the doubt: silence never looks like room. A machine on which the same work costs
+more, or that answers far slower than the others, counts as smaller than it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean, median
+
+from broker_containers.load.history import BrokerHistory, History
+from broker_containers.load.ranking import Ranking
+from broker_containers.load.settings import BalanceSettings
+from broker_containers.load.view import LEAST_COST, BrokerInfo, BrokerLoad, ClusterView, level
+
+MAX_FACTOR = 4.0
+"""No machine is taken to be more than so many times slower, or faster, than the median one."""
+SATURATED = 0.9
+"""Share of its CPU at which a machine is at its limit."""
+ILL_TIMES = 4.0
+EXPLAINED = 1.5
+"""At so many times the mean load, slowness is the load's and no illness."""
+
+Known = Mapping[str, BrokerHistory | None]
+
+
+def build_view(
+    brokers: Sequence[BrokerInfo],
+    assignment: Mapping[str, Sequence[str]],
+    history: History,
+    ranking: Ranking,
+    settings: BalanceSettings,
+    *,
+    now: float,
+    wall_us: int,
+) -> ClusterView:
+    """Put together what is assigned (broker to its topics), who is there and what is known.
+
+    ``now`` is the leader's clock and ``wall_us`` its time of day, for the forecast.
+    """
+    known: Known = {info.id: history.brokers.get(info.id) for info in brokers}
+    factors = machine_factors(known, ranking)
+    ill = illnesses(known, settings)
+    unknown_cost = LEAST_COST if ranking.measures_speed else 1.0
+    typical = max(unknown_cost, fmean(history.costs.values())) if history.costs else unknown_cost
+    forecast = history.forecast(wall_us, settings.horizon_seconds)
+    loads: list[BrokerLoad] = []
+    for info in sorted(brokers, key=lambda one: one.id):
+        past = known[info.id]
+        topics = assignment.get(info.id, ())
+        other = past.rest_cost if past is not None and past.rest_cost > 0 else typical
+        get = history.costs.get
+        costs = [get(topic, other) for topic in topics]
+        loads.append(
+            BrokerLoad(
+                info.id,
+                topics,
+                costs,
+                base=past.base if past is not None else 0.0,
+                factor=factors[info.id],
+                trust=trust(past, now, settings),
+                labels=info.labels,
+                state=info.state,
+                growth=forecast.growth(topics, costs),
+            )
+        )
+    works = [past.cost_of_work for past in known.values() if past and past.cost_of_work]
+    return ClusterView(
+        {one.id: one for one in _doubted(_afflicted(loads, ill))},
+        typical_cost=typical,
+        cost_of_work=median(works) if works else 0.0,
+        quiet=ranking.quiet,
+    )
+
+
+def trust(past: BrokerHistory | None, now: float, settings: BalanceSettings) -> float:
+    """How far the last report is believed: 1 while fresh, then evenly down to 0."""
+    if past is None:
+        return 0.0
+    age = now - past.received
+    window = settings.stale_seconds - settings.fresh_seconds
+    return min(1.0, max(0.0, (settings.stale_seconds - age) / window))
+
+
+def machine_factors(known: Known, ranking: Ranking) -> dict[str, float]:
+    """How much more the same work costs on each broker than on the median one.
+
+    A broker that never had work is judged by its cores.
+    """
+    if not ranking.measures_speed:
+        return dict.fromkeys(known, 1.0)
+    works = [past.cost_of_work for past in known.values() if past and past.cost_of_work]
+    cores = [past.cores for past in known.values() if past and past.cores > 0]
+    typical_work = median(works) if works else 0.0
+    typical_cores = median(cores) if cores else 0.0
+    factors: dict[str, float] = {}
+    for broker, past in known.items():
+        factor = 1.0
+        if past is not None and past.cost_of_work and typical_work > 0:
+            factor = past.cost_of_work / typical_work
+            if past.busy >= SATURATED:
+                # At its limit a machine can't show how much more is asked of it.
+                factor = max(1.0, factor)
+        elif past is not None and past.cores > 0:
+            factor = typical_cores / past.cores
+        factors[broker] = min(MAX_FACTOR, max(1 / MAX_FACTOR, factor))
+    return factors
+
+
+def illnesses(known: Known, settings: BalanceSettings) -> dict[str, float]:
+    """1 for a healthy broker; up to 4 for one that publishes far slower than the median one."""
+    latencies = [past.latency_ms for past in known.values() if past]
+    usual = ILL_TIMES * median(latencies) if latencies else 0.0
+    limit = max(usual, settings.ill_latency_ms)
+    return {
+        broker: min(MAX_FACTOR, max(1.0, past.latency_ms / limit)) if past and limit > 0 else 1.0
+        for broker, past in known.items()
+    }
+
+
+def _afflicted(loads: Sequence[BrokerLoad], ill: Mapping[str, float]) -> list[BrokerLoad]:
+    """Ill brokers made smaller, as far as their load does not explain their slowness."""
+    mean = level([one for one in loads if one.trust >= 1.0])
+
+    def times(one: BrokerLoad) -> float:
+        unexplained = (EXPLAINED - one.load / mean) / (EXPLAINED - 1) if mean > 0 else 1.0
+        return 1 + (ill[one.id] - 1) * min(1.0, max(0.0, unexplained))
+
+    return [
+        replace(one, base=one.base * factor, factor=one.factor * factor)
+        if (factor := times(one)) > 1.0
+        else one
+        for one in loads
+    ]
+
+
+def _doubted(loads: Sequence[BrokerLoad]) -> list[BrokerLoad]:
+    """Brokers with old reports, raised towards the mean of those that are believed."""
+    believed = [one for one in loads if one.trust >= 1.0]
+    mean = level(believed)
+    return [
+        replace(one, base=one.base + (1 - one.trust) * (mean - one.load))
+        if one.trust < 1.0 and one.load < mean
+        else one
+        for one in loads
+    ]

@@ -1,0 +1,175 @@
+"""The load manager's memory and its decisions behind one small object, for the leader's loops.
+
+It does no I/O and knows no clock: reports, assignments and the time come as arguments. The leader
+reads reports into ``observe``, asks for a ``view``, and acts on ``place``, ``plan``, ``failover``
+and ``drain``; the followers need none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from broker_containers.load.assess import build_view, machine_factors
+from broker_containers.load.decision import Move, NewTopic, Placement, Plan
+from broker_containers.load.history import History
+from broker_containers.load.move_log import MoveLog
+from broker_containers.load.placement import drain, failover, manual_move, place
+from broker_containers.load.ranking import Measured, ranking_of
+from broker_containers.load.rebalance import Rebalancer
+from broker_containers.load.report import LoadReport
+from broker_containers.load.settings import BalanceSettings
+from broker_containers.load.view import BrokerInfo, ClusterView
+
+CLOCK_SKEW_SECONDS = 60.0
+"""Clocks of two machines may differ so much before a report is called old by its own time."""
+SPARE_TOPICS = 10_000
+"""Topics that are remembered beyond twice those that exist."""
+
+
+class LoadManager:
+    """Observes reports and decides. One task uses it at a time; nothing here waits."""
+
+    def __init__(self, settings: BalanceSettings, *, log: MoveLog | None = None) -> None:
+        self._settings = settings
+        self._ranking = ranking_of(settings)
+        self._rebalancer = Rebalancer(settings)
+        self.history = History(settings.smoothing_seconds)
+        self.log = log or MoveLog()
+        self._factors: dict[str, float] = {}
+        """How much more the same work costs on each broker, as of the last view."""
+        self._pending: dict[str, tuple[LoadReport, Measured, float]] = {}
+        """Reports of brokers without a factor yet, the last of each, and when they came."""
+
+    @property
+    def settings(self) -> BalanceSettings:
+        return self._settings
+
+    def change(self, settings: BalanceSettings) -> None:
+        """Use other settings from now on. Another ranking or weights start a new history."""
+        old, self._settings = self._settings, settings
+        self._ranking = ranking_of(settings)
+        self._rebalancer = Rebalancer(settings)
+        units = (settings.ranking, settings.weights, settings.full, settings.smoothing_seconds)
+        if units != (old.ranking, old.weights, old.full, old.smoothing_seconds):
+            self.history = History(settings.smoothing_seconds)
+            self._factors, self._pending = {}, {}
+
+    def observe(self, report: LoadReport, *, now: float, wall_us: int) -> bool:
+        """Take in a report, received at ``now``; ``wall_us`` is the leader's time of day.
+
+        False if it is the one seen last: reading the store again does not make a silent broker
+        look alive. A report found by a new leader counts from when it was written, as far as
+        clocks can be compared.
+        """
+        past = self.history.brokers.get(report.broker)
+        waiting = self._pending.get(report.broker)
+        # The same, not an earlier one: a broker's clock that was set back must not silence it.
+        last = waiting[0].wall_us if waiting else past.wall_us if past else None
+        if report.wall_us == last:
+            return False
+        age = (wall_us - report.wall_us) / 1e6
+        received = now - age if past is None and age > CLOCK_SKEW_SECONDS else now
+        measured = self._ranking.measure(report)
+        factor = self._factors.get(report.broker)
+        if factor is None:
+            # How fast a new machine is can be told only beside all others: with the next view.
+            self._pending[report.broker] = (report, measured, received)
+        else:
+            share = self.history.observe(report, measured, received=received)
+            self.history.learn(report, measured, share=share, factor=factor)
+        return True
+
+    def view(
+        self,
+        brokers: Sequence[BrokerInfo],
+        assignment: Mapping[str, Sequence[str]],
+        *,
+        now: float,
+        wall_us: int,
+    ) -> ClusterView:
+        """The cluster now: registered brokers, and each one's topics as they are assigned."""
+        self._learn()
+        assigned = sum(map(len, assignment.values()))
+        if len(self.history.costs) > 2 * assigned + SPARE_TOPICS:
+            self.history.keep_topics({topic for topics in assignment.values() for topic in topics})
+        return build_view(
+            brokers,
+            assignment,
+            self.history,
+            self._ranking,
+            self._settings,
+            now=now,
+            wall_us=wall_us,
+        )
+
+    def place(
+        self, view: ClusterView, topics: Iterable[NewTopic], *, exclude: Collection[str] = ()
+    ) -> Placement:
+        """Brokers for topics that have none; see ``placement.place``."""
+        costs = self.history.costs
+        known = [
+            NewTopic(one.name, one.records, one.bytes, costs.get(one.name))
+            if one.cost is None and one.records is None
+            else one
+            for one in topics
+        ]
+        return place(view, known, self._settings, exclude=exclude)
+
+    def failover(self, view: ClusterView, dead: str) -> Placement:
+        """New brokers for a dead one's topics; see ``placement.failover``."""
+        return failover(view, dead, self._settings)
+
+    def drain(
+        self, view: ClusterView, broker: str, *, limit: int | None = None
+    ) -> tuple[tuple[Move, ...], Placement]:
+        """Moves that empty a broker; see ``placement.drain``."""
+        return drain(view, broker, self._settings, limit=limit)
+
+    def manual_move(
+        self, view: ClusterView, topic: str, target: str, *, force: bool = False
+    ) -> Move:
+        """A move that a person asks for; see ``placement.manual_move``."""
+        return manual_move(view, topic, target, self._settings, force=force)
+
+    def plan(self, view: ClusterView, *, now: float) -> Plan:
+        """What rebalancing would do now. Changes nothing; ``commit`` what is carried out."""
+        return self._rebalancer.plan(view, self.log, now)
+
+    def commit(self, plan: Plan, *, now: float) -> None:
+        """The plan is being carried out (also an empty one). A dry run is left out by itself."""
+        if not plan.dry_run:
+            self.log.commit(plan, now)
+        self._prune(now)
+
+    def moved(self, moves: Iterable[Move], *, now: float) -> None:
+        """Other moves are being carried out: drains, manual ones."""
+        self.log.record(moves, now)
+
+    def forget_broker(self, broker: str) -> None:
+        """The broker is gone for good."""
+        self.history.forget_broker(broker)
+        self._pending.pop(broker, None)
+        self._factors.pop(broker, None)
+
+    def _learn(self) -> None:
+        """Compare all machines, then learn from the reports that waited for it."""
+        history = self.history
+        pending, self._pending = self._pending, {}
+        shares = {
+            broker: history.observe(report, measured, received=received)
+            for broker, (report, measured, received) in pending.items()
+        }
+        self._factors = machine_factors(history.brokers, self._ranking)
+        for broker, (report, measured, _) in pending.items():
+            factor = self._factors[broker]
+            history.learn(report, measured, share=shares[broker], factor=factor)
+
+    def _prune(self, now: float) -> None:
+        settings = self._settings
+        longest = max(
+            settings.return_seconds,
+            settings.topic_cooldown_seconds,
+            settings.broker_cooldown_seconds,
+            settings.interval_seconds,
+        )
+        self.log.forget_before(now - longest)

@@ -1,0 +1,144 @@
+"""What was moved lately: the memory that cooldowns, limits and hysteresis need.
+
+The leader keeps it beside the assignments (it is small, and bounded), so that a new leader goes on
+where the old one stopped instead of moving the same topics again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from broker_containers.load.decision import Move, Plan
+from sulina.errors import Refused
+
+MAX_MOVES = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A move that was made, in seconds of the log's clock."""
+
+    at: float
+    topic: str
+    source: str
+    target: str
+    cost: float
+
+
+@dataclass(slots=True)
+class MoveLog:
+    """Recent moves, oldest first, and which brokers have been out of balance since when."""
+
+    outside: dict[str, float] = field(default_factory=dict)
+    _moves: deque[Moved] = field(default_factory=lambda: deque(maxlen=MAX_MOVES))
+
+    def commit(self, plan: Plan, now: float) -> None:
+        """Remember a plan that is being carried out. A dry run is not to be committed."""
+        self.outside = dict(plan.outside)
+        self.record(plan.moves, now)
+
+    def record(self, moves: Iterable[Move], now: float) -> None:
+        """Remember moves of any kind: also drains and failovers start cooldowns."""
+        self._moves.extend(
+            Moved(now, move.topic, move.source, move.target, move.cost) for move in moves
+        )
+
+    def forget_before(self, moment: float) -> None:
+        """Drop what is older than anything asks for."""
+        while self._moves and self._moves[0].at < moment:
+            self._moves.popleft()
+
+    def since(self, moment: float) -> list[Moved]:
+        """Moves at or after ``moment``, oldest first."""
+        found: list[Moved] = []
+        for move in reversed(self._moves):
+            if move.at < moment:
+                break
+            found.append(move)
+        found.reverse()
+        return found
+
+    def to_bytes(self, *, now: float) -> bytes:
+        """Compact JSON with ages instead of times: the next leader has another clock."""
+        return json.dumps(
+            {
+                "v": 1,
+                "outside": {one: round(now - since, 1) for one, since in self.outside.items()},
+                "moves": [
+                    [round(now - one.at, 1), one.topic, one.source, one.target, one.cost]
+                    for one in self._moves
+                ],
+            },
+            separators=(",", ":"),
+        ).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, now: float) -> MoveLog:
+        """Read what another leader wrote. Raises ``Refused`` when it is not a log."""
+        try:
+            document: dict[str, Any] = json.loads(data)
+            log = cls({str(one): now - float(age) for one, age in document["outside"].items()})
+            log._moves.extend(
+                Moved(now - float(age), str(topic), str(source), str(target), float(cost))
+                for age, topic, source, target, cost, *_ in document["moves"]
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise Refused(
+                f"this is not a log of moves ({error!r}): start with an empty one, "
+                "which only means that cooldowns begin anew"
+            ) from error
+        return log
+
+
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """What the log says about one moment, laid out for quick questions."""
+
+    cooling: frozenset[str]
+    """Topics that were moved too lately."""
+    left: frozenset[tuple[str, str]]
+    """Topics and the brokers they left lately."""
+    givers: frozenset[str]
+    """Brokers that gave topics away lately, and so get none."""
+    takers: frozenset[str]
+    """Brokers that got topics lately, and so give none."""
+    moves: int
+    """In this window."""
+    cost: float
+    by_broker: Counter[str]
+
+    @classmethod
+    def of(
+        cls,
+        log: MoveLog,
+        now: float,
+        *,
+        topic_cooldown: float,
+        return_time: float,
+        broker_cooldown: float,
+        interval: float,
+    ) -> Recent:
+        """The state of ``log`` at ``now``."""
+        longest = max(topic_cooldown, return_time, broker_cooldown, interval)
+        moves = log.since(now - longest)
+
+        def younger(age: float) -> list[Moved]:
+            return [move for move in moves if now - move.at < age]
+
+        brokers = younger(broker_cooldown)
+        window = younger(interval)
+        by_broker = Counter(move.source for move in window)
+        by_broker.update(move.target for move in window)
+        return cls(
+            cooling=frozenset(move.topic for move in younger(topic_cooldown)),
+            left=frozenset((move.topic, move.source) for move in younger(return_time)),
+            givers=frozenset(move.source for move in brokers),
+            takers=frozenset(move.target for move in brokers),
+            moves=len(window),
+            cost=sum(move.cost for move in window),
+            by_broker=by_broker,
+        )

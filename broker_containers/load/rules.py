@@ -1,0 +1,147 @@
+"""Who may be where: affinity and anti-affinity of topics to brokers, and topics kept apart.
+
+A rule names topics by a pattern (``/payments/*``; ``*`` matches anything) and says which labels
+a broker must have, which it must not have, and whether the topics go to different brokers.
+Strict rules are never broken: a topic that fits nowhere stays unassigned, with its reason counted.
+The partitions of a topic are kept apart always, as far as there are brokers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import translate
+from typing import Any
+
+from sulina.errors import Refused
+
+_PARTITION = "-part-"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule; the labels are words such as ``zone=a`` or ``spot``."""
+
+    pattern: str
+    require: tuple[str, ...] = ()
+    """Labels that a broker must have, all of them."""
+    avoid: tuple[str, ...] = ()
+    """Labels that a broker must not have, none of them."""
+    apart: bool = False
+    """Whether the topics of this rule go to different brokers, as far as there are enough."""
+    strict: bool = True
+    """Without it, a topic goes elsewhere rather than nowhere."""
+
+    def __post_init__(self) -> None:
+        if not self.pattern.startswith("/"):
+            raise Refused(
+                f"{self.pattern!r} matches no topic: start with '/', for example /payments/*"
+            )
+        if not (self.require or self.avoid or self.apart):
+            raise Refused(f"the rule for {self.pattern} says nothing: give require, avoid or apart")
+        if both := sorted(set(self.require) & set(self.avoid)):
+            raise Refused(f"the rule for {self.pattern} requires and avoids {', '.join(both)}")
+
+    @classmethod
+    def from_dict(cls, values: Any) -> Rule:
+        """A rule from JSON. Raises ``Refused`` for what is not one."""
+        if isinstance(values, Rule):
+            return values
+        names = ("pattern", "require", "avoid", "apart", "strict")
+        if not isinstance(values, Mapping) or set(values) - set(names) or "pattern" not in values:
+            raise Refused(f"{values!r} is not a rule: give pattern and {', '.join(names[1:])}")
+        return cls(
+            str(values["pattern"]),
+            tuple(str(label) for label in values.get("require", ())),
+            tuple(str(label) for label in values.get("avoid", ())),
+            bool(values.get("apart", False)),
+            bool(values.get("strict", True)),
+        )
+
+    def fits(self, labels: frozenset[str]) -> bool:
+        """Whether a broker with ``labels`` may have the rule's topics."""
+        return labels.issuperset(self.require) and labels.isdisjoint(self.avoid)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the rules say about one topic. Equal wishes have equal brokers to choose from."""
+
+    strict: tuple[Rule, ...] = ()
+    soft: tuple[Rule, ...] = ()
+    group: str | None = None
+    """Topics of one group are kept apart."""
+
+    def fits(self, labels: frozenset[str]) -> bool:
+        """Whether no strict rule speaks against a broker with ``labels``."""
+        return all(rule.fits(labels) for rule in self.strict)
+
+    def prefers(self, labels: frozenset[str]) -> bool:
+        """Whether no rule at all does."""
+        return self.fits(labels) and all(rule.fits(labels) for rule in self.soft)
+
+
+class RuleBook:
+    """All rules and black lists, with their patterns compiled."""
+
+    def __init__(
+        self,
+        rules: Iterable[Rule] = (),
+        blacklist_topics: Iterable[str] = (),
+        blacklist_brokers: Iterable[str] = (),
+    ) -> None:
+        self._rules = [(_compiled([rule.pattern]), rule) for rule in rules]
+        self._topics = _compiled(blacklist_topics)
+        self._brokers = _compiled(blacklist_brokers)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no rule about labels or groups."""
+        return not self._rules
+
+    def wish(self, topic: str) -> Wish:
+        """What holds for ``topic``."""
+        group = partition_group(topic)
+        if not self._rules:
+            return _FREE if group is None else Wish(group=group)
+        rules = [rule for pattern, rule in self._rules if pattern.fullmatch(topic)]
+        for rule in rules:
+            if rule.apart:
+                group = group or rule.pattern
+        bound = [rule for rule in rules if rule.require or rule.avoid]
+        return Wish(
+            tuple(rule for rule in bound if rule.strict),
+            tuple(rule for rule in bound if not rule.strict),
+            group,
+        )
+
+    def group(self, topic: str) -> str | None:
+        """The group of topics that are kept apart, ``topic`` among them, if there is one."""
+        if not self._rules:
+            return partition_group(topic)
+        return self.wish(topic).group
+
+    def fixed(self, topic: str) -> bool:
+        """Whether ``topic`` is never moved automatically."""
+        return self._topics.fullmatch(topic) is not None
+
+    def closed(self, broker: str) -> bool:
+        """Whether ``broker`` gets no topics."""
+        return self._brokers.fullmatch(broker) is not None
+
+
+def partition_group(topic: str) -> str | None:
+    """The topic of which ``topic`` is a partition, if it is one."""
+    if _PARTITION not in topic:
+        return None
+    base, _, number = topic.rpartition(_PARTITION)
+    return base if number.isdigit() else None
+
+
+_FREE = Wish()
+
+
+def _compiled(patterns: Iterable[str]) -> re.Pattern[str]:
+    parts = [translate(pattern) for pattern in patterns]
+    return re.compile("|".join(parts) if parts else r"(?!)")

@@ -1,0 +1,137 @@
+"""``sulina broker run``: one broker of a cluster, as a process of its own."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import click
+
+from sulina.cli.commands import JSON_ONLY, Command
+from sulina.cli.failures import ExitCode
+from sulina.cli.running import run
+from sulina.cli.settings import Settings
+from sulina.cli.up import LEVELS, tls_context
+from sulina.errors import Refused
+
+
+@click.command(
+    "run",
+    cls=Command,
+    common=JSON_ONLY,
+    examples=[
+        "sulina broker run --id broker-1 --etcd http://10.0.0.1:2379,10.0.0.2:2379 "
+        "--storage-node a=10.0.1.1:6660 --storage-node b=10.0.1.2:6660 "
+        "--storage-node c=10.0.1.3:6660 --host 0.0.0.0 --advertise sulina://10.0.2.1:6655",
+    ],
+)
+@click.option("--id", "broker_id", required=True, help="The broker's name, its own in the cluster.")
+@click.option(
+    "--etcd",
+    metavar="URL",
+    required=True,
+    help="Where etcd is: http://host:2379,host:2379 and a folder for the keys, if it is shared.",
+)
+@click.option(
+    "--storage-node",
+    "storage_nodes",
+    metavar="NAME=HOST:PORT",
+    multiple=True,
+    required=True,
+    help="A storage node; give one option for each.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=6655,
+    show_default=True,
+    help="The binary port; 0 takes one that is free.",
+)
+@click.option(
+    "--http-port",
+    type=click.IntRange(0, 65535),
+    default=8080,
+    show_default=True,
+    help="The port for HTTP: administration, health, metrics; 0 takes one that is free.",
+)
+@click.option(
+    "--advertise",
+    metavar="URL",
+    default="",
+    help="Where clients and other brokers find this one.  [default: the address it listens on]",
+)
+@click.option(
+    "--label", "labels", multiple=True, help="What affinity rules can name, zone=a for example."
+)
+@click.option("--write-quorum", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option("--ack-quorum", type=click.IntRange(min=1), default=2, show_default=True)
+@click.option(
+    "--lease-seconds",
+    type=click.IntRange(2, 300),
+    default=8,
+    show_default=True,
+    help="How long the cluster waits for a broker that does not answer.",
+)
+@click.option("--cache-mb", type=click.IntRange(min=1), default=256, show_default=True)
+@click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False), help="PEM, with chain.")
+@click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="PEM.")
+@click.option("--log-level", type=click.Choice(LEVELS), default="warning", show_default=True)
+@click.pass_obj
+def broker_run(
+    settings: Settings,
+    broker_id: str,
+    etcd: str,
+    storage_nodes: tuple[str, ...],
+    host: str,
+    port: int,
+    http_port: int,
+    advertise: str,
+    labels: tuple[str, ...],
+    write_quorum: int,
+    ack_quorum: int,
+    lease_seconds: int,
+    cache_mb: int,
+    tls_cert: str | None,
+    tls_key: str | None,
+    log_level: str,
+) -> None:
+    """Run one broker of a cluster.
+
+    It keeps nothing itself: metadata is in etcd, messages are on storage nodes. Ctrl-C, or SIGTERM,
+    lets the others take its topics and then stops it; a second one stops it at once. With --json
+    it prints one line when it is ready.
+    """
+    logging.basicConfig(
+        level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    if not write_quorum >= ack_quorum > write_quorum / 2:
+        raise click.UsageError("more than half of --write-quorum must be in --ack-quorum")
+    tls = None if tls_cert is None else tls_context(tls_cert, tls_key)
+    try:
+        from broker_containers.cluster.node import NodeSettings
+        from broker_containers.cluster.process import run_in_cluster
+    except ModuleNotFoundError as error:
+        raise Refused(
+            f"a broker of a cluster needs {error.name}: pip install 'sulina[all-in-one]'"
+        ) from None
+    from broker_containers.cluster.settings import ClusterSettings
+    from broker_containers.server import Listen
+    from broker_containers.settings import BrokerSettings
+    from storage_grpc.quorum.settings import QuorumSettings
+    from sulina.cli.serving import serve
+    from sulina.metadata.etcd import EtcdSettings
+
+    listen = Listen(host, port, tls)
+    node = NodeSettings(
+        broker=BrokerSettings(broker_id=broker_id, cache_bytes=cache_mb << 20),
+        listen=listen,
+        advertise=advertise,
+        labels=labels,
+        cluster=ClusterSettings(lease_seconds=lease_seconds),
+    )
+    copies = QuorumSettings(write_quorum=write_quorum, ack_quorum=ack_quorum)
+    http = Listen(host, http_port, tls)
+    cluster = run_in_cluster(node, EtcdSettings.parse(etcd), storage_nodes, copies, http)
+    if not run(serve(settings, Path.cwd(), listen, cluster)):
+        click.get_current_context().exit(ExitCode.INTERRUPTED)

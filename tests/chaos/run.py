@@ -1,0 +1,148 @@
+"""One run: load, faults for some time, then everything is checked."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sulina.cli.local_plan import Counts
+from tests.chaos.arena import PATIENCE, Arena, Broken, arena
+from tests.chaos.faults import FAULTS, Fault, choose
+from tests.chaos.load import ChaosLoad, chaos_loads
+from tests.chaos.report import Report, Round
+
+_SETTLE_SECONDS = 300.0
+_CALM_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What to do."""
+
+    seconds: float
+    seed: int
+    counts: Counts = field(default_factory=Counts)
+    loads: int = 2
+    lease: int = 4
+    faults: tuple[Fault, ...] = FAULTS
+
+
+async def run(task: Task, folder: Path, tell: Callable[[str], None]) -> Report:
+    """Never raises what the cluster did wrong: the report has it."""
+    report = Report(task.seed, task.lease)
+    began = time.monotonic()
+    loads: list[ChaosLoad] = []
+    try:
+        async with arena(folder, task.counts, task.lease) as place:
+            tell(f"{7 * ' '}    {len(place.cluster.processes)} processes run, data in {folder}")
+            try:
+                async with chaos_loads(place.url, task.seed, task.loads) as loads:
+                    await _harm(task, place, loads, report, tell)
+                    await _check(place, loads, tell)
+            finally:
+                report.violations += place.broken
+        report.violations += _tracebacks(place)
+    except Exception as error:
+        report.violations += dict.fromkeys(_sentences(error))
+    report.seconds = time.monotonic() - began
+    for load in loads:
+        report.sent += load.sent
+        report.failed_publishes += load.failed
+        report.acknowledged += sum(map(len, load.beats.values()))
+        report.received += sum(
+            len(received.acked) for parts in load.received.values() for received in parts.values()
+        )
+    return report
+
+
+async def _harm(
+    task: Task,
+    place: Arena,
+    loads: list[ChaosLoad],
+    report: Report,
+    tell: Callable[[str], None],
+) -> None:
+    start = time.monotonic()
+    await _recovered(loads, start)
+    number = 0
+    while time.monotonic() - start < task.seconds:
+        # Each round has numbers of its own, so that its faults do not depend on timing.
+        number += 1
+        rng = random.Random(f"round {task.seed} {number}")
+        await asyncio.sleep(_CALM_SECONDS)
+        begin = time.monotonic()
+        chosen = choose(rng, task.faults)
+        whom = await asyncio.gather(
+            *(_one(fault, place, random.Random(rng.random())) for fault in chosen)
+        )
+        undone = time.monotonic()
+        await _recovered(loads, undone)
+        pause, whose = max(load.pause(begin, time.monotonic()) for load in loads)
+        kinds = tuple(fault.kind for fault in chosen)
+        report.rounds.append(Round(begin - start, kinds, tuple(whom), undone - begin, pause, whose))
+        tell(str(report.rounds[-1]))
+
+
+async def _one(fault: Fault, place: Arena, rng: random.Random) -> str:
+    hold = rng.uniform(0.2, 2.5 * place.lease)
+    async with fault.do(place, rng) as whom:
+        await asyncio.sleep(hold)
+    return whom
+
+
+async def _recovered(loads: list[ChaosLoad], since: float) -> None:
+    """Wait until every producer gets acknowledgements again."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            for load in loads:
+                await load.all_stored(since)
+    except TimeoutError:
+        waiting = [
+            f"{sender.name} of {sender.topic}"
+            for load in loads
+            for sender in load.model.senders.values()
+            if not load.beats[sender.name] or load.beats[sender.name][-1] <= since
+        ]
+        raise Broken(
+            f"{PATIENCE:g} s after everything was well again, these publish nothing: {waiting}"
+        ) from None
+
+
+async def _check(place: Arena, loads: list[ChaosLoad], tell: Callable[[str], None]) -> None:
+    tell(f"{7 * ' '}    the end: all brokers are killed once more, and everything is read back")
+    for load in loads:
+        await load.stop_sending()
+    # What consumers forgot on purpose comes again, and nothing is left in a cache.
+    await place.restart_brokers()
+    try:
+        async with asyncio.timeout(_SETTLE_SECONDS):
+            for load in loads:
+                await load.settle_at_last()
+    except TimeoutError:
+        missing = [
+            f"{subscription} of {part}: {received.prefix}"
+            for load in loads
+            for subscription, parts in load.received.items()
+            for part, received in parts.items()
+        ]
+        raise Broken(
+            f"after {_SETTLE_SECONDS:g} s not all records were consumed; up to: {missing}"
+        ) from None
+
+
+def _tracebacks(place: Arena) -> Iterator[str]:
+    for process in place.cluster.processes.values():
+        if "Traceback" in process.log.read_text(errors="replace"):
+            yield f"{process.name} met something unforeseen: see {process.log}"
+
+
+def _sentences(error: BaseException) -> Iterator[str]:
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from _sentences(each)
+    else:
+        yield str(error) if isinstance(error, AssertionError) else repr(error)

@@ -1,0 +1,74 @@
+"""The groups for a cluster: broker, cluster, balance, and where topics are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.direct import Direct
+from tests.cli.runner import Sulina
+from tests.support.local_cluster import ClusterUp
+
+TOPIC = "/default/t"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterUp]:
+    data: Path = tmp_path_factory.mktemp("cluster") / "data"
+    with ClusterUp(data, "--brokers", "2", "--storage", "1", "--etcd", "1") as running:
+        Direct(running.url).publish(TOPIC, "one", "two")
+        yield running
+
+
+@pytest.mark.slow
+def test_an_operator_looks_at_a_cluster_moves_topics_and_empties_a_broker(
+    cluster: ClusterUp,
+) -> None:
+    sulina = Sulina(cluster.url)
+    # Looking.
+    shown = sulina("cluster", "describe").stdout
+    assert "broker-1" in shown and "broker-2" in shown
+    described = sulina("cluster", "describe", "--json").json()
+    assert described["leader"] in ("broker-1", "broker-2")
+    assert described["topics"] == 1
+    rows = sulina("broker", "list", "--json").json()
+    assert [row["broker"] for row in rows] == ["broker-1", "broker-2"]
+    assert sum(row["topics"] for row in rows) == 1
+    owner = sulina("topic", "lookup", TOPIC, "--json").json()["broker"]
+    assert owner in sulina("topic", "lookup", TOPIC).stdout
+    assert TOPIC in sulina("broker", "describe", owner, "--topics").lines()
+    assert sulina("broker", "describe", owner, "--json").json()["owns"] == [TOPIC]
+    [ledger] = sulina("topic", "ledgers", TOPIC, "--json").json()["ledgers"]
+    assert ledger["first_offset"] == 0
+    assert "first offset" in sulina("topic", "ledgers", TOPIC).stdout
+
+    # Moving, there and back.
+    [other] = {"broker-1", "broker-2"} - {owner}
+    ran = sulina("topic", "move", TOPIC, "--to", other, "--wait")
+    assert ran.stdout == f"{TOPIC} is now served by {other}, from {owner}\n"
+    assert sulina("topic", "move", TOPIC, "--json").json()["target"] == owner
+    assert "nobody serves /default/none" in sulina("topic", "move", "/default/none", code=1).stderr
+
+    # Emptying a broker, which is for good until it is activated.
+    moved = sulina("broker", "drain", owner, "--json").json()
+    assert moved["mode"] == "draining"
+    assert sulina("topic", "lookup", TOPIC, "--json").json()["broker"] == other
+    assert "draining" in sulina("broker", "list").stdout
+    ran = sulina("broker", "drain", other, code=1)
+    assert f"{other} is the only active broker" in ran.stderr
+    assert sulina("broker", "activate", owner).stdout == f"{owner} may have topics\n"
+    ran = sulina("broker", "drain", "broker-9", code=1)
+    assert "no broker called 'broker-9' lives" in ran.stderr
+    assert Direct(cluster.url).read(TOPIC) == ["one", "two"]
+
+    # Balance.
+    assert {row["broker"] for row in sulina("balance", "show", "--json").json()["brokers"]} == {
+        "broker-1",
+        "broker-2",
+    }
+    assert "leader" in sulina("balance", "show").stdout
+    assert "max/mean" in sulina("balance", "plan").stdout
+    assert sulina("balance", "plan", "--json").json()["moves"] == []
+    assert "max/mean" in sulina("balance", "rebalance").stdout

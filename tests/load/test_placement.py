@@ -1,0 +1,145 @@
+"""Where topics go that need a broker."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from broker_containers.load.decision import NewTopic, Reason, Why
+from broker_containers.load.placement import drain, failover, manual_move, place
+from broker_containers.load.rules import Rule
+from broker_containers.load.settings import BalanceSettings
+from broker_containers.load.view import BrokerLoad, BrokerState, ClusterView
+from sulina.errors import NotFound, Refused
+from tests.load.clusters import cluster
+
+SETTINGS = BalanceSettings()
+
+
+def new(count: int, **values: float) -> list[NewTopic]:
+    return [NewTopic(f"/default/new-{number}", **values) for number in range(count)]
+
+
+def test_a_new_topic_goes_to_the_least_loaded_broker() -> None:
+    view = cluster({"a": [0.5], "b": [0.1], "c": [0.3]})
+    assert place(view, new(1), SETTINGS).assigned == {"/default/new-0": "b"}
+
+
+def test_many_topics_at_once_do_not_all_land_on_one_broker() -> None:
+    view = cluster({"a": [0.02] * 10, "b": [], "c": [0.02] * 5})
+    counts = Counter(place(view, new(300), SETTINGS).assigned.values())
+    assert max(counts.values()) - min(counts.values()) == 10
+
+
+def test_topics_of_a_cluster_without_any_report_spread_evenly() -> None:
+    view = ClusterView.of(BrokerLoad(f"b{number}", trust=0.0) for number in range(3))
+    counts = Counter(place(view, new(9), SETTINGS).assigned.values())
+    assert counts == {"b0": 3, "b1": 3, "b2": 3}
+
+
+def test_a_broker_that_is_silent_gets_nothing_while_others_are_there() -> None:
+    view = ClusterView.of(
+        [BrokerLoad("a", ["/d/1"], [0.5]), BrokerLoad("empty-and-silent", trust=0.0)]
+    )
+    assert set(place(view, new(20), SETTINGS).assigned.values()) == {"a"}
+
+
+def test_excluded_draining_and_black_listed_brokers_get_nothing() -> None:
+    view = ClusterView.of(
+        [
+            BrokerLoad("a", ["/d/1"], [0.5]),
+            BrokerLoad("b"),
+            BrokerLoad("c", state=BrokerState.DRAINING),
+            BrokerLoad("d"),
+        ]
+    )
+    settings = replace(SETTINGS, blacklist_brokers=("d",))
+    assert set(place(view, new(5), settings, exclude={"b"}).assigned.values()) == {"a"}
+    alone = ClusterView.of([BrokerLoad("c", state=BrokerState.DRAINING)])
+    assert place(alone, new(1), SETTINGS).unplaced == {"/default/new-0": Reason.NO_BROKER}
+
+
+def test_a_hint_keeps_heavy_topics_apart() -> None:
+    view = replace(cluster({"a": [], "b": []}), cost_of_work=1e-5)
+    heavy = [NewTopic("/d/heavy-1", records=50_000), NewTopic("/d/heavy-2", records=50_000)]
+    light = [NewTopic(f"/d/light-{number}", records=10) for number in range(8)]
+    assigned = place(view, [*light, *heavy], SETTINGS).assigned
+    assert assigned["/d/heavy-1"] != assigned["/d/heavy-2"]
+
+
+def test_a_broker_whose_load_will_grow_is_not_the_least_loaded() -> None:
+    view = ClusterView.of(
+        [BrokerLoad("a", ["/d/1"], [0.2], growth=3.0), BrokerLoad("b", ["/d/2"], [0.3])]
+    )
+    assert set(place(view, new(1), SETTINGS).assigned.values()) == {"b"}
+
+
+def test_partitions_of_a_topic_spread_over_the_brokers() -> None:
+    view = cluster({"a": [0.5], "b": [0.0], "c": [0.3]})
+    parts = [NewTopic(f"/d/t-part-{number}") for number in range(6)]
+    counts = Counter(place(view, parts, SETTINGS).assigned.values())
+    assert counts == {"a": 2, "b": 2, "c": 2}
+
+
+def test_topics_of_a_rule_are_kept_apart() -> None:
+    settings = replace(SETTINGS, rules=(Rule("/d/replica-*", apart=True),))
+    view = cluster({"a": [0.5], "b": [], "c": [0.3]})
+    assigned = place(view, [NewTopic(f"/d/replica-{n}") for n in range(3)], settings).assigned
+    assert set(assigned.values()) == {"a", "b", "c"}
+
+
+def test_a_strict_rule_leaves_a_topic_unplaced_and_a_soft_one_does_not() -> None:
+    view = cluster({"a": [], "b": []})
+    strict = replace(SETTINGS, rules=(Rule("/default/*", require=("gpu",)),))
+    soft = replace(SETTINGS, rules=(Rule("/default/*", require=("gpu",), strict=False),))
+    assert place(view, new(1), strict).unplaced == {"/default/new-0": Reason.AFFINITY}
+    assert len(place(view, new(1), soft).assigned) == 1
+
+
+def test_a_soft_rule_is_followed_where_it_can_be() -> None:
+    view = ClusterView.of(
+        [BrokerLoad("a", ["/d/1"], [0.9], labels=frozenset({"gpu"})), BrokerLoad("b")]
+    )
+    soft = replace(SETTINGS, rules=(Rule("/default/*", require=("gpu",), strict=False),))
+    assert set(place(view, new(3), soft).assigned.values()) == {"a"}
+
+
+def test_topics_of_a_dead_broker_spread_by_what_they_cost() -> None:
+    view = cluster({"dead": [0.4, 0.1, 0.1, 0.1, 0.1], "a": [0.2], "b": [0.2]})
+    assigned = failover(view, "dead", SETTINGS).assigned
+    assert len(assigned) == 5
+    heavy = assigned["/default/dead-0"]
+    assert all(assigned[f"/default/dead-{n}"] != heavy for n in range(1, 5))
+
+
+def test_a_broker_is_drained_in_portions() -> None:
+    view = cluster({"a": [0.1, 0.3, 0.2], "b": [], "c": []})
+    moves, placement = drain(view, "a", SETTINGS, limit=2)
+    assert [(move.topic, move.why) for move in moves] == [
+        ("/default/a-1", Why.DRAIN),
+        ("/default/a-2", Why.DRAIN),
+    ]
+    assert placement.unplaced == {}
+    with pytest.raises(NotFound, match="no broker x"):
+        drain(view, "x", SETTINGS)
+
+
+def test_a_person_may_move_a_topic_within_the_rules_or_by_force() -> None:
+    view = ClusterView.of(
+        [
+            BrokerLoad("a", ["/d/1"], [0.5]),
+            BrokerLoad("b", labels=frozenset({"spot"})),
+            BrokerLoad("c", state=BrokerState.DRAINING),
+            BrokerLoad("d"),
+        ]
+    )
+    settings = replace(SETTINGS, rules=(Rule("/d/*", avoid=("spot",)),), blacklist_brokers=("d",))
+    for target, complaint in (("b", "a rule"), ("c", "draining"), ("d", "black"), ("a", "already")):
+        with pytest.raises(Refused, match=complaint):
+            manual_move(view, "/d/1", target, settings)
+    move = manual_move(view, "/d/1", "b", settings, force=True)
+    assert (move.source, move.target, move.cost, move.why) == ("a", "b", 0.5, Why.MANUAL)
+    with pytest.raises(NotFound, match="no broker has /d/2"):
+        manual_move(view, "/d/2", "b", settings)

@@ -1,0 +1,162 @@
+"""What holds for any cluster: nothing lost, nothing worse, no rule broken, no flapping."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker_containers.load.decision import NewTopic
+from broker_containers.load.move_log import MoveLog
+from broker_containers.load.placement import drain, failover, place
+from broker_containers.load.rebalance import Rebalancer
+from broker_containers.load.rules import Rule
+from broker_containers.load.settings import BalanceSettings
+from broker_containers.load.view import BrokerLoad, ClusterView
+from tests.load.clusters import AT_ONCE, PATIENT, after, clusters, loads, owners, plan
+
+FEW = settings(PATIENT, max_examples=15)
+RULES = replace(
+    AT_ONCE,
+    rules=(
+        Rule("/ns0/*", require=("zone=a",)),
+        Rule("/ns1/*", avoid=("zone=a",)),
+        Rule("/ns2/b1*", apart=True),
+    ),
+)
+TOPICS = st.lists(
+    st.builds(
+        NewTopic,
+        st.integers(0, 10_000).map(lambda number: f"/ns{number % 3}/new-{number}"),
+        cost=st.none() | st.floats(0, 50),
+    ),
+    max_size=20,
+    unique_by=lambda topic: topic.name,
+)
+
+
+@PATIENT
+@given(clusters())
+def test_a_plan_moves_topics_from_where_they_are_and_loses_none(view: ClusterView) -> None:
+    made = plan(view)
+    before, now = owners(view), owners(after(view, made))
+    assert before.keys() == now.keys()
+    assert len({move.topic for move in made.moves}) == len(made.moves)
+    for move in made.moves:
+        assert before[move.topic] == move.source != move.target == now[move.topic]
+
+
+@PATIENT
+@given(clusters())
+def test_a_plan_never_makes_the_fullest_broker_fuller(view: ClusterView) -> None:
+    made = plan(view)
+    old, new = loads(view), loads(after(view, made))
+    assert max(new.values()) <= max(old.values()) + 1e-9
+    receivers = {move.target for move in made.moves}
+    givers = {move.source for move in made.moves}
+    assert not receivers & givers
+    for broker in receivers:
+        assert new[broker] < max(old[giver] for giver in givers)
+    assert abs(made.after.highest - max(_believed(after(view, made)), default=0)) < 1e-6
+
+
+@PATIENT
+@given(clusters())
+def test_the_same_view_gives_the_same_plan_and_carrying_it_out_twice_changes_nothing(
+    view: ClusterView,
+) -> None:
+    made = plan(view)
+    assert plan(view) == made
+    once = after(view, made)
+    assert owners(after(once, made)) == owners(once)
+
+
+@PATIENT
+@given(clusters())
+def test_planning_again_and_again_comes_to_rest(view: ClusterView) -> None:
+    free = replace(AT_ONCE, topic_cooldown_seconds=0, return_seconds=0, broker_cooldown_seconds=0)
+    log = MoveLog()
+    for round_ in range(40):
+        made = plan(view, free, log, float(round_))
+        log.commit(made, float(round_))
+        view = after(view, made)
+        if not made.moves:
+            break
+    assert made.moves == ()
+
+
+@PATIENT
+@given(clusters())
+def test_rules_are_kept_or_mended_and_never_broken(view: ClusterView) -> None:
+    made = plan(view, RULES)
+    book = RULES.rule_book()
+    assert len({move.topic for move in made.moves}) == len(made.moves)
+    for move in made.moves:
+        assert book.wish(move.topic).fits(view.brokers[move.target].labels)
+
+
+@PATIENT
+@given(clusters(), TOPICS)
+def test_every_topic_is_placed_exactly_once_or_has_a_reason(
+    view: ClusterView, topics: list[NewTopic]
+) -> None:
+    placement = place(view, topics, RULES)
+    assert placement == place(view, list(reversed(topics)), RULES)
+    assert placement.assigned.keys() | placement.unplaced.keys() == {one.name for one in topics}
+    assert not placement.assigned.keys() & placement.unplaced.keys()
+    book = RULES.rule_book()
+    for topic, broker in placement.assigned.items():
+        assert book.wish(topic).fits(view.brokers[broker].labels)
+    for topic in placement.unplaced:
+        assert not any(book.wish(topic).fits(one.labels) for one in view.brokers.values())
+
+
+@PATIENT
+@given(clusters())
+def test_failover_and_drain_leave_nothing_behind_while_another_broker_lives(
+    view: ClusterView,
+) -> None:
+    gone = view.brokers["b0"]
+    placement = failover(view, "b0", AT_ONCE)
+    moves, _ = drain(view, "b0", AT_ONCE)
+    assert "b0" not in placement.assigned.values()
+    if len(view.brokers) > 1:
+        assert placement.assigned.keys() == set(gone.topics)
+        assert view.moved((one.topic, one.target) for one in moves).brokers["b0"].topics == []
+
+
+@FEW
+@given(st.integers(0, 1_000_000), st.floats(0.0, 0.10))
+def test_noise_alone_does_not_make_topics_flap(seed: int, noise: float) -> None:
+    chance = random.Random(seed)
+    brokers = {
+        f"b{number}": {f"/d/{number}-{n}": chance.paretovariate(2.5) for n in range(20)}
+        for number in range(6)
+    }
+    rebalancer, log = Rebalancer(BalanceSettings()), MoveLog()
+    homes: dict[str, list[str]] = {}
+    late_moves = 0
+    for minute in range(240):
+        view = ClusterView.of(
+            BrokerLoad(
+                name,
+                list(topics),
+                [cost * chance.uniform(1 - noise, 1 + noise) for cost in topics.values()],
+            )
+            for name, topics in brokers.items()
+        )
+        now = minute * 60.0
+        made = rebalancer.plan(view, log, now)
+        log.commit(made, now)
+        late_moves += len(made.moves) if minute >= 60 else 0
+        for move in made.moves:
+            brokers[move.target][move.topic] = brokers[move.source].pop(move.topic)
+            assert move.target not in homes.setdefault(move.topic, [])
+            homes[move.topic].append(move.source)
+    assert late_moves <= 6
+
+
+def _believed(view: ClusterView) -> list[float]:
+    return [one.load for one in view.brokers.values() if one.trust >= AT_ONCE.min_trust]

@@ -1,0 +1,108 @@
+"""Several brokers of one cluster in this process: real doors, one metadata store, three nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+import sulina
+from broker_containers.cluster.node import ClusterNode, NodeSettings, cluster_node, serving
+from broker_containers.cluster.settings import ClusterSettings
+from broker_containers.server import Listen
+from broker_containers.settings import BrokerSettings
+from storage_grpc.memory_store import MemoryEntryStore
+from storage_grpc.node import LocalNode, Node
+from storage_grpc.quorum.ledgers import QuorumLedgers
+from storage_grpc.quorum.settings import QuorumSettings
+from storage_grpc.standing import Standing
+from sulina import Client
+from sulina.metadata.embedded import EmbeddedStore
+from sulina.runtime.real_clock import RealClock
+from sulina.runtime.real_network import RealNetwork
+
+QUICK = ClusterSettings(
+    lease_seconds=3, check_seconds=0.2, evaluate_seconds=0.2, report_seconds=0.3, leave_seconds=10
+)
+
+
+class ThreeNodes:
+    """``Nodes`` that are in this process and always there."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Node] = {
+            name: LocalNode(name, MemoryEntryStore(), Standing(in_doubt=False))
+            for name in ("a", "b", "c")
+        }
+
+    def get(self, member: str) -> Node | None:
+        return self._nodes.get(member)
+
+    def choose(self, count: int, exclude: Collection[str] = ()) -> list[Node]:
+        return [node for name, node in self._nodes.items() if name not in exclude][:count]
+
+    def failed(self, member: str) -> None: ...
+
+
+class Brokers:
+    """Use as ``async with``; start brokers with ``start``."""
+
+    def __init__(self, settings: ClusterSettings = QUICK) -> None:
+        self._settings = settings
+        self._nodes = ThreeNodes()
+        self._stacks: dict[str, AsyncExitStack] = {}
+        self._clock = RealClock()
+        self.store: EmbeddedStore
+        self.running: dict[str, ClusterNode] = {}
+
+    async def __aenter__(self) -> Brokers:
+        self.store = await EmbeddedStore.open(self._clock)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        for name in list(self.running):
+            await self.stop(name)
+        await self.store.close()
+
+    async def start(self, *names: str, proxy_url: str = "") -> None:
+        """Start brokers of these names, and let the first of all lead."""
+        for name in names:
+            stack = AsyncExitStack()
+            settings = NodeSettings(
+                BrokerSettings(broker_id=name),
+                Listen(port=0),
+                cluster=replace(self._settings, proxy_url=proxy_url),
+            )
+            ledgers = QuorumLedgers(self._nodes, self.store, self._clock, QuorumSettings())
+            node = await stack.enter_async_context(
+                cluster_node(
+                    settings, self.store, ledgers, self._clock, sulina.connect, RealNetwork()
+                )
+            )
+            node.register_as()
+            await stack.enter_async_context(serving(node, settings))
+            self._stacks[name] = stack
+            self.running[name] = node
+        some = next(iter(self.running.values()))
+        while some.tables.leader()[0] is None:
+            await some.tables.mirror.change()
+
+    async def stop(self, name: str) -> None:
+        """Stop a broker in order."""
+        del self.running[name]
+        await self._stacks.pop(name).aclose()
+
+    def url(self, name: str) -> str:
+        return f"sulina://127.0.0.1:{self.running[name].server.port}"
+
+    def client(self, name: str | None = None) -> Client:
+        """A client that knows one broker, or all."""
+        if name is not None:
+            return sulina.connect(self.url(name))
+        places = ",".join(f"127.0.0.1:{node.server.port}" for node in self.running.values())
+        return sulina.connect(f"sulina://{places}")
+
+    def leader(self) -> str:
+        who, _ = next(iter(self.running.values())).tables.leader()
+        assert who is not None
+        return who

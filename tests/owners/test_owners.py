@@ -1,0 +1,233 @@
+"""Topics have one owner; clients find it, and move with their topics."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import sulina
+from sulina import Client, FailurePolicy, NotFound, Start
+from sulina.errors import Refused
+from sulina.model import Poison
+from tests.owners.brokers import Brokers
+
+
+async def owner_of(client: Client, topic: str) -> str:
+    return str((await client.admin("topic.lookup", {"topic": topic}))["broker"])
+
+
+async def fill(client: Client, topics: list[str], payload: bytes = b"hello") -> None:
+    for topic in topics:
+        async with client.producer(topic) as producer:
+            await (await producer.send(payload))
+
+
+async def other_than(brokers: Brokers, name: str) -> str:
+    return next(each for each in brokers.running if each != name)
+
+
+async def test_one_address_is_enough_to_reach_every_topic(client: Client, brokers: Brokers) -> None:
+    topics = [f"/default/t{number}" for number in range(6)]
+    for topic, target in zip(topics, list(brokers.running) * 2, strict=True):
+        await client.admin("topic.create", {"topic": topic})
+        if await owner_of(client, topic) != target:
+            await client.admin("topic.move", {"topic": topic, "broker": target})
+    await fill(client, topics)
+    for topic in topics:
+        found = await client.read(topic, Start.earliest())
+        assert [bytes(payload) for batch in found for payload in batch.payloads] == [b"hello"]
+    owners = [await owner_of(client, topic) for topic in topics]
+    assert owners == list(brokers.running) * 2
+
+
+class Flow:
+    """A producer and a consumer of one topic, at work until told to stop."""
+
+    def __init__(self, client: Client, topic: str) -> None:
+        self._client = client
+        self._topic = topic
+        self.sent = 0
+        self.got: list[int] = []
+        self._working = True
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            consuming = tasks.create_task(self._consume())
+            async with self._client.producer(self._topic, name="flow") as producer:
+                while self._working:
+                    await (await producer.send(b"%d" % self.sent))
+                    self.sent += 1
+            while len(self.got) < self.sent:
+                await asyncio.sleep(0.01)
+            consuming.cancel()
+
+    async def _consume(self) -> None:
+        start = Start.earliest()
+        async with self._client.consumer(self._topic, "flow", start=start) as consumer:
+            async for batch in consumer.batches():
+                self.got += [int(bytes(payload)) for payload in batch.payloads]
+                await consumer.ack(batch)
+
+    async def more(self, count: int = 20) -> None:
+        """Wait until so many more records went through."""
+        target = len(self.got) + count
+        while len(self.got) < target:
+            await asyncio.sleep(0.01)
+
+    def stop(self) -> None:
+        self._working = False
+
+    def check(self) -> None:
+        assert sorted(set(self.got)) == list(range(self.sent))
+
+
+async def test_producers_and_consumers_move_with_their_topic(
+    client: Client, brokers: Brokers
+) -> None:
+    flow = Flow(client, "/default/moving")
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(flow.run())
+        await flow.more()
+        for _ in range(6):
+            before = await owner_of(client, "/default/moving")
+            target = await other_than(brokers, before)
+            await client.admin("topic.move", {"topic": "/default/moving", "broker": target})
+            await flow.more()
+            assert await owner_of(client, "/default/moving") == target
+        flow.stop()
+    flow.check()
+
+
+async def test_a_broker_that_stops_hands_its_topics_over(brokers: Brokers) -> None:
+    async with brokers.client() as client:
+        flow = Flow(client, "/default/handed-over")
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(flow.run())
+            await flow.more()
+            for _ in range(2):
+                await brokers.stop(await owner_of(client, "/default/handed-over"))
+                await flow.more()
+            flow.stop()
+        flow.check()
+
+
+async def test_a_drained_broker_has_no_topics_and_gets_none(
+    client: Client, brokers: Brokers
+) -> None:
+    topics = [f"/default/d{number}" for number in range(9)]
+    await fill(client, topics)
+    await client.admin("broker.drain", {"broker": "two"})
+    tables = brokers.running["one"].tables
+    while any(True for _ in tables.topics_of("two")):
+        await tables.mirror.change()
+    more = [f"/default/e{number}" for number in range(9)]
+    await fill(client, more)
+    assert "two" not in [await owner_of(client, topic) for topic in topics + more]
+    await client.admin("broker.activate", {"broker": "two"})
+    described = await client.admin("broker.describe", {"broker": "two"})
+    assert described["mode"] == "active"
+
+
+async def test_the_last_active_broker_can_not_be_drained(client: Client) -> None:
+    for broker in ("one", "two"):
+        await client.admin("broker.drain", {"broker": broker})
+    with pytest.raises(Refused, match="only active broker"):
+        await client.admin("broker.drain", {"broker": "three"})
+
+
+async def test_administration_reaches_a_topic_wherever_it_is_served(
+    client: Client, brokers: Brokers
+) -> None:
+    await client.admin("topic.create", {"topic": "/default/parts", "partitions": 6})
+    async with client.producer("/default/parts") as producer:
+        for number in range(60):
+            await producer.send(b"%d" % number, key=str(number))
+    for number in range(6):
+        where = {"topic": f"/default/parts-part-{number}", "subscription": "s"}
+        await client.admin("subscription.create", {**where, "start": "earliest"})
+        assert (await client.admin("subscription.describe", where))["position"] == 0
+    described = await client.admin("topic.describe", {"topic": "/default/parts"})
+    assert sum(log["end_offset"] for log in described["logs"]) == 60
+    assert all(len(log["subscriptions"]) == 1 for log in described["logs"])
+    ledgers = await client.admin("topic.ledgers", {"topic": "/default/parts-part-0"})
+    assert ledgers["epoch"] >= 1
+
+
+async def test_a_topic_can_be_deleted_from_any_broker(client: Client, brokers: Brokers) -> None:
+    for name in brokers.running:
+        topic = f"/default/doomed-{name}"
+        await fill(client, [topic])
+        if await owner_of(client, topic) != name:
+            await client.admin("topic.move", {"topic": topic, "broker": name})
+            while await owner_of(client, topic) != name:
+                await asyncio.sleep(0.01)
+        await client.admin("topic.delete", {"topic": topic})
+        with pytest.raises(NotFound):
+            await client.topic(topic)
+    tables = brokers.running["one"].tables
+    assert not [rest for rest in tables.owners.items if "doomed" in rest]
+
+
+async def test_dead_letters_reach_a_topic_of_another_broker(
+    client: Client, brokers: Brokers
+) -> None:
+    await fill(client, ["/default/source", "/default/letters"], b"poison")
+    source = await owner_of(client, "/default/source")
+    if await owner_of(client, "/default/letters") == source:
+        target = await other_than(brokers, source)
+        await client.admin("topic.move", {"topic": "/default/letters", "broker": target})
+    policy = FailurePolicy(
+        max_redelivery_count=1,
+        base_redelivery_delay_ms=1,
+        poison=Poison.DEAD_LETTER,
+        dead_letter_topic="/default/letters",
+    )
+    async with (
+        client.consumer("/default/letters", "undertaker", start=Start.latest()) as letters,
+        client.consumer(
+            "/default/source", "s", start=Start.earliest(), failure_policy=policy
+        ) as consumer,
+    ):
+        for _ in range(2):
+            message = await consumer.receive(timeout=20)
+            await consumer.nack(message, reason="no good")
+        letter = await letters.receive(timeout=20)
+        assert letter.payload == b"poison"
+        assert letter.attributes["x-original-topic"] == "/default/source"
+
+
+async def test_leadership_moves_on_and_the_cluster_goes_on(
+    client: Client, brokers: Brokers
+) -> None:
+    await fill(client, ["/default/before"])
+    former = brokers.leader()
+    await brokers.running[former].election.step_down("the test wants it")
+    tables = brokers.running[former].tables
+    while tables.leader()[0] in (None, former):
+        await tables.mirror.change()
+    await fill(client, ["/default/before", "/default/after"])
+    assert brokers.running[former].election.term == 0
+
+
+async def test_behind_one_address_any_broker_leads_to_the_owner() -> None:
+    async with asyncio.timeout(60), Brokers() as brokers:
+        await brokers.start("one")
+        # Clients reach nobody but "one", as if it were a load balancer.
+        await brokers.start("two", proxy_url=brokers.url("one"))
+        proxied: Any = brokers.running["one"].ownership
+        proxied._settings = brokers.running["two"].ownership._settings
+        async with sulina.connect(brokers.url("one")) as client:
+            await client.admin("topic.create", {"topic": "/default/far"})
+            if await owner_of(client, "/default/far") != "two":
+                await client.admin("topic.move", {"topic": "/default/far", "broker": "two"})
+            flow = Flow(client, "/default/far")
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(flow.run())
+                await flow.more(200)
+                assert await owner_of(client, "/default/far") == "two"
+                await client.admin("topic.move", {"topic": "/default/far", "broker": "one"})
+                await flow.more(200)
+                flow.stop()
+            flow.check()
