@@ -110,35 +110,40 @@ class Recovery:
         lost: set[str] = set()
         entry = lac + 1
         at_once = _FEW
-        while entries := await self._read(metadata, ensemble, entry, at_once):
-            if self._safe.rewrite_recovered:
-                before = target
-                target = await self._rewrite(metadata, target, lost, entries)
-                if target != before:
-                    metadata = metadata.with_ensemble(entry, target)
+        while answers := await self._read(metadata, ensemble, entry, at_once):
+            held = [answers[member] for member in target if member in answers]
+            entries = _common(held, metadata.ack_quorum)
+            if not entries:
+                entries = max(answers.values(), key=len)
+                if self._safe.rewrite_recovered:
+                    before = target
+                    target = await self._rewrite(metadata, target, lost, entries)
+                    if target != before:
+                        metadata = metadata.with_ensemble(entry, target)
             entry += len(entries)
             at_once = min(2 * at_once, _MANY)
         return entry - 1, metadata
 
     async def _read(
         self, metadata: LedgerMetadata, ensemble: tuple[str, ...], first: int, at_once: int
-    ) -> list[Entry]:
-        """Entries from ``first`` on; none if that one certainly does not exist."""
+    ) -> dict[str, list[Entry]]:
+        """Entries from ``first`` on, by who has them; none if that one certainly does not exist."""
 
         async def call(node: Node) -> list[Entry]:
             read = node.recovery_read if self._safe.fence_on_recovery_read else node.read
             return await read(self._ledger, first, max_entries=at_once, max_bytes=_BATCH_BYTES)
 
         def enough(answers: Answers[list[Entry]]) -> bool:
+            # One is enough to know that it exists; with a second answer it may be known as well
+            # that it need not be written again.
             found = any(isinstance(answer, list) for answer in answers.values())
-            return found or self._ruled_out(metadata, answers)
+            heard = len(answers) >= metadata.ack_quorum
+            return (found and heard) or self._ruled_out(metadata, answers)
 
         answers = await self._ask(ensemble, call, enough)
-        found = [answer for answer in answers.values() if isinstance(answer, list)]
-        if found:
-            return max(found, key=len)
-        if self._ruled_out(metadata, answers):
-            return []
+        found = {member: each for member, each in answers.items() if isinstance(each, list)}
+        if found or self._ruled_out(metadata, answers):
+            return found
         raise self._too_few(f"be asked for entry {first}", answers)
 
     def _ruled_out(self, metadata: LedgerMetadata, answers: Answers[list[Entry]]) -> bool:
@@ -211,3 +216,17 @@ class Recovery:
     def _too_few(self, what: str, answers: Mapping[str, object]) -> Unavailable:
         why = "; ".join(f"{m}: {a}" for m, a in answers.items() if isinstance(a, SulinaError))
         return Unavailable(f"too few nodes of ledger {self._ledger} could {what} ({why})")
+
+
+def _common(held: Sequence[Sequence[Entry]], copies: int) -> list[Entry]:
+    """The entries that so many nodes have, the same bytes on each, from the first on."""
+    longest = sorted(held, key=len, reverse=True)[:copies]
+    if len(longest) < copies:
+        return []
+    first, *others = longest
+    count = len(longest[-1])
+    for place in range(count):
+        if any(other[place].payload != first[place].payload for other in others):
+            count = place
+            break
+    return list(first[:count])
