@@ -26,6 +26,7 @@ from broker_containers.subscriptions.dispatcher import DeadLetter, Dispatcher
 from broker_containers.subscriptions.ranges import RangeSet
 from broker_containers.subscriptions.subscription import Subscription
 from broker_containers.subscriptions.window import Window
+from broker_containers.topic_reader import FromStore, TopicReader
 from broker_containers.topics.log import Log, VolatileLog
 from broker_containers.topics.managed_ledger import ManagedLedger
 from broker_containers.topics.tail_cache import CachedFrame, TailCache
@@ -123,8 +124,10 @@ class Broker:
         clock: Clock,
         settings: BrokerSettings,
         gate: Gate | None = None,
+        reader: TopicReader | None = None,
     ) -> None:
         self.settings = settings
+        self._reader = reader or FromStore(store)
         self._gate = gate or OpenGate()
         self.store = store
         self.ledgers = storage
@@ -184,7 +187,7 @@ class Broker:
         self, name: TopicName, *, create: bool, delivery: Delivery | None
     ) -> TopicRecord:
         """A topic's record. With ``create`` it is made when absent, as reliable unless told."""
-        found = await topics.get(self.store, name)
+        found = await self._reader.describe(name)
         if found is None:
             if not create:
                 raise topics.missing(name)
@@ -250,9 +253,7 @@ class Broker:
         self._gate.check(name)
 
     async def _open(self, name: TopicName, record: TopicRecord) -> Topic:
-        policy, log = await asyncio.gather(
-            topics.effective_policy(self.store, name), self._open_log(name, record)
-        )
+        policy, log = await asyncio.gather(self._reader.policy(name), self._open_log(name, record))
         tail, latency = self.cache.tail(), self.publish_latency
         topic = Topic(name, record.delivery, policy, log, tail, latency)
         # Only now: an owner before us may have changed them until its log was fenced.
@@ -330,6 +331,7 @@ class Broker:
             await topic_lifecycle.delete(self.store, name)
             for ledger in doomed:
                 await self.ledgers.delete(ledger)
+            await self._reader.gone(name)
         finally:
             self._deleting.difference_update(parts)
 

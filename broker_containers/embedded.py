@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from pathlib import Path
 
 from broker_containers.broker import Broker
+from broker_containers.cluster.config_apply import single_broker_config
 from broker_containers.orphans import delete_orphans
 from broker_containers.server import BinaryServer, Listen
 from broker_containers.settings import BrokerSettings
@@ -47,7 +48,10 @@ async def run_embedded(
             broker = Broker(EmbeddedLedgers(entries), store, clock, settings or BrokerSettings())
             async with BinaryServer(broker, listen) as server, broker:
                 server.recovery = entries.recovery
-                async with _http_door(broker, server, http, entries):
+                async with (
+                    single_broker_config(broker, server.admin),
+                    _http_door(broker, server, http, entries),
+                ):
                     yield server
                     server.stop_listening()
         finally:
@@ -81,6 +85,7 @@ async def run_on_storage_nodes(
         async with (
             BinaryServer(broker, listen) as server,
             broker,
+            single_broker_config(broker, server.admin),
             _http_door(broker, server, http, (nodes, copies)),
         ):
             yield server

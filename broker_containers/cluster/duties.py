@@ -37,6 +37,8 @@ from sulina.runtime.seam import Clock
 
 _log = logging.getLogger(__name__)
 _GROUP = MAX_TXN_OPS // OPS_PER_CHANGE
+_AT_ONCE = 4
+"""Transactions under way at the same time."""
 _BREATH = 0.02
 """Changes come in swarms: a round waits so long for the rest of one."""
 
@@ -56,7 +58,7 @@ class Duties:
         self._clock = clock
         self._tables = tables
         self._election = election
-        self._settings = settings
+        self.settings = settings
         self.manager = LoadManager(settings.balance)
         self.plan: Plan | None = None
         """The last one that was made."""
@@ -73,7 +75,7 @@ class Duties:
             term = await self._election.led()
             self._moving.clear()
             self.reasons.clear()
-            self._next_plan = self._clock.now() + self._settings.rebalance_seconds
+            self._next_plan = self._clock.now() + self.settings.rebalance_seconds
             # What the last leader wrote before it lost its place must be seen first.
             await self._tables.mirror.reached(term)
             while self._election.term == term:
@@ -81,16 +83,16 @@ class Duties:
                 news = self._tables.mirror.news
                 try:
                     await self._round()
+                    await self._election.took(self._clock.now() - began)
                 except (Retriable, UnknownOutcome) as error:
                     _log.warning("a round of the leader's work was broken off: %s", error)
                 except Refused:
                     _log.exception("a round of the leader's work failed")
-                await self._election.took(self._clock.now() - began)
                 await self._pause(news)
 
     async def _pause(self, news: asyncio.Event) -> None:
         try:
-            await within(self._clock, self._settings.evaluate_seconds, news.wait())
+            await within(self._clock, self.settings.evaluate_seconds, news.wait())
         except TimeoutError:
             return
         await self._clock.sleep(_BREATH)
@@ -105,7 +107,7 @@ class Duties:
         await self._finish_moves(now)
         await self._empty_brokers()
         if now >= self._next_plan:
-            self._next_plan = now + self._settings.rebalance_seconds
+            self._next_plan = now + self.settings.rebalance_seconds
             await self.rebalance(dry_run=False)
 
     def view(self) -> ClusterView:
@@ -163,14 +165,14 @@ class Duties:
             topic = assignments.topic_of(rest)
             if tables.broker(owner.to) is None:
                 await self._mark(topic, replace(owner, to=""))
-            elif now - self._moving[rest] > self._settings.move_seconds:
+            elif now - self._moving[rest] > self.settings.move_seconds:
                 _log.warning("%s does not hand over %s: it is taken", owner.broker, topic)
                 late.append(self._change(topic, owner, owner.to))
         await self._commit(late, "forced")
 
     async def _empty_brokers(self) -> None:
         draining = [b for b in self._tables.living() if self._tables.mode(b) is BrokerMode.DRAINING]
-        room = self._settings.moves_at_once - len(self._moving)
+        room = self.settings.moves_at_once - len(self._moving)
         for broker in draining:
             waiting = any(not owner.to for _, owner, _ in self._tables.topics_of(broker))
             if waiting and room > 0:
@@ -240,19 +242,25 @@ class Duties:
         return done is not None
 
     async def _commit(self, changes: Sequence[Change], why: str) -> None:
-        done = 0
-        for start in range(0, len(changes), _GROUP):
-            group = changes[start : start + _GROUP]
-            revision = await assignments.change_all(self._store, [self._election.guard()], group)
-            if revision is None:
-                # One of them is not as it was seen: that one must not hold up the others.
-                revision = await self._commit_singly(group)
-            if revision:
-                await self._tables.mirror.reached(revision)
-            done += len(group)
-            self.moves[why] += len(group)
-        if done:
-            _log.info("%d topics have new owners (%s)", done, why)
+        if not changes:
+            return
+        groups = [changes[start : start + _GROUP] for start in range(0, len(changes), _GROUP)]
+        last = 0
+        for start in range(0, len(groups), _AT_ONCE):
+            done = await asyncio.gather(*map(self._commit_group, groups[start : start + _AT_ONCE]))
+            last = max(last, *done)
+        # The next round must not give away once more what was just given.
+        await self._tables.mirror.reached(last)
+        self.moves[why] += len(changes)
+        _log.info("%d topics have new owners (%s)", len(changes), why)
+
+    async def _commit_group(self, group: Sequence[Change]) -> int:
+        """The revision of the last change; 0 if there was none."""
+        revision = await assignments.change_all(self._store, [self._election.guard()], group)
+        if revision is None:
+            # One of them is not as it was seen: that one must not hold up the others.
+            return await self._commit_singly(group)
+        return revision
 
     async def _commit_singly(self, changes: Iterable[Change]) -> int:
         last = 0

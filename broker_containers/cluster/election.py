@@ -14,7 +14,7 @@ import logging
 from broker_containers.cluster.membership import Membership
 from broker_containers.cluster.settings import ClusterSettings
 from broker_containers.cluster.tables import ClusterTables
-from sulina.errors import Retriable, SulinaError, UnknownOutcome
+from sulina.errors import NotFound, Retriable, SulinaError, UnknownOutcome
 from sulina.metadata.keys import leader
 from sulina.metadata.keys.leader import LeaderRecord
 from sulina.metadata.store import Compare, MetadataStore
@@ -42,7 +42,7 @@ class Election:
         self._clock = clock
         self._tables = tables
         self._membership = membership
-        self._settings = settings
+        self.settings = settings
         self._term = 0
         self._held_by = 0
         """The lease with which the term was won."""
@@ -85,7 +85,7 @@ class Election:
 
     async def took(self, seconds: float) -> None:
         """To be told by the leader: a round of its work took so long."""
-        slow = seconds > self._settings.slow_seconds
+        slow = seconds > self.settings.slow_seconds
         self._slow_rounds = self._slow_rounds + 1 if slow else 0
         if self._slow_rounds >= _SLOW_ROUNDS:
             await self.step_down(f"its rounds take {seconds:.1f} s")
@@ -93,7 +93,7 @@ class Election:
     async def step_down(self, reason: str) -> None:
         """Let another broker lead, and do not try for a while."""
         _log.warning("%s gives up the lead: %s", self._membership.broker, reason)
-        self._abstains_until = self._clock.now() + self._settings.abstain_seconds
+        self._abstains_until = self._clock.now() + self.settings.abstain_seconds
         self._slow_rounds = 0
         await self._leave()
 
@@ -106,15 +106,16 @@ class Election:
         while True:
             try:
                 await self._try()
-            except (Retriable, UnknownOutcome) as error:
-                # Whether a try that got no answer succeeded shows when the place is looked at.
+            except (Retriable, UnknownOutcome, NotFound) as error:
+                # Not found is our lease: the store has given it up before we knew. Whether a try
+                # that got no answer succeeded shows when the place is looked at.
                 _log.info("the leader's place could not be looked at: %s", error)
                 await self._clock.sleep(_PAUSE)
             await self._news()
 
     async def _news(self) -> None:
         """Wait until the place seems to have changed hands, or a while has passed."""
-        end = self._clock.now() + self._settings.check_seconds
+        end = self._clock.now() + self.settings.check_seconds
         while (left := end - self._clock.now()) > 0:
             news = self._tables.mirror.news
             if self._looks_changed():

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from dataclasses import replace
 
-from sulina.errors import Refused, Retriable, SulinaError, UnknownOutcome
+from sulina.errors import NotFound, Refused, Retriable, SulinaError, UnknownOutcome
 from sulina.metadata.keys import record
 from sulina.metadata.keys.members import BrokerRecord, check_broker_id, decode, register_key
 from sulina.metadata.lease import RENEWALS_PER_TTL, Lease
@@ -105,6 +105,7 @@ class Membership:
                     continue
                 await self._clock.sleep(self._ttl / RENEWALS_PER_TTL)
                 await lease.keep_alive()
-            except (Retriable, UnknownOutcome) as error:
+            except (Retriable, UnknownOutcome, NotFound) as error:
+                # Not found: a lease that the store gave up while a request was on its way.
                 _log.warning("the lease of %s was not renewed: %s", self.broker, error)
                 await self._clock.sleep(_PAUSE)

@@ -11,16 +11,27 @@ from pathlib import Path
 
 from broker_containers.admin import Admin
 from broker_containers.broker import Broker
+from broker_containers.cluster.config_apply import (
+    apply_log_level,
+    apply_to_broker,
+    follow_policies,
+    log_level_now,
+)
+from broker_containers.cluster.config_methods import config_methods
 from broker_containers.cluster.duties import Duties
 from broker_containers.cluster.election import Election
 from broker_containers.cluster.guardian import Guardian
+from broker_containers.cluster.live import Live
 from broker_containers.cluster.membership import Membership
+from broker_containers.cluster.metadata_cache import MetadataCache
 from broker_containers.cluster.methods import ClusterMethods
 from broker_containers.cluster.ownership import Ownership
 from broker_containers.cluster.peers import Connect, Peers
 from broker_containers.cluster.reports import Reporter
 from broker_containers.cluster.router import Router
+from broker_containers.cluster.runtime_config import RuntimeConfig
 from broker_containers.cluster.settings import ClusterSettings
+from broker_containers.cluster.synchronizer import Synchronizer
 from broker_containers.cluster.tables import ClusterTables
 from broker_containers.server import BinaryServer, Listen
 from broker_containers.settings import BrokerSettings
@@ -73,7 +84,8 @@ class ClusterNode:
         self.tables = ClusterTables(store, clock)
         self.peers = Peers(self.tables.broker, connect)
         self.ownership = Ownership(store, clock, self.tables, me, cluster, self.peers)
-        self.broker = Broker(ledgers, store, clock, settings.broker, self.ownership)
+        self.cache = MetadataCache(store, clock)
+        self.broker = Broker(ledgers, store, clock, settings.broker, self.ownership, self.cache)
         self.membership = Membership(store, clock, me, BrokerRecord(""), cluster.lease_seconds)
         self.election = Election(store, clock, self.tables, self.membership, cluster)
         self.duties = Duties(store, clock, self.tables, self.election, cluster)
@@ -81,7 +93,16 @@ class ClusterNode:
             store, clock, self.tables, self.ownership, self.duties, self.membership
         )
         router = Router(self.tables, self.ownership, self.peers, me)
-        admin = Admin(self.broker, methods.methods(), router)
+        self.config = RuntimeConfig(store, clock, Live(settings.broker, cluster, log_level_now()))
+        self.synchronizer = Synchronizer(
+            me,
+            (*self.cache.mirrors, self.config.mirror),
+            clock,
+            lambda: connect(self.membership.me.url),
+            self.tables.living,
+        )
+        more = {**methods.methods(), **config_methods(self.config)}
+        admin = Admin(self.broker, more, router)
         self._network = network
         self.server = BinaryServer(self.broker, settings.listen, admin, self)
 
@@ -115,11 +136,18 @@ class ClusterNode:
             labels=settings.labels,
         )
 
+    def apply(self, live: Live) -> None:
+        """Go by other settings from now on."""
+        apply_to_broker(self.broker, live)
+        apply_log_level(live.log_level, self.config.base.log_level)
+        self.election.settings = self.duties.settings = self.ownership.settings = live.cluster
+        self.duties.manager.change(live.cluster.balance)
+
     async def hand_over(self) -> None:
         """Let others take this broker's topics, one by one, before it stops; for a while only."""
         try:
             await self.membership.leave()
-            await within(self._clock, self._settings.cluster.leave_seconds, self._emptied())
+            await within(self._clock, self.config.current.cluster.leave_seconds, self._emptied())
         except (SulinaError, TimeoutError) as error:
             _log.warning("not all topics were handed over: others take them now (%s)", error)
 
@@ -152,6 +180,10 @@ async def cluster_node(
     node = ClusterNode(settings, store, ledgers, clock, connect, network)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(node.tables)
+        await stack.enter_async_context(node.config)
+        await stack.enter_async_context(node.cache)
+        node.config.on_change(node.apply)
+        follow_policies(node.broker, node.cache)
         stack.push_async_callback(node.peers.close)
         await stack.enter_async_context(node.server)
         await stack.enter_async_context(node.broker)
@@ -175,7 +207,7 @@ async def serving(node: ClusterNode, settings: NodeSettings) -> AsyncIterator[No
             node.membership,
             node.broker,
             ResourceMonitor(data=settings.data),
-            settings.cluster.report_seconds,
+            lambda: node.config.current.cluster.report_seconds,
             lambda: node.server.connections,
         )
         guardian = Guardian(
@@ -192,7 +224,8 @@ async def serving(node: ClusterNode, settings: NodeSettings) -> AsyncIterator[No
             asyncio.create_task(guardian.run(), name="guardian"),
         ]
         try:
-            yield
+            async with node.synchronizer:
+                yield
             await node.hand_over()
             node.server.stop_listening()
         finally:

@@ -50,7 +50,7 @@ class Ownership:
         self._clock = clock
         self._tables = tables
         self._me = me
-        self._settings = settings
+        self.settings = settings
         self._broker: Broker | None = None
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
         self._busy: dict[TopicName, asyncio.Task[None]] = {}
@@ -82,7 +82,7 @@ class Ownership:
         if self._suspended:
             raise Retriable(self._suspended)
         wished = False
-        end = self._clock.now() + self._settings.lookup_seconds
+        end = self._clock.now() + self.settings.lookup_seconds
         while (left := end - self._clock.now()) > 0:
             with self._change_of(topic) as change:
                 owner = self._tables.owner(topic)
@@ -108,10 +108,10 @@ class Ownership:
     async def place_of(self, topic: TopicName) -> Place:
         """Where clients find the owner, as :meth:`where`."""
         found = await self.where(topic)
-        if found is None and not self._settings.proxy_url:
+        if found is None and not self.settings.proxy_url:
             return HERE
-        if self._settings.proxy_url:
-            return Place(self._settings.proxy_url, self._me if found is None else found[0])
+        if self.settings.proxy_url:
+            return Place(self.settings.proxy_url, self._me if found is None else found[0])
         assert found is not None
         return Place(found[1].url)
 

@@ -29,7 +29,7 @@ class Reporter:
         membership: Membership,
         broker: Broker,
         monitor: ResourceMonitor,
-        seconds: float,
+        seconds: Callable[[], float],
         connections: Callable[[], int],
     ) -> None:
         """``connections`` says how many clients are connected."""
@@ -46,7 +46,7 @@ class Reporter:
     async def run(self) -> None:
         """Report again and again. Ends when cancelled."""
         while True:
-            await self._clock.sleep(self._seconds)
+            await self._clock.sleep(self._seconds())
             lease = self._membership.lease
             if lease is None:
                 continue

@@ -16,6 +16,8 @@ from broker_containers.load.decision import Move, Plan
 from sulina.errors import Refused
 
 MAX_MOVES = 50_000
+MAX_BYTES = 512 * 1024
+"""Of the log as it is stored; a value of the metadata store has to stay below a megabyte or so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +64,24 @@ class MoveLog:
         found.reverse()
         return found
 
-    def to_bytes(self, *, now: float) -> bytes:
-        """Compact JSON with ages instead of times: the next leader has another clock."""
-        return json.dumps(
-            {
-                "v": 1,
-                "outside": {one: round(now - since, 1) for one, since in self.outside.items()},
-                "moves": [
-                    [round(now - one.at, 1), one.topic, one.source, one.target, one.cost]
-                    for one in self._moves
-                ],
-            },
-            separators=(",", ":"),
-        ).encode()
+    def to_bytes(self, *, now: float, max_bytes: int = MAX_BYTES) -> bytes:
+        """Compact JSON with ages instead of times: the next leader has another clock.
+
+        The newest moves, as many as fit: the oldest matter least.
+        """
+        head: dict[str, Any] = {
+            "v": 1,
+            "outside": {one: round(now - since, 1) for one, since in self.outside.items()},
+        }
+        room = max_bytes - len(_json(head))
+        kept: deque[list[Any]] = deque()
+        for one in reversed(self._moves):
+            row = [round(now - one.at, 1), one.topic, one.source, one.target, one.cost]
+            room -= len(_json(row)) + 1
+            if room < len('"moves":[],'):
+                break
+            kept.appendleft(row)
+        return _json({**head, "moves": list(kept)})
 
     @classmethod
     def from_bytes(cls, data: bytes, *, now: float) -> MoveLog:
@@ -142,3 +149,7 @@ class Recent:
             cost=sum(move.cost for move in window),
             by_broker=by_broker,
         )
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

@@ -11,6 +11,7 @@ import heapq
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import accumulate
 from typing import Any
 
 from sulina.errors import Refused
@@ -18,6 +19,8 @@ from sulina.runtime.resources import Resources, Usage
 
 DETAILED_TOPICS = 1_000
 """Topics told one by one; about 100 bytes each."""
+MAX_NAME_BYTES = 400_000
+"""Of their names together, so that a report fits into a value of the metadata store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +75,17 @@ class LoadReport:
         latency_ms: float = 0.0,
         detailed: int = DETAILED_TOPICS,
     ) -> LoadReport:
-        """A report with the ``detailed`` heaviest of ``topics``, by name, and the sum of others."""
+        """The ``detailed`` heaviest ``topics`` (fewer if names are long), the others as a sum."""
         everything = list(topics)
-        if len(everything) > detailed:
-            heaviest = heapq.nlargest(
-                detailed, range(len(everything)), key=lambda place: work(everything[place])
-            )
-            chosen = set(heaviest)
-            told = [everything[place] for place in heaviest]
-            others = [topic for place, topic in enumerate(everything) if place not in chosen]
-        else:
-            told, others = everything, []
+        heaviest = heapq.nlargest(
+            detailed, range(len(everything)), key=lambda place: work(everything[place])
+        )
+        # Names of 255 characters may be four times as many bytes.
+        sizes = accumulate(len(everything[place].name.encode()) for place in heaviest)
+        fitting = sum(size <= MAX_NAME_BYTES for size in sizes)
+        chosen = set(heaviest[:fitting])
+        told = [everything[place] for place in heaviest[:fitting]]
+        others = [topic for place, topic in enumerate(everything) if place not in chosen]
         told.sort(key=lambda topic: topic.name)
         sums = {name: sum(getattr(topic, name) for topic in others) for name in COLUMNS}
         rest = TopicLoad("", **sums)

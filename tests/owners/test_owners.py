@@ -217,7 +217,7 @@ async def test_behind_one_address_any_broker_leads_to_the_owner() -> None:
         # Clients reach nobody but "one", as if it were a load balancer.
         await brokers.start("two", proxy_url=brokers.url("one"))
         proxied: Any = brokers.running["one"].ownership
-        proxied._settings = brokers.running["two"].ownership._settings
+        proxied.settings = brokers.running["two"].ownership.settings
         async with sulina.connect(brokers.url("one")) as client:
             await client.admin("topic.create", {"topic": "/default/far"})
             if await owner_of(client, "/default/far") != "two":

@@ -18,8 +18,10 @@ from sulina.metadata.keys import record, topics
 from sulina.metadata.keys.members import BROKERS
 from sulina.metadata.keys.path import name_of, part
 from sulina.metadata.store import (
+    Absent,
     Compare,
     Delete,
+    Get,
     KeyValue,
     MetadataStore,
     ModRevisionIs,
@@ -136,11 +138,13 @@ async def mark_move(
 
 
 async def wish(store: MetadataStore, topic: TopicName, wanted: Wish) -> bool:
-    """Say that a topic wants an owner; False if there is no such topic."""
+    """Say that a topic wants an owner, unless it has one; False if there is no such topic."""
     result = await store.txn(
-        [topics.exists(topic)], [Put(unassigned_key(topic), record.encode(wanted))]
+        [topics.exists(topic), Absent(owner_key(topic))],
+        [Put(unassigned_key(topic), record.encode(wanted))],
+        [Get(topics.key(topic))],
     )
-    return result.succeeded
+    return result.succeeded or result.responses[0].item is not None
 
 
 async def forget(store: MetadataStore, topic: TopicName, before: Owner | None) -> None:

@@ -1,0 +1,173 @@
+"""Namespaces, topics and subscriptions in memory, as every broker keeps them.
+
+It follows ``/topics/`` and ``/namespaces/`` and may be behind the store: by the time a watch takes,
+milliseconds, as a rule, and for as long as the store can't be reached otherwise. So a record may be
+one that was changed since, or of a topic that was deleted since; never one that was not so. That
+does no harm where a change may come a moment later just as well: limits, listings, what a topic is.
+Whoever must know (who creates, deletes, or becomes the owner of a topic) asks the store, and
+guards what it writes by what it read.
+
+What is absent here may have been made elsewhere a moment ago: then the store is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+
+from sulina.metadata.keys import namespaces, record, subscriptions, topics
+from sulina.metadata.keys.path import NAMESPACES, TOPICS, name_of, part
+from sulina.metadata.keys.policy import Policy
+from sulina.metadata.keys.subscriptions import SubscriptionRecord
+from sulina.metadata.keys.topics import TopicRecord
+from sulina.metadata.mirror import Mirror, Table
+from sulina.metadata.store import KeyValue, MetadataStore
+from sulina.names import TopicName
+from sulina.runtime.deadline import within
+from sulina.runtime.seam import Clock
+
+_GONE_SECONDS = 2.0
+
+PolicyWatcher = Callable[[str, TopicName | None], None]
+
+
+class MetadataCache:
+    """Use as ``async with``; entering waits for a first listing."""
+
+    def __init__(self, store: MetadataStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._topics: dict[str, dict[TopicName, TopicRecord]] = {}
+        self._subscriptions: dict[TopicName, dict[str, SubscriptionRecord]] = {}
+        self._policies: Table[Policy] = Table(NAMESPACES, _policy)
+        self._policies.on_change(self._namespace_changed)
+        found: Table[TopicRecord | SubscriptionRecord] = Table(TOPICS, _topic_or_subscription)
+        found.on_change(self._topic_changed)
+        self._watchers: list[PolicyWatcher] = []
+        self.mirrors = (
+            Mirror(store, clock, NAMESPACES, [self._policies]),
+            Mirror(store, clock, TOPICS, [found]),
+        )
+        self._running = AsyncExitStack()
+
+    async def __aenter__(self) -> MetadataCache:
+        async with AsyncExitStack() as stack:
+            for mirror in self.mirrors:
+                await stack.enter_async_context(mirror)
+            self._running = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._running.aclose()
+
+    # ---- as topics, subscriptions and namespaces of sulina.metadata.keys have it ----
+
+    async def describe(self, name: TopicName) -> TopicRecord | None:
+        """A topic's record, in whatever state it is, or None if the store has none either."""
+        return self.known(name) or await topics.get(self._store, name)
+
+    async def policy(self, name: TopicName) -> Policy:
+        """The limits in force for a topic. Raises ``NotFound`` as ``effective_policy`` does."""
+        return self.known_policy(name) or await topics.effective_policy(self._store, name)
+
+    async def gone(self, name: TopicName) -> None:
+        """Wait until a topic that was deleted is not known here any more; for a moment only."""
+        try:
+            await within(self._clock, _GONE_SECONDS, self._forgotten(name))
+        except TimeoutError:
+            return  # made again meanwhile, or the store can't be heard: it is gone there
+
+    async def _forgotten(self, name: TopicName) -> None:
+        while self.known(name) is not None:
+            await self.mirrors[1].change()
+
+    async def subscription(self, topic: TopicName, name: str) -> SubscriptionRecord | None:
+        """A subscription's record, or None if the store has none either."""
+        found = self.subscriptions(topic).get(name)
+        return found or await subscriptions.get(self._store, topic, name)
+
+    async def namespace(self, namespace: str) -> Policy:
+        """A namespace's policy. Raises ``NotFound`` if the store has none either."""
+        found = self._policies.items.get(f"{part(namespace)}/policy")
+        return found or await namespaces.get_policy(self._store, namespace)
+
+    # ---- from memory alone ----
+
+    def known(self, name: TopicName) -> TopicRecord | None:
+        """A topic's record, or None if it is not known here."""
+        return self._topics.get(name.namespace, {}).get(name)
+
+    def known_policy(self, name: TopicName) -> Policy | None:
+        """The limits in force for a topic, or None if it or its namespace is not known here."""
+        found = self.known(name)
+        if found is not None and found.partition_of:
+            found = self.known(TopicName.parse(found.partition_of))
+        general = self._policies.items.get(f"{part(name.namespace)}/policy")
+        return None if found is None or general is None else found.policy.over(general)
+
+    def subscriptions(self, topic: TopicName) -> dict[str, SubscriptionRecord]:
+        """The subscriptions of a topic that are known here."""
+        return dict(self._subscriptions.get(topic, {}))
+
+    def list(self, namespace: str) -> dict[TopicName, TopicRecord]:
+        """The topics of a namespace that are known here, partitions among them, by name."""
+        return dict(sorted(self._topics.get(namespace, {}).items()))
+
+    def namespaces(self) -> Sequence[str]:
+        """The namespaces that are known here, by name."""
+        return sorted(name_of(rest.partition("/")[0]) for rest in self._policies.items)
+
+    def on_policy(self, watcher: PolicyWatcher) -> None:
+        """Call ``watcher`` when limits changed: of a namespace, or of one topic in it.
+
+        A topic's partitions go by the same limits, and are not named. A topic that is new, or
+        gone, is not told.
+        """
+        self._watchers.append(watcher)
+
+    # ---- following ----
+
+    def _namespace_changed(self, rest: str, policy: Policy | None) -> None:
+        if policy is not None:
+            self._tell(name_of(rest.partition("/")[0]), None)
+
+    def _topic_changed(self, rest: str, found: TopicRecord | SubscriptionRecord | None) -> None:
+        namespace, local, leaf, *more = map(name_of, rest.split("/"))
+        topic = TopicName(namespace, local)
+        if leaf == "topic":
+            self._topic_is(topic, found if isinstance(found, TopicRecord) else None)
+        elif isinstance(found, SubscriptionRecord):
+            self._subscriptions.setdefault(topic, {})[more[0]] = found
+        else:
+            beneath = self._subscriptions.get(topic, {})
+            beneath.pop(more[0], None)
+            if not beneath:
+                self._subscriptions.pop(topic, None)
+
+    def _topic_is(self, topic: TopicName, found: TopicRecord | None) -> None:
+        beneath = self._topics.setdefault(topic.namespace, {})
+        before = beneath.pop(topic, None)
+        if found is not None:
+            beneath[topic] = found
+            if before is not None and before.policy != found.policy:
+                self._tell(topic.namespace, topic)
+        elif not beneath:
+            del self._topics[topic.namespace]
+
+    def _tell(self, namespace: str, topic: TopicName | None) -> None:
+        for watcher in self._watchers:
+            watcher(namespace, topic)
+
+
+def _policy(item: KeyValue) -> Policy | None:
+    return record.decode(Policy, item) if item.key.endswith("/policy") else None
+
+
+def _topic_or_subscription(item: KeyValue) -> TopicRecord | SubscriptionRecord | None:
+    match item.key.removeprefix(TOPICS).split("/"):
+        case [_, _, "topic"]:
+            return record.decode(TopicRecord, item)
+        case [_, _, "subscriptions", _]:
+            return record.decode(SubscriptionRecord, item)
+        case _:
+            return None  # a family of keys that this version does not know

@@ -1,0 +1,251 @@
+"""Repeats changes of metadata and settings over a topic, for brokers that missed them.
+
+Mirrors follow the store by themselves, and overcome whatever they notice. What they can't notice is
+a watch that is silent although there are changes. So brokers tell each other over the topic
+``/system/metadata-changes`` which change was the last that they saw; one that hears of a change
+which its mirror has not reached after a while lists again, and watches anew.
+
+Nothing depends on it: it may lose announcements, hear wrong ones, or not work at all. It never
+holds up the start or the stop of a broker, and rests while there is only one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from sulina.client.client import Client
+from sulina.client.consumer import Consumer
+from sulina.client.producer import Producer
+from sulina.client.tasks import stop_tasks
+from sulina.errors import AlreadyExists, NotFound, SulinaError
+from sulina.metadata.mirror import Mirror
+from sulina.model import Delivery, Start
+from sulina.runtime.deadline import within
+from sulina.runtime.seam import Clock
+
+_log = logging.getLogger(__name__)
+
+TOPIC: Final = "/system/metadata-changes"
+_GOODBYE_SECONDS: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class SynchronizerSettings:
+    """Intervals, in seconds."""
+
+    announce_seconds: float = 0.1
+    """The least time between two announcements of a broker."""
+    share_seconds: float = 0.01
+    """The least time between two announcements of any, on the average: with many brokers each
+    one announces less often."""
+    repeat_seconds: float = 30.0
+    """How often the last changes are told again, for who did not hear of them."""
+    patience_seconds: float = 2.0
+    """How long a mirror may be behind an announcement before it lists again."""
+    refresh_seconds: float = 30.0
+    """How long such a listing may take."""
+    pause_seconds: float = 1.0
+    """Between looking whether there are others; and after a failure, doubled with each one."""
+    longest_pause_seconds: float = 30.0
+    send_seconds: float = 5.0
+    """How long an announcement is tried."""
+
+
+class Synchronizer:
+    """One broker's part in it. Use as ``async with``; entering returns at once.
+
+    ``connect`` makes a client of this very broker, ``living`` names the brokers that live.
+    """
+
+    def __init__(
+        self,
+        broker: str,
+        mirrors: Sequence[Mirror],
+        clock: Clock,
+        connect: Callable[[], Client],
+        living: Callable[[], Collection[str]],
+        settings: SynchronizerSettings | None = None,
+    ) -> None:
+        self._broker = broker
+        self._mirrors = mirrors
+        self._clock = clock
+        self._connect = connect
+        self._living = living
+        self._settings = settings or SynchronizerSettings()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._news = asyncio.Event()
+        self._said: dict[str, int] = {}
+        """Up to where changes were announced, by this broker or another, by prefix."""
+        self._wanted = {mirror.prefix: 0 for mirror in mirrors}
+        self._behind = {mirror.prefix: asyncio.Event() for mirror in mirrors}
+        for mirror in mirrors:
+            mirror.on_advance(self._news.set)
+        self.announced = 0
+        """Announcements that were sent."""
+        self.heard = 0
+        """Announcements of others."""
+        self.repairs = 0
+        """Listings that were needed because a watch had missed something."""
+
+    async def __aenter__(self) -> Synchronizer:
+        # What is there at the start, everybody has listed.
+        self._said = {mirror.prefix: mirror.newest[1] for mirror in self._mirrors}
+        work = [self._run(), *(self._catch_up(mirror) for mirror in self._mirrors)]
+        self._tasks = [asyncio.create_task(each, name="synchronizer") for each in work]
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        with suppress(TimeoutError):
+            await within(self._clock, _GOODBYE_SECONDS, stop_tasks(self._tasks))
+
+    # ---- talking with the others ----
+
+    async def _run(self) -> None:
+        settings = self._settings
+        pause = settings.pause_seconds
+        while True:
+            while self._alone():
+                await self._clock.sleep(settings.pause_seconds)
+            began = self._clock.now()
+            try:
+                async with self._connect() as client:
+                    await self._exchange(client)
+            except SulinaError as error:
+                _log.info("changes can't be exchanged for now: %s", error)
+            if self._clock.now() - began > settings.longest_pause_seconds:
+                pause = settings.pause_seconds
+            await self._clock.sleep(pause)
+            pause = min(2 * pause, settings.longest_pause_seconds)
+
+    def _alone(self) -> bool:
+        return not set(self._living()) - {self._broker}
+
+    async def _exchange(self, client: Client) -> None:
+        """Announce and listen, until nobody else is there or something fails."""
+        await _make_topic(client)
+        async with (
+            client.consumer(TOPIC, self._broker, start=Start.latest()) as consumer,
+            client.producer(TOPIC, send_timeout=self._settings.send_seconds) as producer,
+        ):
+            listening = asyncio.create_task(self._listen(consumer))
+            announcing = asyncio.create_task(self._announce(client, producer))
+            try:
+                await asyncio.wait((listening, announcing), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                await stop_tasks((listening, announcing))
+            for task in (listening, announcing):
+                if not task.cancelled():
+                    task.result()
+
+    async def _announce(self, client: Client, producer: Producer) -> None:
+        settings = self._settings
+        repeat_at = self._clock.now() + settings.repeat_seconds
+        while not self._alone():
+            try:
+                left = max(0.0, repeat_at - self._clock.now())
+                await within(self._clock, left, self._news.wait())
+            except TimeoutError:
+                self._said.clear()
+                repeat_at = self._clock.now() + settings.repeat_seconds
+                await self._forget_the_dead(client)
+            self._news.clear()
+            changes = self._unsaid()
+            if changes:
+                told = list(changes.values())
+                body = json.dumps({"broker": self._broker, "changes": told}).encode()
+                await (await producer.send(body))
+                for prefix, (_, revision) in changes.items():
+                    self._said[prefix] = max(self._said.get(prefix, 0), revision)
+                self.announced += 1
+            share = settings.share_seconds * len(self._living())
+            await self._clock.sleep(max(settings.announce_seconds, share))
+
+    def _unsaid(self) -> dict[str, tuple[str, int]]:
+        """The last change of each mirror, unless somebody has told it."""
+        newest = {mirror.prefix: mirror.newest for mirror in self._mirrors}
+        return {at: found for at, found in newest.items() if found[1] > self._said.get(at, 0)}
+
+    async def _listen(self, consumer: Consumer) -> None:
+        async for message in consumer:
+            await consumer.ack(message)
+            self.hear(message.payload)
+
+    def hear(self, payload: bytes) -> None:
+        """Take notice of an announcement. What can't be read is passed over."""
+        try:
+            body = json.loads(payload)
+            broker, changes = body["broker"], [(str(key), int(at)) for key, at in body["changes"]]
+        except (ValueError, TypeError, KeyError) as error:
+            _log.warning("an announcement can't be read: %s", error)
+            return
+        if broker == self._broker:
+            return
+        self.heard += 1
+        for key, revision in changes:
+            for mirror in self._mirrors:
+                if key.startswith(mirror.prefix):
+                    self._heard(mirror, revision)
+
+    def _heard(self, mirror: Mirror, revision: int) -> None:
+        prefix = mirror.prefix
+        self._said[prefix] = max(self._said.get(prefix, 0), revision)
+        if revision > mirror.revision:
+            self._wanted[prefix] = max(self._wanted[prefix], revision)
+            self._behind[prefix].set()
+
+    async def _forget_the_dead(self, client: Client) -> None:
+        """Delete subscriptions of brokers that are gone for good; one of us does it."""
+        living = set(self._living())
+        if self._broker != min(living, default=""):
+            return
+        try:
+            for row in await client.admin("subscription.list", {"topic": TOPIC}):
+                name = row["subscription"]
+                if name not in living and not row["consumers"]:
+                    arguments = {"topic": TOPIC, "subscription": name}
+                    await client.admin("subscription.delete", arguments)
+        except SulinaError as error:
+            _log.info("subscriptions of brokers that are gone stay for now: %s", error)
+
+    # ---- catching up ----
+
+    async def _catch_up(self, mirror: Mirror) -> None:
+        settings, behind = self._settings, self._behind[mirror.prefix]
+        while True:
+            await behind.wait()
+            behind.clear()
+            wanted = self._wanted[mirror.prefix]
+            try:
+                await within(self._clock, settings.patience_seconds, mirror.reached(wanted))
+                continue
+            except TimeoutError:
+                pass
+            try:
+                await within(self._clock, settings.refresh_seconds, mirror.refresh())
+            except (SulinaError, TimeoutError) as error:
+                _log.warning("%s is behind and can't be listed: %s", mirror.prefix, error)
+                await self._clock.sleep(settings.pause_seconds)
+                behind.set()
+                continue
+            self.repairs += 1
+            _log.warning("%s had missed changes up to revision %d", mirror.prefix, wanted)
+            if mirror.revision < wanted:
+                # The store itself is not there: whoever announced this was wrong.
+                self._wanted[mirror.prefix] = 0
+
+
+async def _make_topic(client: Client) -> None:
+    """As an administrator does, so that it works where topics don't come by themselves."""
+    try:
+        await client.topic(TOPIC)
+    except NotFound:
+        # Not stored: what counts is the last word, and that is repeated.
+        wanted = {"topic": TOPIC, "delivery": Delivery.NON_RELIABLE.value}
+        with suppress(AlreadyExists):
+            await client.admin("topic.create", wanted)
