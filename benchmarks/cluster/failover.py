@@ -13,7 +13,15 @@ import time
 from contextlib import AsyncExitStack
 from typing import Any
 
-from benchmarks.cluster.place import ask, connect, each, measured_cluster, open_topics, topic_names
+from benchmarks.cluster.place import (
+    ask,
+    connect,
+    cpu_seconds,
+    each,
+    measured_cluster,
+    open_topics,
+    topic_names,
+)
 from sulina import Client, Producer
 from sulina.cli.local_plan import Counts
 from sulina.cli.local_processes import LocalCluster
@@ -47,6 +55,7 @@ async def failover(topics: int, lease: int) -> dict[str, Any]:
         owned = {row["broker"]: row["topics"] for row in rows}
         assert owned[KILLED] == topics, owned
 
+        before = cpu_seconds(cluster)
         killed = time.monotonic()
         cluster.brokers[KILLED].child.kill()
         noticed = asyncio.create_task(_noticed(cluster, client, killed))
@@ -61,6 +70,7 @@ async def failover(topics: int, lease: int) -> dict[str, Any]:
                 publishing.create_task(publish(producer))
         served.sort()
         gone, placed, opened = await noticed
+        used = {name: round(cpu - before[name], 2) for name, cpu in cpu_seconds(cluster).items()}
         return {
             "topics": topics,
             "lease_seconds": lease,
@@ -72,6 +82,7 @@ async def failover(topics: int, lease: int) -> dict[str, Any]:
             "half_served": served[len(served) // 2],
             "all_served": served[-1],
             "after_noticed": served[-1] - gone,
+            "cpu_seconds": used,
         }
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
+
+import psutil
 
 import sulina
 from sulina import Client
@@ -73,6 +76,20 @@ async def ask(client: Client, method: str, **arguments: Any) -> Any:
             return await client.admin(method, arguments)
         except (Retriable, UnknownOutcome):
             await asyncio.sleep(0.1)
+
+
+def cpu_seconds(cluster: LocalCluster) -> dict[str, float]:
+    """What each running process has used so far; this one is the client."""
+    used = {"client": _cpu(os.getpid())}
+    for name, process in cluster.processes.items():
+        if process.child.running:
+            used[name] = _cpu(process.child.pid)
+    return used
+
+
+def _cpu(pid: int) -> float:
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
 
 
 def topic_names(count: int) -> list[str]:

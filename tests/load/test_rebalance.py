@@ -315,6 +315,9 @@ def test_the_log_is_bounded_and_forgets() -> None:
     log.record([_move(f"/d/{number}", "a", "b") for number in range(MAX_MOVES + 10)], 0.0)
     log.record([_move("/d/last", "a", "b")], 100.0)
     assert len(log.since(0.0)) == MAX_MOVES
+    stored = log.to_bytes(now=100.0, max_bytes=10_000)
+    assert 9_800 < len(stored) <= 10_000
+    assert MoveLog.from_bytes(stored, now=0.0).since(-1.0)[-1].topic == "/d/last"
     log.forget_before(50.0)
     assert [one.topic for one in log.since(0.0)] == ["/d/last"]
 

@@ -44,6 +44,16 @@ def test_ten_thousand_topics_fit_and_their_sum_is_kept() -> None:
         assert told + getattr(report.rest, column) == sum(getattr(one, column) for one in topics)
 
 
+def test_long_names_make_the_detail_shorter_and_not_the_report_larger() -> None:
+    long = "\U00010400" * 240
+    topics = [TopicLoad(f"/ns/{long}{n}", records_in=n) for n in range(1_000)]
+    report = LoadReport.bounded("b-1", 1, RESOURCES, topics)
+    assert len(report.to_bytes()) < 512 * 1024
+    assert 0 < len(report.topics) < 500
+    assert report.topic_count == 1_000
+    assert min(one.records_in for one in report.topics) == 1_000 - len(report.topics)
+
+
 def test_unknown_fields_are_skipped_and_missing_ones_have_defaults() -> None:
     document = json.loads(LoadReport("b-1", 7, RESOURCES, (TopicLoad("/d/1", 5),)).to_bytes())
     document["temperature"] = 40

@@ -1,0 +1,135 @@
+"""The command line of ``python -m benchmarks.balance``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.balance.scenarios import DEFAULT, SCENARIOS
+
+SIZES = ((10, 1_000), (100, 10_000), (1_000, 100_000), (10_000, 1_000_000))
+ALPHAS = (0.0, 3.0, 2.5, 2.0, 1.5, 1.16)
+LARGE = (1_000, 100_000)
+"""The size that is taken with every skew; the others with the usual one."""
+USUAL_ALPHA = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to simulate, and where to put it."""
+
+    scenarios: tuple[str, ...]
+    sizes: tuple[tuple[int, int], ...]
+    alphas: tuple[float, ...]
+    seed: int
+    hours: float | None
+    quick: bool
+    unbalanced: bool
+    out: Path
+    plot: Path | None
+    json: bool
+
+
+def parse(arguments: Sequence[str]) -> Options:
+    """Options from the command line. Exits with a sentence when they make no sense."""
+    given = _parser().parse_args(arguments)
+    sizes = given.sizes if given.sizes is not None else SIZES[: 2 if given.quick else 4]
+    plot = (given.plot or given.out / "balance.svg") if given.draw else None
+    return Options(
+        given.scenarios, sizes, given.alphas, given.seed, given.hours, given.quick,
+        given.unbalanced, given.out, plot, given.json,
+    )  # fmt: skip
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.balance",
+        description="Simulate balancing with the broker's own decision code, in virtual time.",
+        epilog="Skew is the tail index of a Pareto distribution: 1.16 is 80/20, 0 is all equal.",
+    )
+    add = parser.add_argument
+    add(
+        "--scenarios",
+        type=_scenarios,
+        default=DEFAULT,
+        metavar="A,B",
+        help=f"of {', '.join(SCENARIOS)}; or none (default: all but large)",
+    )
+    add(
+        "--sizes",
+        type=_sizes,
+        metavar="NxM,...",
+        help="brokers x topics of the random starts, or none (default: 10x1000 to 10000x1000000)",
+    )
+    add(
+        "--alphas",
+        type=_alphas,
+        default=ALPHAS,
+        metavar="A,B",
+        help="skews of the random starts with 1000x100000 (default: 0,3,2.5,2,1.5,1.16)",
+    )
+    add("--seed", type=int, default=1, help="everything follows from it (default: 1)")
+    add("--hours", type=_hours, help="virtual hours of every scenario (default: its own)")
+    add("--quick", action="store_true", help="fewer topics, and starts of up to 100 brokers")
+    add(
+        "--no-comparison",
+        dest="unbalanced",
+        action="store_false",
+        help="leave out the same scenarios without balancing",
+    )
+    add(
+        "--out",
+        type=Path,
+        default=Path(__file__).parent.parent / "results",
+        help="folder of balance.json and the plot (default: benchmarks/results)",
+    )
+    add("--plot", type=Path, help="the plot's file, .svg or .png (default: balance.svg in --out)")
+    add("--no-plot", dest="draw", action="store_false", help="draw nothing")
+    add("--json", action="store_true", help="print the JSON, and the tables on standard error")
+    return parser
+
+
+def _scenarios(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if names == ("none",):
+        return ()
+    unknown = [name for name in names if name not in SCENARIOS]
+    if unknown or not names:
+        raise argparse.ArgumentTypeError(
+            f"there is no scenario {', '.join(unknown)}: choose from {', '.join(SCENARIOS)}, none"
+        )
+    return names
+
+
+def _sizes(text: str) -> tuple[tuple[int, int], ...]:
+    if text.strip() == "none":
+        return ()
+    sizes: list[tuple[int, int]] = []
+    for part in text.split(","):
+        brokers, _, topics = part.lower().partition("x")
+        if not brokers.strip().isdigit() or not topics.strip().isdigit() or int(brokers) < 2:
+            raise argparse.ArgumentTypeError(f"{part!r} is not a size: try 1000x100000")
+        sizes.append((int(brokers), int(topics)))
+    return tuple(sizes)
+
+
+def _alphas(text: str) -> tuple[float, ...]:
+    try:
+        alphas = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        alphas = (-1.0,)
+    if any(alpha != 0 and not 1 < alpha < 100 for alpha in alphas):
+        raise argparse.ArgumentTypeError(f"{text!r}: a skew is 0 or more than 1 (no mean below)")
+    return alphas
+
+
+def _hours(text: str) -> float:
+    try:
+        hours = float(text)
+    except ValueError:
+        hours = 0.0
+    if not 0 < hours < 10_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of hours")
+    return hours

@@ -1,0 +1,80 @@
+"""What came out, as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from benchmarks.balance.run import Outcome
+from benchmarks.balance.start import GOAL, StartResult
+from benchmarks.units import count_name
+
+
+def start_table(results: Sequence[StartResult]) -> Table:
+    """Random starts, one a row."""
+    table = Table(title=f"One plan from a random start (goal: highest <= {GOAL:g} x bound)")
+    for head in ("brokers", "topics", "skew", "max/mean", "max/bound", "CV", "moves", "moved",
+                 "moved to goal", "least for goal", "least for mean", "learn s", "view s",
+                 "plan s"):  # fmt: skip
+        table.add_column(head, justify="right")
+    for one in results:
+        table.add_row(
+            f"{one.brokers:,}",
+            count_name(one.topics),
+            f"{one.alpha:g}" if one.alpha else "equal",
+            f"{one.max_over_mean_before:.2f} > {one.max_over_mean_after:.2f}",
+            f"{one.max_over_bound_before:.2f} > {one.max_over_bound_after:.2f}",
+            f"{one.cv_before:.3f} > {one.cv_after:.3f}",
+            f"{one.moves:,}",
+            f"{one.moved_share:.2%}",
+            "never" if one.moved_to_goal is None else f"{one.moved_to_goal:.2%}",
+            f"{one.least_for_bound:.2%}",
+            f"{one.least_for_mean:.2%}",
+            f"{one.learn_seconds:.2f}",
+            f"{one.view_seconds:.2f}",
+            f"{one.plan_seconds:.2f}",
+        )
+    return table
+
+
+def run_table(outcomes: Sequence[Outcome]) -> Table:
+    """Scenarios, one a row; means leave out the first hour."""
+    table = Table(title="Virtual hours")
+    for head in ("scenario", "balancing", "brokers", "topics", "hours", "CV", "max/mean",
+                 "worst", "max/bound", "moves", "after 1 h", "moved", "oscillations",
+                 "paused topic-s", "failover topic-s", "plan ms"):  # fmt: skip
+        table.add_column(head, justify="left" if head in ("scenario", "balancing") else "right")
+    for outcome in outcomes:
+        one = outcome.summary()
+        table.add_row(
+            one["scenario"],
+            "on" if one["balancing"] else "off",
+            f"{one['brokers']:,}",
+            count_name(one["topics"]),
+            f"{one['hours']:g}",
+            f"{one['cv_start']:.3f} > {one['cv_mean']:.3f}",
+            f"{one['max_over_mean_start']:.2f} > {one['max_over_mean_mean']:.2f}",
+            f"{one['max_over_mean_worst']:.2f}",
+            f"{one['max_over_bound_mean']:.2f}",
+            f"{one['moves']:,}",
+            f"{one['moves_after_first_hour']:,}",
+            f"{one['moved_share']:.1%}",
+            f"{one['oscillations']}",
+            f"{one['planned_pause_topic_seconds']:,.0f}",
+            f"{one['failover_pause_topic_seconds']:,.0f}",
+            f"{1000 * one['planner_seconds_mean']:.0f} / {1000 * one['planner_seconds_max']:.0f}",
+        )
+    return table
+
+
+def reason_table(outcomes: Sequence[Outcome]) -> Table:
+    """Why nothing was done, counted over each balanced run."""
+    balanced = [one for one in outcomes if one.scenario.balancing]
+    table = Table(title="Decisions not to act")
+    table.add_column("reason")
+    for outcome in balanced:
+        table.add_column(outcome.scenario.name, justify="right")
+    for reason in sorted({reason for one in balanced for reason in one.reasons}):
+        table.add_row(reason.value, *(f"{one.reasons[reason]:,}" for one in balanced))
+    return table
