@@ -127,7 +127,9 @@ class _Chooser:
         rules: RuleBook,
         wanted: dict[str, tuple[float, Wish]],
     ) -> None:
-        slots = {one.id: Slot(one.id, one.planned_load, one.factor, one.labels) for one in brokers}
+        slots = {
+            one.id: Slot(one.id, _rough(one, view.quiet), one.factor, one.labels) for one in brokers
+        }
         self._least = LeastLoaded(slots)
         # How many topics of a group each broker has; groups that are not asked for do not matter.
         self._groups: dict[str, Counter[str]] = {
@@ -167,6 +169,17 @@ class _Chooser:
             preferred=preferred,
             tries=len(self._least.slots),
         )
+
+
+def _rough(broker: BrokerLoad, grain: float) -> float:
+    """The load without its noise: brokers that are about equal are told apart by their topics.
+
+    Otherwise all new topics of an idle cluster would go to whichever broker idles best.
+    """
+    load = broker.planned_load
+    if grain > 0:
+        load = round(load / grain) * grain
+    return load + LEAST_COST * len(broker.topics)
 
 
 def _anyone(_: Slot) -> bool:

@@ -33,6 +33,21 @@ def test_many_topics_at_once_do_not_all_land_on_one_broker() -> None:
     assert max(counts.values()) - min(counts.values()) == 10
 
 
+def test_topics_that_come_one_by_one_spread_over_brokers_that_idle_unevenly() -> None:
+    topics: dict[str, list[str]] = {"a": [], "b": [], "c": []}
+    idling = {"a": 0.011, "b": 0.017, "c": 0.014}
+    for topic in new(9):
+        view = ClusterView.of(
+            (
+                BrokerLoad(name, topics[name], [1e-6] * len(topics[name]), base=idling[name])
+                for name in topics
+            ),
+            quiet=0.02,
+        )
+        topics[place(view, [topic], SETTINGS).assigned[topic.name]].append(topic.name)
+    assert [len(each) for each in topics.values()] == [3, 3, 3]
+
+
 def test_topics_of_a_cluster_without_any_report_spread_evenly() -> None:
     view = ClusterView.of(BrokerLoad(f"b{number}", trust=0.0) for number in range(3))
     counts = Counter(place(view, new(9), SETTINGS).assigned.values())
