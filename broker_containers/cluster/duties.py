@@ -152,22 +152,27 @@ class Duties:
             topic = assignments.topic_of(rest)
             target = placement.assigned.get(str(topic))
             if target is not None:
-                changes.append(self._change(topic, before, target))
+                # Nothing was awaited since the records were looked at.
+                revision = tables.owners.revisions.get(rest, 0)
+                changes.append(self._change(topic, before, revision, target))
         await self._commit(changes, "failover" if any(orphans.values()) else "new")
 
     async def _finish_moves(self, now: float) -> None:
         """Take topics from owners that do not hand them over, and call back lost moves."""
         tables = self._tables
-        moving = {rest: owner for rest, owner in tables.owners.items.items() if owner.to}
+        moving = [rest for rest, owner in tables.owners.items.items() if owner.to]
         self._moving = {rest: self._moving.get(rest, now) for rest in moving}
         late: list[Change] = []
-        for rest, owner in moving.items():
+        for rest in moving:
             topic = assignments.topic_of(rest)
+            owner, revision = tables.owner_at(topic)
+            if owner is None or not owner.to:
+                continue  # done while others were looked at
             if tables.broker(owner.to) is None:
-                await self._mark(topic, replace(owner, to=""))
+                await self._mark(topic, replace(owner, to=""), revision)
             elif now - self._moving[rest] > self.settings.move_seconds:
                 _log.warning("%s does not hand over %s: it is taken", owner.broker, topic)
-                late.append(self._change(topic, owner, owner.to))
+                late.append(self._change(topic, owner, revision, owner.to))
         await self._commit(late, "forced")
 
     async def _empty_brokers(self) -> None:
@@ -214,28 +219,27 @@ class Duties:
 
     # ---- writing ----
 
-    def _change(self, topic: TopicName, before: Owner | None, target: str) -> Change:
-        path = assignments.path_of(topic)
+    def _change(self, topic: TopicName, before: Owner | None, revision: int, target: str) -> Change:
         epoch = 1 if before is None else before.epoch + 1
         after = Owner(target, epoch, since_us=self._clock.wall_us())
-        return Change(topic, before, self._tables.owners.revisions.get(path, 0), after)
+        return Change(topic, before, revision, after)
 
     async def _start(self, moves: Sequence[Move]) -> int:
         """Mark moves, for their owners to complete; returns how many."""
         started = []
         for move in moves:
-            owner = self._tables.owner(TopicName.parse(move.topic))
+            topic = TopicName.parse(move.topic)
+            owner, revision = self._tables.owner_at(topic)
             if owner is None or owner.broker != move.source or owner.to:
                 continue
-            if await self._mark(TopicName.parse(move.topic), replace(owner, to=move.target)):
+            if await self._mark(topic, replace(owner, to=move.target), revision):
                 started.append(move)
                 self.moves[move.why.value] += 1
         self.manager.moved(started, now=self._clock.now())
         return len(started)
 
-    async def _mark(self, topic: TopicName, marked: Owner) -> bool:
+    async def _mark(self, topic: TopicName, marked: Owner, revision: int) -> bool:
         guard = self._election.guard()
-        revision = self._tables.owners.revisions.get(assignments.path_of(topic), 0)
         done = await assignments.mark_move(self._store, [guard], topic, revision, marked)
         if done is not None:
             await self._tables.mirror.reached(done)

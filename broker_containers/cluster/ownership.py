@@ -229,13 +229,13 @@ class Ownership:
     async def _bring_in_line(self, topic: TopicName) -> None:
         assert self._broker is not None
         while True:
-            owner = self._tables.owner(topic)
+            owner, revision = self._tables.owner_at(topic)
             try:
                 if owner is None or owner.broker != self._me:
                     other = "nobody" if owner is None else owner.broker
                     await self._broker.unload(topic, Retriable(f"{topic} moved to {other}"))
                 elif owner.to:
-                    await self._hand_over(topic, owner)
+                    await self._hand_over(topic, owner, revision)
                 else:
                     async with self._opening:
                         await self._broker.topic(topic, create=False)
@@ -250,10 +250,9 @@ class Ownership:
                 continue
             return
 
-    async def _hand_over(self, topic: TopicName, owner: Owner) -> None:
+    async def _hand_over(self, topic: TopicName, owner: Owner, revision: int) -> None:
         assert self._broker is not None
         await self._broker.unload(topic, Retriable(f"{topic} moves to {owner.to}"))
-        path = assignments.path_of(topic)
         after = replace(
             owner,
             broker=owner.to,
@@ -261,7 +260,7 @@ class Ownership:
             to="",
             since_us=self._clock.wall_us(),
         )
-        change = Change(topic, owner, self._tables.owners.revisions.get(path, 0), after)
+        change = Change(topic, owner, revision, after)
         try:
             if await assignments.change_all(self._store, (), [change]) is not None:
                 self.moved_away += 1

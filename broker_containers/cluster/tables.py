@@ -46,6 +46,15 @@ class ClusterTables:
         """Who serves ``topic``, or None."""
         return self.owners.items.get(assignments.path_of(topic))
 
+    def owner_at(self, topic: TopicName) -> tuple[Owner | None, int]:
+        """Who serves ``topic``, and the revision of that, which a swap expects; 0 for nobody.
+
+        Both are of one moment. Take them together, before anything is awaited: a record of one
+        moment swapped against the revision of another undoes what came between.
+        """
+        path = assignments.path_of(topic)
+        return self.owners.items.get(path), self.owners.revisions.get(path, 0)
+
     def broker(self, broker: str) -> BrokerRecord | None:
         """A broker that lives, or None."""
         return self.brokers.items.get(part(broker))

@@ -52,7 +52,7 @@ def connect(
     connect_timeout: float = 10.0,
     operation_timeout: float = 30.0,
     reconnect_timeout: float = 300.0,
-    ping_interval: float = 10.0,
+    ping_interval: float = 3.0,
     runtime: Runtime | None = None,
 ) -> Client:
     """A client for the brokers at ``url``: ``async with sulina.connect(...) as client``.

@@ -31,7 +31,7 @@ class ClientOptions:
     connect_timeout: float = 10.0
     operation_timeout: float = 30.0
     reconnect_timeout: float = 300.0
-    ping_interval: float = 10.0
+    ping_interval: float = 3.0
 
     def __post_init__(self) -> None:
         _positive(

@@ -1,0 +1,72 @@
+"""What every call passes through: a deadline, and errors as statuses with a sentence.
+
+What was not meant to happen is logged, and answered as INTERNAL.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+import grpc
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+from broker_containers.doors.danube_admin.statuses import MAX_TEXT, status_of
+from sulina.errors import SulinaError
+from sulina.runtime.deadline import within
+from sulina.runtime.seam import Clock
+
+_log = logging.getLogger(__name__)
+
+Context = grpc.aio.ServicerContext[Any, Any]
+Call = Callable[[Any], Awaitable[Message]]
+
+
+class Service(Protocol):
+    """One of the services."""
+
+    def calls(self) -> Mapping[str, Call]:
+        """What answers each method, by the method's name."""
+        ...
+
+    def seconds(self, request: Message) -> float | None:
+        """How long this request may take, if it is another time than usual."""
+        ...
+
+
+def handlers_of(
+    described: ServiceDescriptor, service: Service, clock: Clock, seconds: float
+) -> grpc.GenericRpcHandler[Any, Any]:
+    """A service for a server of gRPC; all methods that are described must be there."""
+    calls = service.calls()
+    assert calls.keys() == set(described.methods_by_name), described.full_name
+
+    def handler(method: MethodDescriptor) -> grpc.RpcMethodHandler[Any, Any]:
+        call = calls[method.name]
+
+        async def handle(request: Message, context: Context) -> Message:
+            allowed = service.seconds(request) or seconds
+            try:
+                return await within(clock, allowed, call(request))
+            except SulinaError as error:
+                status, why = status_of(error), str(error)
+            except TimeoutError:
+                status = grpc.StatusCode.DEADLINE_EXCEEDED
+                why = f"no answer within {allowed:g} s; it may have been done all the same"
+            except Exception:
+                _log.exception("%s failed", method.full_name)
+                status, why = grpc.StatusCode.INTERNAL, "the broker failed; its log says more"
+            await context.abort(status, why[:MAX_TEXT])
+
+        return grpc.unary_unary_rpc_method_handler(
+            handle,
+            request_deserializer=GetMessageClass(method.input_type).FromString,
+            response_serializer=lambda answer: answer.SerializeToString(),
+        )
+
+    return grpc.method_handlers_generic_handler(
+        described.full_name, {method.name: handler(method) for method in described.methods}
+    )

@@ -1,0 +1,19 @@
+"""Brokers as numbers, for the places where Danube's wire has nothing else.
+
+A broker whose id is a number has that one. Any other has a number made from its id, so it is the
+same on every broker and after every restart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+_LARGEST: Final = (1 << 64) - 1
+
+
+def number_of(broker: str) -> int:
+    """The number of a broker; never 0, which is nobody."""
+    if broker.isascii() and broker.isdecimal() and 0 < int(broker) <= _LARGEST:
+        return int(broker)
+    return int.from_bytes(hashlib.sha256(broker.encode()).digest()[:8], "big") or 1

@@ -1,0 +1,88 @@
+"""Errors as gRPC tells them. Danube's tools look at the status and print the sentence."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import grpc
+
+from sulina.errors import (
+    AlreadyExists,
+    Closed,
+    CorruptEntry,
+    Fenced,
+    NotFound,
+    Overloaded,
+    ProtocolError,
+    Refused,
+    Retriable,
+    StorageFull,
+    SulinaError,
+    TooLarge,
+    UnknownOutcome,
+)
+from sulina.names import TopicName, check_label, check_namespace
+
+MAX_TEXT: Final = 2000
+"""Of a sentence: it travels in a header, and those are bounded."""
+
+
+class BadRequest(Refused):
+    """The request makes no sense, whatever the state of the cluster is."""
+
+
+class NotServed(Refused):
+    """Danube has it, Sulina does not."""
+
+
+_STATUSES: Final[dict[type, grpc.StatusCode]] = {
+    BadRequest: grpc.StatusCode.INVALID_ARGUMENT,
+    NotServed: grpc.StatusCode.UNIMPLEMENTED,
+    NotFound: grpc.StatusCode.NOT_FOUND,
+    AlreadyExists: grpc.StatusCode.ALREADY_EXISTS,
+    TooLarge: grpc.StatusCode.INVALID_ARGUMENT,
+    ProtocolError: grpc.StatusCode.INTERNAL,
+    # The broker is stopping; others serve.
+    Closed: grpc.StatusCode.UNAVAILABLE,
+    # A request that makes sense, and not now: a namespace with topics, the last active broker.
+    Refused: grpc.StatusCode.FAILED_PRECONDITION,
+    Overloaded: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    StorageFull: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Retriable: grpc.StatusCode.UNAVAILABLE,
+    # Another broker took over; the same call finds it.
+    Fenced: grpc.StatusCode.UNAVAILABLE,
+    UnknownOutcome: grpc.StatusCode.UNKNOWN,
+    CorruptEntry: grpc.StatusCode.DATA_LOSS,
+}
+
+
+def status_of(error: SulinaError) -> grpc.StatusCode:
+    """The status of the nearest class that is known."""
+    for kind in type(error).__mro__:
+        if kind in _STATUSES:
+            return _STATUSES[kind]
+    return grpc.StatusCode.INTERNAL
+
+
+def topic_name(name: str) -> TopicName:
+    """A topic's name from a request; the leading slash may be missing. Raises ``BadRequest``."""
+    try:
+        return TopicName.parse(name if name.startswith("/") else f"/{name}")
+    except Refused as error:
+        raise BadRequest(str(error)) from None
+
+
+def namespace_name(name: str) -> str:
+    """A namespace from a request. Raises ``BadRequest``."""
+    try:
+        return check_namespace(name)
+    except Refused as error:
+        raise BadRequest(str(error)) from None
+
+
+def subscription_name(name: str) -> str:
+    """A subscription from a request. Raises ``BadRequest``."""
+    try:
+        return check_label("subscription", name)
+    except Refused as error:
+        raise BadRequest(str(error)) from None
