@@ -14,6 +14,7 @@ one. Whatever carries the calls, the answers mean the same:
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Protocol
 
 from storage_grpc.entries import Entry, EntryStore, PerhapsDamaged, absent
@@ -24,6 +25,18 @@ from sulina.runtime.seam import Buffer
 
 class MaybeLost(UnknownOutcome):
     """The node does not have the entry, and its last stop was not clean: it may have had it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FencedLedger:
+    """What a node knows of a ledger that it has just fenced."""
+
+    lac: int
+    """The highest LAC, -1 for none."""
+    last_entry: int
+    """The highest entry it has, -1 for none. Only a recovery can add more."""
+    certain: bool
+    """Whether it certainly never acknowledged one behind that; else it may have lost some."""
 
 
 class Node(Protocol):
@@ -54,8 +67,8 @@ class Node(Protocol):
         """Fence the ledger durably, then read as ``read`` does."""
         ...
 
-    async def fence(self, ledger: int) -> int:
-        """Fence the ledger durably; the highest LAC the node knows, -1 for none."""
+    async def fence(self, ledger: int) -> FencedLedger:
+        """Fence the ledger durably, and say what there is of it."""
         ...
 
     async def delete(self, ledger: int) -> None: ...
@@ -104,8 +117,15 @@ class LocalNode:
         await self._store.fence(ledger)
         return await self.read(ledger, first, max_entries=max_entries, max_bytes=max_bytes)
 
-    async def fence(self, ledger: int) -> int:
-        return await self._store.fence(ledger)
+    async def fence(self, ledger: int) -> FencedLedger:
+        await self._store.fence(ledger)
+        return self.known_of(ledger)
+
+    def known_of(self, ledger: int) -> FencedLedger:
+        """What a fence answers."""
+        stat = self._store.stat(ledger)
+        lac, last = (-1, -1) if stat is None else (stat.lac, stat.last_entry)
+        return FencedLedger(lac, last, self._standing.certain(ledger))
 
     async def delete(self, ledger: int) -> None:
         self._standing.ends(ledger)

@@ -24,15 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1astorage_grpc/storage.proto\x12\x0esulina.storage\"\x0e\n\x0cHelloRequest\"\xa4\x01\n\nHelloReply\x12\n\n\x02id\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x0f\n\x07unclean\x18\x03 \x01(\x08\x12\x0f\n\x07version\x18\x04 \x01(\t\x12\x10\n\x08protocol\x18\x05 \x01(\r\x12\x17\n\x0fmax_entry_bytes\x18\x06 \x01(\x04\x12\x16\n\x0emax_read_bytes\x18\x07 \x01(\x04\x12\x10\n\x08writable\x18\x08 \x01(\x08\"\x1a\n\x07\x45ntries\x12\x0f\n\x07\x65ntries\x18\x01 \x01(\x0c\"\x1c\n\x08Outcomes\x12\x10\n\x08outcomes\x18\x01 \x01(\x0c\"p\n\x0bReadRequest\x12\x0e\n\x06ledger\x18\x01 \x01(\x04\x12\r\n\x05\x66irst\x18\x02 \x01(\x03\x12\x13\n\x0bmax_entries\x18\x03 \x01(\x04\x12\x11\n\tmax_bytes\x18\x04 \x01(\x04\x12\x11\n\x04head\x18\x05 \x01(\x04H\x00\x88\x01\x01\x42\x07\n\x05_head\"\\\n\x13RecoveryReadRequest\x12\x0e\n\x06ledger\x18\x01 \x01(\x04\x12\r\n\x05\x66irst\x18\x02 \x01(\x03\x12\x13\n\x0bmax_entries\x18\x03 \x01(\x04\x12\x11\n\tmax_bytes\x18\x04 \x01(\x04\"\x1e\n\x0c\x46\x65nceRequest\x12\x0e\n\x06ledger\x18\x01 \x01(\x04\"\x19\n\nFenceReply\x12\x0b\n\x03lac\x18\x01 \x01(\x03\"\x1f\n\rDeleteRequest\x12\x0e\n\x06ledger\x18\x01 \x01(\x04\"\r\n\x0b\x44\x65leteReply\":\n\x0bListRequest\x12\x12\n\x05\x61\x66ter\x18\x01 \x01(\x04H\x00\x88\x01\x01\x12\r\n\x05limit\x18\x02 \x01(\rB\x08\n\x06_after\"*\n\tListReply\x12\x0f\n\x07ledgers\x18\x01 \x03(\x04\x12\x0c\n\x04more\x18\x02 \x01(\x08\"\x1d\n\x0bStatRequest\x12\x0e\n\x06ledger\x18\x01 \x01(\x04\"\x88\x01\n\tStatReply\x12\r\n\x05known\x18\x01 \x01(\x08\x12\x13\n\x0b\x66irst_entry\x18\x02 \x01(\x03\x12\x12\n\nlast_entry\x18\x03 \x01(\x03\x12\x17\n\x0flast_before_gap\x18\x04 \x01(\x03\x12\x0b\n\x03lac\x18\x05 \x01(\x03\x12\x0e\n\x06\x66\x65nced\x18\x06 \x01(\x08\x12\r\n\x05\x62ytes\x18\x07 \x01(\x04*\xc4\x01\n\x04\x43ode\x12\x06\n\x02OK\x10\x00\x12\x13\n\x0fUNKNOWN_OUTCOME\x10\x01\x12\n\n\x06\x46\x45NCED\x10\x02\x12\r\n\tNOT_FOUND\x10\x03\x12\x11\n\rCORRUPT_ENTRY\x10\x04\x12\x0b\n\x07REFUSED\x10\x05\x12\r\n\tTOO_LARGE\x10\x06\x12\x10\n\x0cSTORAGE_FULL\x10\x07\x12\x12\n\x0eSTORAGE_FAILED\x10\x08\x12\x0e\n\nOVERLOADED\x10\t\x12\x0f\n\x0bUNAVAILABLE\x10\n\x12\x0e\n\nMAYBE_LOST\x10\x0b\x32\xa2\x04\n\x07Storage\x12\x41\n\x05Hello\x12\x1c.sulina.storage.HelloRequest\x1a\x1a.sulina.storage.HelloReply\x12?\n\x06\x41ppend\x12\x17.sulina.storage.Entries\x1a\x18.sulina.storage.Outcomes(\x01\x30\x01\x12<\n\x04Read\x12\x1b.sulina.storage.ReadRequest\x1a\x17.sulina.storage.Entries\x12L\n\x0cRecoveryRead\x12#.sulina.storage.RecoveryReadRequest\x1a\x17.sulina.storage.Entries\x12\x41\n\x05\x46\x65nce\x12\x1c.sulina.storage.FenceRequest\x1a\x1a.sulina.storage.FenceReply\x12\x44\n\x06\x44\x65lete\x12\x1d.sulina.storage.DeleteRequest\x1a\x1b.sulina.storage.DeleteReply\x12>\n\x04List\x12\x1b.sulina.storage.ListRequest\x1a\x19.sulina.storage.ListReply\x12>\n\x04Stat\x12\x1b.sulina.storage.StatRequest\x1a\x19.sulina.storage.StatReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1astorage_grpc/storage.proto\x12\x0esulina.storage\"\x0e\n\x0cHelloRequest\"\xa4\x01\n\nHelloReply\x12\n\n\x02id\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x0f\n\x07unclean\x18\x03 \x01(\x08\x12\x0f\n\x07version\x18\x04 \x01(\t\x12\x10\n\x08protocol\x18\x05 \x01(\r\x12\x17\n\x0fmax_entry_bytes\x18\x06 \x01(\x04\x12\x16\n\x0emax_read_bytes\x18\x07 \x01(\x04\x12\x10\n\x08writable\x18\x08 \x01(\x08\"\x1a\n\x07\x45ntries\x12\x0f\n\x07\x65ntries\x18\x01 \x01(\x0c\"\x1c\n\x08Outcomes\x12\x10\n\x08outcomes\x18\x01 \x01(\x0c\"p\n\x0bReadRequest\x12\x0e\n\x06ledger\x18\x01 \x01(\x04\x12\r\n\x05\x66irst\x18\x02 \x01(\x03\x12\x13\n\x0bmax_entries\x18\x03 \x01(\x04\x12\x11\n\tmax_bytes\x18\x04 \x01(\x04\x12\x11\n\x04head\x18\x05 \x01(\x04H\x00\x88\x01\x01\x42\x07\n\x05_head\"\\\n\x13RecoveryReadRequest\x12\x0e\n\x06ledger\x18\x01 \x01(\x04\x12\r\n\x05\x66irst\x18\x02 \x01(\x03\x12\x13\n\x0bmax_entries\x18\x03 \x01(\x04\x12\x11\n\tmax_bytes\x18\x04 \x01(\x04\"\x1e\n\x0c\x46\x65nceRequest\x12\x0e\n\x06ledger\x18\x01 \x01(\x04\">\n\nFenceReply\x12\x0b\n\x03lac\x18\x01 \x01(\x03\x12\x12\n\nlast_entry\x18\x02 \x01(\x03\x12\x0f\n\x07\x63\x65rtain\x18\x03 \x01(\x08\"\x1f\n\rDeleteRequest\x12\x0e\n\x06ledger\x18\x01 \x01(\x04\"\r\n\x0b\x44\x65leteReply\":\n\x0bListRequest\x12\x12\n\x05\x61\x66ter\x18\x01 \x01(\x04H\x00\x88\x01\x01\x12\r\n\x05limit\x18\x02 \x01(\rB\x08\n\x06_after\"*\n\tListReply\x12\x0f\n\x07ledgers\x18\x01 \x03(\x04\x12\x0c\n\x04more\x18\x02 \x01(\x08\"\x1d\n\x0bStatRequest\x12\x0e\n\x06ledger\x18\x01 \x01(\x04\"\x88\x01\n\tStatReply\x12\r\n\x05known\x18\x01 \x01(\x08\x12\x13\n\x0b\x66irst_entry\x18\x02 \x01(\x03\x12\x12\n\nlast_entry\x18\x03 \x01(\x03\x12\x17\n\x0flast_before_gap\x18\x04 \x01(\x03\x12\x0b\n\x03lac\x18\x05 \x01(\x03\x12\x0e\n\x06\x66\x65nced\x18\x06 \x01(\x08\x12\r\n\x05\x62ytes\x18\x07 \x01(\x04*\xc4\x01\n\x04\x43ode\x12\x06\n\x02OK\x10\x00\x12\x13\n\x0fUNKNOWN_OUTCOME\x10\x01\x12\n\n\x06\x46\x45NCED\x10\x02\x12\r\n\tNOT_FOUND\x10\x03\x12\x11\n\rCORRUPT_ENTRY\x10\x04\x12\x0b\n\x07REFUSED\x10\x05\x12\r\n\tTOO_LARGE\x10\x06\x12\x10\n\x0cSTORAGE_FULL\x10\x07\x12\x12\n\x0eSTORAGE_FAILED\x10\x08\x12\x0e\n\nOVERLOADED\x10\t\x12\x0f\n\x0bUNAVAILABLE\x10\n\x12\x0e\n\nMAYBE_LOST\x10\x0b\x32\xa2\x04\n\x07Storage\x12\x41\n\x05Hello\x12\x1c.sulina.storage.HelloRequest\x1a\x1a.sulina.storage.HelloReply\x12?\n\x06\x41ppend\x12\x17.sulina.storage.Entries\x1a\x18.sulina.storage.Outcomes(\x01\x30\x01\x12<\n\x04Read\x12\x1b.sulina.storage.ReadRequest\x1a\x17.sulina.storage.Entries\x12L\n\x0cRecoveryRead\x12#.sulina.storage.RecoveryReadRequest\x1a\x17.sulina.storage.Entries\x12\x41\n\x05\x46\x65nce\x12\x1c.sulina.storage.FenceRequest\x1a\x1a.sulina.storage.FenceReply\x12\x44\n\x06\x44\x65lete\x12\x1d.sulina.storage.DeleteRequest\x1a\x1b.sulina.storage.DeleteReply\x12>\n\x04List\x12\x1b.sulina.storage.ListRequest\x1a\x19.sulina.storage.ListReply\x12>\n\x04Stat\x12\x1b.sulina.storage.StatRequest\x1a\x19.sulina.storage.StatReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'storage_grpc.storage_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CODE']._serialized_start=877
-  _globals['_CODE']._serialized_end=1073
+  _globals['_CODE']._serialized_start=914
+  _globals['_CODE']._serialized_end=1110
   _globals['_HELLOREQUEST']._serialized_start=46
   _globals['_HELLOREQUEST']._serialized_end=60
   _globals['_HELLOREPLY']._serialized_start=63
@@ -48,19 +48,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FENCEREQUEST']._serialized_start=495
   _globals['_FENCEREQUEST']._serialized_end=525
   _globals['_FENCEREPLY']._serialized_start=527
-  _globals['_FENCEREPLY']._serialized_end=552
-  _globals['_DELETEREQUEST']._serialized_start=554
-  _globals['_DELETEREQUEST']._serialized_end=585
-  _globals['_DELETEREPLY']._serialized_start=587
-  _globals['_DELETEREPLY']._serialized_end=600
-  _globals['_LISTREQUEST']._serialized_start=602
-  _globals['_LISTREQUEST']._serialized_end=660
-  _globals['_LISTREPLY']._serialized_start=662
-  _globals['_LISTREPLY']._serialized_end=704
-  _globals['_STATREQUEST']._serialized_start=706
-  _globals['_STATREQUEST']._serialized_end=735
-  _globals['_STATREPLY']._serialized_start=738
-  _globals['_STATREPLY']._serialized_end=874
-  _globals['_STORAGE']._serialized_start=1076
-  _globals['_STORAGE']._serialized_end=1622
+  _globals['_FENCEREPLY']._serialized_end=589
+  _globals['_DELETEREQUEST']._serialized_start=591
+  _globals['_DELETEREQUEST']._serialized_end=622
+  _globals['_DELETEREPLY']._serialized_start=624
+  _globals['_DELETEREPLY']._serialized_end=637
+  _globals['_LISTREQUEST']._serialized_start=639
+  _globals['_LISTREQUEST']._serialized_end=697
+  _globals['_LISTREPLY']._serialized_start=699
+  _globals['_LISTREPLY']._serialized_end=741
+  _globals['_STATREQUEST']._serialized_start=743
+  _globals['_STATREQUEST']._serialized_end=772
+  _globals['_STATREPLY']._serialized_start=775
+  _globals['_STATREPLY']._serialized_end=911
+  _globals['_STORAGE']._serialized_start=1113
+  _globals['_STORAGE']._serialized_end=1659
 # @@protoc_insertion_point(module_scope)

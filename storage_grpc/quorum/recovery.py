@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from storage_grpc.entries import Entry
-from storage_grpc.node import MaybeLost, Node
+from storage_grpc.node import FencedLedger, MaybeLost, Node
 from storage_grpc.quorum.calls import Answers, Call, ask_all
 from storage_grpc.quorum.nodes import Nodes, replacements
 from storage_grpc.quorum.settings import QuorumSettings
@@ -64,8 +64,10 @@ class Recovery:
         fragment = metadata.fragments[-1]
         if not self._safe.recover_from_last_fragment:
             fragment = metadata.fragments[0]
-        lac = max(await self._fence(metadata, fragment.ensemble), fragment.first_entry - 1)
-        last, final = await self._find_end(metadata, fragment.ensemble, lac)
+        fenced = await self._fence(metadata, fragment.ensemble)
+        lac = max(fragment.first_entry - 1, *(found.lac for found in fenced))
+        end = self._known_end(metadata, fenced)
+        last, final = await self._find_end(metadata, fragment.ensemble, lac, end)
         return await self._close(stored, final.closed(last))
 
     async def _begin(self) -> StoredMetadata:
@@ -83,34 +85,54 @@ class Recovery:
             raise Retriable(f"ledger {self._ledger} changes at this moment: try again")
         return marked
 
-    async def _fence(self, metadata: LedgerMetadata, ensemble: tuple[str, ...]) -> int:
+    async def _fence(
+        self, metadata: LedgerMetadata, ensemble: tuple[str, ...]
+    ) -> list[FencedLedger]:
         needed = metadata.enough_to_rule_out if self._safe.fence_before_recovery else 1
 
-        async def call(node: Node) -> int:
+        async def call(node: Node) -> FencedLedger:
             if not self._safe.fence_before_recovery:
-                return -1
+                return FencedLedger(-1, -1, certain=False)
             return await node.fence(self._ledger)
 
-        def enough(answers: Answers[int]) -> bool:
-            return sum(isinstance(answer, int) for answer in answers.values()) >= needed
+        def enough(answers: Answers[FencedLedger]) -> bool:
+            return sum(isinstance(answer, FencedLedger) for answer in answers.values()) >= needed
 
         answers = await self._ask(ensemble, call, enough)
-        lacs = [answer for answer in answers.values() if isinstance(answer, int)]
-        if len(lacs) < needed:
+        found = [answer for answer in answers.values() if isinstance(answer, FencedLedger)]
+        if len(found) < needed:
             raise self._too_few("be fenced", answers)
-        return max(lacs)
+        return found
+
+    def _known_end(self, metadata: LedgerMetadata, fenced: Sequence[FencedLedger]) -> int | None:
+        """The entry behind which there certainly is none, if what was fenced tells it.
+
+        A fenced node denies all that lies behind its last entry, once and for all.
+        """
+        if not self._safe.fence_before_recovery:
+            return None
+        denied = sum(found.certain for found in fenced)
+        if self._rules_out(metadata, denied, len(fenced) - denied):
+            return max(found.last_entry for found in fenced)
+        return None
 
     # ---- the end ----
 
     async def _find_end(
-        self, metadata: LedgerMetadata, ensemble: tuple[str, ...], lac: int
+        self, metadata: LedgerMetadata, ensemble: tuple[str, ...], lac: int, end: int | None
     ) -> tuple[int, LedgerMetadata]:
-        """The last entry, and the metadata with the ensembles to which entries were rewritten."""
+        """The last entry, and the metadata with the ensembles to which entries were rewritten.
+
+        Nothing is looked for behind ``end``, if that is known.
+        """
         target = metadata.fragments[-1].ensemble
         lost: set[str] = set()
         entry = lac + 1
         at_once = _FEW
-        while answers := await self._read(metadata, ensemble, entry, at_once):
+        while end is None or entry <= end:
+            answers = await self._read(metadata, ensemble, entry, at_once)
+            if not answers:
+                break
             held = [answers[member] for member in target if member in answers]
             entries = _common(held, metadata.ack_quorum)
             if not entries:
@@ -147,12 +169,15 @@ class Recovery:
         raise self._too_few(f"be asked for entry {first}", answers)
 
     def _ruled_out(self, metadata: LedgerMetadata, answers: Answers[list[Entry]]) -> bool:
-        """Whether no ack quorum can have had the entry, if fewer nodes than that lost data."""
         kind = NotFound if self._safe.unknown_is_not_absent else SulinaError
         denied = sum(isinstance(answer, kind) for answer in answers.values())
+        unsure = sum(isinstance(answer, MaybeLost) for answer in answers.values())
+        return self._rules_out(metadata, denied, unsure)
+
+    def _rules_out(self, metadata: LedgerMetadata, denied: int, unsure: int) -> bool:
+        """Whether no ack quorum can have had an entry, if fewer nodes than that lost data."""
         if not self._safe.enough_denials:
             return denied >= 1
-        unsure = sum(isinstance(answer, MaybeLost) for answer in answers.values())
         unheard = metadata.write_quorum - denied - unsure
         return unheard + min(unsure, metadata.ack_quorum - 1) < metadata.ack_quorum
 

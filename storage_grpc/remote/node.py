@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 
 from storage_grpc import storage_pb2 as pb
 from storage_grpc.entries import Entry, LedgerStat, check_ids
+from storage_grpc.node import FencedLedger
 from storage_grpc.remote.appends import Appends
 from storage_grpc.remote.link import Link
 from storage_grpc.remote.settings import RemoteSettings
@@ -84,10 +85,11 @@ class RemoteNode:
         )
         return await self._entries("RecoveryRead", request, ledger, first)
 
-    async def fence(self, ledger: int) -> int:
+    async def fence(self, ledger: int) -> FencedLedger:
         check_ids(ledger, 0, -1)
         request = pb.FenceRequest(ledger=ledger)
-        return (await self._link.ask("Fence", request, pb.FenceReply, self.incarnation)).lac
+        reply = await self._link.ask("Fence", request, pb.FenceReply, self.incarnation)
+        return FencedLedger(reply.lac, reply.last_entry, reply.certain)
 
     async def delete(self, ledger: int) -> None:
         check_ids(ledger, 0, -1)

@@ -114,7 +114,8 @@ class Calls:
         return pack_entries(found)
 
     async def _fence(self, request: pb.FenceRequest) -> Message:
-        return pb.FenceReply(lac=await self._node.fence(request.ledger))
+        found = await self._node.fence(request.ledger)
+        return pb.FenceReply(lac=found.lac, last_entry=found.last_entry, certain=found.certain)
 
     async def _delete(self, request: pb.DeleteRequest) -> Message:
         await self._node.delete(request.ledger)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from storage_grpc.node import LocalNode, MaybeLost, Node
+from storage_grpc.node import FencedLedger, LocalNode, MaybeLost, Node
 from storage_grpc.standing import Standing
 from sulina.errors import Fenced, NotFound, Refused, TooLarge
 from sulina.runtime.memory_disk import MemoryDisk
@@ -118,7 +118,7 @@ async def test_failures_of_an_append_come_through_its_future(node: Node) -> None
 
 async def test_a_fenced_ledger_takes_only_the_writes_of_a_recovery(node: Node) -> None:
     await fill(node, 1, 4)
-    assert await node.fence(1) == 2
+    assert await node.fence(1) == FencedLedger(lac=2, last_entry=3, certain=True)
     with pytest.raises(Fenced):
         await node.append(1, 4, 3, b"late")
     await node.append(1, 4, 3, b"recovered", recovery=True)
@@ -126,7 +126,7 @@ async def test_a_fenced_ledger_takes_only_the_writes_of_a_recovery(node: Node) -
 
 
 async def test_fencing_an_unknown_ledger_creates_it_fenced(node: Node) -> None:
-    assert await node.fence(9) == -1
+    assert await node.fence(9) == FencedLedger(lac=-1, last_entry=-1, certain=True)
     with pytest.raises(Fenced):
         await node.append(9, 0, -1, b"late")
 
@@ -178,6 +178,8 @@ async def test_a_node_that_may_have_lost_entries_denies_only_what_it_is_sure_of(
             await node.read(6, 0, max_entries=1, max_bytes=1)
         with pytest.raises(MaybeLost):
             await node.recovery_read(6, 0, max_entries=1, max_bytes=1)
+        assert (await node.fence(5)).certain
+        assert not (await node.fence(6)).certain
 
     if where == "local":
         await check(LocalNode("storage-1", store, Standing(in_doubt=True)))

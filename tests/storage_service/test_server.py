@@ -138,7 +138,7 @@ async def test_a_full_disk_refuses_appends_and_goes_on_when_there_is_space() -> 
         stored = results.index(next(result for result in results if result is not None))
         assert {type(result) for result in results[stored:]} == {StorageFull}
         assert len(await node.read(1, 0, max_entries=99, max_bytes=1 << 30)) == stored
-        assert await node.fence(2) == -1
+        assert (await node.fence(2)).lac == -1
         disk.capacity = None
         await node.append(1, stored, -1, bytes(100_000))
     await store.close()
