@@ -20,6 +20,7 @@ from sulina import Client
 from sulina.metadata.embedded import EmbeddedStore
 from sulina.runtime.real_clock import RealClock
 from sulina.runtime.real_network import RealNetwork
+from tests.owners.cuttable import CuttableStore
 
 QUICK = ClusterSettings(
     lease_seconds=3, check_seconds=0.2, evaluate_seconds=0.2, report_seconds=0.3, leave_seconds=10
@@ -54,6 +55,8 @@ class Brokers:
         self._clock = RealClock()
         self.store: EmbeddedStore
         self.running: dict[str, ClusterNode] = {}
+        self.ways: dict[str, CuttableStore] = {}
+        """How each broker reaches the metadata store."""
 
     async def __aenter__(self) -> Brokers:
         self.store = await EmbeddedStore.open(self._clock)
@@ -73,11 +76,10 @@ class Brokers:
                 Listen(port=0),
                 cluster=replace(self._settings, proxy_url=proxy_url),
             )
-            ledgers = QuorumLedgers(self._nodes, self.store, self._clock, QuorumSettings())
+            way = self.ways[name] = CuttableStore(self.store, self._clock)
+            ledgers = QuorumLedgers(self._nodes, way, self._clock, QuorumSettings())
             node = await stack.enter_async_context(
-                cluster_node(
-                    settings, self.store, ledgers, self._clock, sulina.connect, RealNetwork()
-                )
+                cluster_node(settings, way, ledgers, self._clock, sulina.connect, RealNetwork())
             )
             node.register_as()
             await stack.enter_async_context(serving(node, settings))

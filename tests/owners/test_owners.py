@@ -211,6 +211,55 @@ async def test_leadership_moves_on_and_the_cluster_goes_on(
     assert brokers.running[former].election.term == 0
 
 
+async def test_a_broker_that_alone_lost_the_metadata_store_sends_its_clients_to_others(
+    brokers: Brokers,
+) -> None:
+    async with brokers.client() as client:
+        flow = Flow(client, "/default/out-of-touch")
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(flow.run())
+            await flow.more()
+            lonely = await owner_of(client, "/default/out-of-touch")
+            brokers.ways[lonely].cut()
+            others = [name for name in brokers.running if name != lonely]
+            tables = brokers.running[others[0]].tables
+            while not any(True for name in others for _ in tables.topics_of(name)):
+                await tables.mirror.change()
+            await flow.more(200)
+            while not brokers.running[lonely].server.away:
+                await asyncio.sleep(0.05)
+            await flow.more(200)
+            brokers.ways[lonely].mend()
+            while brokers.running[lonely].server.away:
+                await asyncio.sleep(0.05)
+            await flow.more()
+            flow.stop()
+        flow.check()
+
+
+async def test_when_nobody_reaches_the_metadata_store_everything_is_served_on(
+    brokers: Brokers,
+) -> None:
+    async with brokers.client() as client:
+        flow = Flow(client, "/default/no-store")
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(flow.run())
+            await flow.more()
+            for way in brokers.ways.values():
+                way.cut()
+            while any(node.membership.lease is not None for node in brokers.running.values()):
+                await asyncio.sleep(0.05)
+            await flow.more(500)
+            assert not any(node.server.away for node in brokers.running.values())
+            for way in brokers.ways.values():
+                way.mend()
+            while any(node.membership.lease is None for node in brokers.running.values()):
+                await asyncio.sleep(0.05)
+            await flow.more()
+            flow.stop()
+        flow.check()
+
+
 async def test_behind_one_address_any_broker_leads_to_the_owner() -> None:
     async with asyncio.timeout(60), Brokers() as brokers:
         await brokers.start("one")
