@@ -11,6 +11,7 @@ from broker_containers.broker import Broker
 from broker_containers.doors.binary import BinarySession
 from broker_containers.doors.tunnel import Neighbours
 from storage_grpc.journal.recover import Recovery
+from sulina.client.address import Address
 from sulina.errors import Refused
 from sulina.wire.stream import CommandStream
 
@@ -55,6 +56,30 @@ class BinaryServer:
         """Why clients should use other brokers, if they should."""
         self.http_port: int | None = None
         """The port of the HTTP door, if there is one."""
+        self.danube_admin_port: int | None = None
+        """The port of the Danube admin door, if there is one."""
+
+    @property
+    def url(self) -> str:
+        """Where clients find it, as far as it knows."""
+        scheme = "sulina" if self._listen.tls is None else "sulina+tls"
+        return f"{scheme}://{Address(self._listen.host, self.port)}"
+
+    @property
+    def http_url(self) -> str:
+        """Where its HTTP door is, if there is one."""
+        scheme = "http" if self._listen.tls is None else "https"
+        if not self.http_port:
+            return ""
+        return f"{scheme}://{Address(self._listen.host, self.http_port)}"
+
+    @property
+    def danube_admin_url(self) -> str:
+        """Where its Danube admin door is, if there is one."""
+        scheme = "http" if self._listen.tls is None else "https"
+        if not self.danube_admin_port:
+            return ""
+        return f"{scheme}://{Address(self._listen.host, self.danube_admin_port)}"
 
     async def __aenter__(self) -> BinaryServer:
         loop = asyncio.get_running_loop()

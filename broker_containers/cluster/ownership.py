@@ -31,6 +31,7 @@ from sulina.wire.decode import Frame
 
 _log = logging.getLogger(__name__)
 _PAUSE = 0.2
+_BREATH = 0.05
 
 
 class Ownership:
@@ -111,9 +112,10 @@ class Ownership:
         if found is None and not self.settings.proxy_url:
             return HERE
         if self.settings.proxy_url:
-            return Place(self.settings.proxy_url, self._me if found is None else found[0])
+            owner, grpc = (self._me, "") if found is None else (found[0], found[1].grpc)
+            return Place(self.settings.proxy_url, owner, grpc)
         assert found is not None
-        return Place(found[1].url)
+        return Place(found[1].url, grpc=found[1].grpc)
 
     async def _wish(self, topic: TopicName) -> None:
         wanted = Wish(self._clock.wall_us())
@@ -237,8 +239,7 @@ class Ownership:
                 elif owner.to:
                     await self._hand_over(topic, owner, revision)
                 else:
-                    async with self._opening:
-                        await self._broker.topic(topic, create=False)
+                    await self._open_some_time(topic)
             except NotFound:
                 return  # deleted meanwhile
             except Refused as error:
@@ -249,6 +250,18 @@ class Ownership:
                 await self._clock.sleep(_PAUSE)
                 continue
             return
+
+    async def _open_some_time(self, topic: TopicName) -> None:
+        """Open a topic that nobody asked for yet, so that what is old in it can go.
+
+        Slowly: whoever asks for a topic opens it at once, and must not wait for thousands of idle
+        ones after the loss of a broker.
+        """
+        assert self._broker is not None
+        async with self._opening:
+            if not self._broker.is_loaded(topic):
+                await self._clock.sleep(_BREATH)
+                await self._broker.topic(topic, create=False)
 
     async def _hand_over(self, topic: TopicName, owner: Owner, revision: int) -> None:
         assert self._broker is not None

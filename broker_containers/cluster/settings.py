@@ -29,7 +29,7 @@ class ClusterSettings:
     """How long a broker that stops waits for others to take its topics."""
     proxy_url: str = ""
     """The one URL by which clients reach all brokers, if they can't reach each by its own."""
-    open_at_once: int = 4
+    open_at_once: int = 1
     """Topics that a broker opens at the same time before somebody asks for them."""
     moves_at_once: int = 64
     """Planned moves under way at the same time."""

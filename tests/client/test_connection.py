@@ -88,9 +88,9 @@ async def test_a_client_that_only_listens_pings_too(bench: Bench, client: sulina
 async def test_a_silent_connection_counts_as_lost(bench: Bench, client: sulina.Client) -> None:
     async with client.consumer("/default/t", "s"):
         bench.broker.silent.add(Command.PING)
-        await bench.clock.advance(29)
+        await bench.clock.advance(8)
         assert len(bench.network.dials) == 1
-        await bench.clock.advance(15)
+        await bench.clock.advance(5)
         assert len(bench.network.dials) == 2
         assert len(bench.broker.bodies(Command.SUBSCRIBE)) == 2
 
