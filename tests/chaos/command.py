@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import random
 import shutil
 import sys
@@ -53,6 +54,8 @@ def main() -> int:
         faults=tuple(kinds[kind] for kind in given.only) if given.only else FAULTS,
     )
     folder = given.data or Path(tempfile.mkdtemp(prefix="sulina-chaos-"))
+    # The wires write to whom was killed a moment ago, which asyncio finds worth a warning.
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
     console = output.console()
     console.print(f"seed {task.seed}: {given.minutes:g} minutes of faults")
     report = asyncio.run(_shown(task, folder, console))

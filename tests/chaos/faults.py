@@ -6,14 +6,16 @@ missed at a time. Of two tiers they may be.
 
 from __future__ import annotations
 
+import asyncio
 import random
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from sulina.cli.local_processes import Process
-from tests.chaos.arena import Arena
+from tests.chaos.arena import PATIENCE, Arena, Broken
 from tests.support.wire import Wire
 
 Tier = Literal["broker", "storage", "etcd"]
@@ -110,8 +112,11 @@ async def _drain(arena: Arena, rng: random.Random) -> AsyncIterator[str]:
     await arena.admin("broker.drain", broker=broker, reason="chaos")
     yield broker
     # It must have topics again, or the next one might be the last that has any.
+    end = time.monotonic() + PATIENCE
     while await arena.admin("broker.activate", broker=broker) is None:
-        pass
+        if time.monotonic() > end:
+            raise Broken(f"{broker} could not be activated again")
+        await asyncio.sleep(0.2)
 
 
 @asynccontextmanager
@@ -161,7 +166,7 @@ FAULTS: Final = (
 def choose(rng: random.Random, faults: tuple[Fault, ...]) -> tuple[Fault, ...]:
     """One fault, or now and then two of different tiers."""
     first = rng.choices(faults, [fault.weight for fault in faults])[0]
-    others = [fault for fault in faults if fault.tier != first.tier]
+    others = [fault for fault in faults if fault.tier != first.tier and fault is not QUIET]
     if first is QUIET or not others or rng.random() > 0.25:
         return (first,)
     return first, rng.choices(others, [fault.weight for fault in others])[0]

@@ -46,7 +46,8 @@ class Report:
     seconds: float = 0.0
     sent: int = 0
     acknowledged: int = 0
-    received: int = 0
+    consumed: int = 0
+    """Records that consumers acknowledged, for each subscription once."""
     failed_publishes: int = 0
     rounds: list[Round] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
@@ -75,7 +76,7 @@ class Report:
             "records": {
                 "sent": self.sent,
                 "acknowledged": self.acknowledged,
-                "received": self.received,
+                "consumed": self.consumed,
             },
             "failed_publishes": self.failed_publishes,
             "pauses": self.by_kind(),
@@ -104,7 +105,7 @@ class Report:
         console.print(table)
         console.print(
             f"{self.sent:,} records sent, {self.acknowledged:,} sends acknowledged, "
-            f"{self.received:,} deliveries, {self.failed_publishes} publishes failed, "
+            f"{self.consumed:,} consumed, {self.failed_publishes} publishes failed, "
             f"{len(self.rounds)} rounds in {self.seconds:.0f} s"
         )
         for violation in self.violations:
