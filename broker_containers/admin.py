@@ -136,7 +136,13 @@ class Admin:
     async def _topic_create(self, arguments: Arguments) -> Any:
         name = TopicName.parse(text(arguments, "topic"))
         delivery = choice(Delivery, arguments, "delivery", Delivery.RELIABLE)
-        await self._broker.create_topic(name, delivery, number(arguments, "partitions", 0))
+        await self._broker.create_topic(
+            name,
+            delivery,
+            number(arguments, "partitions", 0),
+            expected_records=number(arguments, "expected_records", 0),
+            expected_bytes=number(arguments, "expected_bytes", 0),
+        )
         return {"topic": str(name)}
 
     async def _topic_delete(self, arguments: Arguments) -> Any:

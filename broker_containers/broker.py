@@ -64,6 +64,8 @@ class Place:
 
     url: str = ""
     broker: str = ""
+    grpc: str = ""
+    """Where the owner's door for Danube's clients is, if it is another broker and has one."""
 
 
 HERE = Place()
@@ -210,10 +212,26 @@ class Broker:
         return await self._gate.place_of(name)
 
     async def create_topic(
-        self, name: TopicName, delivery: Delivery, partitions: int, *, exist_ok: bool = False
+        self,
+        name: TopicName,
+        delivery: Delivery,
+        partitions: int,
+        *,
+        exist_ok: bool = False,
+        expected_records: int = 0,
+        expected_bytes: int = 0,
     ) -> None:
-        """Make a topic. Raises ``AlreadyExists`` unless ``exist_ok``."""
-        wanted = TopicRecord(delivery, partitions, created_us=self.clock.wall_us())
+        """Make a topic. Raises ``AlreadyExists`` unless ``exist_ok``.
+
+        What is expected of it, a second, in and out, helps to find a broker for it.
+        """
+        wanted = TopicRecord(
+            delivery,
+            partitions,
+            created_us=self.clock.wall_us(),
+            expected_records=expected_records,
+            expected_bytes=expected_bytes,
+        )
         try:
             await self._unbroken.run(topic_lifecycle.create(self.store, name, wanted))
         except AlreadyExists:

@@ -6,8 +6,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 
+from broker_containers.alone import Alone
 from broker_containers.broker import Broker
 from broker_containers.cluster.config_apply import single_broker_config
+from broker_containers.doors.danube.settings import DanubeListen
+from broker_containers.doors.danube_admin.settings import AdminListen
 from broker_containers.orphans import delete_orphans
 from broker_containers.server import BinaryServer, Listen
 from broker_containers.settings import BrokerSettings
@@ -33,12 +36,14 @@ async def run_embedded(
     settings: BrokerSettings | None = None,
     journal: JournalSettings | None = None,
     http: Listen | None = None,
+    danube_admin: AdminListen | None = None,
+    danube: DanubeListen | None = None,
 ) -> AsyncIterator[BinaryServer]:
     """A whole cluster in one process: open or create the data under ``folder`` and serve it.
 
-    ``http`` is where its HTTP door listens; without it there is none. On leaving, clients are
-    told, cursors are stored and everything is closed cleanly. Raises ``Refused`` if another
-    process uses the folder or a port.
+    ``http``, ``danube_admin`` and ``danube`` are where those doors listen; without them there are
+    none. On leaving, clients are told, cursors are stored and everything is closed cleanly. Raises
+    ``Refused`` if another process uses the folder or a port.
     """
     async with _metadata(folder) as store, _disk(folder / "journal") as disk:
         clock = RealClock()
@@ -48,9 +53,12 @@ async def run_embedded(
             broker = Broker(EmbeddedLedgers(entries), store, clock, settings or BrokerSettings())
             async with BinaryServer(broker, listen) as server, broker:
                 server.recovery = entries.recovery
+                server.admin.offer(Alone(broker, server).methods())
                 async with (
                     single_broker_config(broker, server.admin),
                     _http_door(broker, server, http, entries),
+                    _danube_admin_door(broker, server, danube_admin),
+                    _danube_door(broker, server, danube),
                 ):
                     yield server
                     server.stop_listening()
@@ -66,6 +74,8 @@ async def run_on_storage_nodes(
     settings: BrokerSettings | None = None,
     quorum: QuorumSettings | None = None,
     http: Listen | None = None,
+    danube_admin: AdminListen | None = None,
+    danube: DanubeListen | None = None,
 ) -> AsyncIterator[BinaryServer]:
     """A broker whose ledgers are on storage nodes (``name=host:port`` each), replicated.
 
@@ -87,7 +97,10 @@ async def run_on_storage_nodes(
             broker,
             single_broker_config(broker, server.admin),
             _http_door(broker, server, http, (nodes, copies)),
+            _danube_admin_door(broker, server, danube_admin),
+            _danube_door(broker, server, danube),
         ):
+            server.admin.offer(Alone(broker, server).methods())
             yield server
             server.stop_listening()
 
@@ -104,6 +117,27 @@ def _http_door(
     from broker_containers.doors.http.serving import serve_http
 
     return serve_http(broker, binary, listen, storage)
+
+
+def _danube_admin_door(
+    broker: Broker, binary: BinaryServer, listen: AdminListen | None
+) -> AbstractAsyncContextManager[object]:
+    if listen is None:
+        return nullcontext()
+    # gRPC takes a while to load, and not everybody wants this door.
+    from broker_containers.doors.danube_admin.serving import serve_danube_admin
+
+    return serve_danube_admin(broker, binary, listen)
+
+
+def _danube_door(
+    broker: Broker, binary: BinaryServer, listen: DanubeListen | None
+) -> AbstractAsyncContextManager[object]:
+    if listen is None:
+        return nullcontext()
+    from broker_containers.doors.danube.serving import serve_danube
+
+    return serve_danube(broker, binary, listen)
 
 
 @asynccontextmanager

@@ -58,6 +58,8 @@ class BinaryServer:
         """The port of the HTTP door, if there is one."""
         self.danube_admin_port: int | None = None
         """The port of the Danube admin door, if there is one."""
+        self.grpc_port: int | None = None
+        """The port of the door for Danube's clients, if there is one."""
 
     @property
     def url(self) -> str:

@@ -5,6 +5,7 @@
 #   run.lock    what `make up` needs
 #   dev.lock    run.lock and what `make test`, `make check` and `make proto` need
 #   bench.lock  run.lock and what `make bench` needs
+#   danube.lock Danube's own client, unmodified, which the tests run in an environment of its own
 set -euo pipefail
 
 .venv/bin/python -m pip install --quiet --disable-pip-version-check uv==0.13.7
@@ -22,3 +23,8 @@ compile() {
 compile dev --extra all-in-one --extra dev "$@"
 compile run --extra all-in-one --constraint requirements/dev.lock "$@"
 compile bench --extra bench --constraint requirements/dev.lock "$@"
+
+echo "Locking requirements/danube.lock"
+.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+    --no-emit-index-url --custom-compile-command "make lock" \
+    --output-file requirements/danube.lock "$@" requirements/danube.in

@@ -94,4 +94,4 @@ class SulinaReplicated(Sulina):
 
 def _command(verb: str, data: Path, port: int) -> list[str]:
     command = [sys.executable, "-m", "sulina.cli", verb, "--data", str(data), "--port", str(port)]
-    return [*command, "--http-port", "0"] if verb == "up" else command
+    return [*command, "--http-port", "0", "--admin-port", "0"] if verb == "up" else command

@@ -13,23 +13,28 @@ seen, so a leader that was replaced, or saw something old, changes nothing.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
+from broker_containers.cluster.balance_summary import summary
 from broker_containers.cluster.election import Election
 from broker_containers.cluster.settings import ClusterSettings
 from broker_containers.cluster.tables import ClusterTables
 from broker_containers.load.decision import Move, NewTopic, Placement, Plan, Reason
 from broker_containers.load.manager import LoadManager
+from broker_containers.load.move_log import MoveLog
 from broker_containers.load.view import BrokerInfo, ClusterView
 from broker_containers.load.view import BrokerState as LoadState
-from sulina.errors import NotFound, Refused, Retriable, UnknownOutcome
+from sulina.errors import NotFound, Refused, Retriable, SulinaError, UnknownOutcome
 from sulina.metadata.check import MAX_TXN_OPS
-from sulina.metadata.keys import assignments, topics
+from sulina.metadata.keys import assignments, load_balance, topics
 from sulina.metadata.keys.assignments import OPS_PER_CHANGE, Change, Owner
 from sulina.metadata.keys.members import BrokerMode
+from sulina.metadata.keys.topics import TopicRecord
 from sulina.metadata.store import MetadataStore
 from sulina.names import TopicName
 from sulina.runtime.deadline import within
@@ -53,7 +58,10 @@ class Duties:
         tables: ClusterTables,
         election: Election,
         settings: ClusterSettings,
+        describe: Callable[[TopicName], TopicRecord | None] = lambda _: None,
     ) -> None:
+        """``describe`` tells what is known of a topic, for what its makers expect of it."""
+        self._describe = describe
         self._store = store
         self._clock = clock
         self._tables = tables
@@ -68,6 +76,7 @@ class Duties:
         """Topics that were given another owner, by why."""
         self._moving: dict[str, float] = {}
         self._next_plan = 0.0
+        self._moves_posted = 0
 
     async def run(self) -> None:
         """Lead whenever it is this broker's turn. Ends when cancelled."""
@@ -78,6 +87,7 @@ class Duties:
             self._next_plan = self._clock.now() + self.settings.rebalance_seconds
             # What the last leader wrote before it lost its place must be seen first.
             await self._tables.mirror.reached(term)
+            await self._take_up()
             while self._election.term == term:
                 began = self._clock.now()
                 news = self._tables.mirror.news
@@ -89,6 +99,16 @@ class Duties:
                 except Refused:
                     _log.exception("a round of the leader's work failed")
                 await self._pause(news)
+
+    async def _take_up(self) -> None:
+        """Go on with the cooldowns of the leader before."""
+        try:
+            found = await load_balance.last_moves(self._store)
+            if found is not None:
+                self.manager.log = MoveLog.from_bytes(found, now=self._clock.now())
+        except SulinaError as error:
+            _log.warning("the moves of the leader before are not known: %s", error)
+        self._moves_posted = sum(self.moves.values())
 
     async def _pause(self, news: asyncio.Event) -> None:
         try:
@@ -109,6 +129,21 @@ class Duties:
         if now >= self._next_plan:
             self._next_plan = now + self.settings.rebalance_seconds
             await self.rebalance(dry_run=False)
+            await self._post()
+
+    def summary(self) -> dict[str, Any]:
+        """How the load is spread, and what was done about it."""
+        return summary(self.view(), self.manager.settings, self.reasons, self.moves)
+
+    async def _post(self) -> None:
+        """Tell everybody what the leader makes of the load."""
+        term = self._election.term
+        told = {"term": term, "wall_us": self._clock.wall_us(), **self.summary()}
+        moves, made = None, sum(self.moves.values())
+        if made != self._moves_posted:
+            moves = self.manager.log.to_bytes(now=self._clock.now())
+        if await load_balance.post(self._store, term, json.dumps(told).encode(), moves):
+            self._moves_posted = made
 
     def view(self) -> ClusterView:
         """The living brokers, with their topics and loads."""
@@ -144,7 +179,7 @@ class Duties:
         if not orphans:
             return
         view = self.view()
-        new = [NewTopic(str(assignments.topic_of(rest))) for rest in orphans]
+        new = [self._new(assignments.topic_of(rest)) for rest in orphans]
         placement = self.manager.place(view, new)
         self.reasons.update(placement.unplaced.values())
         changes = []
@@ -156,6 +191,13 @@ class Duties:
                 revision = tables.owners.revisions.get(rest, 0)
                 changes.append(self._change(topic, before, revision, target))
         await self._commit(changes, "failover" if any(orphans.values()) else "new")
+
+    def _new(self, topic: TopicName) -> NewTopic:
+        """A topic to be placed, with what its makers expect of it."""
+        found = self._describe(topic)
+        if found is None or not (found.expected_records or found.expected_bytes):
+            return NewTopic(str(topic))
+        return NewTopic(str(topic), float(found.expected_records), float(found.expected_bytes))
 
     async def _finish_moves(self, now: float) -> None:
         """Take topics from owners that do not hand them over, and call back lost moves."""
@@ -206,9 +248,7 @@ class Duties:
         if owner is None:
             raise NotFound(f"nobody serves {topic}: it is placed when it is first used")
         if target is None:
-            chosen: Placement = self.manager.place(
-                view, [NewTopic(str(topic))], exclude={owner.broker}
-            )
+            chosen: Placement = self.manager.place(view, [self._new(topic)], exclude={owner.broker})
             target = chosen.assigned.get(str(topic))
             if target is None:
                 raise Refused(f"no other broker can take {topic}")
@@ -273,5 +313,5 @@ class Duties:
             if revision is not None:
                 last = revision
             elif await topics.get(self._store, change.topic) is None:
-                await assignments.forget(self._store, change.topic, change.before)
+                await assignments.forget(self._store, change.topic)
         return last

@@ -14,7 +14,6 @@ from broker_containers.cluster.membership import Membership
 from broker_containers.cluster.ownership import Ownership
 from broker_containers.cluster.tables import ClusterTables
 from broker_containers.load.report import LoadReport
-from broker_containers.load.view import BrokerLoad, balance_of
 from sulina.errors import NotFound, Refused
 from sulina.metadata.keys import members
 from sulina.metadata.keys.members import BrokerMode, BrokerState
@@ -59,6 +58,7 @@ class ClusterMethods:
             "balance.rebalance": self._balance_rebalance,
             "topic.lookup": self._topic_lookup,
             "topic.move": self._topic_move,
+            "topic.owners": self._topic_owners,
         }
 
     async def _cluster_describe(self, _: Arguments) -> Any:
@@ -96,6 +96,7 @@ class ClusterMethods:
             "broker": broker,
             "url": found.url,
             "http": found.http,
+            "admin": found.admin,
             "version": found.version,
             "started_us": found.started_us,
             "labels": list(found.labels),
@@ -135,16 +136,8 @@ class ClusterMethods:
 
     async def _balance_show(self, _: Arguments) -> Any:
         duties = self._duties
-        view = duties.view()
-        balance = balance_of(view.brokers.values())
-        return {
-            "leader": self._me,
-            "balance": {**asdict(balance), "max_over_mean": balance.max_over_mean},
-            "brokers": [_ranked(one) for one in sorted(view.brokers.values(), key=_by_load)],
-            "reasons": {reason.value: count for reason, count in sorted(duties.reasons.items())},
-            "moves": dict(duties.moves),
-            "last_plan": None if duties.plan is None else duties.plan.to_dict(),
-        }
+        last = None if duties.plan is None else duties.plan.to_dict()
+        return {"leader": self._me, **duties.summary(), "last_plan": last}
 
     async def _balance_plan(self, _: Arguments) -> Any:
         return (await self._duties.rebalance(dry_run=True)).to_dict()
@@ -173,6 +166,15 @@ class ClusterMethods:
             "http": found.http,
         }
 
+    async def _topic_owners(self, arguments: Arguments) -> Any:
+        """Who serves what, as this broker knows it: of a ``namespace``, of a ``broker``, or all."""
+        namespace = arguments.get("namespace")
+        return [
+            {"topic": str(topic), "broker": owner.broker, "moving_to": owner.to or None}
+            for topic, owner, _ in self._tables.topics_of(arguments.get("broker"))
+            if namespace in (None, topic.namespace)
+        ]
+
     async def _topic_move(self, arguments: Arguments) -> Any:
         topic = TopicName.parse(text(arguments, "topic"))
         target = arguments.get("broker")
@@ -193,18 +195,4 @@ def _load(report: LoadReport) -> dict[str, Any]:
         "bytes_in": sum(one.bytes_in for one in report.topics) + report.rest.bytes_in,
         "records_out": sum(one.records_out for one in report.topics) + report.rest.records_out,
         "bytes_out": sum(one.bytes_out for one in report.topics) + report.rest.bytes_out,
-    }
-
-
-def _by_load(broker: BrokerLoad) -> tuple[float, str]:
-    return -broker.load, broker.id
-
-
-def _ranked(broker: BrokerLoad) -> dict[str, Any]:
-    return {
-        "broker": broker.id,
-        "load": broker.load,
-        "topics": len(broker.topics),
-        "state": broker.state.value,
-        "trust": broker.trust,
     }

@@ -33,6 +33,8 @@ from broker_containers.cluster.runtime_config import RuntimeConfig
 from broker_containers.cluster.settings import ClusterSettings
 from broker_containers.cluster.synchronizer import Synchronizer
 from broker_containers.cluster.tables import ClusterTables
+from broker_containers.metrics.cluster import of_cluster
+from broker_containers.metrics.collector import Write
 from broker_containers.server import BinaryServer, Listen
 from broker_containers.settings import BrokerSettings
 from storage_grpc.ledgers import Ledgers
@@ -88,7 +90,7 @@ class ClusterNode:
         self.broker = Broker(ledgers, store, clock, settings.broker, self.ownership, self.cache)
         self.membership = Membership(store, clock, me, BrokerRecord(""), cluster.lease_seconds)
         self.election = Election(store, clock, self.tables, self.membership, cluster)
-        self.duties = Duties(store, clock, self.tables, self.election, cluster)
+        self.duties = Duties(store, clock, self.tables, self.election, cluster, self.cache.known)
         methods = ClusterMethods(
             store, clock, self.tables, self.ownership, self.duties, self.membership
         )
@@ -121,16 +123,21 @@ class ClusterNode:
         living = self.tables.living().items()
         return [found.url for one, found in living if one != self.membership.broker]
 
-    def register_as(self, http_url: str = "") -> None:
+    def metrics(self) -> Write:
+        """What to tell about the cluster."""
+        return of_cluster(
+            self.tables, self.election, self.ownership, self.duties, self.membership.broker
+        )
+
+    def register_as(self, http_url: str = "", admin_url: str = "", grpc_url: str = "") -> None:
         """Once the doors are open: how this broker is found."""
         settings = self._settings
-        url = settings.advertise
-        if not url:
-            scheme = "sulina" if settings.listen.tls is None else "sulina+tls"
-            url = f"{scheme}://{settings.listen.host}:{self.server.port}"
+        url = settings.advertise or self.server.url
         self.membership.me = BrokerRecord(
             url,
             http=http_url,
+            admin=admin_url,
+            grpc=grpc_url,
             version=__version__,
             started_us=self._clock.wall_us(),
             labels=settings.labels,

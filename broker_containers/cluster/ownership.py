@@ -166,7 +166,7 @@ class Ownership:
 
     async def release(self, topic: TopicName) -> None:
         """The topic is being deleted: whoever has it sees that nobody owns it any more."""
-        await assignments.forget(self._store, topic, self._tables.owner(topic))
+        await assignments.forget(self._store, topic)
 
     async def suspend(self, reason: str) -> None:
         """Serve nothing until :meth:`resume`: others have what this broker believes it owns."""

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import sulina
 from broker_containers.cluster.node import NodeSettings, cluster_node, serving
+from broker_containers.doors.danube.serving import serve_danube
+from broker_containers.doors.danube.settings import DanubeListen
+from broker_containers.doors.danube_admin.serving import serve_danube_admin
+from broker_containers.doors.danube_admin.settings import AdminListen
 from broker_containers.doors.http.serving import serve_http
 from broker_containers.server import BinaryServer, Listen
 from storage_grpc.quorum.calls import with_deadline
@@ -30,6 +34,8 @@ async def run_in_cluster(
     places: Sequence[str],
     quorum: QuorumSettings,
     http: Listen | None,
+    danube_admin: AdminListen | None = None,
+    danube: DanubeListen | None = None,
 ) -> AsyncIterator[BinaryServer]:
     """Run a broker until left; its topics go to others then.
 
@@ -43,19 +49,27 @@ async def run_in_cluster(
             ready = nodes.ready(quorum.ack_quorum)
             await with_deadline(clock, _NODES_SECONDS, ready, "an ack quorum of storage nodes")
             ledgers = QuorumLedgers(nodes, store, clock, quorum)
-            async with cluster_node(
-                settings, store, ledgers, clock, sulina.connect, RealNetwork()
-            ) as node:
-                if http is None:
-                    node.register_as()
-                    async with serving(node, settings):
-                        yield node.server
-                else:
-                    storage = (nodes, quorum)
-                    async with serve_http(node.broker, node.server, http, storage) as door:
-                        scheme = "http" if http.tls is None else "https"
-                        node.register_as(f"{scheme}://{http.host}:{door.port}")
-                        async with serving(node, settings):
-                            yield node.server
+            async with (
+                cluster_node(
+                    settings, store, ledgers, clock, sulina.connect, RealNetwork()
+                ) as node,
+                AsyncExitStack() as doors,
+            ):
+                server = node.server
+                if http is not None:
+                    await doors.enter_async_context(
+                        serve_http(node.broker, server, http, (nodes, quorum), node.metrics())
+                    )
+                if danube_admin is not None:
+                    await doors.enter_async_context(
+                        serve_danube_admin(node.broker, server, danube_admin)
+                    )
+                grpc_url = ""
+                if danube is not None:
+                    clients = serve_danube(node.broker, server, danube)
+                    grpc_url = (await doors.enter_async_context(clients)).url
+                node.register_as(server.http_url, server.danube_admin_url, grpc_url)
+                async with serving(node, settings):
+                    yield server
     finally:
         await store.close()

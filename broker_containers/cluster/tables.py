@@ -71,10 +71,10 @@ class ClusterTables:
         state = self.states.items.get(f"{part(broker)}/state")
         return BrokerMode.ACTIVE if state is None else state.mode
 
-    def topics_of(self, broker: str) -> Iterator[tuple[TopicName, Owner, int]]:
-        """The topics that a broker owns, with the revisions of their records."""
+    def topics_of(self, broker: str | None) -> Iterator[tuple[TopicName, Owner, int]]:
+        """The topics that a broker owns, or anybody, with the revisions of their records."""
         for rest, owner in self.owners.items.items():
-            if owner.broker == broker:
+            if broker is None or owner.broker == broker:
                 yield assignments.topic_of(rest), owner, self.owners.revisions[rest]
 
     def leader(self) -> tuple[str | None, int]:

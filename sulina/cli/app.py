@@ -29,6 +29,7 @@ COMMANDS: Final = {
         "Make, list, describe, move and delete subscriptions.",
     ),
     "namespace": ("sulina.cli.namespaces", "Make, list, describe and delete namespaces."),
+    "schema": ("sulina.cli.schemas", "Register, compare and look up schemas."),
     "cluster": ("sulina.cli.cluster", "Look at the cluster as a whole."),
     "balance": ("sulina.cli.balance", "Show and even out the load of the brokers."),
     "config": ("sulina.cli.config", "Show and change settings while brokers run."),

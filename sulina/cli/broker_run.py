@@ -7,7 +7,9 @@ from pathlib import Path
 
 import click
 
+from sulina.cli.admin_door import ADMIN_PORT, admin_door
 from sulina.cli.commands import JSON_ONLY, Command
+from sulina.cli.danube_door import GRPC_PORT, danube_door
 from sulina.cli.failures import ExitCode
 from sulina.cli.running import run
 from sulina.cli.settings import Settings
@@ -56,6 +58,31 @@ from sulina.errors import Refused
     help="The port for HTTP: administration, health, metrics; 0 takes one that is free.",
 )
 @click.option(
+    "--grpc-port",
+    type=click.IntRange(0, 65535),
+    help="The port for Danube's clients (gRPC); 0 takes one that is free. "
+    f"[default: {GRPC_PORT}, or a free one with --port 0]",
+)
+@click.option(
+    "--grpc-advertise",
+    metavar="URL",
+    default="",
+    help="Where Danube's clients find this one.  [default: the address it listens on]",
+)
+@click.option(
+    "--grpc-proxy",
+    metavar="URL",
+    default="",
+    help="The one URL by which Danube's clients reach all brokers, a load balancer's for example; "
+    "brokers pass calls on to each other then.",
+)
+@click.option(
+    "--admin-port",
+    type=click.IntRange(0, 65535),
+    help="The port for Danube's admin tools (gRPC); 0 takes one that is free. "
+    f"[default: {ADMIN_PORT}, or a free one with --port 0]",
+)
+@click.option(
     "--advertise",
     metavar="URL",
     default="",
@@ -86,6 +113,10 @@ def broker_run(
     host: str,
     port: int,
     http_port: int,
+    grpc_port: int | None,
+    grpc_advertise: str,
+    grpc_proxy: str,
+    admin_port: int | None,
     advertise: str,
     labels: tuple[str, ...],
     write_quorum: int,
@@ -132,6 +163,12 @@ def broker_run(
     )
     copies = QuorumSettings(write_quorum=write_quorum, ack_quorum=ack_quorum)
     http = Listen(host, http_port, tls)
-    cluster = run_in_cluster(node, EtcdSettings.parse(etcd), storage_nodes, copies, http)
+    danube_admin = admin_door(host, port, admin_port, tls_cert, tls_key)
+    danube = danube_door(
+        host, port, grpc_port, tls_cert, tls_key, grpc_advertise, proxy_url=grpc_proxy
+    )
+    cluster = run_in_cluster(
+        node, EtcdSettings.parse(etcd), storage_nodes, copies, http, danube_admin, danube
+    )
     if not run(serve(settings, Path.cwd(), listen, cluster)):
         click.get_current_context().exit(ExitCode.INTERRUPTED)

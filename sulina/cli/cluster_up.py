@@ -139,6 +139,8 @@ def described(cluster: LocalCluster, host: str, *, secure: bool) -> dict[str, An
                 "port": port,
                 "http_url": f"{http}://{Address(host, http_port)}",
                 "http_port": http_port,
+                "admin_port": plan.admin[name],
+                "grpc_port": plan.grpc[name],
                 "log": str(cluster.brokers[name].log),
             }
             for name, (port, http_port) in plan.brokers.items()

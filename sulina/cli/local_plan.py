@@ -42,6 +42,8 @@ class Asked:
     host: str = LOCAL
     port: int = BROKER_PORT
     http_port: int = HTTP_PORT
+    admin_port: int = 0
+    grpc_port: int = 0
 
     def __post_init__(self) -> None:
         if self.host in ("", "0.0.0.0", "::"):
@@ -60,6 +62,10 @@ class Plan:
     storage: Mapping[str, int] = field(default_factory=dict)
     etcd: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Port for clients, and for the other members."""
+    admin: Mapping[str, int] = field(default_factory=dict)
+    """Of brokers: the port of Danube's admin services."""
+    grpc: Mapping[str, int] = field(default_factory=dict)
+    """Of brokers: the port of Danube's clients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +96,22 @@ def make_plan(folder: Path, counts: Counts, asked: Asked) -> Plan:
     _check(folder, before, counts)
     ports = _Ports(asked.host)
     brokers = {
-        f"broker-{number}": (
-            ports.wanted(asked.port, number, before.brokers, 0, "--port"),
-            ports.wanted(asked.http_port, number, before.brokers, 1, "--http-port"),
+        name: (
+            ports.wanted(asked.port, number, before.brokers.get(name, (0, 0))[0], "--port"),
+            ports.wanted(
+                asked.http_port, number, before.brokers.get(name, (0, 0))[1], "--http-port"
+            ),
         )
-        for number in range(1, counts.brokers + 1)
+        for number, name in enumerate(_names("broker", counts.brokers), 1)
+    }
+    admin = {
+        name: ports.wanted(asked.admin_port, number, before.admin.get(name, 0), "--admin-port")
+        for number, name in enumerate(brokers, 1)
+    }
+    grpc = {
+        # With many brokers these ports run into those of others: the next free ones do as well.
+        name: ports.some([before.grpc.get(name, 0)], asked.grpc_port)
+        for name in brokers
     }
     free = asked.port == 0
     inner = _Ports(LOCAL, ports.given)
@@ -114,7 +131,7 @@ def make_plan(folder: Path, counts: Counts, asked: Asked) -> Plan:
                 "the process that has it"
             )
         etcd[name] = (client, peer)
-    plan = Plan(brokers, storage, etcd)
+    plan = Plan(brokers, storage, etcd, admin, grpc)
     _write(folder, plan)
     return plan
 
@@ -144,6 +161,8 @@ def _read(folder: Path) -> Plan:
             {name: (int(one), int(two)) for name, (one, two) in found["brokers"].items()},
             {name: int(port) for name, port in found["storage"].items()},
             {name: (int(one), int(two)) for name, (one, two) in found["etcd"].items()},
+            {name: int(port) for name, port in found.get("admin", {}).items()},
+            {name: int(port) for name, port in found.get("grpc", {}).items()},
         )
     except FileNotFoundError:
         if folder.is_dir() and any(folder.glob("journal/*.log")):
@@ -176,18 +195,11 @@ class _Ports:
         self._host = host
         self.given = set(given)
 
-    def wanted(
-        self,
-        first: int,
-        number: int,
-        before: Mapping[str, tuple[int, int]],
-        which: int,
-        flag: str,
-    ) -> int:
+    def wanted(self, first: int, number: int, before: int, flag: str) -> int:
         """The port for the ``number``th, counted from ``first``; if that is 0, the one it had
         before, or any free one."""
         if not first:
-            return self.some([before.get(f"broker-{number}", (0, 0))[which]], 0)
+            return self.some([before], 0)
         port = first + number - 1
         if port > 65535:
             raise Refused(f"{flag} {first} leaves no room for so many brokers: choose a lower one")

@@ -146,6 +146,8 @@ class LocalCluster:
         return (
             *("broker", "run", "--id", name, "--etcd", f"http://{members}", *nodes),
             *("--host", options.host, "--port", str(port), "--http-port", str(http_port)),
+            *("--admin-port", str(self.plan.admin.get(name, 0))),
+            *("--grpc-port", str(self.plan.grpc.get(name, 0))),
             *("--write-quorum", str(options.write_quorum)),
             *("--ack-quorum", str(options.ack_quorum), *options.broker),
         )

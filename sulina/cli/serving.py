@@ -97,6 +97,8 @@ def _announce(settings: Settings, data: Path, listen: Listen, server: BinaryServ
             "port": server.port,
             "http_url": http_url,
             "http_port": server.http_port,
+            "admin_port": server.danube_admin_port,
+            "grpc_port": server.grpc_port,
             "pid": os.getpid(),
             "data": str(data.absolute()),
             "recovery": None if recovery is None else {**asdict(recovery), "clean": recovery.clean},

@@ -55,6 +55,7 @@ def topic() -> None:
         "sulina topic create /default/orders",
         "sulina topic create /default/clicks --partitions 8",
         "sulina topic create /default/prices --non-reliable",
+        "sulina topic create /default/clicks --expect-records 20000 --expect-bytes 4000000",
     ],
 )
 @click.argument("name", metavar="TOPIC", type=topic_name)
@@ -66,11 +67,32 @@ def topic() -> None:
 @click.option(
     "--non-reliable", is_flag=True, help="Store nothing: who is not there misses the message."
 )
+@click.option(
+    "--expect-records",
+    type=click.IntRange(min=0),
+    help="Records a second, in and out, that you expect: helps a cluster to place it.",
+)
+@click.option("--expect-bytes", type=click.IntRange(min=0), help="The same in bytes a second.")
 @click.pass_obj
-def create(settings: Settings, name: str, partitions: int | None, non_reliable: bool) -> None:
+def create(
+    settings: Settings,
+    name: str,
+    partitions: int | None,
+    non_reliable: bool,
+    expect_records: int | None,
+    expect_bytes: int | None,
+) -> None:
     """Make a topic. Producers and consumers make plain ones by themselves."""
     delivery = "non_reliable" if non_reliable else "reliable"
-    ask(settings, "topic.create", topic=name, delivery=delivery, partitions=partitions)
+    ask(
+        settings,
+        "topic.create",
+        topic=name,
+        delivery=delivery,
+        partitions=partitions,
+        expected_records=expect_records,
+        expected_bytes=expect_bytes,
+    )
     parts = f" with {plural(partitions, 'partition')}" if partitions else ""
     say(
         settings,

@@ -15,7 +15,9 @@ from typing import Final
 import click
 from click.core import ParameterSource
 
+from sulina.cli.admin_door import ADMIN_PORT, admin_door, admin_port_or_default
 from sulina.cli.commands import JSON_ONLY, Command
+from sulina.cli.danube_door import GRPC_PORT, danube_door, grpc_port_or_default
 from sulina.cli.failures import ExitCode
 from sulina.cli.running import run
 from sulina.cli.settings import Settings
@@ -26,7 +28,7 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 _RESERVE: Final = 32 << 20
 _FOLDER: Final = ".sulina"
 _CLUSTER_FOLDER: Final = ".sulina-cluster"
-_ALONE: Final = ("storage_nodes", "broker_id", "http_cors", "no_auto_create")
+_ALONE: Final = ("storage_nodes", "broker_id", "http_cors", "no_auto_create", "grpc_advertise")
 """Options that a cluster has no use for."""
 
 
@@ -77,6 +79,24 @@ _ALONE: Final = ("storage_nodes", "broker_id", "http_cors", "no_auto_create")
     type=click.IntRange(0, 65535),
     help="The port for HTTP: administration, health, metrics; 0 takes one that is free. "
     f"[default: {_HTTP_PORT}, or a free one with --port 0]",
+)
+@click.option(
+    "--grpc-port",
+    type=click.IntRange(0, 65535),
+    help="The port for Danube's clients (gRPC); 0 takes one that is free. "
+    f"[default: {GRPC_PORT}, or a free one with --port 0]",
+)
+@click.option(
+    "--grpc-advertise",
+    metavar="URL",
+    default="",
+    help="Where Danube's clients find it, if not at the address it listens on: http://host:6650.",
+)
+@click.option(
+    "--admin-port",
+    type=click.IntRange(0, 65535),
+    help="The port for Danube's admin tools (gRPC); 0 takes one that is free. "
+    f"[default: {ADMIN_PORT}, or a free one with --port 0]",
 )
 @click.option(
     "--http-cors",
@@ -148,6 +168,9 @@ def up(
     host: str,
     port: int,
     http_port: int | None,
+    grpc_port: int | None,
+    grpc_advertise: str,
+    admin_port: int | None,
     http_cors: tuple[str, ...],
     tls_cert: str | None,
     tls_key: str | None,
@@ -203,7 +226,10 @@ def up(
             ),
             storage=(*log, "--journal-file-mb", str(journal_file_mb)),
         )
-        run_cluster(settings, data, counts, Asked(host, port, http_port), options)
+        admin_port = admin_port_or_default(admin_port, port)
+        grpc_port = grpc_port_or_default(grpc_port, port)
+        asked = Asked(host, port, http_port, admin_port, grpc_port)
+        run_cluster(settings, data, counts, asked, options)
         return
     tls = None if tls_cert is None else tls_context(tls_cert, tls_key)
     _check_installed()
@@ -217,6 +243,8 @@ def up(
 
     listen = Listen(host, port, tls)
     http = Listen(host, http_port, tls)
+    danube_admin = admin_door(host, port, admin_port, tls_cert, tls_key)
+    danube = danube_door(host, port, grpc_port, tls_cert, tls_key, grpc_advertise)
     broker = BrokerSettings(
         broker_id=broker_id,
         cache_bytes=cache_mb << 20,
@@ -225,11 +253,13 @@ def up(
     )
     if storage_nodes:
         copies = QuorumSettings(write_quorum=write_quorum, ack_quorum=ack_quorum)
-        cluster = run_on_storage_nodes(data, listen, storage_nodes, broker, copies, http)
+        cluster = run_on_storage_nodes(
+            data, listen, storage_nodes, broker, copies, http, danube_admin, danube
+        )
     else:
         file_bytes = journal_file_mb << 20
         journal = JournalSettings(file_bytes=file_bytes, reserve_bytes=min(_RESERVE, file_bytes))
-        cluster = run_embedded(data, listen, broker, journal, http)
+        cluster = run_embedded(data, listen, broker, journal, http, danube_admin, danube)
     started = run(serve(settings, data, listen, cluster))
     if not started:
         click.get_current_context().exit(ExitCode.INTERRUPTED)

@@ -18,6 +18,7 @@ NOBODY = Sulina("sulina://127.0.0.1:1")
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_what_dies_is_started_again_and_a_restart_finds_everything(tmp_path: Path) -> None:
     find_etcd()
     cluster = ClusterUp(tmp_path / "data", "--brokers", "2", "--storage", "3", "--etcd", "1")

@@ -26,6 +26,8 @@ _PATH = {
     "subscription": "sub%2Fwith%20%7B%7D",
     "broker": "broker-1",
     "name": "retention_seconds",
+    "subject": "sub%2Fject",
+    "id": "1",
 }
 _BODIES: dict[str, dict[str, Any]] = {
     "namespace.create": {"namespace": "made"},
@@ -36,6 +38,10 @@ _BODIES: dict[str, dict[str, Any]] = {
     "subscription.seek": {"start": {"offset": 1}},
     "subscription.policy": {"poison": "drop"},
     "config.set": {"value": 10},
+    "schema.register": {"type": "string", "tags": ["documented"]},
+    "schema.check": {"type": "string", "compatibility": "full"},
+    "schema.compatibility": {"compatibility": "full"},
+    "schema.bind": {"subject": "sub/ject", "validation": "enforce"},
 }
 _ORDER = ("POST", "PUT", "PATCH", "GET", "DELETE")
 

@@ -81,13 +81,17 @@ class Brokers:
             node = await stack.enter_async_context(
                 cluster_node(settings, way, ledgers, self._clock, sulina.connect, RealNetwork())
             )
-            node.register_as()
+            await self.open_doors(node, stack)
             await stack.enter_async_context(serving(node, settings))
             self._stacks[name] = stack
             self.running[name] = node
         some = next(iter(self.running.values()))
         while some.tables.leader()[0] is None:
             await some.tables.mirror.change()
+
+    async def open_doors(self, node: ClusterNode, stack: AsyncExitStack) -> None:
+        """Open further doors of a broker, for as long as ``stack`` lasts, and let it be found."""
+        node.register_as()
 
     async def stop(self, name: str) -> None:
         """Stop a broker in order."""

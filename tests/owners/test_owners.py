@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import sulina
+from broker_containers.load.move_log import MoveLog
 from sulina import Client, FailurePolicy, NotFound, Start
 from sulina.errors import Refused
+from sulina.metadata.keys import load_balance
 from sulina.model import Poison
-from tests.owners.brokers import Brokers
+from tests.owners.brokers import QUICK, Brokers
 
 
 async def owner_of(client: Client, topic: str) -> str:
@@ -196,6 +200,26 @@ async def test_dead_letters_reach_a_topic_of_another_broker(
         letter = await letters.receive(timeout=20)
         assert letter.payload == b"poison"
         assert letter.attributes["x-original-topic"] == "/default/source"
+
+
+async def test_the_leader_tells_what_it_makes_of_the_load_and_which_moves_it_made() -> None:
+    settings = replace(QUICK, rebalance_seconds=0.2)
+    async with asyncio.timeout(60), Brokers(settings) as brokers:
+        await brokers.start("one", "two")
+        async with brokers.client("one") as client:
+            await fill(client, ["/default/told"])
+            await client.admin("topic.move", {"topic": "/default/told"})
+        while True:
+            told = await brokers.store.get(load_balance.KEY)
+            moves = await load_balance.last_moves(brokers.store)
+            if told is not None and moves is not None:
+                break
+            await asyncio.sleep(0.05)
+        document = json.loads(told.value)
+        assert {each["broker"] for each in document["brokers"]} == {"one", "two"}
+        assert document["term"] == brokers.running["one"].tables.leader()[1]
+        log = MoveLog.from_bytes(moves, now=0.0)
+        assert [move.topic for move in log.since(-1e9)] == ["/default/told"]
 
 
 async def test_leadership_moves_on_and_the_cluster_goes_on(

@@ -49,10 +49,15 @@ class Finding:
 
 
 def look_for(safeguard: str, most: int, jobs: int, first: int = 0) -> Finding:
-    """Run seeds without a safeguard until one is violated: the lowest such seed."""
+    """Run seeds without a safeguard until one is violated: the lowest such seed.
+
+    Those of the cluster's services are looked for where these run.
+    """
+    services = Switches.about_cluster(safeguard)
     for start in range(first, first + most, _AT_ONCE):
         seeds = range(start, min(start + _AT_ONCE, first + most))
-        found = [o for o in run_many(seeds, jobs, safeguard) if o.violation is not None]
+        outcomes = run_many(seeds, jobs, safeguard, services=services)
+        found = [outcome for outcome in outcomes if outcome.violation is not None]
         if found:
             earliest = min(found, key=lambda outcome: outcome.seed)
             return Finding(safeguard, earliest.seed - first + 1, earliest)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from storage_grpc.entries import Entry
 from storage_grpc.journal import JournalSettings, JournalStore
-from storage_grpc.node import LocalNode, Node
+from storage_grpc.node import FencedLedger, LocalNode, Node
 from storage_grpc.quorum.ledgers import QuorumLedgers
 from storage_grpc.quorum.settings import QuorumSettings, Safeguards
 from storage_grpc.standing import Standing
@@ -89,7 +89,7 @@ class GatedNode:
             ledger, first, max_entries=max_entries, max_bytes=max_bytes
         )
 
-    async def fence(self, ledger: int) -> int:
+    async def fence(self, ledger: int) -> FencedLedger:
         await self._gate("fence")
         return await self.node.fence(ledger)
 

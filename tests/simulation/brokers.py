@@ -26,7 +26,7 @@ from sulina.errors import Refused, Retriable, SulinaError
 from sulina.metadata.keys import ledgers
 from sulina.model import FailurePolicy, Start, SubscriptionType
 from sulina.names import TopicName
-from sulina.runtime.seam import Buffer
+from sulina.runtime.seam import Buffer, Clock
 from sulina.wire.header import check_frame
 from tests.simulation.checker import Checker
 from tests.simulation.clock import SimClock
@@ -72,9 +72,11 @@ class WatchedWriter:
         self._next += 1
         appended = self._writer.append(payload)
         watching = self._ledgers
+        newest = watching.checker.appending(self.ledger)
 
         def confirmed(result: asyncio.Future[None]) -> None:
             if not result.cancelled() and result.exception() is None:
+                watching.checker.in_time(watching.owner, self.ledger, payload, newest)
                 watching.checker.confirmed(watching.owner, self.ledger, entry, payload)
 
         # Outside of the machine: what was confirmed counts, also if it dies in this moment.
@@ -119,17 +121,37 @@ class SimBroker:
     def start(self) -> None:
         assert self.machine is None
         self._starts += 1
-        self.machine = machine = Machine(self._loop, self.name)
+        self.clock.forget()
+        self.machine = machine = Machine(self._loop, self.name, self.clock.rate)
         machine.spawn(self._serve(machine), "start")
 
-    async def _serve(self, machine: Machine) -> None:
-        store = SimMetadata(self._network, machine, self._metadata, self._checker.fail)
+    @property
+    def process(self) -> str:
+        """A name that no other process has, before or after."""
+        return f"{self.name}.{self._starts}"
+
+    def _store(self, machine: Machine, *, watches_resume: bool = True) -> SimMetadata:
+        return SimMetadata(
+            self._network,
+            machine,
+            self._metadata,
+            self._checker.fail,
+            self.clock,
+            self.process,
+            watches_resume=watches_resume,
+        )
+
+    def _ledgers(self, machine: Machine, store: SimMetadata) -> WatchedLedgers:
         nodes = SimNodes(self._network, machine, self._storages, self._chance)
         watched = WatchedLedgers(nodes, store, self.clock, self._quorum)
         watched.checker = self._checker
-        watched.owner = f"{self.name}.{self._starts}"
+        watched.owner = self.process
         watched.outside = self._outside
-        broker = Broker(watched, store, self.clock, self._settings)
+        return watched
+
+    async def _serve(self, machine: Machine) -> None:
+        store = self._store(machine)
+        broker = Broker(self._ledgers(machine, store), store, self.clock, self._settings)
         while True:
             try:
                 await broker.__aenter__()
@@ -172,7 +194,7 @@ class Door:
             await self._broker.topic(name)
 
     async def _let_go(self, name: TopicName) -> None:
-        await self._broker._unload(name, Retriable(f"{name} is not served here any more"))
+        await self._broker.unload(name, Retriable(f"{name} is not served here any more"))
 
     async def look_around(self, seconds: float) -> None:
         """Let go of topics that others took over: a broker learns of that late."""
@@ -214,6 +236,7 @@ class Door:
         if topic not in self._broker.loaded():
             raise Retriable(f"{name} went while the consumer came")
         consumer.subscription = found
+        consumer.clock = self._broker.clock
         consumer.member = found.join(consumer.name, consumer, (), 0)
         found.grant(consumer.member, 50, 1 << 20)
         consumer.connection.on_server_side_end.append(consumer.leave)
@@ -276,9 +299,12 @@ class ConsumerEnd:
         self.connection = connection
         self.subscription: Subscription | None = None
         self.member: Member | None = None
+        self.clock: Clock | None = None
         self._client = client
 
     def deliver(self, frame: Buffer, chosen: int | None, attempt: int) -> bool:
+        assert isinstance(self.clock, SimClock)
+        self._client.handed_over(frame, self.clock.latest_us)
         self.connection.push(self._client.got, self, bytes(frame), chosen)
         return True
 
@@ -297,6 +323,9 @@ class ConsumerEnd:
 
 class ConsumerClient:
     """What a consumer's connection tells its client."""
+
+    def handed_over(self, frame: Buffer, latest_us: int) -> None:
+        """A broker sends a delivery, whose clock has shown at most this time."""
 
     def got(self, end: ConsumerEnd, frame: bytes, chosen: int | None) -> None:
         """A delivery."""

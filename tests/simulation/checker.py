@@ -17,7 +17,7 @@ from sulina.metadata.store import KeyValue
 from sulina.names import TopicName
 from sulina.runtime.seam import Buffer
 from sulina.wire.decode import Frame
-from sulina.wire.header import parse_header
+from sulina.wire.header import parse_header, read_due
 from tests.simulation.trace import Trace, Violation
 
 
@@ -33,6 +33,8 @@ class TopicModel:
     """Records that a producer was told are stored, and where (-1: as a repeat)."""
     owners: dict[int, str] = field(default_factory=dict)
     """Who confirmed something in each epoch."""
+    newest_epoch: int = 0
+    """The latest epoch in which something was confirmed."""
     list: LedgerList = field(default_factory=LedgerList)
     acked: dict[str, set[int]] = field(default_factory=dict)
     """Offsets that consumers of each subscription acknowledged."""
@@ -70,6 +72,23 @@ class Checker:
         """A node acknowledges an entry."""
         self._stored.setdefault(member, set()).add((ledger, entry))
 
+    def appending(self, ledger: int) -> int:
+        """A writer sends an entry; returns the epoch in which its topic is served by now."""
+        topic = self._topic_of.get(ledger)
+        return 0 if topic is None else self.topics[topic].newest_epoch
+
+    def in_time(self, owner: str, ledger: int, payload: Buffer, newest: int) -> None:
+        """A writer confirms what it sent when its topic was served in epoch ``newest``.
+
+        What was sent before a takeover may be confirmed after it, if the takeover found it.
+        """
+        epoch = parse_header(payload).epoch
+        if epoch < newest:
+            self.fail(
+                f"{owner} confirms an entry of ledger {ledger} in epoch {epoch}, which it sent "
+                f"when epoch {newest} was served"
+            )
+
     def confirmed(self, owner: str, ledger: int, entry: int, payload: Buffer) -> None:
         """A writer confirms an entry."""
         metadata = self._metadata.get(ledger)
@@ -96,6 +115,7 @@ class Checker:
         model = self.topics[topic]
         if all(ref.id != ledger for ref in model.list.ledgers):
             self.fail(f"entry {entry} is confirmed in ledger {ledger}, which left the list")
+        model.newest_epoch = max(model.newest_epoch, header.epoch)
         serving = model.owners.setdefault(header.epoch, owner)
         if serving != owner:
             self.fail(f"{serving} and {owner} both serve {topic} in epoch {header.epoch}")
@@ -139,6 +159,11 @@ class Checker:
             root, _, name = key.rpartition("/")
             topic = self._cursor_roots[root + "/"]
             self._cursor_changed(topic, name, record.decode(CursorRecord, item))
+        else:
+            self.other_changed(item, deleted=value is None)
+
+    def other_changed(self, item: KeyValue, *, deleted: bool) -> None:
+        """A change that is not about topics' data."""
 
     def _ledger_changed(self, ledger: int, now: LedgerMetadata) -> None:
         before = self._metadata.get(ledger)
@@ -220,6 +245,14 @@ class Checker:
             at = model.offsets.get(content)
             if base >= 0 and at != where:
                 self.fail(f"{_short(content)} is acknowledged at {where} and confirmed at {at}")
+
+    def handed_over(self, topic: TopicName, frame: Buffer, latest_us: int) -> None:
+        """A broker delivers a frame, whose wall clock has shown at most ``latest_us``."""
+        header = parse_header(frame)
+        due_us = read_due(frame, header)
+        if due_us is not None and due_us > latest_us:
+            early = (due_us - latest_us) / 1e6
+            self.fail(f"offset {header.base_offset} of {topic} is delivered {early:g} s too early")
 
     def delivered(self, topic: TopicName, frame: bytes, chosen: int | None) -> list[int]:
         """A consumer got a frame, or the chosen records of it; returns their offsets."""

@@ -1,4 +1,4 @@
-"""The clocks of simulated machines: one time for all, wall clocks that jump."""
+"""The clocks of simulated machines: one time for all, rates that differ, wall clocks that jump."""
 
 from __future__ import annotations
 
@@ -6,22 +6,39 @@ import asyncio
 
 from tests.simulation.loop import SimLoop
 
-_EPOCH_US = 1_700_000_000_000_000
+EPOCH_US = 1_700_000_000_000_000
+"""The wall time at which a run begins."""
 
 
 class SimClock:
     """``seam.Clock`` of one machine."""
 
-    def __init__(self, loop: SimLoop) -> None:
+    def __init__(self, loop: SimLoop, rate: float = 1.0) -> None:
+        """``rate`` is how fast it goes, 1.02 if 2 % too fast; it must be that of its machine."""
         self._loop = loop
-        self.jumped_us = 0
-        """How far the wall clock is off."""
+        self.rate = rate
+        self._jumped_us = 0
+        self._seen_us = 0
 
     def now(self) -> float:
-        return self._loop.time()
+        return self._loop.time() * self.rate
 
     def wall_us(self) -> int:
-        return _EPOCH_US + int(self._loop.time() * 1_000_000) + self.jumped_us
+        return EPOCH_US + int(self.now() * 1_000_000) + self._jumped_us
+
+    def jump(self, off_us: int) -> None:
+        """Let the wall clock be off by so much."""
+        self._seen_us = self.latest_us
+        self._jumped_us = off_us
+
+    @property
+    def latest_us(self) -> int:
+        """The latest time that the wall clock ever showed."""
+        return max(self._seen_us, self.wall_us())
+
+    def forget(self) -> None:
+        """A new process knows nothing of what the wall clock showed before."""
+        self._seen_us = 0
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

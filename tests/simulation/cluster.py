@@ -19,8 +19,21 @@ from tests.simulation.metadata import MetadataService, WatchedStore
 from tests.simulation.network import Endpoint, Network
 from tests.simulation.storage import SimStorage
 from tests.simulation.switches import Switches
-from tests.simulation.trace import Trace
+from tests.simulation.trace import Trace, Violation
 from tests.simulation.workload import Consumer, Producer
+
+_Parts = tuple[
+    str,
+    SimLoop,
+    Network,
+    Endpoint,
+    list[SimStorage],
+    Random,
+    Checker,
+    QuorumSettings,
+    BrokerSettings,
+]
+"""What a broker is made of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +73,22 @@ class Shape:
 class Cluster:
     """All machines of one run."""
 
+    consumer = Consumer
+
     def __init__(self, seed: int, loop: SimLoop, trace: Trace, switches: Switches) -> None:
         self.loop = loop
         self.trace = trace
         self.switches = switches
         self._seed = seed
         self.chance = Random(f"{seed}/cluster")
-        self.shape = shape = Shape.drawn(self.chance)
+        self.shape = shape = self._drawn()
         trace.note(f"seed {seed} {shape}")
         self.network = Network(loop, Random(f"{seed}/network"), shape.latency)
         self.topics = [TopicName.parse(f"/default/t{n}") for n in range(shape.topics)]
-        self.checker = Checker(trace, self.topics)
+        self.checker = self._checker()
         self.metadata = Endpoint("metadata")
         self.metadata_machine = Machine(loop, "metadata")
+        self.store: WatchedStore
         self.storages = [self._storage(n) for n in range(shape.storages)]
         self._quorum = QuorumSettings(
             write_quorum=shape.write_quorum,
@@ -94,6 +110,12 @@ class Cluster:
         self.consumers: list[Consumer] = []
         self._add_clients()
 
+    def _drawn(self) -> Shape:
+        return Shape.drawn(self.chance)
+
+    def _checker(self) -> Checker:
+        return Checker(self.trace, self.topics)
+
     def _storage(self, number: int) -> SimStorage:
         name = f"storage-{number}"
         chance = Random(f"{self._seed}/{name}")
@@ -103,13 +125,22 @@ class Cluster:
 
     def broker(self, name: str) -> SimBroker:
         """A broker that is not started yet."""
-        settings = BrokerSettings(
+        return self.lone_broker(name)
+
+    def _settings(self, name: str) -> BrokerSettings:
+        return BrokerSettings(
             broker_id=name,
             cache_bytes=self.shape.cache_bytes,
             cursor_flush_seconds=0.25,
             ledger=LedgerSettings(roll_bytes=self.shape.roll_bytes, roll_seconds=8.0),
         )
-        return SimBroker(
+
+    def lone_broker(self, name: str) -> SimBroker:
+        """A broker that takes whatever topic it is asked for."""
+        return SimBroker(*self._parts(name))
+
+    def _parts(self, name: str) -> _Parts:
+        return (
             name,
             self.loop,
             self.network,
@@ -118,7 +149,7 @@ class Cluster:
             Random(f"{self._seed}/{name}"),
             self.checker,
             self._quorum,
-            settings,
+            self._settings(name),
         )
 
     def _add_clients(self) -> None:
@@ -138,7 +169,7 @@ class Cluster:
                 name = f"c{number}"
                 chance = Random(f"{self._seed}/{topic}/{name}")
                 self.consumers.append(
-                    Consumer(
+                    self.consumer(
                         name,
                         topic,
                         "s",
@@ -151,7 +182,7 @@ class Cluster:
                     )
                 )
 
-    def find(self, topic: TopicName) -> Endpoint:
+    async def find(self, topic: TopicName) -> Endpoint:
         """Who seems to be the owner."""
         if self.confusion and self.chance.random() < self.confusion:
             return self.chance.choice(self.brokers).endpoint
@@ -159,10 +190,7 @@ class Cluster:
 
     async def start(self) -> None:
         """Bring everything up, with the topics made."""
-        store = await WatchedStore.open(SimClock(self.loop))
-        store.changed = self.checker.metadata_changed
-        service = MetadataService(store, self.switches, Random(f"{self._seed}/metadata"))
-        self.metadata.up(self.metadata_machine, service)
+        await self._open_store()
         for storage in self.storages:
             storage.start()
         for broker in self.brokers:
@@ -170,11 +198,26 @@ class Cluster:
         clock = SimClock(self.loop)
         while not all(s.up for s in self.storages) or not all(b.broker for b in self.brokers):
             await clock.sleep(0.01)
+            for error in self.loop.errors:
+                raise Violation(f"it does not start: {error}")
         for producer in self.producers:
             producer.plan(self.shape.frames, clock.now(), clock.now() + self.shape.seconds)
             self.clients.spawn(producer.run(), producer.name)
         for consumer in self.consumers:
             self.clients.spawn(consumer.run(), consumer.name)
+
+    async def _open_store(self) -> None:
+        self.store = await WatchedStore.open(SimClock(self.loop))
+        self.store.changed = self.checker.metadata_changed
+        self._offer(self.store)
+
+    def _offer(self, store: WatchedStore) -> None:
+        chance = Random(f"{self._seed}/metadata")
+        service = MetadataService(store, self.switches, chance)
+        self.metadata.up(self.metadata_machine, service)
+
+    def look(self) -> None:
+        """Check what is not seen from outside; called again and again."""
 
     # ---- the end ----
 
@@ -205,7 +248,7 @@ class Cluster:
 
     async def audit(self) -> None:
         """A new broker takes over every topic and reads it from its start."""
-        auditor = self.broker("auditor")
+        auditor = self.lone_broker("auditor")
         auditor.start()
         clock = SimClock(self.loop)
         while auditor.broker is None:

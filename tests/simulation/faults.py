@@ -24,6 +24,30 @@ Fault = Callable[[], Awaitable[None]]
 class Faults:
     """Breaks things until it is told to heal them."""
 
+    kinds: tuple[str, ...] = (
+        "kill_storage",
+        "restart_storage",
+        "pause_storage",
+        "slow_disk",
+        "full_disk",
+        "failing_disk",
+        "kill_broker",
+        "pause_broker",
+        "move_owner",
+        "rival",
+        "contest",
+        "cut_off",
+        "one_way",
+        "bridge",
+        "slow_link",
+        "break_connections",
+        "break_storage",
+        "clock_jump",
+        "pause_metadata",
+        "disaster",
+    )
+    """What may be broken in any seed."""
+
     def __init__(self, seed: int, cluster: Cluster) -> None:
         self._chance = chance = Random(f"{seed}/faults")
         self._cluster = cluster
@@ -39,28 +63,7 @@ class Faults:
         chance = self._chance
         if chance.random() < 0.08:
             return {}
-        kinds = [
-            "kill_storage",
-            "restart_storage",
-            "pause_storage",
-            "slow_disk",
-            "full_disk",
-            "failing_disk",
-            "kill_broker",
-            "pause_broker",
-            "move_owner",
-            "rival",
-            "contest",
-            "cut_off",
-            "one_way",
-            "bridge",
-            "slow_link",
-            "break_connections",
-            "break_storage",
-            "clock_jump",
-            "pause_metadata",
-            "disaster",
-        ]
+        kinds = [*self.kinds]
         if self._victim is not None:
             kinds += ["wipe", "lose_tail", "flip"]
         else:
@@ -72,7 +75,8 @@ class Faults:
             for kind in kinds
             if chance.random() < likely
         }
-        found.setdefault("move_owner", 0.3)
+        if "move_owner" in kinds:
+            found.setdefault("move_owner", 0.3)
         return found
 
     def begin(self) -> None:
@@ -118,6 +122,7 @@ class Faults:
                 storage.stuck = False
                 storage.kill()
         for broker in cluster.brokers:
+            broker.clock.jump(0)
             if broker.machine is not None:
                 broker.machine.resume()
         await self._clock.sleep(0.5)  # those that are stopping stop
@@ -125,10 +130,14 @@ class Faults:
         for party in parties:
             if party.machine is None:
                 party.start()
-        for topic in cluster.topics:
-            cluster.owners[topic] = self._chance.choice(cluster.brokers)
+        self._let_settle()
         for consumer in cluster.consumers:
             consumer.careless = 0.0
+
+    def _let_settle(self) -> None:
+        """Each topic has one owner from now on."""
+        for topic in self._cluster.topics:
+            self._cluster.owners[topic] = self._chance.choice(self._cluster.brokers)
 
     # ---- storage nodes ----
 
@@ -318,7 +327,7 @@ class Faults:
 
     async def _clock_jump(self) -> None:
         broker = self._broker()
-        broker.clock.jumped_us = self._chance.randrange(-3_600_000_000, 3_600_000_000)
+        broker.clock.jump(self._chance.randrange(-3_600_000_000, 3_600_000_000))
 
     # ---- the network ----
 

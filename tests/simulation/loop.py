@@ -33,11 +33,13 @@ class Life(Enum):
 class Machine:
     """One process of the simulated world. A restart is another machine with the same name."""
 
-    __slots__ = ("context", "held", "life", "loop", "name")
+    __slots__ = ("context", "held", "life", "loop", "name", "rate")
 
-    def __init__(self, loop: SimLoop, name: str) -> None:
+    def __init__(self, loop: SimLoop, name: str, rate: float = 1.0) -> None:
+        """``rate`` is how fast its clock goes, and its timers with it."""
         self.loop = loop
         self.name = name
+        self.rate = rate
         self.life = Life.RUNNING
         self.held: list[asyncio.Handle] = []
         self.context: Context = copy_context()
@@ -75,6 +77,7 @@ class Machine:
 
 _MACHINE: ContextVar[Machine | None] = ContextVar("machine", default=None)
 _OUTSIDE = Context()
+_LEAST_DELAY = 1e-6
 
 
 def this_machine() -> Machine | None:
@@ -107,6 +110,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self.errors: list[str] = []
         """Exceptions that nobody caught: each is a failure of the run."""
         self._machines_held: list[Machine] = []
+        self.lasting: frozenset[str] = frozenset()
+        """Names of tasks that must not end with an error, not even one of ours."""
         self._tasks: dict[asyncio.Task[Any], None] = {}
         """All that run: the tasks of dead machines must not be collected before the end."""
         self.set_task_factory(self._make_task)
@@ -126,6 +131,10 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _task_done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(task, None)
+        if task.get_name() in self.lasting and not task.cancelled():
+            error = task.exception()
+            if error is not None:
+                self.errors.append(f"the task {task.get_name()!r} ended: {error!r}")
 
     def time(self) -> float:
         return self._now
@@ -145,6 +154,19 @@ class SimLoop(asyncio.BaseEventLoop):
         """Callbacks that were held for a machine are ready again."""
         self._ready.extend(machine.held)
         machine.held.clear()
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[Unpack[_Ts]], object],
+        *args: *_Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        machine = _MACHINE.get()
+        if machine is not None and machine.rate != 1.0:
+            # Not less than a little: rounding must not bring a timer back at the same moment.
+            delay = max(delay / machine.rate, _LEAST_DELAY)
+        return self.call_at(self._now + delay, callback, *args, context=context)
 
     def call_at(
         self,

@@ -1,4 +1,4 @@
-"""The metadata store, reached through the network: delays, lost replies, partitions.
+"""The metadata store, reached through the network: delays, lost replies, partitions, restarts.
 
 One real ``EmbeddedStore`` serves all. A client has a deadline for every call: a read that fails is
 ``Unavailable``, a change that was not answered is ``UnknownOutcome``, and may take effect later.
@@ -13,13 +13,19 @@ from contextlib import suppress
 from random import Random
 from typing import Any, TypeVar
 
-from sulina.errors import Refused, SulinaError, Unavailable, UnknownOutcome
+from sulina.errors import SulinaError, Unavailable, UnknownOutcome
+from sulina.metadata import check
 from sulina.metadata.embedded import EmbeddedStore
-from sulina.metadata.embedded.state import Change, Removed, Stored
+from sulina.metadata.embedded.draft import Draft
+from sulina.metadata.embedded.state import Change, Removed, State, Stored
+from sulina.metadata.keys.assignments import OWNERS
+from sulina.metadata.keys.leader import KEY as LEADER
 from sulina.metadata.lease import Lease
 from sulina.metadata.store import (
+    Compacted,
     Compare,
     Delete,
+    Event,
     Get,
     KeyValue,
     Listing,
@@ -30,32 +36,83 @@ from sulina.metadata.store import (
     TxnResult,
     Watch,
 )
+from sulina.runtime.seam import Clock
 from tests.simulation.loop import Machine
 from tests.simulation.network import Connection, Endpoint, Network, Work
 from tests.simulation.switches import Switches
+from tests.simulation.watches import Pump, SimWatch
 
 _T = TypeVar("_T")
 _TIMEOUT = 1.5
 
 Changed = Callable[[str, bytes | None, int], None]
 """Told of every change as it becomes visible: key, value (None: deleted), revision."""
+Tell = Callable[[Event | None, SulinaError | None], None]
+"""How a watch is told: an event, or why there are no more."""
 
 
 class WatchedStore(EmbeddedStore):
     """The real store, with somebody looking on."""
 
-    changed: Changed | None = None
+    def __init__(self, clock: Clock, state: State, log: None = None) -> None:
+        super().__init__(clock, state, log)
+        self.changed: Changed | None = None
+        self.writers: dict[int, str] = {}
+        """Who made each revision; nobody did if a lease ran out."""
+        self.pumps: dict[Pump, None] = {}
+
+    def restarted(self) -> WatchedStore:
+        """What another process finds: all that was stored; leases have their whole time again.
+
+        To be called on the machine of that process.
+        """
+        store = WatchedStore(self._clock, self._state)
+        store.changed, store.writers = self.changed, self.writers
+        store._restore(())
+        return store
+
+    @property
+    def leases(self) -> dict[int, int]:
+        """Those that are held."""
+        return self._state.leases
+
+    @property
+    def revision(self) -> int:
+        return self._state.revision
+
+    def pump(self, prefix: str, from_revision: int, send: Callable[[Event], None]) -> Pump:
+        """Send changes from now on, and those since ``from_revision`` at once."""
+        pump = Pump(self._history, prefix, from_revision, send)
+        self.pumps[pump] = None
+        pump.go_on()
+        return pump
+
+    async def txn_by(
+        self, who: str, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op]
+    ) -> TxnResult:
+        """``txn``, and it is noted who made the revision."""
+        size = check.check_txn(compares, then, otherwise)
+
+        def run(draft: Draft) -> TxnResult:
+            before = draft.revision
+            result = draft.run(compares, then, otherwise)
+            if result.revision > before:
+                self.writers[result.revision] = who
+            return result
+
+        return await self._committer.commit(run, size)
 
     def _publish(self, changes: list[Change]) -> None:
         super()._publish(changes)
-        if self.changed is None:
-            return
-        for change in changes:
-            match change:
-                case Stored(item):
-                    self.changed(item.key, item.value, item.mod_revision)
-                case Removed(key, revision):
-                    self.changed(key, None, revision)
+        if self.changed is not None:
+            for change in changes:
+                match change:
+                    case Stored(item):
+                        self.changed(item.key, item.value, item.mod_revision)
+                    case Removed(key, revision):
+                        self.changed(key, None, revision)
+        for pump in self.pumps:
+            pump.go_on()
 
 
 class MetadataService:
@@ -69,7 +126,11 @@ class MetadataService:
         """The state of each key before its last change."""
 
     async def txn(
-        self, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op]
+        self,
+        compares: Sequence[Compare],
+        then: Sequence[Op],
+        otherwise: Sequence[Op],
+        who: str = "",
     ) -> TxnResult:
         switches = self._switches
         written = [op.key for op in then if isinstance(op, Put)]
@@ -77,12 +138,16 @@ class MetadataService:
             compares = [c for c in compares if not isinstance(c, ModRevisionIs)]
         if not switches.guard_cursors and any("/cursors/" in key for key in written):
             compares = ()
+        if not switches.guard_by_term:
+            compares = [c for c in compares if c.key != LEADER or not isinstance(c, ModRevisionIs)]
+        if not switches.swap_owners and any(key.startswith(OWNERS) for key in written):
+            compares = [c for c in compares if not c.key.startswith(OWNERS)]
         if not switches.linearizable_reads:
             await self._remember(written)
             reads_only = not compares and all(isinstance(op, Get) for op in then)
             if reads_only and self._chance.random() < 0.3:
                 return await self._stale(then)
-        return await self.store.txn(compares, then, otherwise)
+        return await self.store.txn_by(who, compares, then, otherwise)
 
     async def _remember(self, keys: list[str]) -> None:
         for key in keys:
@@ -100,8 +165,36 @@ class MetadataService:
             responses.append(Response(item))
         return TxnResult(True, revision, tuple(responses))
 
-    async def range(self, prefix: str, limit: int | None, after: str | None) -> Listing:
-        return await self.store.range(prefix, limit=limit, after=after)
+    async def range(
+        self, prefix: str, limit: int | None, after: str | None, keys_only: bool
+    ) -> Listing:
+        return await self.store.range(prefix, limit=limit, after=after, keys_only=keys_only)
+
+    async def grant(self, ttl: int) -> int:
+        return (await self.store.grant(ttl)).id
+
+    async def renew(self, lease: int) -> bool:
+        return await self.store.renew_lease(lease)
+
+    async def revoke(self, lease: int) -> None:
+        await self.store.revoke_lease(lease)
+
+    async def watch(
+        self, prefix: str, from_revision: int, connection: Connection, tell: Tell
+    ) -> None:
+        """Push changes until the connection is over."""
+        pumps = self.store.pumps
+        try:
+            pump = self.store.pump(
+                prefix, from_revision, lambda event: connection.push(tell, event, None)
+            )
+        except Compacted as error:
+            connection.push(tell, None, error)
+            return
+        connection.on_server_side_end.append(lambda: pumps.pop(pump, None))
+
+    async def compact(self, revision: int) -> None:
+        await self.store.compact(revision)
 
 
 class SimMetadata:
@@ -113,11 +206,19 @@ class SimMetadata:
         machine: Machine,
         server: Endpoint,
         fail: Callable[[str], None],
+        clock: Clock,
+        who: str,
+        *,
+        watches_resume: bool = True,
     ) -> None:
+        """``who`` is the process that writes."""
         self._network = network
         self._machine = machine
         self._server = server
         self._fail = fail
+        self._clock = clock
+        self._who = who
+        self._watches_resume = watches_resume
         self._connection: Connection | None = None
         self._seen = 0
         """The highest revision of an answer."""
@@ -128,9 +229,14 @@ class SimMetadata:
         return result.responses[0].item
 
     async def range(
-        self, prefix: str, *, limit: int | None = None, after: str | None = None
+        self,
+        prefix: str,
+        *,
+        limit: int | None = None,
+        after: str | None = None,
+        keys_only: bool = False,
     ) -> Listing:
-        listing = await self._read(lambda service: service.range(prefix, limit, after))
+        listing = await self._read(lambda service: service.range(prefix, limit, after, keys_only))
         assert isinstance(listing, Listing)
         return listing
 
@@ -144,17 +250,35 @@ class SimMetadata:
         self, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()
     ) -> TxnResult:
         seen = self._seen
-        result: TxnResult = await self._ask(lambda service: service.txn(compares, then, otherwise))
+        result: TxnResult = await self._ask(
+            lambda service: service.txn(compares, then, otherwise, self._who)
+        )
         return self._in_order(result, seen)
 
     async def grant(self, ttl_seconds: int) -> Lease:
-        raise Refused("nothing that is simulated takes a lease")
+        sent = self._clock.now()
+        lease: int = await self._ask(lambda service: service.grant(ttl_seconds))
+        return Lease(lease, ttl_seconds, self, self._clock, sent)
+
+    async def renew_lease(self, lease: int) -> bool:
+        renewed: bool = await self._ask(lambda service: service.renew(lease))
+        return renewed
+
+    async def revoke_lease(self, lease: int) -> None:
+        await self._ask(lambda service: service.revoke(lease))
 
     def watch(self, prefix: str, *, from_revision: int) -> Watch:
-        raise Refused("nothing that is simulated watches")
+        return SimWatch(
+            self._network,
+            self._machine,
+            self._server,
+            prefix,
+            from_revision,
+            resumes=self._watches_resume,
+        )
 
     async def compact(self, revision: int) -> None:
-        raise Refused("nothing that is simulated compacts")
+        await self._ask(lambda service: service.compact(revision))
 
     async def close(self) -> None:
         if self._connection is not None:

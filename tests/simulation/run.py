@@ -42,16 +42,19 @@ class Summary:
     seconds: float
 
 
-def replay_command(seed: int, without: str | None = None) -> str:
+def replay_command(seed: int, without: str | None = None, *, services: bool = False) -> str:
     """What a person types to see the same run again."""
     option = f" --without {without}" if without else ""
-    return f"python -m tests.simulation --seeds {seed} --trace{option}"
+    mode = " --cluster" if services else ""
+    return f"python -m tests.simulation{mode} --seeds {seed} --trace{option}"
 
 
-def run_many(seeds: Sequence[int], jobs: int, without: str | None = None) -> Iterator[Outcome]:
+def run_many(
+    seeds: Sequence[int], jobs: int, without: str | None = None, *, services: bool = False
+) -> Iterator[Outcome]:
     """The outcomes, in the order in which they come."""
     switches = Switches() if without is None else Switches().without(without)
-    work = partial(simulate, switches=switches, keep=_SHOWN)
+    work = partial(simulate, switches=switches, keep=_SHOWN, services=services)
     if jobs == 1 or len(seeds) == 1:
         yield from map(work, seeds)
         return
@@ -92,20 +95,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--seeds", type=parse_seeds, default=parse_seeds("0-299"))
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument(
+        "--cluster", action="store_true", help="with the cluster's services: who owns what"
+    )
     parser.add_argument("--trace", action="store_true", help="show everything that happens")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.add_argument(
         "--without", type=parse_safeguards, metavar="SAFEGUARD", help="switch one off, or this+that"
     )
     options = parser.parse_args(arguments)
+    services = options.cluster
     console = Console(stderr=options.json)
     if options.trace:
-        return _show(console, options.seeds, options.without)
-    summary = _run(console, options.seeds, options.jobs, options.without)
+        return _show(console, options.seeds, options.without, services)
+    summary = _run(console, options.seeds, options.jobs, options.without, services)
     for outcome in summary.failed:
-        _report(console, outcome, options.without)
+        _report(console, outcome, options.without, services)
     if options.json:
-        sys.stdout.write(json.dumps(_as_json(summary, options.without), indent=2) + "\n")
+        sys.stdout.write(json.dumps(_as_json(summary, options.without, services), indent=2) + "\n")
     else:
         console.print(
             f"{summary.seeds} seeds, {len(summary.failed)} failed, "
@@ -116,7 +123,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if summary.failed else 0
 
 
-def _run(console: Console, seeds: Sequence[int], jobs: int, without: str | None) -> Summary:
+def _run(
+    console: Console, seeds: Sequence[int], jobs: int, without: str | None, services: bool
+) -> Summary:
     columns = (
         TextColumn("simulating"),
         BarColumn(),
@@ -130,7 +139,7 @@ def _run(console: Console, seeds: Sequence[int], jobs: int, without: str | None)
     began = time.perf_counter()
     with Progress(*columns, console=console, transient=True) as progress:
         bar = progress.add_task("", total=len(seeds), failed=0)
-        for outcome in run_many(seeds, jobs, without):
+        for outcome in run_many(seeds, jobs, without, services=services):
             events += outcome.events
             records += outcome.records
             if outcome.violation is not None:
@@ -140,19 +149,20 @@ def _run(console: Console, seeds: Sequence[int], jobs: int, without: str | None)
     return Summary(len(seeds), failed, events, records, time.perf_counter() - began)
 
 
-def _report(console: Console, outcome: Outcome, without: str | None) -> None:
+def _report(console: Console, outcome: Outcome, without: str | None, services: bool) -> None:
     console.rule(f"seed {outcome.seed}")
     for line in outcome.lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.print(f"[red]{outcome.violation}", soft_wrap=True)
-    console.print(f"again: {replay_command(outcome.seed, without)}", soft_wrap=True)
+    again = replay_command(outcome.seed, without, services=services)
+    console.print(f"again: {again}", soft_wrap=True)
 
 
-def _show(console: Console, seeds: Sequence[int], without: str | None) -> int:
+def _show(console: Console, seeds: Sequence[int], without: str | None, services: bool) -> int:
     failed = 0
     switches = Switches() if without is None else Switches().without(without)
     for seed in seeds:
-        outcome = simulate(seed, switches, keep=None)
+        outcome = simulate(seed, switches, keep=None, services=services)
         for line in outcome.lines:
             console.print(line, markup=False, highlight=False, soft_wrap=True)
         console.print(f"seed {seed}: {outcome.violation or 'no violation'}, {outcome.digest}")
@@ -160,7 +170,7 @@ def _show(console: Console, seeds: Sequence[int], without: str | None) -> int:
     return 1 if failed else 0
 
 
-def _as_json(summary: Summary, without: str | None) -> dict[str, object]:
+def _as_json(summary: Summary, without: str | None, services: bool) -> dict[str, object]:
     return {
         "seeds": summary.seeds,
         "records": summary.records,
@@ -170,7 +180,7 @@ def _as_json(summary: Summary, without: str | None) -> dict[str, object]:
             {
                 "seed": outcome.seed,
                 "violation": outcome.violation,
-                "again": replay_command(outcome.seed, without),
+                "again": replay_command(outcome.seed, without, services=services),
             }
             for outcome in summary.failed
         ],

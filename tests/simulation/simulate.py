@@ -9,13 +9,18 @@ from dataclasses import dataclass, field
 from sulina.errors import SulinaError
 from tests.simulation.clock import SimClock
 from tests.simulation.cluster import Cluster
+from tests.simulation.cluster_faults import ClusterFaults
+from tests.simulation.cluster_world import ClusterWorld
 from tests.simulation.faults import Faults
 from tests.simulation.loop import SimLoop, Stuck
 from tests.simulation.switches import Switches, patched
 from tests.simulation.trace import Trace, Violation
+from tests.simulation.watchdog import Spinning, watchdog
 
 _HEAL_SECONDS = 90.0
 _STEP = 0.05
+_CPU_SECONDS = 120.0
+"""Far more than any seed takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +36,17 @@ class Outcome:
     """The trace, or its end."""
 
 
-def simulate(seed: int, switches: Switches | None = None, *, keep: int | None = 200) -> Outcome:
-    """Run one seed to its end. Needs no event loop, and makes no sound."""
+def simulate(
+    seed: int,
+    switches: Switches | None = None,
+    *,
+    keep: int | None = 200,
+    services: bool = False,
+) -> Outcome:
+    """Run one seed to its end. Needs no event loop, and makes no sound.
+
+    With ``services``, the cluster's services decide who owns what; without, the faults do.
+    """
     switches = switches or Switches()
     logging.disable(logging.CRITICAL)
     collecting = gc.isenabled()
@@ -40,12 +54,12 @@ def simulate(seed: int, switches: Switches | None = None, *, keep: int | None = 
     loop = SimLoop()
     trace = Trace(loop, keep)
     with patched(switches):
-        cluster = Cluster(seed, loop, trace, switches)
-        faults = Faults(seed, cluster)
+        cluster, faults = _made(seed, loop, trace, switches, services=services)
         violation = None
         try:
-            loop.run_until_complete(_run(cluster, faults))
-        except (Violation, Stuck) as error:
+            with watchdog(_CPU_SECONDS):
+                loop.run_until_complete(_run(cluster, faults))
+        except (Violation, Stuck, Spinning) as error:
             violation = str(error)
         digest, events = trace.digest, loop.events
         lines = list(trace.lines)
@@ -54,6 +68,16 @@ def simulate(seed: int, switches: Switches | None = None, *, keep: int | None = 
     if collecting:
         gc.enable()
     return Outcome(seed, digest, events, cluster.checker.records_confirmed, violation, lines)
+
+
+def _made(
+    seed: int, loop: SimLoop, trace: Trace, switches: Switches, *, services: bool
+) -> tuple[Cluster, Faults]:
+    if services:
+        world = ClusterWorld(seed, loop, trace, switches)
+        return world, ClusterFaults(seed, world)
+    cluster = Cluster(seed, loop, trace, switches)
+    return cluster, Faults(seed, cluster)
 
 
 async def _run(cluster: Cluster, faults: Faults) -> None:
@@ -81,4 +105,5 @@ async def _step(cluster: Cluster, clock: SimClock) -> None:
     await clock.sleep(_STEP)
     for error in cluster.loop.errors:
         cluster.checker.fail(f"an error that nobody handled: {error}")
+    cluster.look()
     cluster.checker.check()

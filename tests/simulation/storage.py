@@ -13,7 +13,7 @@ from random import Random
 
 from storage_grpc.entries import Entry, fenced
 from storage_grpc.journal import JournalSettings, JournalStore
-from storage_grpc.node import LocalNode, Node
+from storage_grpc.node import FencedLedger, LocalNode, Node
 from storage_grpc.standing import Standing
 from sulina.errors import StorageFailed, StorageFull, Unavailable
 from sulina.runtime.memory_disk import MemoryDisk, MemoryDiskFile
@@ -187,7 +187,7 @@ class StorageService:
         self._store = store
         self._switches = switches
         self._acknowledged = acknowledged
-        self._fencing: set[asyncio.Task[int]] = set()
+        self._fencing: set[asyncio.Task[FencedLedger]] = set()
 
     def _check(self, member: str) -> None:
         if member != self._node.id:
@@ -223,13 +223,17 @@ class StorageService:
     ) -> list[Entry]:
         self._check(member)
         read = self._node.read if self._skips_fence(ledger) else self._node.recovery_read
-        return _copied(await read(ledger, first, max_entries=entries, max_bytes=size))
+        found = _copied(await read(ledger, first, max_entries=entries, max_bytes=size))
+        for entry in found:
+            # What is shown is durable, also what the node had no time to acknowledge before it
+            # went down: a recovery may count on it.
+            self._acknowledged(member, ledger, entry.entry)
+        return found
 
-    async def fence(self, member: str, ledger: int) -> int:
+    async def fence(self, member: str, ledger: int) -> FencedLedger:
         self._check(member)
         if self._skips_fence(ledger):
-            stat = self._store.stat(ledger)
-            return -1 if stat is None else stat.lac
+            return self._node.known_of(ledger)
         return await self._node.fence(ledger)
 
     def _skips_fence(self, ledger: int) -> bool:
@@ -243,7 +247,7 @@ class StorageService:
             return True
         return False
 
-    def _fenced(self, task: asyncio.Task[int]) -> None:
+    def _fenced(self, task: asyncio.Task[FencedLedger]) -> None:
         self._fencing.discard(task)
         if not task.cancelled():
             task.exception()
@@ -279,10 +283,9 @@ class ForgetfulNode(LocalNode):
         self._fences.add(ledger)
         return await self.read(ledger, first, max_entries=max_entries, max_bytes=max_bytes)
 
-    async def fence(self, ledger: int) -> int:
+    async def fence(self, ledger: int) -> FencedLedger:
         self._fences.add(ledger)
-        stat = self._store.stat(ledger)
-        return -1 if stat is None else stat.lac
+        return self.known_of(ledger)
 
 
 class LyingDisk(MemoryDisk):
@@ -350,8 +353,8 @@ class SimNode:
         )
         return await answer
 
-    async def fence(self, ledger: int) -> int:
-        answer: asyncio.Future[int] = self._connected().request(
+    async def fence(self, ledger: int) -> FencedLedger:
+        answer: asyncio.Future[FencedLedger] = self._connected().request(
             lambda service: service.fence(self.id, ledger)
         )
         return await answer

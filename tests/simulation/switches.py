@@ -27,6 +27,7 @@ from sulina.errors import NotFound
 from sulina.metadata.keys import ledger_metadata
 from sulina.metadata.keys.ledger_metadata import LedgerMetadata, StoredMetadata
 from sulina.metadata.keys.ledgers import LedgerList, LedgerRef
+from tests.simulation import cluster_patches
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +67,34 @@ class Switches:
     """A swap whose outcome is unknown is looked up before the writer goes on."""
     heed_closing_conflict: bool = True
     """A recovery that loses the closing swap does not go by its own end."""
+    guard_by_term: bool = True
+    """Whatever the leader writes is guarded by its term."""
+    swap_owners: bool = True
+    """An owner's record is changed by compare-and-swap."""
+    lease_ends_locally: bool = True
+    """A holder stops believing in a lease before the store lets go of it."""
+    claim_by_lease: bool = True
+    """A leader's place with our name counts only if it is bound to our lease."""
+    mirror_stays_ahead: bool = True
+    """A mirror never goes back to something older, not for a single key."""
+    mirror_sees_all: bool = True
+    """A mirror that missed changes lists again."""
+    removal_first: bool = True
+    """A topic that is served is given up before the next broker gets it."""
+    check_owner: bool = True
+    """A broker serves only topics whose record names it."""
+    paths_with_owners: bool = True
+    """Brokers' own paths change with the owners' records, in one transaction."""
 
     def names(self) -> list[str]:
         """The names of all switches, those of the quorum code first."""
         own = [f.name for f in fields(self) if f.name != "quorum"]
         return [f.name for f in fields(Safeguards)] + own
+
+    @staticmethod
+    def about_cluster(name: str) -> bool:
+        """Whether a safeguard, or one of ``this+that``, is one of the cluster's services."""
+        return not CLUSTER_SAFEGUARDS.isdisjoint(name.split("+"))
 
     def without(self, name: str) -> Switches:
         """The same with one safeguard off, or with several: ``this+that``."""
@@ -80,6 +104,22 @@ class Switches:
         if name in {f.name for f in fields(Safeguards)}:
             return replace(self, quorum=replace(self.quorum, **{name: False}))
         return replace(self, **{name: False})  # type: ignore[arg-type]  # a bool each
+
+
+CLUSTER_SAFEGUARDS = frozenset(
+    {
+        "guard_by_term",
+        "swap_owners",
+        "lease_ends_locally",
+        "claim_by_lease",
+        "mirror_stays_ahead",
+        "mirror_sees_all",
+        "removal_first",
+        "check_owner",
+        "paths_with_owners",
+    }
+)
+"""They matter only where the cluster's services run."""
 
 
 @contextmanager
@@ -100,6 +140,7 @@ def patched(switches: Switches) -> Iterator[None]:
         changes.append((QuorumWriter, "_read_back", _believe))
     if not switches.heed_closing_conflict:
         changes.append((Recovery, "_close", _close_anyway))
+    changes += cluster_patches.changes(switches)
     for target, name, value in changes:
         patcher = patch.object(target, name, value, create=True)
         patcher.start()

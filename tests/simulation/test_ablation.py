@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.ablation import look_for, table
-from tests.simulation.switches import Switches
+from tests.simulation.switches import CLUSTER_SAFEGUARDS, Switches
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,28 @@ def test_a_missing_safeguard_is_found_out(safeguard: str) -> None:
     finding = look_for(safeguard, most=80, jobs=1)
     assert finding.found is not None
     assert safeguard in table([finding])
+
+
+@pytest.mark.parametrize(
+    "safeguard",
+    [
+        "swap_owners",
+        "claim_by_lease",
+        "removal_first",
+        "check_owner",
+        "paths_with_owners",
+        "lease_ends_locally",
+        "mirror_stays_ahead",
+    ],
+)
+def test_a_missing_safeguard_of_the_cluster_is_found_out(safeguard: str) -> None:
+    assert safeguard in CLUSTER_SAFEGUARDS
+    finding = look_for(safeguard, most=60, jobs=1)
+    assert finding.found is not None
+
+
+def test_every_safeguard_of_the_cluster_is_a_switch() -> None:
+    assert set(Switches().names()) > CLUSTER_SAFEGUARDS
 
 
 def test_there_are_at_least_twenty_safeguards() -> None:

@@ -1,4 +1,4 @@
-"""Three hundred seeds without a violation; the same seed is the same run, in any process."""
+"""Many seeds without a violation, with the cluster's services and without; a seed is one run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from tests.simulation.run import main, parse_seeds, replay_command
 from tests.simulation.simulate import simulate
 
-_SEEDS = 300
+_SEEDS = 220
+_CLUSTER_SEEDS = 80
 _A_TEST = 10
 
 
@@ -23,17 +24,30 @@ def test_no_seed_violates_an_invariant(first: int) -> None:
         assert outcome.records > 0
 
 
-def test_the_same_seed_gives_the_same_trace() -> None:
+@pytest.mark.parametrize("first", range(0, _CLUSTER_SEEDS, _A_TEST))
+def test_no_seed_with_cluster_services_violates_an_invariant(first: int) -> None:
+    for seed in range(first, first + _A_TEST):
+        outcome = simulate(seed, services=True)
+        again = replay_command(seed, services=True)
+        assert outcome.violation is None, "\n".join([*outcome.lines, again])
+
+
+@pytest.mark.parametrize("services", [False, True])
+def test_the_same_seed_gives_the_same_trace(services: bool) -> None:
     for seed in (3, 17, 29):
-        assert simulate(seed).digest == simulate(seed).digest
+        first, second = (simulate(seed, services=services) for _ in range(2))
+        assert first.digest == second.digest
 
 
+@pytest.mark.parametrize("services", [False, True])
 @pytest.mark.parametrize("hash_seed", ["0", "1234"])
-def test_the_same_seed_gives_the_same_trace_in_another_process(hash_seed: str) -> None:
+def test_the_same_seed_gives_the_same_trace_in_another_process(
+    hash_seed: str, services: bool
+) -> None:
     seeds = (5, 11, 23)
     script = (
         "from tests.simulation.simulate import simulate\n"
-        f"print(' '.join(simulate(seed).digest for seed in {seeds}))"
+        f"print(' '.join(simulate(seed, services={services}).digest for seed in {seeds}))"
     )
     answer = subprocess.run(
         [sys.executable, "-c", script],
@@ -42,7 +56,7 @@ def test_the_same_seed_gives_the_same_trace_in_another_process(hash_seed: str) -
         check=True,
         env={"PYTHONHASHSEED": hash_seed, "PYTHONPATH": "."},
     )
-    assert answer.stdout.split() == [simulate(seed).digest for seed in seeds]
+    assert answer.stdout.split() == [simulate(s, services=services).digest for s in seeds]
 
 
 def test_different_seeds_are_different_runs() -> None:
@@ -59,6 +73,15 @@ def test_a_failing_seed_is_reported_with_the_command_that_repeats_it(
     assert main(["--seeds", "0", "--without", "ack_quorum"]) == 1
     shown = capsys.readouterr().out
     assert "python -m tests.simulation --seeds 0 --trace --without ack_quorum" in shown
+
+
+def test_a_seed_with_cluster_services_is_repeated_with_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["--cluster", "--seeds", "0", "--without", "paths_with_owners"]) == 1
+    shown = capsys.readouterr().out
+    wanted = "python -m tests.simulation --cluster --seeds 0 --trace --without paths_with_owners"
+    assert wanted in shown
 
 
 def test_the_summary_can_be_had_as_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
@@ -17,15 +17,16 @@ from typing import TypeVar
 from sulina.errors import SulinaError
 from sulina.model import SubscriptionType
 from sulina.names import TopicName
+from sulina.runtime.seam import Buffer
 from sulina.wire.encode import Origin, encode_frame
 from tests.simulation.brokers import ConsumerClient, ConsumerEnd, Session
 from tests.simulation.checker import Checker
-from tests.simulation.clock import SimClock
+from tests.simulation.clock import EPOCH_US, SimClock
 from tests.simulation.loop import Machine
 from tests.simulation.network import Connection, Endpoint, Network
 
 _T = TypeVar("_T")
-Find = Callable[[TopicName], Endpoint]
+Find = Callable[[TopicName], Awaitable[Endpoint]]
 """Who seems to be the owner of a topic."""
 
 
@@ -60,6 +61,8 @@ class Producer:
         self._chance = chance
         self._checker = checker
         self._window = chance.choice((1, 3, 8))
+        self._late = chance.choice((0.0, 0.0, 0.1, 0.5))
+        """The share of frames that it wants to be delivered later."""
         self._left: deque[Planned] = deque()
         self._session: Session | None = None
         self._connection: Connection | None = None
@@ -84,7 +87,10 @@ class Producer:
                 f"{self.topic.local}|{self.name}|{sequence + n}|".encode() + b"x" * size
                 for n in range(count)
             ]
-            data = encode_frame(origin, sequence, contents, int(at * 1e6))
+            due_us = None
+            if self._chance.random() < self._late:
+                due_us = EPOCH_US + int((at + self._chance.uniform(0.01, 4.0)) * 1e6)
+            data = encode_frame(origin, sequence, contents, int(at * 1e6), due_us=due_us)
             self._left.append(Planned(at, data, contents))
             sequence += count
 
@@ -104,7 +110,8 @@ class Producer:
         early = self._left[0].at - self._clock.now()
         if early > 0:
             await self._clock.sleep(early)
-        connection = self._network.connect(self._machine, self._find(self.topic))
+        endpoint = await self._find(self.topic)
+        connection = self._network.connect(self._machine, endpoint)
         self._connection = connection
         answer: asyncio.Future[Session] = connection.request(
             lambda door: door.attach(self.topic, self.name, connection)
@@ -171,13 +178,13 @@ class Consumer(ConsumerClient):
         """Stay connected to whoever seems to be the owner."""
         while True:
             try:
-                endpoint = self._find(self._topic)
+                endpoint = await self._find(self._topic)
                 connection = self._connection = self._network.connect(self._machine, endpoint)
                 end = self._end = ConsumerEnd(self.name, connection, self)
                 await within(8.0, connection, self._join(connection, end))
                 while connection.open and self._end is end:
                     await self._clock.sleep(self._chance.uniform(0.2, 0.6))
-                    if self._find(self._topic) is not endpoint:
+                    if await self._is_elsewhere(endpoint):
                         break
             except SulinaError:
                 await self._clock.sleep(self._chance.uniform(0.05, 0.4))
@@ -186,10 +193,17 @@ class Consumer(ConsumerClient):
                 if self._connection is not None:
                     self._connection.close()
 
+    async def _is_elsewhere(self, endpoint: Endpoint) -> bool:
+        """Whether the topic seems to have moved, though nobody said so."""
+        return await self._find(self._topic) is not endpoint
+
     def _join(self, connection: Connection, end: ConsumerEnd) -> asyncio.Future[ConsumerEnd]:
         return connection.request(
             lambda door: door.subscribe(self._topic, self._subscription, self._type, end)
         )
+
+    def handed_over(self, frame: Buffer, latest_us: int) -> None:
+        self._checker.handed_over(self._topic, frame, latest_us)
 
     def got(self, end: ConsumerEnd, frame: bytes, chosen: int | None) -> None:
         offsets = self._checker.delivered(self._topic, frame, chosen)

@@ -35,6 +35,7 @@ class SulinaProcess:
         self.port = 0
         self.http_port = 0
         self.admin_port = 0
+        self.grpc_port = 0
         self._arguments = arguments
         self._log = data.with_name(data.name + ".log")
         self._process: subprocess.Popen[bytes] | None = None
@@ -63,8 +64,8 @@ class SulinaProcess:
         """Start it and wait until it is ready. Raises ``RuntimeError`` with what it said."""
         assert not self.running, "it runs already"
         ports = ("--port", str(self.port), "--http-port", str(self.http_port))
-        admin = ("--admin-port", str(self.admin_port))
-        arguments = (*ports, *admin, "--data", str(self.data), "--json")
+        danube = ("--admin-port", str(self.admin_port), "--grpc-port", str(self.grpc_port))
+        arguments = (*ports, *danube, "--data", str(self.data), "--json")
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "sulina.cli", "up", *arguments, *self._arguments],
@@ -80,6 +81,7 @@ class SulinaProcess:
         self.port = int(self.ready["port"])
         self.http_port = int(self.ready["http_port"])
         self.admin_port = int(self.ready["admin_port"])
+        self.grpc_port = int(self.ready["grpc_port"])
         return self
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:

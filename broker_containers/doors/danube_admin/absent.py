@@ -25,7 +25,7 @@ _REASONS: Final = {
 }
 
 
-class Absent(grpc.GenericRpcHandler[Any, Any]):
+class Absent(grpc.GenericRpcHandler):
     """Add it after everything that is served."""
 
     def service(

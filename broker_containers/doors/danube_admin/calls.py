@@ -39,7 +39,7 @@ class Service(Protocol):
 
 def handlers_of(
     described: ServiceDescriptor, service: Service, clock: Clock, seconds: float
-) -> grpc.GenericRpcHandler[Any, Any]:
+) -> grpc.GenericRpcHandler:
     """A service for a server of gRPC; all methods that are described must be there."""
     calls = service.calls()
     assert calls.keys() == set(described.methods_by_name), described.full_name
@@ -50,16 +50,16 @@ def handlers_of(
         async def handle(request: Message, context: Context) -> Message:
             allowed = service.seconds(request) or seconds
             try:
-                return await within(clock, allowed, call(request))
+                answer = await within(clock, allowed, call(request))
             except SulinaError as error:
-                status, why = status_of(error), str(error)
+                await context.abort(status_of(error), str(error)[:MAX_TEXT])
             except TimeoutError:
-                status = grpc.StatusCode.DEADLINE_EXCEEDED
                 why = f"no answer within {allowed:g} s; it may have been done all the same"
+                await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, why)
             except Exception:
                 _log.exception("%s failed", method.full_name)
-                status, why = grpc.StatusCode.INTERNAL, "the broker failed; its log says more"
-            await context.abort(status, why[:MAX_TEXT])
+                await context.abort(grpc.StatusCode.INTERNAL, "the broker's log says more")
+            return answer
 
         return grpc.unary_unary_rpc_method_handler(
             handle,

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
-
-PORT: Final = 50051
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +32,10 @@ class AdminListen:
     """Where to listen. gRPC takes certificates as bytes, not as Python's TLS contexts."""
 
     host: str = "127.0.0.1"
-    port: int = PORT
+    port: int = 0
+    """0 takes one that is free."""
     certificate: bytes | None = field(default=None, repr=False)
     """PEM, with its chain; without it there is no TLS."""
     key: bytes | None = field(default=None, repr=False)
     """PEM; may be left out if it is in the certificate's file."""
     settings: AdminSettings = field(default_factory=AdminSettings)
-
-    @property
-    def scheme(self) -> str:
-        """Of the addresses that are told to Danube's tools."""
-        return "http" if self.certificate is None else "https"

@@ -18,6 +18,7 @@ MESSAGES_TYPE = "application/vnd.sulina.messages+json"
 API = "/api/v1"
 _TOPIC = API + "/topics/{namespace}/{topic}"
 _SUBSCRIPTION = _TOPIC + "/subscriptions/{subscription}"
+_SUBJECT = API + "/schemas/{subject}"
 _PARAMETER = re.compile(r"\{(\w+)\}")
 
 
@@ -115,6 +116,8 @@ ROUTES: tuple[Route, ...] = (
             topic=s.TOPIC,
             delivery=s.choice(Delivery),
             partitions=s.told(s.COUNT, "0 for a topic without partitions."),
+            expected_records=s.told(s.COUNT, "Records a second, in and out: a hint for placement."),
+            expected_bytes=s.told(s.COUNT, "The same in bytes."),
         ),
     ),
     Route("GET", _TOPIC, "topic.describe", "A topic, its logs and ledgers.", s.TOPIC_DETAILS),
@@ -164,6 +167,14 @@ ROUTES: tuple[Route, ...] = (
         "topic.lookup",
         "Which broker serves a topic, and where it is.",
         s.LOOKUP,
+    ),
+    Route(
+        "GET",
+        f"{API}/owners",
+        "topic.owners",
+        "Which topics are served, and by which broker.",
+        s.listing(s.OWNED),
+        query={"namespace": s.NAME, "broker": s.NAME},
     ),
     # ---- messages ----
     Route(
@@ -243,6 +254,86 @@ ROUTES: tuple[Route, ...] = (
         "Change some of it.",
         s.FAILURE_POLICY,
         body=s.FAILURE_CHANGES,
+    ),
+    # ---- schemas ----
+    Route("GET", f"{API}/schemas", "schema.list", "All subjects.", s.listing(s.SCHEMA_SUBJECT)),
+    Route(
+        "GET",
+        _SUBJECT,
+        "schema.get",
+        "A schema as it was registered.",
+        s.SCHEMA,
+        query={"version": s.told(s.COUNT, "The latest unless told.")},
+    ),
+    Route(
+        "DELETE",
+        _SUBJECT,
+        "schema.delete",
+        "Delete a version, or a subject with all of them.",
+        status=204,
+        query={"version": s.told(s.COUNT, "All unless told.")},
+    ),
+    Route(
+        "GET",
+        f"{_SUBJECT}/versions",
+        "schema.versions",
+        "The versions of a subject.",
+        s.listing(s.SCHEMA_VERSION),
+    ),
+    Route(
+        "POST",
+        f"{_SUBJECT}/versions",
+        "schema.register",
+        "Register a schema as the next version, unless it is there already.",
+        s.SCHEMA_REGISTERED,
+        201,
+        body=s.SCHEMA_REGISTER,
+    ),
+    Route(
+        "POST",
+        f"{_SUBJECT}/check",
+        "schema.check",
+        "Whether a schema could be registered, and why not; nothing is changed.",
+        s.SCHEMA_CHECKED,
+        body=s.SCHEMA_CHECK,
+    ),
+    Route(
+        "GET",
+        f"{_SUBJECT}/compatibility",
+        "schema.compatibility",
+        "What new versions must be able to do.",
+        s.SCHEMA_MODE,
+    ),
+    Route(
+        "PUT",
+        f"{_SUBJECT}/compatibility",
+        "schema.compatibility",
+        "Set it.",
+        s.SCHEMA_MODE,
+        body=s.SCHEMA_MODE_CHANGE,
+    ),
+    Route(
+        "GET",
+        f"{API}/schema-ids/{{id}}",
+        "schema.lookup",
+        "A schema by the id that messages name.",
+        s.SCHEMA,
+        query={"version": s.told(s.COUNT, "The latest unless told.")},
+    ),
+    Route(
+        "GET",
+        f"{_TOPIC}/schema",
+        "schema.topic",
+        "The subject of a topic's messages, and what happens to others.",
+        s.SCHEMA_TOPIC,
+    ),
+    Route(
+        "PUT",
+        f"{_TOPIC}/schema",
+        "schema.bind",
+        "Bind a topic to a subject, or change what happens to other messages.",
+        s.SCHEMA_TOPIC,
+        body=s.SCHEMA_BIND,
     ),
     # ---- cluster ----
     Route("GET", f"{API}/stats", "broker.stats", "This broker in a few numbers.", s.STATS),

@@ -10,6 +10,7 @@ from enum import EnumMeta
 from typing import Any
 
 from sulina.metadata.keys.policy import Policy
+from sulina.metadata.keys.schemas import Compatibility, SchemaType, Validation
 from sulina.model import Backoff, Delivery, FailurePolicy, Poison, SubscriptionType
 
 Schema = dict[str, Any]
@@ -170,6 +171,7 @@ BROKER = given(
     broker=NAME,
     url=TEXT,
     http=TEXT,
+    admin=TEXT,
     version=TEXT,
     started_us=COUNT,
     labels=listing(TEXT),
@@ -178,12 +180,64 @@ BROKER = given(
     topics=COUNT,
 )
 BROKER_DETAILS = given(**BROKER["properties"], load={}, owns=listing(TOPIC))
+OWNED = given(topic=TOPIC, broker=NAME, moving_to=nullable(NAME))
 BROKER_MODE = given(broker=NAME, mode=NAME)
 CLUSTER = given(
     leader=nullable(NAME), answered_by=NAME, topics=COUNT, unassigned=COUNT, brokers=listing(BROKER)
 )
 
 _BASE64 = {"type": "string", "contentEncoding": "base64"}
+
+_DEFINITION: dict[str, Schema] = {
+    "type": told(NAME, "bytes, string, number, json_schema, avro or protobuf."),
+    "definition": told(TEXT, "The schema; JSON as a text too."),
+    "definition_base64": told(_BASE64, "Any bytes, instead of definition."),
+}
+_MODE = choice(Compatibility)
+SCHEMA_REGISTER = taken("type", **_DEFINITION, description=TEXT, by=TEXT, tags=listing(TEXT))
+SCHEMA_CHECK = taken("type", **_DEFINITION, compatibility=_MODE)
+SCHEMA_REGISTERED = given(
+    subject=NAME,
+    id=told(COUNT, "The subject's: the same for all its versions."),
+    version=COUNT,
+    new=told(FLAG, "false if the same schema was there."),
+    fingerprint=NAME,
+)
+SCHEMA_CHECKED = given(compatible=FLAG, reasons=listing(TEXT))
+SCHEMA_SUBJECT = given(
+    subject=NAME,
+    id=COUNT,
+    type=choice(SchemaType),
+    latest=COUNT,
+    versions=told(COUNT, "How many there are."),
+    compatibility=_MODE,
+    tags=listing(TEXT),
+)
+SCHEMA_VERSION = given(
+    subject=NAME,
+    id=COUNT,
+    version=COUNT,
+    type=choice(SchemaType),
+    fingerprint=NAME,
+    description=TEXT,
+    created_by=TEXT,
+    created_us=COUNT,
+    tags=listing(TEXT),
+)
+SCHEMA = {
+    **given(**SCHEMA_VERSION["properties"], compatibility=_MODE),
+    "oneOf": [{"required": ["definition"]}, {"required": ["definition_base64"]}],
+}
+SCHEMA_MODE = given(subject=NAME, compatibility=_MODE)
+SCHEMA_MODE_CHANGE = taken("compatibility", compatibility=_MODE)
+SCHEMA_TOPIC = given(
+    topic=TOPIC,
+    subject=told(nullable(NAME), "null if the topic is not bound."),
+    validation=choice(Validation),
+    payload=told(FLAG, "Whether payloads are looked at."),
+)
+SCHEMA_BIND = taken(subject=NAME, validation=choice(Validation), payload=FLAG)
+
 MESSAGE_IN: Schema = {
     **taken(
         payload=told(TEXT, "Text, stored as UTF-8."),

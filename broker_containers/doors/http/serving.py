@@ -10,7 +10,7 @@ from broker_containers.doors.http import parts
 from broker_containers.doors.http.health import Health
 from broker_containers.doors.http.server import HttpServer
 from broker_containers.metrics import storage as storage_metrics
-from broker_containers.metrics.collector import Metrics
+from broker_containers.metrics.collector import Metrics, Write
 from broker_containers.server import BinaryServer, Listen
 from storage_grpc.journal import JournalStore
 from storage_grpc.quorum.nodes import Nodes
@@ -23,9 +23,15 @@ async def serve_http(
     binary: BinaryServer,
     listen: Listen,
     storage: JournalStore | tuple[Nodes, QuorumSettings],
+    *more: Write,
 ) -> AsyncIterator[HttpServer]:
-    """Serve until left; requests under way are finished then. Raises ``Refused`` for the port."""
+    """Serve until left; requests under way are finished then. Raises ``Refused`` for the port.
+
+    ``more`` are metrics besides those of the broker and its storage.
+    """
     metrics = Metrics(broker, broker.settings.http.metrics_topics)
+    for write in more:
+        metrics.add(write)
     metrics.add_connections({"binary": lambda: binary.connections})
     if isinstance(storage, JournalStore):
         check = parts.journal(storage)

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sulina.errors import Overloaded
+from sulina.metadata import cas
 from sulina.metadata.keys import record, topics
 from sulina.metadata.keys.members import BROKERS
 from sulina.metadata.keys.path import name_of, part
@@ -147,9 +149,14 @@ async def wish(store: MetadataStore, topic: TopicName, wanted: Wish) -> bool:
     return result.succeeded or result.responses[0].item is not None
 
 
-async def forget(store: MetadataStore, topic: TopicName, before: Owner | None) -> None:
-    """The topic was deleted: nobody owns it any more."""
-    ops: list[Op] = [Delete(owner_key(topic)), Delete(unassigned_key(topic))]
-    if before is not None:
-        ops.append(Delete(broker_key(before.broker, topic)))
-    await store.txn((), ops)
+async def forget(store: MetadataStore, topic: TopicName) -> None:
+    """The topic is deleted: nobody owns it any more. Raises ``Overloaded`` if others interfere."""
+    for _ in range(cas.DEFAULT_TRIES):
+        item = await store.get(owner_key(topic))
+        ops: list[Op] = [Delete(owner_key(topic)), Delete(unassigned_key(topic))]
+        if item is not None:
+            ops.append(Delete(broker_key(decode_owner(item).broker, topic)))
+        seen = ModRevisionIs(owner_key(topic), 0 if item is None else item.mod_revision)
+        if (await store.txn([seen], ops)).succeeded:
+            return
+    raise Overloaded(f"others keep changing the owner of {topic}: try again later")

@@ -33,6 +33,10 @@ class BrokerRecord:
 
     url: str
     http: str = ""
+    admin: str = ""
+    """Where Danube's admin services are."""
+    grpc: str = ""
+    """Where Danube's clients are served."""
     version: str = ""
     started_us: int = 0
     leaving: bool = False

@@ -95,15 +95,7 @@ async def _add(
     wanted: TopicRecord,
     group: list[TopicName],
 ) -> bool:
-    value = record.encode(
-        replace(
-            wanted,
-            partitions=0,
-            partition_of=str(topic),
-            policy=PolicyOverrides(),
-            state=TopicState.READY,
-        )
-    )
+    value = _as_partition(topic, wanted)
     claimed = ModRevisionIs(claim.key, claim.mod_revision)
     for _ in range(_TRIES):
         result = await store.txn(
@@ -122,6 +114,59 @@ async def _add(
                 raise AlreadyExists(f"{partition} exists already, and not as a part of {topic}")
         group = [name for name, item in zip(group, found, strict=True) if item is None]
     raise _contended(topic)
+
+
+async def grow(store: MetadataStore, topic: TopicName, partitions: int) -> None:
+    """Let a partitioned topic have at least so many partitions.
+
+    Each step adds some and counts them at once, so a topic is whole at any time. Raises
+    ``AlreadyExists`` if the topic has no partitions, or if a name is taken; ``NotFound``.
+    """
+    for _ in range(_TRIES):
+        item = await store.get(key(topic))
+        if item is None:
+            raise missing(topic)
+        found = record.decode(TopicRecord, item)
+        if not found.partitions:
+            raise AlreadyExists(f"{topic} exists already, and has no partitions")
+        if found.state is TopicState.CREATING:
+            await _complete(store, topic, item)
+            continue
+        if found.state is TopicState.DELETING:
+            raise AlreadyExists(f"{topic} is being deleted: finish that by deleting it again")
+        if found.partitions >= partitions:
+            return
+        count = min(partitions, found.partitions + _GROUP)
+        added = [topic.partition(number) for number in range(found.partitions, count)]
+        result = await store.txn(
+            [ModRevisionIs(item.key, item.mod_revision), *(Absent(key(one)) for one in added)],
+            [
+                Put(item.key, record.encode(replace(found, partitions=count))),
+                *(Put(key(one), _as_partition(topic, found)) for one in added),
+            ],
+            [Get(item.key), *(Get(key(one)) for one in added)],
+        )
+        current, *taken = (response.item for response in result.responses)
+        if not result.succeeded and current is not None:
+            unchanged = current.mod_revision == item.mod_revision
+            clash = next((one for one, at in zip(added, taken, strict=True) if at), None)
+            if unchanged and clash is not None:
+                raise AlreadyExists(f"{clash} exists already, and not as a part of {topic}")
+    raise _contended(topic)
+
+
+def _as_partition(topic: TopicName, wanted: TopicRecord) -> bytes:
+    return record.encode(
+        replace(
+            wanted,
+            partitions=0,
+            partition_of=str(topic),
+            expected_records=wanted.expected_records // max(wanted.partitions, 1),
+            expected_bytes=wanted.expected_bytes // max(wanted.partitions, 1),
+            policy=PolicyOverrides(),
+            state=TopicState.READY,
+        )
+    )
 
 
 async def delete(store: MetadataStore, topic: TopicName) -> None:

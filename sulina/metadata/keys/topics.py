@@ -40,6 +40,10 @@ class TopicRecord:
     policy: PolicyOverrides = field(default_factory=PolicyOverrides)
     """What it sets for itself. A partition goes by what its topic sets."""
     state: TopicState = TopicState.READY
+    expected_records: int = 0
+    """Records a second, in and out, that its makers expect; a hint for where it is placed."""
+    expected_bytes: int = 0
+    """The same in bytes."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.partitions <= MAX_PARTITIONS:

@@ -1,0 +1,148 @@
+"""Passes calls on to the broker that serves the topic, for clients that can't or don't go there.
+
+A call is passed on once: whoever gets it answers it, or says that it can't.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, Final, TypeVar, cast
+
+import grpc
+from google.protobuf.message import Message
+
+from broker_containers.doors.danube import danube_pb2 as pb
+from broker_containers.doors.danube.settings import DanubeListen
+from broker_containers.doors.danube.statuses import Context
+from sulina.errors import Unavailable
+from sulina.version import __version__
+
+_PASSED_ON: Final = "x-sulina-passed-on"
+_BROKER_URL: Final = "x-danube-broker-url"
+_AUTHORIZATION: Final = "authorization"
+_MOST_CHANNELS: Final = 1000
+
+_A = TypeVar("_A", bound=Message)
+
+
+def was_passed_on(context: Context) -> bool:
+    """Whether another broker sent this call here."""
+    return any(key == _PASSED_ON for key, _ in context.invocation_metadata() or ())
+
+
+def wanted_broker(context: Context) -> str:
+    """The broker that a client behind a proxy means, if it says; some add a slash."""
+    for key, value in context.invocation_metadata() or ():
+        if key == _BROKER_URL:
+            return str(value).rstrip("/")
+    return ""
+
+
+class Forwarder:
+    """The channels to other brokers' doors."""
+
+    def __init__(self, listen: DanubeListen) -> None:
+        self._settings = listen.settings
+        self._channels: OrderedDict[str, grpc.aio.Channel] = OrderedDict()
+
+    async def unary(
+        self, url: str, method: str, request: Message, answer: type[_A], context: Context
+    ) -> _A:
+        """The answer of another broker; its error is the caller's error."""
+        call: Callable[..., Any] = (await self._channel(url)).unary_unary(
+            method,
+            request_serializer=_bytes_of,
+            response_deserializer=answer.FromString,
+        )
+        try:
+            return cast(
+                _A,
+                await call(
+                    request, metadata=_metadata(context), timeout=self._settings.peer_seconds
+                ),
+            )
+        except grpc.aio.AioRpcError as error:
+            await context.abort(_status(error), _details(error, url))
+
+    async def stream(
+        self, url: str, method: str, request: Message, context: Context
+    ) -> AsyncGenerator[bytes]:
+        """The messages of another broker's stream, as they are; its error is the caller's."""
+        opened: Callable[..., Any] = (await self._channel(url)).unary_stream(
+            method, request_serializer=_bytes_of, response_deserializer=None
+        )
+        call = opened(request, metadata=_metadata(context))
+        try:
+            async for message in call:
+                yield message
+        except grpc.aio.AioRpcError as error:
+            raise Unavailable(_details(error, url)) from None
+        finally:
+            call.cancel()
+        raise Unavailable(f"{url} ended the stream")
+
+    async def healthy(
+        self, url: str, request: pb.HealthCheckRequest, seconds: float
+    ) -> bool | None:
+        """What another broker says about a client; None if it says nothing."""
+        call: Callable[..., Any] = (await self._channel(url)).unary_unary(
+            "/danube.HealthCheck/HealthCheck",
+            request_serializer=_bytes_of,
+            response_deserializer=pb.HealthCheckResponse.FromString,
+        )
+        try:
+            answer = await call(request, metadata=((_PASSED_ON, __version__),), timeout=seconds)
+        except grpc.aio.AioRpcError:
+            return None
+        return bool(answer.status == pb.HealthCheckResponse.OK)
+
+    async def _channel(self, url: str) -> grpc.aio.Channel:
+        channel = self._channels.get(url)
+        if channel is None:
+            scheme, _, place = url.partition("://")
+            options = [
+                ("grpc.max_receive_message_length", -1),
+                ("grpc.max_send_message_length", -1),
+                # A broker that comes back is found soon.
+                ("grpc.max_reconnect_backoff_ms", 1000),
+                ("grpc.initial_reconnect_backoff_ms", 100),
+                ("grpc.keepalive_time_ms", 10_000),
+                ("grpc.keepalive_timeout_ms", 5_000),
+            ]
+            if scheme == "https":
+                trusted = grpc.ssl_channel_credentials()
+                channel = grpc.aio.secure_channel(place, trusted, options=options)
+            else:
+                channel = grpc.aio.insecure_channel(place, options=options)
+            self._channels[url] = channel
+            if len(self._channels) > _MOST_CHANNELS:
+                _, oldest = self._channels.popitem(last=False)
+                await oldest.close()
+        return channel
+
+    async def close(self) -> None:
+        for channel in self._channels.values():
+            await channel.close()
+        self._channels.clear()
+
+
+def _bytes_of(message: Message) -> bytes:
+    return message.SerializeToString()
+
+
+def _metadata(context: Context) -> tuple[tuple[str, str | bytes], ...]:
+    kept = [
+        (key, value) for key, value in context.invocation_metadata() or () if key == _AUTHORIZATION
+    ]
+    return (*kept, (_PASSED_ON, __version__))
+
+
+def _status(error: grpc.aio.AioRpcError) -> grpc.StatusCode:
+    # Other than stock clients, this broker waits only for so long; the outcome is not known.
+    slow = error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    return grpc.StatusCode.UNAVAILABLE if slow else error.code()
+
+
+def _details(error: grpc.aio.AioRpcError, url: str) -> str:
+    return error.details() or f"{url} answered {error.code().name}"

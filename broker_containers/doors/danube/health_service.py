@@ -1,0 +1,79 @@
+"""HealthCheck: tells clients whose topic has moved to look it up again. It never fails.
+
+An error would end a client's health checks for good, and with them its only way to a new place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from broker_containers.doors.danube import danube_pb2 as pb
+from broker_containers.doors.danube.calls import Unary
+from broker_containers.doors.danube.consumers import Consumers
+from broker_containers.doors.danube.forwarding import Forwarder, wanted_broker, was_passed_on
+from broker_containers.doors.danube.places import Places
+from broker_containers.doors.danube.producers import Producers
+from broker_containers.doors.danube.sessions import Sessions
+from broker_containers.doors.danube.statuses import Context
+from sulina.errors import NotFound, SulinaError
+
+_SECONDS: Final = 3.0
+
+
+class HealthService:
+    """The answers to health checks."""
+
+    def __init__(
+        self,
+        producers: Producers,
+        consumers: Consumers,
+        sessions: Sessions,
+        places: Places,
+        forwarder: Forwarder,
+    ) -> None:
+        self._producers = producers
+        self._consumers = consumers
+        self._sessions = sessions
+        self._places = places
+        self._forwarder = forwarder
+
+    def calls(self) -> Mapping[str, Unary]:
+        return {"HealthCheck": self.check}
+
+    async def check(
+        self, request: pb.HealthCheckRequest, context: Context
+    ) -> pb.HealthCheckResponse:
+        if request.client == pb.HealthCheckRequest.Producer:
+            well = await self._producer(request, context)
+        else:
+            well = await self._consumer(request, context)
+        status = pb.HealthCheckResponse.OK if well else pb.HealthCheckResponse.CLOSE
+        return pb.HealthCheckResponse(status=status)
+
+    async def _producer(self, request: pb.HealthCheckRequest, context: Context) -> bool:
+        if self._producers.known(request.id):
+            return True
+        other = wanted_broker(context)
+        if not other or other == self._places.own_url or was_passed_on(context):
+            return False
+        return bool(await self._forwarder.healthy(other, request, _SECONDS))
+
+    async def _consumer(self, request: pb.HealthCheckRequest, context: Context) -> bool:
+        try:
+            topic = self._consumers.topic_of(request.id)
+            if topic is None:
+                topic = await self._sessions.topic_of(request.id)
+            if topic is None:
+                return False
+            owner = await self._places.owner(topic)
+        except NotFound:
+            return False
+        except SulinaError:
+            return True  # nobody knows better at the moment
+        if not owner:
+            return True
+        if was_passed_on(context) or not (self._places.proxy_url or wanted_broker(context)):
+            return False
+        # Its number is known everywhere: unless the owner says otherwise, it may go on.
+        return await self._forwarder.healthy(owner, request, _SECONDS) is not False

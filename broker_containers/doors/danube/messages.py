@@ -1,0 +1,99 @@
+"""Between the messages of Danube's protocol and the records of frames.
+
+Keys, attributes, publish times (in milliseconds there) and schemas are kept both ways, whichever
+door the other side uses. What a frame has no place for is made anew: the request id of a delivered
+message is its sequence number, its broker the one that delivers it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from broker_containers.doors.danube import danube_pb2 as pb
+from broker_containers.doors.danube.identity import producer_number
+from sulina.names import TopicName
+from sulina.wire import selection
+from sulina.wire.decode import Frame
+from sulina.wire.encode import MAX_TIME_SPAN_US, Origin, encode_frame
+
+_LATEST_MS: Final = (1 << 62) // 1000 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A message on its way into a frame."""
+
+    payload: bytes
+    key: bytes | None
+    attributes: dict[str, str] | None
+    time_us: int
+    schema: tuple[int, int]
+    """Id and version; zeros if it has none."""
+    size: int
+    """About what it takes in a frame."""
+
+    def fits(self, first: Record) -> bool:
+        """Whether it can be in one frame with ``first``, as far as its kind is concerned."""
+        return (
+            self.schema == first.schema and 2 * abs(self.time_us - first.time_us) < MAX_TIME_SPAN_US
+        )
+
+
+def record_of(message: pb.StreamMessage, size: int, now_us: int) -> Record:
+    """A message as it was sent; ``now_us`` if it does not say when that was."""
+    sent_ms = message.publish_time
+    return Record(
+        message.payload,
+        message.routing_key.encode() if message.HasField("routing_key") else None,
+        dict(message.attributes) or None,
+        sent_ms * 1000 if 0 < sent_ms < _LATEST_MS else now_us,
+        (message.schema_id, message.schema_version),
+        size,
+    )
+
+
+def frame_of(producer: str, first_sequence: int, records: Sequence[Record]) -> bytes:
+    """One frame of records that fit each other."""
+    return encode_frame(
+        Origin(producer, *records[0].schema),
+        first_sequence,
+        [record.payload for record in records],
+        [record.time_us for record in records],
+        keys=[record.key for record in records],
+        attributes=[record.attributes for record in records],
+    )
+
+
+def messages_of(
+    frame: Frame, chosen: int | None, topic: TopicName, broker_url: str
+) -> Iterator[pb.StreamMessage]:
+    """The chosen records of a frame, in order; all of them without a choice."""
+    header = frame.header
+    name = str(topic)
+    producer = producer_number(name, frame.producer_name)
+    keys, attributes = frame.keys, frame.attributes
+    indices = range(frame.count) if chosen is None else selection.indices(chosen)
+    for index in indices:
+        message = pb.StreamMessage(
+            request_id=header.first_sequence + index,
+            msg_id=pb.MsgID(
+                producer_id=producer,
+                topic_name=name,
+                broker_addr=broker_url,
+                topic_offset=header.base_offset + index,
+            ),
+            payload=frame.payloads[index],
+            publish_time=max(frame.times[index], 0) // 1000,
+            producer_name=frame.producer_name,
+            attributes=None if attributes is None else attributes[index],
+        )
+        key = None if keys is None else keys[index]
+        if key is not None:
+            # Native producers may have keys that are no text; gRPC can't carry those.
+            message.routing_key = key.decode(errors="replace")
+        if header.schema_id:
+            message.schema_id = header.schema_id
+            message.schema_version = header.schema_version
+        yield message

@@ -1,0 +1,143 @@
+"""Listens on the port of Danube's clients: the services, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import grpc
+
+from broker_containers.broker import Broker
+from broker_containers.doors.danube import danube_pb2 as pb
+from broker_containers.doors.danube.calls import handlers_of
+from broker_containers.doors.danube.consumer_service import ConsumerService
+from broker_containers.doors.danube.consumers import Consumers
+from broker_containers.doors.danube.discovery import AuthService, Discovery, StorageService
+from broker_containers.doors.danube.forwarding import Forwarder
+from broker_containers.doors.danube.health_service import HealthService
+from broker_containers.doors.danube.places import Places
+from broker_containers.doors.danube.producer_service import ProducerService
+from broker_containers.doors.danube.producers import Producers
+from broker_containers.doors.danube.sessions import Sessions
+from broker_containers.doors.danube.settings import DanubeListen, DanubeSettings
+from broker_containers.doors.grpc_port import open_port
+from sulina.client.address import Address
+from sulina.errors import Retriable
+
+_log = logging.getLogger(__name__)
+_LARGEST_METADATA: Final = 64 << 10
+
+AddService = Callable[[grpc.aio.Server], None]
+"""Adds a further service to the server before it starts."""
+
+
+class DanubeServer:
+    """The door. Use as ``async with``, inside of the broker's own."""
+
+    def __init__(
+        self, broker: Broker, listen: DanubeListen, services: Sequence[AddService] = ()
+    ) -> None:
+        self._broker = broker
+        self._listen = listen
+        self._server = grpc.aio.server(options=_options(listen.settings))
+        for add in services:
+            add(self._server)
+        self._forwarder = Forwarder(listen)
+        self._sessions = Sessions(broker.store, broker.clock, listen.settings.session_seconds)
+        self._producers = Producers(broker, listen.settings)
+        self._consumers: Consumers | None = None
+        self._consuming: ConsumerService | None = None
+        self._sweeper: asyncio.Task[None] | None = None
+        self.port = listen.port
+        """The port in use; the one chosen by the system if 0 was asked for."""
+        self.url = listen.advertise
+        """Where clients and other brokers find it."""
+
+    async def __aenter__(self) -> DanubeServer:
+        """Raises ``Refused`` if the port can't be had."""
+        listen = self._listen
+        self.port = await open_port(
+            self._server,
+            listen.host,
+            listen.port,
+            listen.certificate,
+            listen.key,
+            "Danube's clients",
+            "--grpc-port",
+        )
+        if not self.url:
+            host = listen.advertise_host or listen.host
+            self.url = f"{listen.scheme}://{Address(host, self.port)}"
+        self._add_services()
+        await self._server.start()
+        self._sweeper = asyncio.create_task(self._sweep())
+        return self
+
+    def _add_services(self) -> None:
+        broker, settings, forwarder = self._broker, self._listen.settings, self._forwarder
+        sessions, producers = self._sessions, self._producers
+        places = Places(broker, self.url, self._listen.proxy_url)
+        consumers = Consumers(broker, sessions, self.url, settings)
+        consuming = ConsumerService(broker, consumers, sessions, places, forwarder, settings)
+        producing = ProducerService(broker, producers, places, forwarder, settings)
+        health = HealthService(producers, consumers, sessions, places, forwarder)
+        named = pb.DESCRIPTOR.services_by_name
+        self._server.add_generic_rpc_handlers(
+            [
+                handlers_of(named["ProducerService"], producing.calls()),
+                handlers_of(named["ConsumerService"], consuming.calls(), consuming.streams()),
+                handlers_of(named["Discovery"], Discovery(broker, places).calls()),
+                handlers_of(named["HealthCheck"], health.calls()),
+                handlers_of(named["StorageService"], StorageService(broker).calls()),
+                handlers_of(named["AuthService"], AuthService().calls()),
+            ]
+        )
+        self._consumers, self._consuming = consumers, consuming
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End all streams, finish the calls under way (for a short while), let everybody go."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.wait((self._sweeper,))
+        if self._consuming is not None and self._consumers is not None:
+            self._consuming.stopping = True
+            self._consumers.close(Retriable("the broker is stopping: look the topic up again"))
+        await self._server.stop(self._listen.settings.goodbye_seconds)
+        await self._producers.close()
+        await self._forwarder.close()
+        await self._sessions.close()
+
+    @property
+    def clients(self) -> int:
+        """Producers and consumers that are attached."""
+        return len(self._producers) + (0 if self._consumers is None else len(self._consumers))
+
+    async def _sweep(self) -> None:
+        while True:
+            await self._broker.clock.sleep(self._listen.settings.sweep_seconds)
+            self._producers.sweep()
+            if self._consumers is not None:
+                await self._consumers.sweep()
+
+
+def _options(settings: DanubeSettings) -> list[tuple[str, int]]:
+    return [
+        # Two processes must not share a port without knowing.
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_receive_message_length", settings.receive_bytes),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.max_metadata_size", _LARGEST_METADATA),
+        ("grpc.max_concurrent_streams", settings.max_calls),
+        # How the end of a client is noticed that is just gone.
+        ("grpc.keepalive_time_ms", 10_000),
+        ("grpc.keepalive_timeout_ms", 10_000),
+        ("grpc.http2.max_pings_without_data", 0),
+        # Clients may send pings of their own as often as they like.
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 1000),
+        ("grpc.http2.max_ping_strikes", 0),
+    ]

@@ -1,0 +1,52 @@
+"""Errors as gRPC statuses, chosen by what Danube's stock clients do when they see them.
+
+UNAVAILABLE makes every client look the topic up again and try once more. ALREADY_EXISTS ends a
+client for good. RESOURCE_EXHAUSTED is repeated too, for ever while sending. Whatever else is told
+to the application.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NoReturn
+
+import grpc
+
+from sulina.errors import AlreadyExists, NotFound, Refused, SulinaError, TooLarge
+from sulina.names import TopicName
+
+Context = grpc.aio.ServicerContext[Any, Any]
+MAX_TEXT: Final = 1000
+"""Of a sentence: it travels in a header, and those are bounded."""
+
+
+class BadRequest(Refused):
+    """The request makes no sense, whatever the state of the cluster is."""
+
+
+_STATUSES: Final[dict[type, grpc.StatusCode]] = {
+    BadRequest: grpc.StatusCode.INVALID_ARGUMENT,
+    TooLarge: grpc.StatusCode.INVALID_ARGUMENT,
+    NotFound: grpc.StatusCode.NOT_FOUND,
+    AlreadyExists: grpc.StatusCode.ALREADY_EXISTS,
+    Refused: grpc.StatusCode.FAILED_PRECONDITION,
+    # Retriable, fenced, of unknown outcome, or damaged: the next try may find another broker.
+    SulinaError: grpc.StatusCode.UNAVAILABLE,
+}
+
+
+def status_of(error: SulinaError) -> grpc.StatusCode:
+    """The status of the nearest class that is known."""
+    return next(_STATUSES[kind] for kind in type(error).__mro__ if kind in _STATUSES)
+
+
+async def abort(context: Context, error: SulinaError) -> NoReturn:
+    """End a call with an error."""
+    await context.abort(status_of(error), str(error)[:MAX_TEXT])
+
+
+def topic_name(name: str) -> TopicName:
+    """A topic's name from a request; the leading slash may be missing. Raises ``BadRequest``."""
+    try:
+        return TopicName.parse(name if name.startswith("/") else f"/{name}")
+    except Refused as error:
+        raise BadRequest(str(error)) from None

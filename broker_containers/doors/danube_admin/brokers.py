@@ -1,0 +1,173 @@
+"""BrokerAdmin: brokers, leader, balance; ``unload`` has how a broker is emptied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import fmean
+from typing import Any, Final
+
+from google.protobuf.message import Message
+
+from broker_containers.admin import Admin
+from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
+from broker_containers.doors.danube_admin.calls import Call
+from broker_containers.doors.danube_admin.numbers import number_of
+from broker_containers.doors.danube_admin.places import Place, Places
+from broker_containers.doors.danube_admin.settings import AdminSettings
+from broker_containers.doors.danube_admin.unload import Unloading
+from sulina.errors import SulinaError
+from sulina.runtime.seam import Clock
+
+_NOBODY: Final = "not_found"
+"""Danube's word for a cluster without a leader."""
+_STRATEGIES: Final = {"simple": "Fair", "composite": "Balanced", "weighted": "WeightedLoad"}
+"""Rankings, by Danube's names of those that do the same."""
+
+
+class BrokerAdmin:
+    """The service."""
+
+    def __init__(self, admin: Admin, places: Places, clock: Clock, settings: AdminSettings) -> None:
+        self._admin = admin
+        self._places = places
+        self._unloading = Unloading(admin, places, clock, settings)
+
+    def calls(self) -> Mapping[str, Call]:
+        """By name."""
+        return {
+            "ListBrokers": self._list,
+            "GetLeaderBroker": self._leader,
+            "ListNamespaces": self._namespaces,
+            "UnloadBroker": self._unloading.run,
+            "ActivateBroker": self._activate,
+            "GetClusterBalance": self._balance,
+            "TriggerRebalance": self._rebalance,
+        }
+
+    def seconds(self, request: Message) -> float | None:
+        """UnloadBroker says itself how long it waits."""
+        if isinstance(request, pb.UnloadBrokerRequest):
+            return self._unloading.longest(request)
+        return None
+
+    async def _list(self, _: pb.Empty) -> Message:
+        found = await self._places.brokers()
+        led = any(one.leads for one in found)
+        return pb.BrokerListResponse(brokers=[_info(one, led=led) for one in found])
+
+    async def _leader(self, _: pb.Empty) -> Message:
+        found = await self._places.brokers()
+        return pb.BrokerResponse(leader=next((one.broker for one in found if one.leads), _NOBODY))
+
+    async def _namespaces(self, _: pb.Empty) -> Message:
+        return pb.NamespaceListResponse(namespaces=await self._admin.call("namespace.list", {}))
+
+    async def _activate(self, request: pb.ActivateBrokerRequest) -> Message:
+        place = await self._places.broker(request.broker_id)
+        if self._places.clustered:  # one that is alone is always active
+            arguments = {"broker": place.broker, "reason": request.reason}
+            await self._admin.call("broker.activate", arguments)
+        return pb.ActivateBrokerResponse(success=True)
+
+    # ---- balance ----
+
+    async def _balance(self, _: pb.ClusterBalanceRequest) -> Message:
+        if not self._places.clustered:
+            return await self._balance_alone()
+        found = await self._admin.call("balance.show", {})
+        balance, rows = found["balance"], found["brokers"]
+        high, low = found["high"] * balance["mean"], found["low"] * balance["mean"]
+        return pb.ClusterBalanceResponse(
+            coefficient_of_variation=balance["cv"],
+            mean_load=balance["mean"],
+            max_load=balance["highest"],
+            min_load=balance["lowest"],
+            std_deviation=balance["cv"] * fmean([row["load"] for row in rows] or [0.0]),
+            broker_count=len(rows),
+            brokers=[
+                pb.BrokerLoadInfo(
+                    broker_id=number_of(row["broker"]),
+                    load=row["load"],
+                    topic_count=row["topics"],
+                    is_overloaded=row["load"] > high,
+                    is_underloaded=row["load"] < low,
+                )
+                for row in rows
+            ],
+            assignment_strategy=_STRATEGIES[found["ranking"]],
+        )
+
+    async def _balance_alone(self) -> Message:
+        """A load of one has nothing to be compared with: it is the number of topics."""
+        [me] = await self._places.brokers()
+        count = len(await self._places.owners())
+        return pb.ClusterBalanceResponse(
+            mean_load=count,
+            max_load=count,
+            min_load=count,
+            broker_count=1,
+            brokers=[
+                pb.BrokerLoadInfo(broker_id=number_of(me.broker), load=count, topic_count=count)
+            ],
+            assignment_strategy=_STRATEGIES["simple"],
+        )
+
+    async def _rebalance(self, request: pb.RebalanceRequest) -> Message:
+        if not self._places.clustered:
+            return pb.RebalanceResponse(
+                success=True, error_message="this broker is alone: nobody could take its topics"
+            )
+        chosen = request.HasField("max_moves")
+        plan = await self._admin.call("balance.rebalance", {"dry_run": request.dry_run or chosen})
+        moves = plan["moves"][: request.max_moves] if chosen else plan["moves"]
+        answer = pb.RebalanceResponse(
+            success=True,
+            proposed_moves=[_proposed(move) for move in moves],
+            error_message="" if moves else _why_not(plan),
+        )
+        if request.dry_run or plan["dry_run"]:
+            return answer
+        if chosen:
+            await self._make(moves, answer)
+        else:
+            answer.moves_executed = len(moves)
+        return answer
+
+    async def _make(self, moves: list[dict[str, Any]], answer: pb.RebalanceResponse) -> None:
+        """Start some moves of a plan, until one fails."""
+        for move in moves:
+            try:
+                arguments = {"topic": move["topic"], "broker": move["target"]}
+                await self._admin.call("topic.move", arguments)
+            except SulinaError as error:
+                answer.success = False
+                answer.error_message = f"{move['topic']} could not be moved: {error}"
+                return
+            answer.moves_executed += 1
+
+
+def _info(place: Place, *, led: bool) -> pb.BrokerInfo:
+    follower = "Cluster_Follower" if led else "None"
+    return pb.BrokerInfo(
+        broker_id=place.broker,
+        broker_addr=place.url,
+        broker_role="Cluster_Leader" if place.leads else follower,
+        admin_addr=place.admin,
+        metrics_addr=place.http,
+        broker_status=place.status,
+    )
+
+
+def _proposed(move: Mapping[str, Any]) -> pb.ProposedMove:
+    return pb.ProposedMove(
+        topic_name=move["topic"],
+        from_broker=number_of(move["source"]),
+        to_broker=number_of(move["target"]),
+        estimated_load=move["cost"],
+        reason=move["why"],
+    )
+
+
+def _why_not(plan: Mapping[str, Any]) -> str:
+    counted = ", ".join(f"{reason} {count}" for reason, count in plan["reasons"].items() if count)
+    return f"nothing is moved: {counted}"

@@ -1,0 +1,57 @@
+"""NamespaceAdmin."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from google.protobuf.message import Message
+
+from broker_containers.admin import Admin
+from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
+from broker_containers.doors.danube_admin.calls import Call
+from broker_containers.doors.danube_admin.places import Places
+from broker_containers.doors.danube_admin.statuses import namespace_name
+
+_NO_LIMITS: Final = {"max_publish_rate": 0, "max_subscription_dispatch_rate": 0}
+"""Limits that Danube's tools read and Sulina does not have."""
+
+
+class NamespaceAdmin:
+    """The service."""
+
+    def __init__(self, admin: Admin, places: Places) -> None:
+        self._admin = admin
+        self._places = places
+
+    def calls(self) -> Mapping[str, Call]:
+        """By name."""
+        return {
+            "CreateNamespace": self._create,
+            "DeleteNamespace": self._delete,
+            "GetNamespaceTopics": self._topics,
+            "GetNamespacePolicies": self._policies,
+        }
+
+    def seconds(self, request: Message) -> float | None:
+        """As usual."""
+        return None
+
+    async def _create(self, request: pb.NamespaceRequest) -> Message:
+        await self._admin.call("namespace.create", {"namespace": namespace_name(request.name)})
+        return pb.NamespaceResponse(success=True)
+
+    async def _delete(self, request: pb.NamespaceRequest) -> Message:
+        await self._admin.call("namespace.delete", {"namespace": namespace_name(request.name)})
+        return pb.NamespaceResponse(success=True)
+
+    async def _topics(self, request: pb.NamespaceRequest) -> Message:
+        name = namespace_name(request.name)
+        await self._admin.call("namespace.policy", {"namespace": name})  # raises if it is not there
+        return pb.TopicListResponse(topics=[one.topic for one in await self._places.topics([name])])
+
+    async def _policies(self, request: pb.NamespaceRequest) -> Message:
+        name = namespace_name(request.name)
+        limits = await self._admin.call("namespace.policy", {"namespace": name})
+        return pb.PolicyResponse(policies=json.dumps({**_NO_LIMITS, **limits}))

@@ -1,0 +1,147 @@
+"""The calls of TopicAdmin about subscriptions.
+
+A topic with partitions has a subscription if one of its partitions has it; a change is made on all
+that do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, Final
+
+from google.protobuf.message import Message
+
+from broker_containers.admin import Admin
+from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
+from broker_containers.doors.danube_admin.calls import Call
+from broker_containers.doors.danube_admin.statuses import (
+    BadRequest,
+    subscription_name,
+    topic_name,
+)
+from sulina.errors import NotFound, Refused
+from sulina.model import Backoff, Delivery, FailurePolicy, Poison, SubscriptionType
+
+_BACKOFFS: Final = {pb.Fixed: Backoff.FIXED, pb.Exponential: Backoff.EXPONENTIAL}
+_POISONS: Final = {
+    pb.DeadLetter: Poison.DEAD_LETTER,
+    pb.Block: Poison.BLOCK,
+    pb.Drop: Poison.DROP,
+}
+_TYPES: Final = (
+    SubscriptionType.EXCLUSIVE,
+    SubscriptionType.SHARED,
+    SubscriptionType.FAILOVER,
+    SubscriptionType.KEY_SHARED,
+)
+"""In the order of Danube's numbers."""
+
+
+class Subscriptions:
+    """The calls, for ``TopicAdmin``."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+
+    def calls(self) -> Mapping[str, Call]:
+        """By name."""
+        return {
+            "ListSubscriptions": self._list,
+            "Unsubscribe": self._unsubscribe,
+            "SetSubscriptionFailurePolicy": self._set_policy,
+            "GetSubscriptionFailurePolicy": self._get_policy,
+            "GetSubscriptionDispatchConfig": self._get_dispatch,
+        }
+
+    async def _list(self, request: pb.TopicRequest) -> Message:
+        name = topic_name(request.name)
+        found = await self._admin.call("topic.describe", {"topic": str(name)})
+        return pb.SubscriptionListResponse(subscriptions=names_in(found))
+
+    async def _unsubscribe(self, request: pb.SubscriptionRequest) -> Message:
+        for one in (await self._find(request.topic, request.subscription))[1]:
+            await self._admin.call("subscription.delete", one)
+        return pb.SubscriptionResponse(success=True)
+
+    async def _set_policy(self, request: pb.SetSubscriptionFailurePolicyRequest) -> Message:
+        if not request.HasField("failure_policy"):
+            raise BadRequest("failure_policy is missing")
+        policy = asdict(_policy(request.failure_policy))
+        topic, several = await self._find(request.topic, request.subscription)
+        if topic["delivery"] != Delivery.RELIABLE:
+            raise Refused(f"{topic['topic']} is not reliable: nothing is delivered again there")
+        for one in several:
+            await self._admin.call("subscription.policy", {**one, **policy})
+        return pb.SubscriptionResponse(success=True)
+
+    async def _get_policy(self, request: pb.GetSubscriptionFailurePolicyRequest) -> Message:
+        _, several = await self._find(request.topic, request.subscription)
+        found = await self._admin.call("subscription.describe", several[0])
+        return pb.GetSubscriptionFailurePolicyResponse(
+            failure_policy=_told(found["failure_policy"]),
+            subscription_type=_TYPES.index(SubscriptionType(found["type"])),
+        )
+
+    async def _get_dispatch(self, request: pb.GetSubscriptionDispatchConfigRequest) -> Message:
+        await self._find(request.topic, request.subscription)
+        return pb.GetSubscriptionDispatchConfigResponse()  # see absent.py: it can't be set
+
+    async def _find(
+        self, topic: str, subscription: str
+    ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """The topic, and the arguments that name the subscription, on each partition that has it.
+
+        Raises ``NotFound`` if none does.
+        """
+        name, wanted = topic_name(topic), subscription_name(subscription)
+        found = await self._admin.call("topic.describe", {"topic": str(name)})
+        several = [
+            {"topic": log["topic"], "subscription": wanted}
+            for log in found["logs"]
+            if any(row["subscription"] == wanted for row in log["subscriptions"])
+        ]
+        if not several:
+            raise NotFound(f"{name} has no subscription {wanted!r}: ListSubscriptions tells them")
+        return found, several
+
+
+def names_in(described: Mapping[str, Any]) -> list[str]:
+    """The subscriptions of a topic, or of all its partitions."""
+    rows = (row for log in described["logs"] for row in log["subscriptions"])
+    return sorted({row["subscription"] for row in rows})
+
+
+def _policy(wanted: pb.SubscriptionFailurePolicy) -> FailurePolicy:
+    backoff = _BACKOFFS.get(wanted.backoff_strategy)
+    if backoff is None:
+        raise BadRequest(f"there is no backoff_strategy {wanted.backoff_strategy}")
+    poison = _POISONS.get(wanted.poison_policy)
+    if poison is None:
+        raise BadRequest(f"there is no poison_policy {wanted.poison_policy}")
+    try:
+        return FailurePolicy(
+            wanted.max_redelivery_count,
+            wanted.ack_timeout_ms,
+            wanted.base_redelivery_delay_ms,
+            wanted.max_redelivery_delay_ms,
+            backoff,
+            poison,
+            wanted.dead_letter_topic,
+        )
+    except Refused as error:
+        raise BadRequest(str(error)) from None
+
+
+def _told(policy: Mapping[str, Any]) -> pb.SubscriptionFailurePolicy:
+    [backoff] = (number for number, one in _BACKOFFS.items() if one == policy["backoff"])
+    [poison] = (number for number, one in _POISONS.items() if one == policy["poison"])
+    return pb.SubscriptionFailurePolicy(
+        max_redelivery_count=policy["max_redelivery_count"],
+        ack_timeout_ms=policy["ack_timeout_ms"],
+        base_redelivery_delay_ms=policy["base_redelivery_delay_ms"],
+        max_redelivery_delay_ms=policy["max_redelivery_delay_ms"],
+        backoff_strategy=backoff,
+        dead_letter_topic=policy["dead_letter_topic"] or None,
+        poison_policy=poison,
+    )

@@ -1,0 +1,140 @@
+"""TopicAdmin, as far as it is about topics; ``subscriptions`` has the rest.
+
+Danube's partitions are topics, each with its own row; so they are here. A topic with partitions can
+be described, deleted and unloaded as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from google.protobuf.message import Message
+
+from broker_containers.admin import Admin
+from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
+from broker_containers.doors.danube_admin.calls import Call
+from broker_containers.doors.danube_admin.places import Found, Places
+from broker_containers.doors.danube_admin.statuses import (
+    BadRequest,
+    NotServed,
+    namespace_name,
+    topic_name,
+)
+from broker_containers.doors.danube_admin.subscriptions import Subscriptions, names_in
+from sulina.errors import Refused
+from sulina.model import Delivery
+from sulina.names import TopicName
+
+_STRATEGIES: Final = {pb.NonReliable: Delivery.NON_RELIABLE, pb.Reliable: Delivery.RELIABLE}
+_WORDS: Final = {
+    delivery.value: pb.DispatchStrategy.Name(number) for number, delivery in _STRATEGIES.items()
+}
+
+
+class TopicAdmin:
+    """The service."""
+
+    def __init__(self, admin: Admin, places: Places) -> None:
+        self._admin = admin
+        self._places = places
+        self._subscriptions = Subscriptions(admin)
+
+    def calls(self) -> Mapping[str, Call]:
+        """By name."""
+        return {
+            "ListNamespaceTopics": self._of_namespace,
+            "ListBrokerTopics": self._of_broker,
+            "DescribeTopic": self._describe,
+            "CreateTopic": self._create,
+            "CreatePartitionedTopic": self._create_partitioned,
+            "DeleteTopic": self._delete,
+            "UnloadTopic": self._unload,
+            **self._subscriptions.calls(),
+        }
+
+    def seconds(self, request: Message) -> float | None:
+        """As usual."""
+        return None
+
+    async def _of_namespace(self, request: pb.NamespaceRequest) -> Message:
+        name = namespace_name(request.name)
+        await self._admin.call("namespace.policy", {"namespace": name})  # raises if it is not there
+        owners = await self._places.owners(namespace=name)
+        return _listed(await self._places.topics([name]), owners)
+
+    async def _of_broker(self, request: pb.BrokerRequest) -> Message:
+        place = await self._places.broker(request.broker_id)
+        found = await self._places.topics_of(place.broker)
+        return _listed(found, dict.fromkeys((one.topic for one in found), place.broker))
+
+    async def _describe(self, request: pb.DescribeTopicRequest) -> Message:
+        name = topic_name(request.name)
+        found = await self._admin.call("topic.describe", {"topic": str(name)})
+        serving = {
+            (await self._admin.call("topic.lookup", {"topic": log["topic"]}))["broker"]
+            for log in found["logs"]
+        }
+        return pb.DescribeTopicResponse(
+            name=found["topic"],
+            subscriptions=names_in(found),
+            broker_id=",".join(sorted(serving)),
+            delivery=_WORDS[found["delivery"]],
+        )
+
+    async def _create(self, request: pb.NewTopicRequest) -> Message:
+        _check_schema(request)
+        name = topic_name(request.name)
+        return await self._make(name, request.dispatch_strategy, 0)
+
+    async def _create_partitioned(self, request: pb.PartitionedTopicRequest) -> Message:
+        _check_schema(request)
+        name = topic_name(request.base_name)
+        if not request.partitions:
+            raise BadRequest("a partitioned topic has at least one partition: set partitions")
+        return await self._make(name, request.dispatch_strategy, request.partitions)
+
+    async def _make(
+        self, name: TopicName, strategy: pb.DispatchStrategy.ValueType, partitions: int
+    ) -> Message:
+        delivery = _STRATEGIES.get(strategy)
+        if delivery is None:
+            raise BadRequest(
+                f"there is no dispatch_strategy {strategy}: 0 is NonReliable, 1 Reliable"
+            )
+        arguments = {"topic": str(name), "delivery": delivery.value, "partitions": partitions}
+        await self._admin.call("topic.create", arguments)
+        return pb.TopicResponse(success=True)
+
+    async def _delete(self, request: pb.TopicRequest) -> Message:
+        await self._admin.call("topic.delete", {"topic": str(topic_name(request.name))})
+        return pb.TopicResponse(success=True)
+
+    async def _unload(self, request: pb.TopicRequest) -> Message:
+        """Start to move it to the least loaded of the other brokers, each partition by itself."""
+        name = topic_name(request.name)
+        await self._admin.call("topic.policy", {"topic": str(name)})  # raises if it is not there
+        if not self._places.clustered:
+            raise Refused(f"this broker is alone: no other could serve {name}")
+        for owned in await self._places.owners(namespace=name.namespace):
+            part = TopicName.parse(owned)
+            base = part.partition_of
+            if part == name or (base is not None and base[0] == name):
+                await self._admin.call("topic.move", {"topic": owned})
+        return pb.TopicResponse(success=True)
+
+
+def _check_schema(request: pb.NewTopicRequest | pb.PartitionedTopicRequest) -> None:
+    if request.schema_subject:
+        raise NotServed("this broker has no schema registry: leave out schema_subject")
+
+
+def _listed(found: Iterable[Found], owners: Mapping[str, str]) -> Message:
+    return pb.TopicInfoListResponse(
+        topics=[
+            pb.TopicInfo(
+                name=one.topic, broker_id=owners.get(one.topic, ""), delivery=_WORDS[one.delivery]
+            )
+            for one in found
+        ]
+    )

@@ -1,0 +1,112 @@
+"""UnloadBroker: all topics of a broker, or those of chosen namespaces, go to other brokers.
+
+For all of them the broker is drained: it gets no new topics until it is activated. For chosen ones
+each is moved and the broker stays active. Either way the call waits for the topics to have gone, as
+long as it says; what has not gone by then is told as pending and goes on going.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from google.protobuf.message import Message
+
+from broker_containers.admin import Admin
+from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
+from broker_containers.doors.danube_admin.places import Place, Places
+from broker_containers.doors.danube_admin.settings import AdminSettings
+from broker_containers.doors.danube_admin.statuses import namespace_name
+from sulina.errors import Refused, SulinaError
+from sulina.metadata.keys.members import BrokerMode
+from sulina.names import TopicName
+from sulina.runtime.seam import Clock
+
+_LOOK_SECONDS: Final = 0.1
+_PARALLEL: Final = 8
+_MAX_TOLD: Final = 100
+"""Topics that are named in an answer with what went wrong."""
+
+
+class Unloading:
+    """The call."""
+
+    def __init__(self, admin: Admin, places: Places, clock: Clock, settings: AdminSettings) -> None:
+        self._admin = admin
+        self._places = places
+        self._clock = clock
+        self._settings = settings
+
+    def longest(self, request: pb.UnloadBrokerRequest) -> float:
+        """How long the call may take as a whole."""
+        return self._patience(request) + self._settings.call_seconds
+
+    async def run(self, request: pb.UnloadBrokerRequest) -> Message:
+        """Start it, and wait."""
+        place = await self._places.broker(request.broker_id)
+        await self._check_takers(place)
+        include = {namespace_name(one) for one in request.namespaces_include}
+        exclude = {namespace_name(one) for one in request.namespaces_exclude}
+        owned = await self._places.owners(broker=place.broker)
+        topics = [one for one in sorted(owned) if _wanted(one, include, exclude)]
+        if request.dry_run:
+            return pb.UnloadBrokerResponse(total=len(topics), pending=len(topics))
+        end = self._clock.now() + self._patience(request)
+        failed: dict[str, str] = {}
+        if include or exclude:
+            at_once = min(request.max_parallel or _PARALLEL, self._settings.max_unload_parallel)
+            failed = await self._move(topics, at_once, end)
+        else:
+            arguments = {"broker": place.broker, "reason": "UnloadBroker"}
+            await self._admin.call("broker.drain", arguments)
+        left = await self._wait(place.broker, set(topics) - failed.keys(), end)
+        return pb.UnloadBrokerResponse(
+            started=True,
+            total=len(topics),
+            succeeded=len(topics) - len(failed) - left,
+            failed=len(failed),
+            pending=left,
+            failed_topics=[f"{topic}: {why}" for topic, why in failed.items()][:_MAX_TOLD],
+        )
+
+    def _patience(self, request: pb.UnloadBrokerRequest) -> float:
+        settings = self._settings
+        return min(request.timeout_seconds or settings.unload_seconds, settings.max_unload_seconds)
+
+    async def _check_takers(self, place: Place) -> None:
+        others = [one for one in await self._places.brokers() if one.broker != place.broker]
+        if not any(one.mode is BrokerMode.ACTIVE for one in others):
+            raise Refused(f"{place.broker} is the only active broker: nobody could take its topics")
+
+    async def _move(self, topics: Sequence[str], at_once: int, end: float) -> dict[str, str]:
+        """Start the moves, some at once, until the time is over; returns what went wrong."""
+        failed: dict[str, str] = {}
+
+        async def move(topic: str) -> None:
+            try:
+                await self._admin.call("topic.move", {"topic": topic})
+            except SulinaError as error:
+                failed[topic] = str(error)
+
+        for first in range(0, len(topics), at_once):
+            if self._clock.now() >= end:
+                break
+            async with asyncio.TaskGroup() as group:
+                for topic in topics[first : first + at_once]:
+                    group.create_task(move(topic))
+        return failed
+
+    async def _wait(self, broker: str, topics: Collection[str], end: float) -> int:
+        """Until these topics have left the broker, or the time is over; returns how many remain."""
+        while True:
+            owned = await self._places.owners(broker=broker)
+            left = sum(1 for topic in topics if topic in owned)
+            if not left or self._clock.now() >= end:
+                return left
+            await self._clock.sleep(_LOOK_SECONDS)
+
+
+def _wanted(topic: str, include: Collection[str], exclude: Collection[str]) -> bool:
+    namespace = TopicName.parse(topic).namespace
+    return (not include or namespace in include) and namespace not in exclude

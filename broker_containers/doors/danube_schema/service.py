@@ -1,0 +1,208 @@
+"""The service: from requests to calls of the registry, and back.
+
+Errors are statuses with a sentence: NOT_FOUND for subjects, versions, ids and topics that do not
+exist, INVALID_ARGUMENT for what makes no sense (a type, a mode, a definition), FAILED_PRECONDITION
+for what makes sense but not now, an incompatible schema above all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeVar
+
+import grpc
+
+from broker_containers.doors.danube_admin.calls import Call, handlers_of
+from broker_containers.doors.danube_admin.statuses import BadRequest, topic_name
+from broker_containers.doors.danube_schema import danube_schema_pb2 as pb
+from broker_containers.schemas.errors import InvalidSchema
+from broker_containers.schemas.formats import mode_of, validation_of
+from broker_containers.schemas.registry import Remarks, Schema, SchemaRegistry
+from sulina.metadata.keys.schemas import TopicSchemaRecord, Validation
+from sulina.names import TopicName
+
+CALL_SECONDS: Final = 20.0
+_SECOND_US: Final = 1_000_000
+_DESCRIBED: Final = pb.DESCRIPTOR.services_by_name["SchemaRegistry"]
+NAME: Final = _DESCRIBED.full_name
+_R = TypeVar("_R")
+
+
+def add_to(
+    server: grpc.aio.Server, registry: SchemaRegistry, seconds: float = CALL_SECONDS
+) -> None:
+    """Let a server that is not started yet serve the registry; a call has so many seconds."""
+    handlers = handlers_of(_DESCRIBED, SchemaService(registry), registry.clock, seconds)
+    server.add_generic_rpc_handlers((handlers,))
+
+
+class SchemaService:
+    """Answers each call."""
+
+    def __init__(self, registry: SchemaRegistry) -> None:
+        self._registry = registry
+
+    def calls(self) -> Mapping[str, Call]:
+        methods: dict[str, Callable[[Any], Awaitable[Any]]] = {
+            "RegisterSchema": self.register,
+            "GetSchema": self.get,
+            "GetLatestSchema": self.latest,
+            "ListVersions": self.versions,
+            "ListSubjects": self.subjects,
+            "CheckCompatibility": self.check,
+            "DeleteSchemaVersion": self.delete_version,
+            "SetCompatibilityMode": self.set_mode,
+            "ConfigureTopicSchema": self.configure_topic,
+            "UpdateTopicValidationPolicy": self.update_policy,
+            "GetTopicSchemaConfig": self.topic_config,
+        }
+        return {name: _checked(method) for name, method in methods.items()}
+
+    def seconds(self, request: object) -> None:
+        return None
+
+    # ---- subjects and versions ----
+
+    async def register(self, request: pb.RegisterSchemaRequest) -> pb.RegisterSchemaResponse:
+        remarks = Remarks(request.description, request.created_by, tuple(request.tags))
+        made = await self._registry.register(
+            request.subject, request.schema_type, request.schema_definition, remarks
+        )
+        return pb.RegisterSchemaResponse(
+            schema_id=made.id,
+            version=made.version,
+            is_new_version=made.new,
+            fingerprint=made.fingerprint,
+        )
+
+    async def get(self, request: pb.GetSchemaRequest) -> pb.GetSchemaResponse:
+        version = request.version if request.HasField("version") else None
+        return _answer(await self._registry.get(request.schema_id, version))
+
+    async def latest(self, request: pb.GetLatestSchemaRequest) -> pb.GetSchemaResponse:
+        return _answer(await self._registry.version(request.subject))
+
+    async def versions(self, request: pb.ListVersionsRequest) -> pb.ListVersionsResponse:
+        found = await self._registry.versions(request.subject)
+        return pb.ListVersionsResponse(
+            versions=[
+                pb.SchemaVersionInfo(
+                    version=each.version.number,
+                    created_at=each.version.created_us // _SECOND_US,
+                    created_by=each.version.created_by,
+                    description=each.version.description,
+                    fingerprint=each.version.fingerprint,
+                    schema_id=each.id,
+                )
+                for each in found
+            ]
+        )
+
+    async def subjects(self, request: pb.ListSubjectsRequest) -> pb.ListSubjectsResponse:
+        found = await self._registry.subjects()
+        return pb.ListSubjectsResponse(
+            subjects=[
+                pb.SubjectSummary(
+                    subject=name,
+                    schema_type=subject.latest.type.value,
+                    latest_version=subject.latest.number,
+                    compatibility_mode=subject.compatibility.value,
+                    schema_id=subject.id,
+                    tags=subject.tags,
+                )
+                for name, subject in found.items()
+            ]
+        )
+
+    async def check(self, request: pb.CheckCompatibilityRequest) -> pb.CheckCompatibilityResponse:
+        mode = mode_of(request.compatibility_mode) if request.compatibility_mode else None
+        errors = await self._registry.check(
+            request.subject, request.schema_type, request.new_schema_definition, mode
+        )
+        return pb.CheckCompatibilityResponse(is_compatible=not errors, errors=errors)
+
+    async def delete_version(
+        self, request: pb.DeleteSchemaVersionRequest
+    ) -> pb.DeleteSchemaVersionResponse:
+        await self._registry.delete_version(request.subject, request.version)
+        return pb.DeleteSchemaVersionResponse(
+            success=True, message=f"version {request.version} of {request.subject!r} is deleted"
+        )
+
+    async def set_mode(
+        self, request: pb.SetCompatibilityModeRequest
+    ) -> pb.SetCompatibilityModeResponse:
+        mode = mode_of(request.compatibility_mode)
+        await self._registry.set_compatibility(request.subject, mode)
+        return pb.SetCompatibilityModeResponse(
+            success=True, message=f"new versions of {request.subject!r} must be {mode.value} now"
+        )
+
+    # ---- topics ----
+
+    async def configure_topic(
+        self, request: pb.ConfigureTopicSchemaRequest
+    ) -> pb.ConfigureTopicSchemaResponse:
+        topic = topic_name(request.topic_name)
+        wanted = TopicSchemaRecord(
+            request.schema_subject,
+            validation_of(request.validation_policy),
+            request.enable_payload_validation,
+        )
+        await self._registry.topics.configure(topic, wanted)
+        return pb.ConfigureTopicSchemaResponse(success=True, message=_told(topic, wanted))
+
+    async def update_policy(
+        self, request: pb.UpdateTopicValidationPolicyRequest
+    ) -> pb.UpdateTopicValidationPolicyResponse:
+        topic = topic_name(request.topic_name)
+        wanted = await self._registry.topics.set_policy(
+            topic, validation_of(request.validation_policy), request.enable_payload_validation
+        )
+        return pb.UpdateTopicValidationPolicyResponse(success=True, message=_told(topic, wanted))
+
+    async def topic_config(
+        self, request: pb.GetTopicSchemaConfigRequest
+    ) -> pb.GetTopicSchemaConfigResponse:
+        found = await self._registry.topics.get(topic_name(request.topic_name))
+        if found is None:
+            return pb.GetTopicSchemaConfigResponse(validation_policy=Validation.NONE.value)
+        subject = await self._registry.subject(found.subject)
+        return pb.GetTopicSchemaConfigResponse(
+            schema_subject=found.subject,
+            validation_policy=found.validation.value,
+            enable_payload_validation=found.payload,
+            schema_id=subject.id,
+        )
+
+
+def _checked(method: Callable[[Any], Awaitable[_R]]) -> Callable[[Any], Awaitable[_R]]:
+    async def call(request: Any) -> _R:
+        try:
+            return await method(request)
+        except InvalidSchema as error:
+            raise BadRequest(str(error)) from None
+
+    return call
+
+
+def _answer(found: Schema) -> pb.GetSchemaResponse:
+    version = found.version
+    return pb.GetSchemaResponse(
+        schema_id=found.id,
+        version=version.number,
+        subject=found.subject,
+        schema_type=version.type.value,
+        schema_definition=version.definition_bytes,
+        description=version.description,
+        created_at=version.created_us // _SECOND_US,
+        created_by=version.created_by,
+        tags=version.tags,
+        fingerprint=version.fingerprint,
+        compatibility_mode=found.compatibility.value,
+    )
+
+
+def _told(topic: TopicName, config: TopicSchemaRecord) -> str:
+    payload = "payloads are validated" if config.payload else "payloads are not looked at"
+    return f"{topic} is bound to {config.subject!r}, policy {config.validation.value}; {payload}"

@@ -1,0 +1,114 @@
+"""From a definition to a schema that is understood: the language by its name, with a cache.
+
+The libraries are loaded with the first schema that needs them. What was understood is kept, the
+last used first, by its content; so nothing that is kept can be out of date.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from typing import Final
+
+from broker_containers.schemas.errors import InvalidSchema
+from broker_containers.schemas.format import MAX_DEFINITION, Format
+from broker_containers.schemas.plain import Plain
+from broker_containers.schemas.protobuf import ProtoCompiler
+from sulina.errors import TooLarge
+from sulina.metadata.keys.schemas import Compatibility, SchemaType, Validation
+
+_KEPT: Final = 256
+_KEPT_BYTES: Final = 8 << 20
+"""Of definitions; what is made of them is some ten times larger."""
+_TYPES: Final = {
+    **{kind.value: kind for kind in SchemaType},
+    "int": SchemaType.NUMBER,
+    "int64": SchemaType.NUMBER,
+    "float": SchemaType.NUMBER,
+    "double": SchemaType.NUMBER,
+    "json": SchemaType.JSON_SCHEMA,
+    "jsonschema": SchemaType.JSON_SCHEMA,
+    "proto": SchemaType.PROTOBUF,
+}
+
+
+def type_of(name: str) -> SchemaType:
+    """A type by its name or one of its other names. Raises ``InvalidSchema``."""
+    found = _TYPES.get(name.lower())
+    if found is None:
+        raise InvalidSchema(f"there is no schema type {name!r}: choose from {', '.join(_TYPES)}")
+    return found
+
+
+def mode_of(name: str) -> Compatibility:
+    """A compatibility mode by its name. Raises ``InvalidSchema``."""
+    try:
+        return Compatibility(name.lower())
+    except ValueError:
+        raise InvalidSchema(
+            f"there is no compatibility mode {name!r}: choose from {', '.join(Compatibility)}"
+        ) from None
+
+
+def validation_of(name: str) -> Validation:
+    """A validation policy by its name. Raises ``InvalidSchema``."""
+    try:
+        return Validation(name.lower())
+    except ValueError:
+        raise InvalidSchema(
+            f"there is no validation policy {name!r}: choose from {', '.join(Validation)}"
+        ) from None
+
+
+class Formats:
+    """Understands definitions. ``compiler`` makes descriptors from .proto text, if there is one."""
+
+    def __init__(self, compiler: ProtoCompiler | None = None) -> None:
+        self._compiler = compiler
+        self._kept: OrderedDict[tuple[SchemaType, bytes], tuple[Format, int]] = OrderedDict()
+        self._bytes = 0
+
+    async def understand(
+        self, kind: SchemaType, definition: bytes, compiled: bytes | None = None
+    ) -> Format:
+        """The schema of a definition; ``compiled`` is what was stored beside it, if anything.
+
+        Raises ``InvalidSchema`` with what is wrong, ``TooLarge`` beyond ``MAX_DEFINITION``.
+        Waits only for the compiler, when .proto text was not compiled before.
+        """
+        if len(definition) > MAX_DEFINITION:
+            raise TooLarge(
+                f"a schema has at most {MAX_DEFINITION} bytes and this one {len(definition)}"
+            )
+        key = kind, hashlib.sha256(definition).digest()
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key][0]
+        found = await self._make(kind, definition, compiled)
+        self._keep(key, found, len(definition) + len(found.compiled or b""))
+        return found
+
+    async def _make(self, kind: SchemaType, definition: bytes, compiled: bytes | None) -> Format:
+        # Loaded where they are needed: their libraries take a while, and need not be there.
+        if kind is SchemaType.AVRO:
+            from broker_containers.schemas.avro import Avro
+
+            return Avro(definition)
+        if kind is SchemaType.JSON_SCHEMA:
+            from broker_containers.schemas.json_schema import JsonSchema
+
+            return JsonSchema(definition)
+        if kind is SchemaType.PROTOBUF:
+            from broker_containers.schemas.protobuf import Protobuf, descriptors_of
+
+            return Protobuf(compiled or await descriptors_of(definition, self._compiler))
+        return Plain(kind)
+
+    def _keep(self, key: tuple[SchemaType, bytes], found: Format, size: int) -> None:
+        if key in self._kept:  # by another task, meanwhile
+            return
+        self._kept[key] = found, size
+        self._bytes += size
+        while len(self._kept) > _KEPT or (self._bytes > _KEPT_BYTES and len(self._kept) > 1):
+            _, (_, gone) = self._kept.popitem(last=False)
+            self._bytes -= gone

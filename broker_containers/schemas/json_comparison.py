@@ -1,0 +1,190 @@
+"""Whether JSON data of one schema is valid under another.
+
+Nothing is called readable that was not shown to be. For each thing the reader asks for, the writer
+must promise as much; what can't be compared must be the same on both sides.
+
+One thing is assumed of writers: unless their schema has ``additionalProperties``, they write the
+properties that it names and no others. Otherwise no optional property could ever be added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from broker_containers.schemas import json_arrays, json_objects, json_scalars
+from broker_containers.schemas.format import canonical_json
+from broker_containers.schemas.json_parts import Node, types_of
+from broker_containers.schemas.json_values import Alternative, TooComplicated, alternatives, tell
+
+if TYPE_CHECKING:
+    from broker_containers.schemas.json_schema import JsonSchema
+
+_STEPS: Final = 20_000
+_FINITE: Final = (None, False, True)
+_CONDITION: Final = ("if", "then", "else")
+_Key = tuple[tuple[Any, ...], int]
+
+
+def unreadable(writer: JsonSchema, reader: JsonSchema) -> list[str]:
+    """What of the writer's data is not valid for the reader; a sentence each."""
+    if writer.parts.dialect != reader.parts.dialect:
+        return [f"the draft changes from {writer.parts.dialect} to {reader.parts.dialect}"]
+    try:
+        return Comparison(writer, reader).values((writer.parts.root,), reader.parts.root, "")
+    except TooComplicated:
+        return ["the schemas are too complicated to be compared: simplify them"]
+
+
+class Comparison:
+    """Compares the values of two schemas, level by level."""
+
+    def __init__(self, writer: JsonSchema, reader: JsonSchema) -> None:
+        self.writer = writer
+        self.reader = reader
+        self._known: dict[_Key, list[str]] = {}
+        self._steps = 0
+
+    def values(self, written: Sequence[Node], read: Node, path: str) -> list[str]:
+        """Why values for which all of ``written`` hold would not be valid for ``read``."""
+        if read is True or read == {}:
+            return []
+        found: list[str] = []
+        for alternative in alternatives(written, self.writer.parts):
+            found += self.alternative(alternative, read, path)
+        return list(dict.fromkeys(found))
+
+    def alternative(self, written: Alternative, read: Node, path: str) -> list[str]:
+        """The same for one alternative of the writer's values."""
+        if isinstance(read, bool):
+            return [] if read else [tell(path, "it is not allowed")]
+        self._steps += 1
+        if self._steps > _STEPS:
+            raise TooComplicated
+        key = written.key, id(read)
+        if key in self._known:
+            return self._known[key]
+        before = len(self._known)
+        self._known[key] = []  # within itself it may be taken for granted
+        found = self._compare(written, read, path)
+        if found:
+            # What was concluded from it meanwhile is void.
+            for later in list(self._known)[before:]:
+                del self._known[later]
+        self._known[key] = found
+        return found
+
+    def name_holds(self, node: Node, name: str) -> bool:
+        """Whether a property may have this name, as far as ``node`` of the reader says."""
+        return self.reader.holds(node, name)
+
+    def same(self, written: Alternative, read: dict[str, Any], *keywords: str) -> bool:
+        """Whether the writer says exactly the same with these keywords."""
+        wanted = canonical_json({word: read[word] for word in keywords if word in read})
+        return b'"$ref"' not in wanted and any(
+            canonical_json({word: fact[word] for word in keywords if word in fact}) == wanted
+            for fact in written.facts
+        )
+
+    def _compare(self, written: Alternative, read: dict[str, Any], path: str) -> list[str]:
+        few = self._few_values(written)
+        if few is not None:
+            wrong = [value for value in few if not self.reader.holds(read, value)]
+            return [tell(path, f"{_short(value)} is not allowed") for value in wrong]
+        found: list[str] = []
+        if "$ref" in read:
+            found += self.alternative(written, self.reader.parts.target(read["$ref"]), path)
+            if self.reader.parts.old:
+                return found
+        found += self._combinations(written, read, path)
+        if not written.types <= types_of(read):
+            found.append(tell(path, f"{_kind(written)} can't be read as {_types(read)}"))
+        elif "enum" in read or "const" in read:
+            found.append(tell(path, f"only {_short(read.get('enum', read.get('const')))} is read"))
+        else:
+            for compare in (json_scalars.compare, json_arrays.compare, json_objects.compare):
+                found += compare(self, written, read, path)
+        return found
+
+    def _few_values(self, written: Alternative) -> list[Any] | None:
+        """The writer's values, if they are so few that each can be tried."""
+        if written.types <= {"null", "boolean"}:
+            candidates: Sequence[Any] = _FINITE
+        elif lists := written.has("enum"):
+            candidates = lists[0]
+        elif constants := written.has("const"):
+            candidates = constants[:1]
+        else:
+            return None
+        typed = {"type": ["number" if name == "fraction" else name for name in written.types]}
+        return [
+            value
+            for value in candidates
+            if all(self.writer.holds(fact, value) for fact in (typed, *written.facts))
+        ]
+
+    def _combinations(self, written: Alternative, read: dict[str, Any], path: str) -> list[str]:
+        found: list[str] = []
+        for branch in read.get("allOf", ()):
+            found += self.alternative(written, branch, path)
+        if "anyOf" in read:
+            found += self._some(written, read["anyOf"], path)
+        if "oneOf" in read:
+            fitting = self._fitting(written, read["oneOf"])
+            if fitting is None:
+                found += self._some(written, read["oneOf"], path)
+            elif not all(
+                self._apart(written, branch)
+                for index, branch in enumerate(read["oneOf"])
+                if index != fitting
+            ):
+                found.append(tell(path, "it may fit several alternatives of oneOf"))
+        if "not" in read and not (
+            self._apart(written, read["not"]) or self.same(written, read, "not")
+        ):
+            found.append(tell(path, "it may be what `not` excludes"))
+        if "if" in read and not self.same(written, read, *_CONDITION):
+            found.append(tell(path, "if, then and else changed and can't be compared"))
+        return found
+
+    def _some(self, written: Alternative, branches: Sequence[Node], path: str) -> list[str]:
+        """Nothing if one branch reads everything."""
+        tried = [self.alternative(written, branch, path) for branch in branches]
+        if any(not reasons for reasons in tried):
+            return []
+        if len(tried) == 1:
+            return tried[0]
+        return [tell(path, f"{_kind(written)} fits none of the alternatives")]
+
+    def _fitting(self, written: Alternative, branches: Sequence[Node]) -> int | None:
+        for index, branch in enumerate(branches):
+            if not self.alternative(written, branch, ""):
+                return index
+        return None
+
+    def _apart(self, written: Alternative, branch: Node) -> bool:
+        """Whether no value of the writer's fits ``branch``."""
+        if any(_equal(other, branch) for other in written.others):
+            return True
+        return not any(
+            written.types & other.types for other in alternatives((branch,), self.reader.parts)
+        )
+
+
+def _equal(left: Node, right: Node) -> bool:
+    text = canonical_json(left)
+    return b'"$ref"' not in text and text == canonical_json(right)
+
+
+def _kind(written: Alternative) -> str:
+    return "number" if "fraction" in written.types else " or ".join(sorted(written.types))
+
+
+def _types(read: dict[str, Any]) -> str:
+    named = read["type"]
+    return named if isinstance(named, str) else " or ".join(named)
+
+
+def _short(value: Any) -> str:
+    text = canonical_json(value).decode("utf-8", "replace")
+    return text if len(text) <= 80 else f"{text[:80]}..."

@@ -1,0 +1,122 @@
+"""The anatomy of a JSON Schema: what is within, where references lead, which types are meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import unquote
+
+from broker_containers.schemas.errors import InvalidSchema
+
+Node = dict[str, Any] | bool
+
+_ONE: Final = (
+    "additionalItems", "additionalProperties", "contains", "else", "if", "items", "not",
+    "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties",
+)  # fmt: skip
+_LIST: Final = ("allOf", "anyOf", "items", "oneOf", "prefixItems")
+_MAP: Final = (
+    "$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties",
+)  # fmt: skip
+_OLD_DRAFTS: Final = ("draft-03", "draft-04", "draft-06", "draft-07")
+
+TYPES: Final = frozenset(("null", "boolean", "object", "array", "string", "integer", "fraction"))
+"""Those of JSON values; a number is an integer or a fraction."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A schema and its dialect."""
+
+    root: Node
+    dialect: str
+    old: bool = field(init=False)
+    """In old drafts nothing beside a ``$ref`` counts, and ``items`` may be a list."""
+
+    def __post_init__(self) -> None:
+        old = any(draft in self.dialect for draft in _OLD_DRAFTS)
+        object.__setattr__(self, "old", old)
+
+    def target(self, reference: str) -> Node:
+        """Where a reference leads. Raises ``InvalidSchema`` if that is nowhere, or elsewhere."""
+        if reference != "#" and not reference.startswith("#/"):
+            raise InvalidSchema(
+                f"the reference {reference!r} leads elsewhere: put what it names under $defs, "
+                "and refer to it as #/$defs/name"
+            )
+        node: Any = self.root
+        for step in reference.split("/")[1:]:
+            name = unquote(step).replace("~1", "/").replace("~0", "~")
+            if isinstance(node, dict) and name in node:
+                node = node[name]
+            elif isinstance(node, list) and name.isdecimal() and int(name) < len(node):
+                node = node[int(name)]
+            else:
+                raise InvalidSchema(f"the reference {reference!r} leads nowhere")
+        if not isinstance(node, dict | bool):
+            raise InvalidSchema(f"the reference {reference!r} does not lead to a schema")
+        return node
+
+
+def all_schemas(parts: Parts) -> Iterator[dict[str, Any]]:
+    """Every schema within, those that are only referred to as well; once each."""
+    seen: set[int] = set()
+    waiting: list[Any] = [parts.root]
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, dict) or id(node) in seen:
+            continue
+        seen.add(id(node))
+        yield node
+        if isinstance(node.get("$ref"), str):
+            waiting.append(parts.target(node["$ref"]))
+        waiting += _children(node)
+
+
+def _children(node: Mapping[str, Any]) -> Iterator[Any]:
+    for name in _ONE:
+        if isinstance(node.get(name), dict):
+            yield node[name]
+    for name in _LIST:
+        if isinstance(node.get(name), list):
+            yield from node[name]
+    for name in _MAP:
+        if isinstance(node.get(name), dict):
+            yield from node[name].values()
+
+
+def patterns_of(node: Mapping[str, Any]) -> Iterator[str]:
+    """The regular expressions of a schema itself."""
+    if "pattern" in node:
+        yield node["pattern"]
+    yield from node.get("patternProperties", ())
+
+
+def types_of(node: Mapping[str, Any]) -> frozenset[str]:
+    """The types of values that ``type`` lets through."""
+    named = node.get("type", ())
+    names = {named} if isinstance(named, str) else set(named)
+    if "number" in names:
+        names |= {"integer", "fraction"}
+    return TYPES & names if names else TYPES
+
+
+def prefix_of(node: Mapping[str, Any]) -> list[Node]:
+    """The schemas of an array's first items, one each."""
+    items = node.get("items")
+    found: list[Node] = items if isinstance(items, list) else node.get("prefixItems", [])
+    return found
+
+
+def rest_of(node: Mapping[str, Any]) -> Node | None:
+    """The schema of the items behind those; None if nothing is said."""
+    items = node.get("items")
+    found: Node | None = node.get("additionalItems") if isinstance(items, list) else items
+    return found
+
+
+def item_of(node: Mapping[str, Any], index: int) -> Node | None:
+    """The schema of one item; None if nothing is said."""
+    prefix = prefix_of(node)
+    return prefix[index] if index < len(prefix) else rest_of(node)

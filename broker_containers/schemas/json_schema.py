@@ -1,0 +1,98 @@
+"""JSON Schema, with the library jsonschema.
+
+A payload is one JSON text. References lead to places within the schema itself: nothing is ever
+fetched from elsewhere. ``format`` is a remark and not checked, as the standard has it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from broker_containers.schemas import json_comparison
+from broker_containers.schemas.errors import InvalidPayload, InvalidSchema
+from broker_containers.schemas.format import canonical_json, fingerprint_of, json_of, lacking
+from broker_containers.schemas.json_parts import Node, Parts, all_schemas, patterns_of
+from broker_containers.schemas.nesting import check_nesting
+
+_REFERENCES = ("$dynamicRef", "$recursiveRef")
+
+
+class JsonSchema:
+    """A schema of the draft that it names, or of 2020-12. Two are the same if their JSON is."""
+
+    compiled = None
+
+    def __init__(self, definition: bytes) -> None:
+        """Raises ``InvalidSchema``."""
+        try:
+            import jsonschema
+            from referencing import Registry
+        except ImportError:
+            raise lacking("jsonschema", "JSON Schema") from None
+        root = json_of(definition, "JSON Schema")
+        if not isinstance(root, dict | bool):
+            raise InvalidSchema("a JSON Schema is an object, true or false")
+        check_nesting(root)
+        kind = jsonschema.validators.validator_for(root, jsonschema.Draft202012Validator)
+        if "draft-03" in str(kind.META_SCHEMA.get("id")):
+            raise InvalidSchema("draft 3 of JSON Schema is too old: write it for draft 4 or newer")
+        try:
+            if isinstance(root, dict):
+                kind.check_schema(root)
+        except jsonschema.SchemaError as error:
+            raise InvalidSchema(
+                f"it is not a JSON Schema: {_short(error.message)} at {error.json_path}"
+            ) from None
+        self.parts = Parts(root, str(kind.META_SCHEMA.get("$schema", kind.META_SCHEMA.get("id"))))
+        _check(self.parts)
+        # A registry of its own: the library's own would fetch what it does not know.
+        self._validator = kind(root, registry=Registry())
+        self.fingerprint = fingerprint_of(canonical_json(root))
+
+    def holds(self, node: Node, value: Any) -> bool:
+        """Whether a value is as a schema says that is somewhere within this one."""
+        return bool(self._validator.evolve(schema=node).is_valid(value))
+
+    def unreadable(self, writer: JsonSchema) -> list[str]:
+        return json_comparison.unreadable(writer, self)
+
+    def check(self, payload: bytes) -> None:
+        try:
+            value = json.loads(payload, parse_constant=_no_constant)
+            error = next(self._validator.iter_errors(value), None)
+        except RecursionError:
+            raise InvalidPayload("the payload is nested too deeply to be checked") from None
+        except ValueError as problem:
+            raise InvalidPayload(
+                f"the payload is not JSON ({_short(str(problem))}), and its schema is JSON Schema"
+            ) from None
+        if error is not None:
+            raise InvalidPayload(
+                f"the payload is not as its schema says: {_short(error.message)} "
+                f"at {_short(error.json_path)}"
+            )
+
+
+def _check(parts: Parts) -> None:
+    """Raises ``InvalidSchema`` for what the library would stumble over with the first message."""
+    for node in all_schemas(parts):
+        for word in _REFERENCES:
+            if word in node:
+                raise InvalidSchema(f"{word} is not supported here: use $ref with a JSON pointer")
+        if node is not parts.root and ("$id" in node or ("id" in node and parts.old)):
+            raise InvalidSchema("only the whole schema may have an $id: leave it out within")
+        for pattern in patterns_of(node):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise InvalidSchema(f"the pattern {pattern!r} can't be used: {error}") from None
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:200]}..."

@@ -1,0 +1,379 @@
+"""The schema registry: subjects with versions, in the metadata store, the same on every broker.
+
+Every answer is read from the store; nothing but understood definitions is kept, by their content.
+Every change is one transaction that swaps the subject's record against the revision it was decided
+upon, so brokers that change a subject at the same time give no number twice, check against the same
+versions, and repeat themselves when another was faster. A write whose outcome is unknown is read
+back: registering is idempotent, so doing it again is right in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from broker_containers.schemas.compatibility import reasons_against
+from broker_containers.schemas.errors import Incompatible, InvalidSchema
+from broker_containers.schemas.format import Format
+from broker_containers.schemas.formats import Formats, type_of
+from broker_containers.schemas.protobuf import ProtoCompiler
+from broker_containers.schemas.topics import TopicSchemas
+from sulina.errors import NotFound, Overloaded, Refused, UnknownOutcome
+from sulina.metadata.keys import record, schemas
+from sulina.metadata.keys.schemas import (
+    Compatibility,
+    IdRecord,
+    NextId,
+    SchemaType,
+    SubjectRecord,
+    VersionRecord,
+    VersionRef,
+)
+from sulina.metadata.store import (
+    Compare,
+    Delete,
+    DeletePrefix,
+    Get,
+    KeyValue,
+    MetadataStore,
+    ModRevisionIs,
+    Op,
+    Put,
+)
+from sulina.names import check_label
+from sulina.runtime.seam import Clock
+
+MAX_VERSIONS: Final = 1_000
+"""Of a subject, at one time."""
+MAX_TEXT: Final = 4_096
+MAX_TAGS: Final = 32
+_TRIES: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """One version of a subject, as it is answered."""
+
+    id: int
+    """Of the subject: all its versions have the same."""
+    subject: str
+    compatibility: Compatibility
+    version: VersionRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """What came of a registration."""
+
+    id: int
+    version: int
+    fingerprint: str
+    new: bool
+    """Whether this call made the version; False if the same schema was there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remarks:
+    """What people say about a version; it has no effect."""
+
+    description: str = ""
+    created_by: str = ""
+    tags: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        texts = (self.description, self.created_by, *self.tags)
+        if len(self.tags) > MAX_TAGS or any(len(text) > MAX_TEXT for text in texts):
+            raise InvalidSchema(f"at most {MAX_TAGS} tags, and {MAX_TEXT} characters in each text")
+
+
+class SchemaRegistry:
+    """For any number of tasks, and of brokers on the same store."""
+
+    def __init__(
+        self, store: MetadataStore, clock: Clock, compiler: ProtoCompiler | None = None
+    ) -> None:
+        """``compiler`` turns .proto text into descriptors; without it only those are taken."""
+        self.clock = clock
+        self._store = store
+        self._formats = Formats(compiler)
+        self.topics = TopicSchemas(store)
+        """Which topics are bound to which subjects."""
+
+    # ---- changes ----
+
+    async def register(
+        self, subject: str, kind: str, definition: bytes, remarks: Remarks | None = None
+    ) -> Registered:
+        """Add a version, or find the one that is the same. Durable when it returns.
+
+        Raises ``InvalidSchema``, ``Incompatible`` with every reason, ``TooLarge``, and
+        ``Overloaded`` if others change the subject all the time.
+        """
+        _check_subject(subject)
+        schema_type = type_of(kind)
+        understood = await self._formats.understand(schema_type, definition)
+        version = _version(schema_type, definition, understood, remarks or Remarks())
+        maybe = 0
+        for _ in range(_TRIES):
+            item = await self._store.get(schemas.subject_key(subject))
+            current = None if item is None else record.decode(SubjectRecord, item)
+            same = _same(current, version)
+            if current is not None and same is not None:
+                new = same.number == maybe
+                return Registered(current.id, same.number, same.fingerprint, new)
+            if current is not None:
+                await self._check(subject, current, understood, schema_type)
+            number = 1 if current is None else current.next_version
+            stamped = replace(version, number=number, created_us=self.clock.wall_us())
+            try:
+                made = await self._add(subject, item, current, stamped)
+            except UnknownOutcome:
+                maybe = number  # it is there now, or it is tried once more
+                continue
+            if made is not None:
+                return Registered(made, number, version.fingerprint, new=True)
+        raise _contended(subject)
+
+    async def _add(
+        self,
+        subject: str,
+        item: KeyValue | None,
+        current: SubjectRecord | None,
+        version: VersionRecord,
+    ) -> int | None:
+        """Write a version; returns the subject's id, or None if somebody was faster."""
+        key = schemas.subject_key(subject)
+        ref = VersionRef(version.number, version.type, version.fingerprint)
+        compares: list[Compare] = [ModRevisionIs(key, 0 if item is None else item.mod_revision)]
+        ops: list[Op] = [Put(schemas.version_key(subject, version.number), record.encode(version))]
+        if current is None:
+            counter = await self._store.get(schemas.NEXT_ID)
+            number = 1 if counter is None else record.decode(NextId, counter).next
+            revision = 0 if counter is None else counter.mod_revision
+            compares.append(ModRevisionIs(schemas.NEXT_ID, revision))
+            ops.append(Put(schemas.NEXT_ID, record.encode(NextId(number + 1))))
+            changed = SubjectRecord(
+                number, 2, (ref,), tags=version.tags, created_us=version.created_us
+            )
+        else:
+            if len(current.versions) >= MAX_VERSIONS:
+                raise Refused(
+                    f"the subject {subject!r} has {MAX_VERSIONS} versions: delete old ones first"
+                )
+            changed = replace(
+                current,
+                next_version=version.number + 1,
+                versions=(*current.versions, ref),
+                tags=version.tags,
+            )
+        ops += _written(subject, changed)
+        return changed.id if (await self._store.txn(compares, ops)).succeeded else None
+
+    async def set_compatibility(self, subject: str, mode: Compatibility) -> None:
+        """Set what new versions must be able to do. Raises ``NotFound``."""
+        for _ in range(_TRIES):
+            item = await self._store.get(schemas.subject_key(subject))
+            current = schemas.read_subject(item, subject)
+            assert item is not None
+            changed = record.encode(replace(current, compatibility=mode))
+            swap = ModRevisionIs(item.key, item.mod_revision)
+            if (await self._store.txn([swap], [Put(item.key, changed)])).succeeded:
+                return
+        raise _contended(subject)
+
+    async def delete_version(self, subject: str, number: int) -> None:
+        """Delete a version; its number is not given again. With the last one the subject goes.
+
+        Messages that name the version stay as they are, but nobody can look it up any more.
+        Raises ``NotFound``; ``Refused`` for the last version while topics are bound to the subject.
+        """
+        for _ in range(_TRIES):
+            item = await self._store.get(schemas.subject_key(subject))
+            current = schemas.read_subject(item, subject)
+            left = tuple(ref for ref in current.versions if ref.number != number)
+            if len(left) == len(current.versions):
+                raise _no_version(subject, number)
+            if not left:
+                await self.delete_subject(subject, only=number)
+                return
+            tags = current.tags
+            if left[-1] != current.latest:
+                latest = await schemas.list_versions(self._store, subject, left[-1:])
+                tags = latest[0].tags if latest else ()
+            assert item is not None
+            changed = replace(current, versions=left, tags=tags)
+            result = await self._store.txn(
+                [ModRevisionIs(item.key, item.mod_revision)],
+                [*_written(subject, changed), Delete(schemas.version_key(subject, number))],
+            )
+            if result.succeeded:
+                return
+        raise _contended(subject)
+
+    async def delete_subject(self, subject: str, *, only: int | None = None) -> None:
+        """Delete a subject with all its versions; its id is not given again.
+
+        With ``only`` it must have this version and no other. Raises ``NotFound``; ``Refused``
+        while topics are bound to it.
+        """
+        for _ in range(_TRIES):
+            item = await self._store.get(schemas.subject_key(subject))
+            current = schemas.read_subject(item, subject)
+            if only is not None and [ref.number for ref in current.versions] != [only]:
+                raise Overloaded(f"the subject {subject!r} is being changed: try again")
+            bound = await self.topics.bound_to(subject)
+            if bound:
+                raise Refused(
+                    f"{bound[0]}{f' and {len(bound) - 1} more topics' if bound[1:] else ''} "
+                    f"would be left without a schema: bind to another subject than {subject!r}, "
+                    "or delete the topic, first"
+                )
+            assert item is not None
+            # Whoever binds a topic changes the subject's revision, so none slips in.
+            result = await self._store.txn(
+                [ModRevisionIs(item.key, item.mod_revision)],
+                [DeletePrefix(schemas.subject_root(subject)), Delete(schemas.id_key(current.id))],
+            )
+            if result.succeeded:
+                return
+        raise _contended(subject)
+
+    # ---- questions ----
+
+    async def check(
+        self, subject: str, kind: str, definition: bytes, mode: Compatibility | None = None
+    ) -> list[str]:
+        """Why a schema could not be registered; nothing if it could. Changes nothing.
+
+        ``mode`` is the subject's own unless told. Raises ``InvalidSchema`` and ``NotFound``.
+        """
+        schema_type = type_of(kind)
+        understood = await self._formats.understand(schema_type, definition)
+        current = await self.subject(subject)
+        return await self._reasons(
+            subject, current, understood, schema_type, mode or current.compatibility
+        )
+
+    async def subject(self, subject: str) -> SubjectRecord:
+        """A subject. Raises ``NotFound``."""
+        item = await self._store.get(schemas.subject_key(subject))
+        return schemas.read_subject(item, subject)
+
+    async def subjects(self) -> dict[str, SubjectRecord]:
+        """All subjects, by name."""
+        return await schemas.list_subjects(self._store)
+
+    async def versions(self, subject: str) -> list[Schema]:
+        """All versions of a subject, by number. Raises ``NotFound``."""
+        current = await self.subject(subject)
+        found = await schemas.list_versions(self._store, subject, current.versions)
+        return [Schema(current.id, subject, current.compatibility, each) for each in found]
+
+    async def get(self, schema_id: int, number: int | None = None) -> Schema:
+        """A version by its subject's id; the latest unless told. Raises ``NotFound``."""
+        return await self.version(await schemas.subject_of(self._store, schema_id), number)
+
+    async def version(self, subject: str, number: int | None = None) -> Schema:
+        """A version of a subject; the latest unless told. Raises ``NotFound``."""
+        for _ in range(_TRIES):
+            current = await self.subject(subject)
+            wanted = current.latest.number if number is None else number
+            result = await self._store.txn(
+                (),
+                [Get(schemas.subject_key(subject)), Get(schemas.version_key(subject, wanted))],
+            )
+            current = schemas.read_subject(result.responses[0].item, subject)
+            item = result.responses[1].item
+            if item is not None:
+                found = record.decode(VersionRecord, item)
+                return Schema(current.id, subject, current.compatibility, found)
+            if number is not None:
+                raise _no_version(subject, number)
+        raise _contended(subject)
+
+    async def validator(self, subject: str, number: int | None = None) -> Callable[[bytes], None]:
+        """What checks a payload against a version, the latest unless told.
+
+        Calling it waits for nothing; it raises ``InvalidPayload``. It stays as it is when newer
+        versions come. Raises ``NotFound``.
+        """
+        found = await self.version(subject, number)
+        return (await self.format_of(found.version)).check
+
+    async def format_of(self, found: VersionRecord) -> Format:
+        """A stored version, understood. Raises ``InvalidSchema`` where a library is missing."""
+        return await self._formats.understand(
+            found.type, found.definition_bytes, found.compiled_bytes
+        )
+
+    async def _check(
+        self, subject: str, current: SubjectRecord, new: Format, kind: SchemaType
+    ) -> None:
+        mode = current.compatibility
+        reasons = await self._reasons(subject, current, new, kind, mode)
+        if reasons:
+            raise Incompatible(subject, mode.value, reasons)
+
+    async def _reasons(
+        self,
+        subject: str,
+        current: SubjectRecord,
+        new: Format,
+        kind: SchemaType,
+        mode: Compatibility,
+    ) -> list[str]:
+        if mode is Compatibility.NONE:
+            return []
+        refs = current.versions if mode.transitive else current.versions[-1:]
+        found = await schemas.list_versions(self._store, subject, refs)
+        versions = [(each.number, each.type, await self.format_of(each)) for each in found]
+        return reasons_against(new, kind, versions, mode)
+
+
+def _version(
+    kind: SchemaType, definition: bytes, understood: Format, remarks: Remarks
+) -> VersionRecord:
+    compiled = understood.compiled
+    return VersionRecord(
+        0,
+        kind,
+        understood.fingerprint,
+        schemas.to_text(definition),
+        None if compiled is None else schemas.to_text(compiled),
+        remarks.description,
+        remarks.created_by,
+        tags=remarks.tags,
+    )
+
+
+def _written(subject: str, changed: SubjectRecord) -> list[Op]:
+    """A subject's record, and what every broker keeps of it."""
+    names = IdRecord(subject, tuple(ref.number for ref in changed.versions))
+    return [
+        Put(schemas.subject_key(subject), record.encode(changed)),
+        Put(schemas.id_key(changed.id), record.encode(names)),
+    ]
+
+
+def _same(current: SubjectRecord | None, version: VersionRecord) -> VersionRef | None:
+    """The newest version that is the same schema."""
+    for ref in reversed(() if current is None else current.versions):
+        if ref.type is version.type and ref.fingerprint == version.fingerprint:
+            return ref
+    return None
+
+
+def _check_subject(subject: str) -> None:
+    try:
+        check_label("schema subject", subject)
+    except Refused as error:
+        raise InvalidSchema(str(error)) from None
+
+
+def _no_version(subject: str, number: int) -> NotFound:
+    return NotFound(f"the subject {subject!r} has no version {number}")
+
+
+def _contended(subject: str) -> Overloaded:
+    return Overloaded(f"others keep changing the subject {subject!r}: try again later")

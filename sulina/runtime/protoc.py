@@ -1,0 +1,71 @@
+"""Protobuf's compiler as a process of its own: .proto text in, descriptors out.
+
+protoc is the one in the grpcio-tools wheel. It runs in a process of its own so that its messages
+can be read, and so that nothing it does with a text from elsewhere can harm the caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from sulina.errors import Refused, Unavailable
+from sulina.runtime.deadline import within
+from sulina.runtime.seam import Clock
+
+_SECONDS: Final = 15.0
+_AT_ONCE: Final = 2
+_TEXT: Final = "schema.proto"
+_SET: Final = "schema.set"
+
+
+class Protoc:
+    """Compiles one text after the other, a few at a time; further callers wait."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._turn = asyncio.Semaphore(_AT_ONCE)
+
+    @staticmethod
+    def available() -> bool:
+        """Whether the compiler is installed."""
+        return importlib.util.find_spec("grpc_tools") is not None
+
+    async def compile(self, text: bytes) -> bytes:
+        """The ``FileDescriptorSet`` of one .proto text, with what it imports.
+
+        It may import Protobuf's own types (google/protobuf/...), and nothing else. Raises
+        ``Refused`` with what the compiler says, ``Unavailable`` if it takes too long.
+        """
+        async with self._turn:
+            with tempfile.TemporaryDirectory(prefix="sulina-protoc-") as folder:
+                return await self._run(Path(folder), text)
+
+    async def _run(self, folder: Path, text: bytes) -> bytes:
+        (folder / _TEXT).write_bytes(text)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "grpc_tools.protoc", "--proto_path=.", "--include_imports"),
+            *(f"--descriptor_set_out={_SET}", _TEXT),
+            cwd=folder,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            _, said = await within(self._clock, _SECONDS, process.communicate())
+        except TimeoutError:
+            raise Unavailable(
+                f"the .proto text was not compiled within {_SECONDS:g} s: try again later"
+            ) from None
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        if process.returncode:
+            words = " ".join(said.decode(errors="replace").split())
+            raise Refused(f"protoc does not take the .proto text: {words[:500]}")
+        return (folder / _SET).read_bytes()

@@ -1,0 +1,203 @@
+"""Brokers of a cluster under simulation: the real node with its services, and a door for clients.
+
+Everything is put together as in production, by ``cluster.node``; left out are the sockets. A broker
+takes only topics that it was given, and clients look topics up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any, NoReturn
+
+from broker_containers.cluster.guardian import STANDING
+from broker_containers.cluster.node import ClusterNode, NodeSettings, serving
+from broker_containers.cluster.settings import ClusterSettings
+from broker_containers.server import Listen
+from broker_containers.topics.topic import Topic
+from sulina.errors import SulinaError, Unavailable
+from sulina.metadata.mirror import Table
+from sulina.names import TopicName
+from tests.simulation.brokers import Door, SimBroker
+from tests.simulation.cluster_checker import ClusterChecker
+from tests.simulation.loop import Life, Machine
+from tests.simulation.network import Endpoint, Network
+
+LASTING = frozenset(
+    {"membership", "election", "mirror /cluster/", "leader's duties", "load reports", "guardian"}
+)
+"""Tasks of a broker that must go on whatever happens."""
+
+
+class ClusterBroker(SimBroker):
+    """One broker of a cluster: a name at which there is a process, or none."""
+
+    node: ClusterNode | None = None
+    cluster: ClusterSettings
+    _checker: ClusterChecker
+    _stopping: asyncio.Event | None = None
+    find: Callable[[str], Endpoint]
+    """Where another broker is."""
+
+    async def _serve(self, machine: Machine) -> None:
+        """Until it is told to stop. A process that can't start is started again."""
+        self._stopping = asyncio.Event()
+        resume, page = self._chance.random() < 0.5, self._chance.choice((2, 5, 5_000))
+        while True:
+            try:
+                await self._life(machine, resume, page)
+                break
+            except SulinaError as error:
+                self._checker.trace.note(f"{self.process} could not start: {error}")
+                self._gone()
+                await self.clock.sleep(0.3)
+        self._network.machine_died(machine)
+        self.machine = None
+        machine.kill()
+
+    async def _life(self, machine: Machine, resume: bool, page: int) -> None:
+        store = self._store(machine, watches_resume=resume)
+        settings = NodeSettings(
+            self._settings, Listen(), advertise=f"sulina://{self.name}", cluster=self.cluster
+        )
+        node = ClusterNode(
+            settings, store, self._ledgers(machine, store), self.clock, _nobody, _Nowhere()
+        )
+        node.tables.mirror._page = page
+        node.ownership._waiting = OrderedWaiters()
+        node.peers = SimPeers(self._network, machine, self.find)  # type: ignore[assignment]
+        self._look_on(node)
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(node.tables)
+            await stack.enter_async_context(node.broker)
+            node.register_as()
+            async with serving(node, settings):
+                self.node, self.broker = node, node.broker
+                self.endpoint.up(machine, ClusterDoor(self.name, node))
+                assert self._stopping is not None
+                await self._stopping.wait()
+            self._gone()
+
+    def _look_on(self, node: ClusterNode) -> None:
+        tables = node.tables
+        for table in (tables.owners, tables.brokers, tables.loads, tables.states, tables.leaders):
+            table.on_change(partial(self._mirrored, self.process, table))
+
+    def _mirrored(self, process: str, table: Table[Any], rest: str, value: object) -> None:
+        if value is not None:
+            self._checker.mirrored(process, table.prefix + rest, table.revisions[rest])
+
+    def _gone(self) -> None:
+        self.endpoint.down()
+        self.node = self.broker = None
+
+    def stop(self) -> None:
+        """Stop as an operator wishes: the topics are handed over first."""
+        if self._stopping is not None:
+            self._stopping.set()
+
+    @property
+    def stopping(self) -> bool:
+        """It was asked to stop, and may still be at it."""
+        return self._stopping is not None and self._stopping.is_set()
+
+    def kill(self) -> None:
+        super().kill()
+        self.node = None
+
+    @property
+    def running(self) -> bool:
+        """It serves, and is not paused."""
+        return (
+            self.node is not None and self.machine is not None and self.machine.life is Life.RUNNING
+        )
+
+    @property
+    def term(self) -> int:
+        """In which it believes to lead."""
+        return self.node.election.term if self.node is not None and self.running else 0
+
+    def look(self, held: dict[int, int]) -> None:
+        """Compare what it believes with the leases that are held."""
+        if self.node is not None and self.running:
+            lease = self.node.membership.lease
+            self._checker.believed(self.process, None if lease is None else lease.id, held)
+
+
+class ClusterDoor(Door):
+    """What clients can ask of a broker of a cluster, as they ask the binary door."""
+
+    def __init__(self, name: str, node: ClusterNode) -> None:
+        super().__init__(node.broker)
+        self._name = name
+        self._node = node
+
+    async def where(self, topic: TopicName) -> str:
+        """The broker that serves a topic, which is made if there is none."""
+        await self._broker.describe(topic, create=True, delivery=None)
+        found = await self._node.ownership.where(topic)
+        return self._name if found is None else found[0]
+
+    async def standing(self) -> dict[str, bool]:
+        """Whether this broker is in touch with the metadata store."""
+        return {"in_touch": self._node.membership.lease is not None}
+
+    async def _topic(self, name: TopicName) -> Topic:
+        return await self._broker.topic(name)
+
+
+class OrderedWaiters(dict[str, Any]):
+    """Lookups that wait, woken in the order in which they came: sets of futures have none."""
+
+    def setdefault(self, path: str, default: Any = None) -> Any:
+        if path not in self:
+            self[path] = _Ordered()
+        return self[path]
+
+
+class _Ordered:
+    def __init__(self) -> None:
+        self._items: dict[asyncio.Future[None], None] = {}
+
+    def add(self, item: asyncio.Future[None]) -> None:
+        self._items[item] = None
+
+    def discard(self, item: asyncio.Future[None]) -> None:
+        self._items.pop(item, None)
+
+    def __iter__(self) -> Iterator[asyncio.Future[None]]:
+        return iter(list(self._items))
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+
+class SimPeers:
+    """Calls to other brokers, of which there is one: whether they are in touch."""
+
+    def __init__(self, network: Network, machine: Machine, find: Callable[[str], Endpoint]) -> None:
+        self._network = network
+        self._machine = machine
+        self._find = find
+
+    async def admin(self, broker: str, method: str, arguments: object) -> dict[str, bool]:
+        assert method == STANDING
+        connection = self._network.connect(self._machine, self._find(broker))
+        try:
+            answer: dict[str, bool] = await connection.request(lambda door: door.standing())
+            return answer
+        finally:
+            connection.close()
+
+
+def _nobody(url: str) -> NoReturn:
+    raise Unavailable("brokers do not call each other here")
+
+
+class _Nowhere:
+    """The network of the doors, which are left out."""
+
+    async def dial(self, stream: object, host: str, port: int, *, secure: bool) -> NoReturn:
+        raise Unavailable("there is nobody to call")

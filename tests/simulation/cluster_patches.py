@@ -1,0 +1,107 @@
+"""What the cluster's services look like under simulation, and without one of their safeguards.
+
+One part is never the real one: a broker's readings of its machine, which are the same everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from broker_containers.cluster import node
+from broker_containers.cluster.duties import Duties
+from broker_containers.cluster.election import Election
+from broker_containers.cluster.ownership import Ownership
+from broker_containers.load.decision import Move
+from sulina.errors import SulinaError
+from sulina.metadata import mirror
+from sulina.metadata.keys import assignments, record
+from sulina.metadata.lease import Lease
+from sulina.metadata.store import Delete, Put
+from sulina.names import TopicName
+from sulina.runtime.resources import Resources
+
+if TYPE_CHECKING:
+    from tests.simulation.switches import Switches
+
+Changes = list[tuple[Any, str, Any]]
+
+
+class IdleMonitor:
+    """Readings of a machine that does nothing."""
+
+    def __init__(self, **_: object) -> None: ...
+
+    def read(self, now: float) -> Resources:
+        return Resources()
+
+
+def changes(switches: Switches) -> Changes:
+    """What to put in place of what: object, name, replacement."""
+    found: Changes = [(node, "ResourceMonitor", IdleMonitor)]
+    if not switches.lease_ends_locally:
+        found.append((Lease, "alive", _not_known_to_be_lost))
+    if not switches.claim_by_lease:
+        found.append((Election, "_claim", _claim_anything))
+    if not switches.mirror_stays_ahead:
+        found.append((mirror._Known, "of", lambda known, key: 0))
+    if not switches.mirror_sees_all:
+        found.append((mirror.Mirror, "_list_again", _go_on_from_now))
+    if not switches.removal_first:
+        found.append((Duties, "_start", _give_at_once))
+    if not switches.check_owner:
+        found.append((Ownership, "check", lambda ownership, topic: None))
+    if not switches.paths_with_owners:
+        found.append((assignments, "change_all", _owner_then_path))
+    return found
+
+
+def _not_known_to_be_lost(lease: Any) -> bool:
+    return bool(lease._end > float("-inf"))
+
+
+async def _claim_anything(election: Any, term: int, lease: int) -> None:
+    election._term, election._held_by = term, lease
+    election._changed.set()
+    election._changed = type(election._changed)()
+
+
+async def _go_on_from_now(mirror: Any, pause: float) -> float:
+    """Watch from the newest revision on, without a listing."""
+    while True:
+        await mirror._clock.sleep(pause)
+        try:
+            revision = (await mirror._store.range(mirror.prefix, limit=1)).revision
+        except SulinaError:
+            continue
+        mirror._told = revision + 1
+        return pause
+
+
+async def _give_at_once(duties: Any, moves: list[Move]) -> int:
+    given = []
+    for move in moves:
+        topic = TopicName.parse(move.topic)
+        owner = duties._tables.owner(topic)
+        if owner is not None and owner.broker == move.source:
+            revision = duties._tables.owners.revisions[assignments.path_of(topic)]
+            given.append(duties._change(topic, owner, revision, move.target))
+    await duties._commit(given, "at once")
+    return len(given)
+
+
+async def _owner_then_path(store: Any, guards: Any, given: list[assignments.Change]) -> int | None:
+    done = None
+    for change in given:
+        marked = replace(change.after)
+        done = await assignments.mark_move(store, guards, change.topic, change.revision, marked)
+        if done is not None:
+            entry = record.encode(assignments._Entry(marked.epoch))
+            ops: list[Any] = [
+                Put(assignments.broker_key(marked.broker, change.topic), entry),
+                Delete(assignments.unassigned_key(change.topic)),
+            ]
+            if change.before is not None and change.before.broker != marked.broker:
+                ops.append(Delete(assignments.broker_key(change.before.broker, change.topic)))
+            await store.txn((), ops)
+    return done
