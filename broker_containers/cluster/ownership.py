@@ -53,7 +53,7 @@ class Ownership:
         self._me = me
         self.settings = settings
         self._broker: Broker | None = None
-        self._waiting: dict[str, set[asyncio.Future[None]]] = {}
+        self._waiting: dict[str, dict[asyncio.Future[None], None]] = {}
         self._busy: dict[TopicName, asyncio.Task[None]] = {}
         self._again: set[TopicName] = set()
         self._opening = asyncio.Semaphore(settings.open_at_once)
@@ -127,13 +127,13 @@ class Ownership:
         """Done when the owner's record of ``topic`` changes, or the set of brokers."""
         path = assignments.path_of(topic)
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(path, set()).add(waiter)
+        self._waiting.setdefault(path, {})[waiter] = None
         try:
             yield waiter
         finally:
             waiters = self._waiting.get(path)
             if waiters is not None:
-                waiters.discard(waiter)
+                waiters.pop(waiter, None)
                 if not waiters:
                     del self._waiting[path]
 

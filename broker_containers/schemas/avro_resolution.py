@@ -14,6 +14,7 @@ _PROMOTIONS: Final = {
     "long": ("long", "float", "double"),
     "float": ("float", "double"),
     "string": ("string", "bytes"),
+    "bytes": ("bytes", "string"),
 }
 _NAMED: Final = ("record", "error", "enum", "fixed")
 
@@ -79,6 +80,8 @@ class _Comparison:
                         path,
                         f"{reader['name']} has {reader['size']} bytes instead of {writer['size']}",
                     )
+            case "string" if _kind(writer) == "bytes":
+                self._tell(path, "bytes need not be UTF-8, and are read as string")
             case "array":
                 self.compare(writer["items"], reader["items"], f"{path}[]")
             case "map":

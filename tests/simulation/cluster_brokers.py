@@ -7,7 +7,7 @@ takes only topics that it was given, and clients look topics up.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, NoReturn
@@ -66,7 +66,6 @@ class ClusterBroker(SimBroker):
             settings, store, self._ledgers(machine, store), self.clock, _nobody, _Nowhere()
         )
         node.tables.mirror._page = page
-        node.ownership._waiting = OrderedWaiters()
         node.peers = SimPeers(self._network, machine, self.find)  # type: ignore[assignment]
         self._look_on(node)
         async with AsyncExitStack() as stack:
@@ -146,32 +145,6 @@ class ClusterDoor(Door):
 
     async def _topic(self, name: TopicName) -> Topic:
         return await self._broker.topic(name)
-
-
-class OrderedWaiters(dict[str, Any]):
-    """Lookups that wait, woken in the order in which they came: sets of futures have none."""
-
-    def setdefault(self, path: str, default: Any = None) -> Any:
-        if path not in self:
-            self[path] = _Ordered()
-        return self[path]
-
-
-class _Ordered:
-    def __init__(self) -> None:
-        self._items: dict[asyncio.Future[None], None] = {}
-
-    def add(self, item: asyncio.Future[None]) -> None:
-        self._items[item] = None
-
-    def discard(self, item: asyncio.Future[None]) -> None:
-        self._items.pop(item, None)
-
-    def __iter__(self) -> Iterator[asyncio.Future[None]]:
-        return iter(list(self._items))
-
-    def __len__(self) -> int:
-        return len(self._items)
 
 
 class SimPeers:

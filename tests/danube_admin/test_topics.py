@@ -1,0 +1,111 @@
+"""Topics over Danube's admin services."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+
+from sulina import Client
+from tests.danube_admin.client import AdminClient
+
+ME = "broker-1"
+
+
+async def test_a_topic_is_made_as_asked(admin: AdminClient, namespace: str) -> None:
+    for name, strategy in (("sure", "Reliable"), ("fast", "NonReliable")):
+        made = await admin(
+            "TopicAdmin/CreateTopic", name=f"/{namespace}/{name}", dispatch_strategy=strategy
+        )
+        assert made.success
+    found = await admin("TopicAdmin/ListNamespaceTopics", name=namespace)
+    rows = {(row.name, row.broker_id, row.delivery) for row in found.topics}
+    assert rows == {
+        (f"/{namespace}/sure", ME, "Reliable"),
+        (f"/{namespace}/fast", ME, "NonReliable"),
+    }
+
+
+async def test_the_topics_of_a_broker_are_listed(admin: AdminClient, topic: str) -> None:
+    await admin("TopicAdmin/CreateTopic", name=topic, dispatch_strategy="Reliable")
+    found = await admin("TopicAdmin/ListBrokerTopics", broker_id=ME)
+    [row] = [row for row in found.topics if row.name == topic]
+    assert (row.broker_id, row.delivery) == (ME, "Reliable")
+
+
+async def test_the_leading_slash_may_be_missing(admin: AdminClient, topic: str) -> None:
+    await admin("TopicAdmin/CreateTopic", name=topic.removeprefix("/"))
+    assert (await admin("TopicAdmin/DescribeTopic", name=topic)).name == topic
+
+
+async def test_a_topic_is_described(admin: AdminClient, client: Client, topic: str) -> None:
+    await admin("TopicAdmin/CreateTopic", name=topic, dispatch_strategy="Reliable")
+    for name in ("b", "a"):
+        await client.admin("subscription.create", {"topic": topic, "subscription": name})
+    found = await admin("TopicAdmin/DescribeTopic", name=topic)
+    assert (found.name, found.broker_id, found.delivery) == (topic, ME, "Reliable")
+    assert list(found.subscriptions) == ["a", "b"]
+    assert not found.HasField("schema_subject") and not found.HasField("schema_id")
+
+
+async def test_a_partitioned_topic_is_described_and_deleted_as_a_whole(
+    admin: AdminClient, topic: str
+) -> None:
+    await admin(
+        "TopicAdmin/CreatePartitionedTopic",
+        base_name=topic,
+        partitions=3,
+        dispatch_strategy="Reliable",
+    )
+    assert (await admin("TopicAdmin/DescribeTopic", name=topic)).broker_id == ME
+    part = f"{topic}-part-2"
+    assert (await admin("TopicAdmin/DescribeTopic", name=part)).name == part
+    assert (await admin("TopicAdmin/DeleteTopic", name=topic)).success
+    await admin.refused(grpc.StatusCode.NOT_FOUND, "TopicAdmin/DescribeTopic", name=part)
+
+
+async def test_a_topic_is_deleted_once(admin: AdminClient, topic: str) -> None:
+    await admin("TopicAdmin/CreateTopic", name=topic)
+    assert (await admin("TopicAdmin/DeleteTopic", name=topic)).success
+    await admin.refused(grpc.StatusCode.NOT_FOUND, "TopicAdmin/DeleteTopic", name=topic)
+
+
+async def test_a_name_is_taken_once(admin: AdminClient, topic: str) -> None:
+    await admin("TopicAdmin/CreateTopic", name=topic)
+    for method, fields in (
+        ("CreateTopic", {"name": topic}),
+        ("CreatePartitionedTopic", {"base_name": topic, "partitions": 2}),
+    ):
+        method = f"TopicAdmin/{method}"
+        await admin.refused(grpc.StatusCode.ALREADY_EXISTS, method, **fields)
+
+
+async def test_what_can_not_be_made_is_refused_with_the_reason(
+    admin: AdminClient, topic: str
+) -> None:
+    invalid, absent = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED
+    make, spread = "TopicAdmin/CreateTopic", "TopicAdmin/CreatePartitionedTopic"
+    assert "/namespace/topic" in await admin.refused(invalid, make, name="no slash at all")
+    said = await admin.refused(invalid, make, name=topic, dispatch_strategy=9)
+    assert "dispatch_strategy" in said
+    assert "partition" in await admin.refused(invalid, spread, base_name=topic)
+    said = await admin.refused(absent, make, name=topic, schema_subject="orders")
+    assert "schema" in said
+    nowhere = "/nowhere-at-all/orders"
+    await admin.refused(grpc.StatusCode.NOT_FOUND, make, name=nowhere)
+
+
+@pytest.mark.parametrize(
+    "method", ["DescribeTopic", "DeleteTopic", "UnloadTopic", "ListSubscriptions"]
+)
+async def test_a_topic_that_is_not_there_is_not_found(
+    admin: AdminClient, topic: str, method: str
+) -> None:
+    await admin.refused(grpc.StatusCode.NOT_FOUND, f"TopicAdmin/{method}", name=topic)
+
+
+async def test_a_topic_can_not_leave_a_broker_that_is_alone(admin: AdminClient, topic: str) -> None:
+    await admin("TopicAdmin/CreateTopic", name=topic)
+    said = await admin.refused(
+        grpc.StatusCode.FAILED_PRECONDITION, "TopicAdmin/UnloadTopic", name=topic
+    )
+    assert "alone" in said

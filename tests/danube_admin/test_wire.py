@@ -1,0 +1,101 @@
+"""What is served is what Danube's tools expect, and says so itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection_pb2
+
+from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
+from tests.danube_admin import wire
+from tests.danube_admin.client import SECONDS, AdminClient
+
+SERVICES = {f"danube_admin.{name}Admin" for name in ("Broker", "Cluster", "Namespace", "Topic")}
+ABSENT = (
+    "/danube_admin.ClusterAdmin/AddNode",
+    "/danube_admin.ClusterAdmin/PromoteNode",
+    "/danube_admin.ClusterAdmin/RemoveNode",
+    "/danube_admin.TopicAdmin/SetSubscriptionDispatchConfig",
+    "/danube_admin.SecurityAdmin/ListRoles",
+    "/danube_schema.SchemaRegistry/ListSubjects",
+)
+
+
+def test_our_messages_have_the_numbers_and_types_of_the_wire() -> None:
+    ours = FileDescriptorProto()
+    pb.DESCRIPTOR.CopyToProto(ours)
+    theirs = wire.described()
+    messages = {message.name: message for message in theirs.message_type}
+    enums = {enum.name: enum for enum in theirs.enum_type}
+    assert ours.package == wire.PACKAGE
+    assert ours.message_type and ours.enum_type
+    for message in ours.message_type:
+        for field in (*message.field, *messages[message.name].field):
+            field.ClearField("json_name")
+        assert message == messages[message.name]
+    for enum in ours.enum_type:
+        assert enum == enums[enum.name]
+
+
+def test_our_methods_are_those_of_the_wire_but_for_those_told_as_absent() -> None:
+    ours = {
+        f"{service.name}/{method.name}": (method.input_type.name, method.output_type.name)
+        for service in pb.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+    }
+    absent = {path.removeprefix("/danube_admin.") for path in ABSENT}
+    served = {name: kinds for name, kinds in wire.methods().items() if name not in absent}
+    assert ours == served
+
+
+@pytest.mark.parametrize("path", ABSENT)
+async def test_what_is_not_served_is_told_with_a_sentence(admin: AdminClient, path: str) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await admin.raw(path)
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert "Sulina" in str(caught.value.details()) or "broker" in str(caught.value.details())
+
+
+async def test_a_method_that_danube_lacks_too_is_unimplemented(admin: AdminClient) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await admin.raw("/danube_admin.BrokerAdmin/Sing")
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_bytes_that_are_no_message_are_refused_and_the_connection_goes_on(
+    admin: AdminClient,
+) -> None:
+    with pytest.raises(grpc.aio.AioRpcError):
+        await admin.raw("/danube_admin.NamespaceAdmin/CreateNamespace", b"\x0a\xff")
+    assert (await admin("BrokerAdmin/GetLeaderBroker")).leader == "broker-1"
+
+
+async def test_reflection_lists_the_services_and_describes_them(admin: AdminClient) -> None:
+    call: Any = admin.channel.stream_stream(
+        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+        request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
+        response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
+    )
+    asked = [
+        reflection_pb2.ServerReflectionRequest(list_services=""),
+        reflection_pb2.ServerReflectionRequest(file_containing_symbol="danube_admin.TopicAdmin"),
+    ]
+    listed, file = [answer async for answer in call(asked, timeout=SECONDS)]
+    assert {one.name for one in listed.list_services_response.service} == SERVICES | {
+        "grpc.health.v1.Health",
+        "grpc.reflection.v1alpha.ServerReflection",
+    }
+    [described] = file.file_descriptor_response.file_descriptor_proto
+    assert FileDescriptorProto.FromString(described).package == "danube_admin"
+
+
+@pytest.mark.parametrize("service", ["", *sorted(SERVICES)])
+async def test_every_service_tells_that_it_serves(admin: AdminClient, service: str) -> None:
+    question = health_pb2.HealthCheckRequest(service=service)
+    answer = await admin.raw("/grpc.health.v1.Health/Check", question.SerializeToString())
+    found = health_pb2.HealthCheckResponse.FromString(answer)
+    assert found.status == health_pb2.HealthCheckResponse.SERVING
