@@ -304,9 +304,7 @@ class Broker:
         """
         opening = self._topics.pop(name, None)
         if opening is not None:
-            task = asyncio.create_task(self._unload(name, opening, reason))
-            self._unloading[name] = task
-            task.add_done_callback(lambda _: self._unloading.pop(name, None))
+            self._unloading[name] = asyncio.create_task(self._unload(name, opening, reason))
         if (unloading := self._unloading.get(name)) is not None:
             await asyncio.shield(unloading)
 
@@ -315,14 +313,15 @@ class Broker:
     ) -> None:
         try:
             topic = await opening
-        except SulinaError:
-            return
-        try:
             await topic.close(reason)
             # When no ledger begins or ends any more: then the guard of the cursors stays as it is.
             await self.cursors.flush(topic.subscriptions.values())
         except SulinaError as error:
             _log.warning("%s was not closed cleanly; it will recover: %s", name, error)
+        finally:
+            # Here, and not when the task is seen to be done: who waits for a task that is done
+            # already does not let others run.
+            self._unloading.pop(name, None)
 
     async def delete_topic(self, name: TopicName) -> None:
         """Delete a topic with its partitions, data, subscriptions and cursors."""

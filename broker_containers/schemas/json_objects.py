@@ -89,16 +89,17 @@ class _Objects:
     def _unnamed(self, comparison: Comparing, read: dict[str, Any], path: str) -> Iterable[str]:
         """Properties that are not named: each pattern's, and any others."""
         place = _at(path, "*")
-        wanted: list[Node] = list(read.get("patternProperties", {}).values())
-        if "additionalProperties" in read:
-            wanted.append(read["additionalProperties"])
+        patterns: dict[str, Node] = read.get("patternProperties", {})
+        remaining = [read["additionalProperties"]] if "additionalProperties" in read else []
         for fact in self._written.facts:
             for pattern, node in fact.get("patternProperties", {}).items():
-                same = read.get("patternProperties", {}).get(pattern)
-                for other in wanted if same is None else [same, *wanted]:
+                # Names of the same pattern are none that remain.
+                wanted = [*patterns.values(), *([] if pattern in patterns else remaining)]
+                for other in wanted:
                     yield from comparison.values([node], other, place)
         if self.others:
-            for other in wanted:
+            new = [node for pattern, node in patterns.items() if pattern not in self.patterns]
+            for other in (*new, *remaining):
                 yield from comparison.values(self.others, other, place)
 
 

@@ -86,6 +86,35 @@ def _children(node: Mapping[str, Any]) -> Iterator[Any]:
             yield from node[name].values()
 
 
+def refers_to_itself(parts: Parts) -> bool:
+    """Whether a value would have to be checked by a schema in order to be checked by it."""
+    done: set[int] = set()
+    for node in all_schemas(parts):
+        waiting = [(node, False)]
+        open_: set[int] = set()
+        while waiting:
+            current, left = waiting.pop()
+            if left:
+                open_.discard(id(current))
+                done.add(id(current))
+            elif id(current) in open_:
+                return True
+            elif id(current) not in done:
+                open_.add(id(current))
+                waiting.append((current, True))
+                waiting += [(inner, False) for inner in _of_same_value(current, parts)]
+    return False
+
+
+def _of_same_value(node: Mapping[str, Any], parts: Parts) -> Iterator[dict[str, Any]]:
+    found: list[Any] = [node.get(word) for word in ("if", "then", "else", "not")]
+    for word in ("allOf", "anyOf", "oneOf"):
+        found += node.get(word, ())
+    if "$ref" in node:
+        found.append(parts.target(node["$ref"]))
+    return (inner for inner in found if isinstance(inner, dict))
+
+
 def patterns_of(node: Mapping[str, Any]) -> Iterator[str]:
     """The regular expressions of a schema itself."""
     if "pattern" in node:

@@ -10,6 +10,7 @@ from broker_containers.schemas.json_values import Alternative, Comparing, tell
 _NUMBERS: Final = frozenset(("integer", "fraction"))
 _Bound = tuple[float, bool]
 """A limit, and whether it is excluded itself."""
+_NO_BOUND: Final[_Bound] = (-inf, False)
 
 
 def compare(
@@ -57,7 +58,8 @@ def _numbers(comparison: Comparing, written: Alternative, read: dict[str, Any]) 
                 wrong.append(word)
             continue
         wanted = _bound(read, word, exclusive, sign, whole)
-        promised = max(_bound(fact, word, exclusive, sign, whole) for fact in written.facts)
+        said = (_bound(fact, word, exclusive, sign, whole) for fact in written.facts)
+        promised = max(said, default=_NO_BOUND)
         if promised < wanted:
             wrong.append(exclusive if exclusive in read else word)
     if "multipleOf" in read and not (
@@ -70,7 +72,7 @@ def _numbers(comparison: Comparing, written: Alternative, read: dict[str, Any]) 
 
 def _bound(node: dict[str, Any], word: str, exclusive: str, sign: int, whole: bool) -> _Bound:
     """The stricter of both limits as a lower one: with ``sign`` -1 everything is mirrored."""
-    found: _Bound = (-inf, False)
+    found = _NO_BOUND
     if word in node:
         limit = sign * node[word]
         found = max(found, (ceil(limit) if whole else limit, False))

@@ -13,7 +13,13 @@ from typing import Any
 from broker_containers.schemas import json_comparison
 from broker_containers.schemas.errors import InvalidPayload, InvalidSchema
 from broker_containers.schemas.format import canonical_json, fingerprint_of, json_of, lacking
-from broker_containers.schemas.json_parts import Node, Parts, all_schemas, patterns_of
+from broker_containers.schemas.json_parts import (
+    Node,
+    Parts,
+    all_schemas,
+    patterns_of,
+    refers_to_itself,
+)
 from broker_containers.schemas.nesting import check_nesting
 
 _REFERENCES = ("$dynamicRef", "$recursiveRef")
@@ -88,6 +94,8 @@ def _check(parts: Parts) -> None:
                 re.compile(pattern)
             except re.error as error:
                 raise InvalidSchema(f"the pattern {pattern!r} can't be used: {error}") from None
+    if refers_to_itself(parts):
+        raise InvalidSchema("a schema refers to itself without an end: let it lead further down")
 
 
 def _no_constant(name: str) -> Any:

@@ -15,15 +15,15 @@ from broker_containers.broker import Broker
 from broker_containers.doors.danube import danube_pb2 as pb
 from broker_containers.doors.danube.calls import Stream, Unary
 from broker_containers.doors.danube.consumers import Consumers
-from broker_containers.doors.danube.forwarding import Forwarder, wanted_broker, was_passed_on
-from broker_containers.doors.danube.places import Places
+from broker_containers.doors.danube.forwarding import was_passed_on
+from broker_containers.doors.danube.routing import Routing
 from broker_containers.doors.danube.sessions import Sessions
 from broker_containers.doors.danube.settings import DanubeSettings
-from broker_containers.doors.danube.statuses import BadRequest, Context, topic_name
+from broker_containers.doors.danube.statuses import BadRequest, Context, label, topic_name
 from sulina.errors import Retriable, SulinaError, Unavailable
 from sulina.metadata.keys.danube_consumers import ConsumerRecord
 from sulina.model import SubscriptionType
-from sulina.names import TopicName, check_label
+from sulina.names import TopicName
 
 _TYPES: Final = {
     pb.ConsumerRequest.Exclusive: SubscriptionType.EXCLUSIVE,
@@ -34,6 +34,9 @@ _TYPES: Final = {
 _MOST_FILTERS: Final = 100
 """Every key is compared with every filter."""
 _MOST_ASTRAY: Final = 10_000
+_SUBSCRIBE: Final = "/danube.ConsumerService/Subscribe"
+_ACK: Final = "/danube.ConsumerService/Ack"
+_NACK: Final = "/danube.ConsumerService/Nack"
 _RECEIVE: Final = "/danube.ConsumerService/ReceiveMessages"
 
 
@@ -45,15 +48,13 @@ class ConsumerService:
         broker: Broker,
         consumers: Consumers,
         sessions: Sessions,
-        places: Places,
-        forwarder: Forwarder,
+        routing: Routing,
         settings: DanubeSettings,
     ) -> None:
         self._broker = broker
         self._consumers = consumers
         self._sessions = sessions
-        self._places = places
-        self._forwarder = forwarder
+        self._routing = routing
         self._settings = settings
         self._astray: OrderedDict[int, float] = OrderedDict()
         """Consumers of topics that are elsewhere -> since when they ask here."""
@@ -72,23 +73,19 @@ class ConsumerService:
         topic = topic_name(request.topic_name)
         record = _record(topic, request)
         await self._broker.describe(topic, create=False, delivery=None)
-        owner = await self._places.owner(topic)
-        if owner:
-            if not self._passes_on(context):
-                raise Retriable(f"{topic} is served at {owner}: look it up again")
-            method = "/danube.ConsumerService/Subscribe"
-            return await self._forwarder.unary(owner, method, request, pb.ConsumerResponse, context)
-        number = await self._consumers.subscribe(record)
-        self._astray.pop(number, None)
-        return pb.ConsumerResponse(
-            request_id=request.request_id, consumer_id=number, consumer_name=request.consumer_name
-        )
 
-    def _passes_on(self, context: Context) -> bool:
-        """Whether this client can't go to another broker itself."""
-        if was_passed_on(context):
-            return False
-        return bool(self._places.proxy_url or wanted_broker(context))
+        async def here() -> pb.ConsumerResponse:
+            number = await self._consumers.subscribe(record)
+            self._astray.pop(number, None)
+            return pb.ConsumerResponse(
+                request_id=request.request_id,
+                consumer_id=number,
+                consumer_name=request.consumer_name,
+            )
+
+        return await self._routing.answer(
+            topic, context, _SUBSCRIBE, request, pb.ConsumerResponse, here
+        )
 
     # ---- receiving ----
 
@@ -101,8 +98,8 @@ class ConsumerService:
                 async with aclosing(self._serve(number)) as messages:
                     async for message in messages:
                         yield message
-            elif self._passes_on(context) or self._is_lost(number, context):
-                passed = self._forwarder.stream(owner, _RECEIVE, request, context)
+            elif self._routing.passes_on(context) or self._is_lost(number, context):
+                passed = self._routing.forwarder.stream(owner, _RECEIVE, request, context)
                 async with aclosing(passed) as messages:
                     async for message in messages:
                         yield message
@@ -118,7 +115,7 @@ class ConsumerService:
         topic = self._consumers.topic_of(number) or await self._sessions.topic_of(number)
         if topic is None:
             raise Retriable(f"consumer {number} is not known: subscribe again")
-        return await self._places.owner(topic)
+        return await self._routing.places.owner(topic)
 
     async def _serve(self, number: int) -> AsyncGenerator[bytes]:
         end = await self._consumers.open(number)
@@ -145,35 +142,33 @@ class ConsumerService:
     async def ack(self, request: pb.AckRequest, context: Context) -> pb.AckResponse:
         """Never repeated by clients, so it is passed on to wherever the topic is."""
         topic = topic_name(request.msg_id.topic_name)
-        owner = await self._elsewhere(topic, context)
-        if owner:
-            method = "/danube.ConsumerService/Ack"
-            return await self._forwarder.unary(owner, method, request, pb.AckResponse, context)
-        offset = request.msg_id.topic_offset
-        await self._consumers.ack(topic, request.subscription_name, offset)
-        return pb.AckResponse(request_id=request.request_id)
+
+        async def here() -> pb.AckResponse:
+            offset = request.msg_id.topic_offset
+            await self._consumers.ack(topic, request.subscription_name, offset)
+            return pb.AckResponse(request_id=request.request_id)
+
+        return await self._routing.answer(
+            topic, context, _ACK, request, pb.AckResponse, here, any_client=True
+        )
 
     async def nack(self, request: pb.NackRequest, context: Context) -> pb.NackResponse:
         """As :meth:`ack`."""
         topic = topic_name(request.msg_id.topic_name)
-        owner = await self._elsewhere(topic, context)
-        if owner:
-            method = "/danube.ConsumerService/Nack"
-            return await self._forwarder.unary(owner, method, request, pb.NackResponse, context)
-        await self._consumers.nack(
-            topic,
-            request.subscription_name,
-            request.msg_id.topic_offset,
-            request.delay_ms,
-            request.reason,
-        )
-        return pb.NackResponse(request_id=request.request_id)
 
-    async def _elsewhere(self, topic: TopicName, context: Context) -> str:
-        owner = await self._places.owner(topic)
-        if owner and was_passed_on(context):
-            raise Retriable(f"{topic} is served at {owner}: look it up again")
-        return owner
+        async def here() -> pb.NackResponse:
+            await self._consumers.nack(
+                topic,
+                request.subscription_name,
+                request.msg_id.topic_offset,
+                request.delay_ms,
+                request.reason,
+            )
+            return pb.NackResponse(request_id=request.request_id)
+
+        return await self._routing.answer(
+            topic, context, _NACK, request, pb.NackResponse, here, any_client=True
+        )
 
 
 def _record(topic: TopicName, request: pb.ConsumerRequest) -> ConsumerRecord:
@@ -183,9 +178,9 @@ def _record(topic: TopicName, request: pb.ConsumerRequest) -> ConsumerRecord:
     if len(request.key_filters) > _MOST_FILTERS:
         raise BadRequest(f"a consumer has at most {_MOST_FILTERS} key filters")
     for pattern in request.key_filters:
-        check_label("key filter", pattern)
-    check_label("consumer", request.consumer_name)
-    check_label("subscription", request.subscription)
+        label("key filter", pattern)
+    label("consumer", request.consumer_name)
+    label("subscription", request.subscription)
     # Danube's clients may set filters for any subscription; they count for KeyShared alone.
     filters = tuple(request.key_filters) if kind is SubscriptionType.KEY_SHARED else ()
     return ConsumerRecord(str(topic), request.subscription, request.consumer_name, kind, filters)

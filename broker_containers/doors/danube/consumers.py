@@ -44,9 +44,6 @@ class Consumers:
         self._settings = settings
         self._here: dict[int, _Session] = {}
 
-    def __len__(self) -> int:
-        return len(self._here)
-
     async def subscribe(self, record: ConsumerRecord) -> int:
         """Take a place in a subscription, made if it is new; the consumer's number.
 

@@ -23,7 +23,13 @@ _BROKER_URL: Final = "x-danube-broker-url"
 _AUTHORIZATION: Final = "authorization"
 _MOST_CHANNELS: Final = 1000
 
+_TRY_AGAIN: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+
 _A = TypeVar("_A", bound=Message)
+
+
+class PeerUnavailable(Unavailable):
+    """Another broker gave no answer, or one that may be another next time."""
 
 
 def was_passed_on(context: Context) -> bool:
@@ -49,7 +55,10 @@ class Forwarder:
     async def unary(
         self, url: str, method: str, request: Message, answer: type[_A], context: Context
     ) -> _A:
-        """The answer of another broker; its error is the caller's error."""
+        """The answer of another broker; its error is the caller's error.
+
+        Except ``PeerUnavailable``: that it can't be reached, is busy, or serves it no longer.
+        """
         call: Callable[..., Any] = (await self._channel(url)).unary_unary(
             method,
             request_serializer=_bytes_of,
@@ -63,7 +72,9 @@ class Forwarder:
                 ),
             )
         except grpc.aio.AioRpcError as error:
-            await context.abort(_status(error), _details(error, url))
+            if error.code() in _TRY_AGAIN:
+                raise PeerUnavailable(_details(error, url)) from None
+            await context.abort(error.code(), _details(error, url))
 
     async def stream(
         self, url: str, method: str, request: Message, context: Context
@@ -136,12 +147,6 @@ def _metadata(context: Context) -> tuple[tuple[str, str | bytes], ...]:
         (key, value) for key, value in context.invocation_metadata() or () if key == _AUTHORIZATION
     ]
     return (*kept, (_PASSED_ON, __version__))
-
-
-def _status(error: grpc.aio.AioRpcError) -> grpc.StatusCode:
-    # Other than stock clients, this broker waits only for so long; the outcome is not known.
-    slow = error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    return grpc.StatusCode.UNAVAILABLE if slow else error.code()
 
 
 def _details(error: grpc.aio.AioRpcError, url: str) -> str:

@@ -11,9 +11,9 @@ from typing import Final
 from broker_containers.doors.danube import danube_pb2 as pb
 from broker_containers.doors.danube.calls import Unary
 from broker_containers.doors.danube.consumers import Consumers
-from broker_containers.doors.danube.forwarding import Forwarder, wanted_broker, was_passed_on
-from broker_containers.doors.danube.places import Places
+from broker_containers.doors.danube.forwarding import wanted_broker, was_passed_on
 from broker_containers.doors.danube.producers import Producers
+from broker_containers.doors.danube.routing import Routing
 from broker_containers.doors.danube.sessions import Sessions
 from broker_containers.doors.danube.statuses import Context
 from sulina.errors import NotFound, SulinaError
@@ -29,14 +29,12 @@ class HealthService:
         producers: Producers,
         consumers: Consumers,
         sessions: Sessions,
-        places: Places,
-        forwarder: Forwarder,
+        routing: Routing,
     ) -> None:
         self._producers = producers
         self._consumers = consumers
         self._sessions = sessions
-        self._places = places
-        self._forwarder = forwarder
+        self._routing = routing
 
     def calls(self) -> Mapping[str, Unary]:
         return {"HealthCheck": self.check}
@@ -55,9 +53,9 @@ class HealthService:
         if self._producers.known(request.id):
             return True
         other = wanted_broker(context)
-        if not other or other == self._places.own_url or was_passed_on(context):
+        if not other or other == self._routing.places.own_url or was_passed_on(context):
             return False
-        return bool(await self._forwarder.healthy(other, request, _SECONDS))
+        return bool(await self._routing.forwarder.healthy(other, request, _SECONDS))
 
     async def _consumer(self, request: pb.HealthCheckRequest, context: Context) -> bool:
         try:
@@ -66,14 +64,14 @@ class HealthService:
                 topic = await self._sessions.topic_of(request.id)
             if topic is None:
                 return False
-            owner = await self._places.owner(topic)
+            owner = await self._routing.places.owner(topic)
         except NotFound:
             return False
         except SulinaError:
             return True  # nobody knows better at the moment
         if not owner:
             return True
-        if was_passed_on(context) or not (self._places.proxy_url or wanted_broker(context)):
+        if not self._routing.passes_on(context):
             return False
         # Its number is known everywhere: unless the owner says otherwise, it may go on.
-        return await self._forwarder.healthy(owner, request, _SECONDS) is not False
+        return await self._routing.forwarder.healthy(owner, request, _SECONDS) is not False

@@ -14,7 +14,7 @@ from broker_containers.doors.danube.publishing import ProducerEnd
 from broker_containers.doors.danube.settings import DanubeSettings
 from sulina.errors import Overloaded, Refused
 from sulina.model import Delivery
-from sulina.names import TopicName, check_label
+from sulina.names import TopicName
 
 
 class Producers:
@@ -25,9 +25,6 @@ class Producers:
         self._settings = settings
         self._ends: dict[int, ProducerEnd] = {}
         self._attaching: dict[int, asyncio.Task[ProducerEnd]] = {}
-
-    def __len__(self) -> int:
-        return len(self._ends)
 
     def known(self, number: int) -> bool:
         """Whether a producer is attached here; it is heard of with that."""
@@ -41,7 +38,6 @@ class Producers:
         self, topic: TopicName, name: str, delivery: Delivery, *, exclusive: bool
     ) -> int:
         """Attach a producer, whether or not it is attached already; its number."""
-        check_label("producer", name)
         await self._attach(topic, name, delivery, exclusive=exclusive)
         return producer_number(str(topic), name)
 
@@ -55,7 +51,6 @@ class Producers:
         if end is not None and (end.gone is None or isinstance(end.gone, Refused)):
             end.seen = self._broker.clock.now()
             return end
-        check_label("producer", name)
         return await self._attach(topic, name, None, exclusive=False)
 
     async def _attach(

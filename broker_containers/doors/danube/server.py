@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -20,13 +19,13 @@ from broker_containers.doors.danube.health_service import HealthService
 from broker_containers.doors.danube.places import Places
 from broker_containers.doors.danube.producer_service import ProducerService
 from broker_containers.doors.danube.producers import Producers
+from broker_containers.doors.danube.routing import Routing
 from broker_containers.doors.danube.sessions import Sessions
 from broker_containers.doors.danube.settings import DanubeListen, DanubeSettings
 from broker_containers.doors.grpc_port import open_port
 from sulina.client.address import Address
 from sulina.errors import Retriable
 
-_log = logging.getLogger(__name__)
 _LARGEST_METADATA: Final = 64 << 10
 
 AddService = Callable[[grpc.aio.Server], None]
@@ -80,9 +79,10 @@ class DanubeServer:
         sessions, producers = self._sessions, self._producers
         places = Places(broker, self.url, self._listen.proxy_url)
         consumers = Consumers(broker, sessions, self.url, settings)
-        consuming = ConsumerService(broker, consumers, sessions, places, forwarder, settings)
-        producing = ProducerService(broker, producers, places, forwarder, settings)
-        health = HealthService(producers, consumers, sessions, places, forwarder)
+        routing = Routing(places, forwarder, broker.clock, settings.peer_seconds)
+        consuming = ConsumerService(broker, consumers, sessions, routing, settings)
+        producing = ProducerService(broker, producers, routing, settings)
+        health = HealthService(producers, consumers, sessions, routing)
         named = pb.DESCRIPTOR.services_by_name
         self._server.add_generic_rpc_handlers(
             [
@@ -111,11 +111,6 @@ class DanubeServer:
         await self._producers.close()
         await self._forwarder.close()
         await self._sessions.close()
-
-    @property
-    def clients(self) -> int:
-        """Producers and consumers that are attached."""
-        return len(self._producers) + (0 if self._consumers is None else len(self._consumers))
 
     async def _sweep(self) -> None:
         while True:

@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 import grpc
 
 from sulina.errors import AlreadyExists, NotFound, Refused, SulinaError, TooLarge
-from sulina.names import TopicName
+from sulina.names import TopicName, check_label
 
 Context = grpc.aio.ServicerContext[Any, Any]
 MAX_TEXT: Final = 1000
@@ -48,5 +48,13 @@ def topic_name(name: str) -> TopicName:
     """A topic's name from a request; the leading slash may be missing. Raises ``BadRequest``."""
     try:
         return TopicName.parse(name if name.startswith("/") else f"/{name}")
+    except Refused as error:
+        raise BadRequest(str(error)) from None
+
+
+def label(what: str, name: str) -> str:
+    """A producer's, consumer's or subscription's name from a request. Raises ``BadRequest``."""
+    try:
+        return check_label(what, name)
     except Refused as error:
         raise BadRequest(str(error)) from None
