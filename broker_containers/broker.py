@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -46,7 +46,7 @@ from sulina.metadata.keys.cursors import CursorRecord
 from sulina.metadata.keys.ledgers import LedgerIds
 from sulina.metadata.keys.subscriptions import SubscriptionRecord
 from sulina.metadata.keys.topics import TopicRecord, TopicState
-from sulina.metadata.store import MetadataStore
+from sulina.metadata.store import Compare, MetadataStore
 from sulina.model import Delivery, FailurePolicy, Poison, Start, SubscriptionType
 from sulina.names import TopicName
 from sulina.runtime.seam import Clock
@@ -78,6 +78,13 @@ class Gate(Protocol):
         """Raise ``Retriable`` unless this broker shall serve ``topic`` now."""
         ...
 
+    def guards(self, topic: TopicName) -> Sequence[Compare]:
+        """What must hold in the metadata when this broker takes over ``topic``'s log.
+
+        Raises ``Retriable`` as ``check`` does.
+        """
+        ...
+
     async def serves(self, topic: TopicName) -> bool:
         """Whether this broker serves ``topic``; waits for it to have an owner."""
         ...
@@ -101,6 +108,9 @@ class OpenGate:
     """The gate of a broker that is alone: it serves everything."""
 
     def check(self, topic: TopicName) -> None: ...
+
+    def guards(self, topic: TopicName) -> Sequence[Compare]:
+        return ()
 
     async def serves(self, topic: TopicName) -> bool:
         return True
@@ -287,7 +297,13 @@ class Broker:
         if record.delivery is not Delivery.RELIABLE:
             return VolatileLog()
         log = await ManagedLedger.open(
-            name, self.ledgers, self.store, self._ids, self.clock, self.settings.ledger
+            name,
+            self.ledgers,
+            self.store,
+            self._ids,
+            self.clock,
+            self.settings.ledger,
+            partial(self._gate.guards, name),
         )
         log.settings = self.settings.ledger  # they may have changed meanwhile
         return log

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ from sulina.errors import NotFound, Refused, Retriable, SulinaError, UnknownOutc
 from sulina.metadata.keys import assignments, topics
 from sulina.metadata.keys.assignments import Change, Owner, Wish
 from sulina.metadata.keys.members import BrokerRecord
-from sulina.metadata.store import MetadataStore
+from sulina.metadata.store import Compare, MetadataStore, ModRevisionIs
 from sulina.names import TopicName
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
@@ -74,6 +74,13 @@ class Ownership:
             raise Retriable(f"{topic} is served by {other}: look it up again")
         if owner.to:
             raise Retriable(f"{topic} is moving to {owner.to}: look it up again")
+
+    def guards(self, topic: TopicName) -> Sequence[Compare]:
+        """That this broker owns ``topic`` as it believes to: what it takes over else, on the word
+        of an old mirror, it would take from the owner."""
+        self.check(topic)
+        _, revision = self._tables.owner_at(topic)
+        return (ModRevisionIs(assignments.owner_key(topic), revision),)
 
     async def where(self, topic: TopicName) -> tuple[str, BrokerRecord] | None:
         """The broker that serves ``topic``, None if it is this one; waits for there to be one.

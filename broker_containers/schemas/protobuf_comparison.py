@@ -75,7 +75,7 @@ class _Comparison:
     def _enums(self, writer: EnumDescriptor, reader: EnumDescriptor, place: str) -> None:
         if not reader.is_closed:
             return  # an open enum keeps numbers that it has no name for
-        extra = writer.values_by_number.keys() - reader.values_by_number.keys()
+        extra = {*writer.values_by_number} - {*reader.values_by_number}
         if extra:
             names = (writer.values_by_number[number].name for number in sorted(extra))
             self._tell(place, f"the enum {reader.name} lacks {', '.join(names)}")

@@ -12,6 +12,7 @@ import asyncio
 from array import array
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -49,6 +50,13 @@ class _Pending:
     result: asyncio.Future[CachedFrame]
 
 
+Guards = Callable[[], Sequence[Compare]]
+
+
+def _no_guards() -> Sequence[Compare]:
+    return ()
+
+
 class ManagedLedger:
     """One topic's log. Make it with ``open``; one owner at a time, by epoch."""
 
@@ -60,7 +68,9 @@ class ManagedLedger:
         ids: LedgerIds,
         clock: Clock,
         settings: LedgerSettings,
+        guards: Guards = _no_guards,
     ) -> None:
+        self._guards = guards
         self._topic = topic
         self._ledgers = ledgers
         self._store = store
@@ -94,9 +104,13 @@ class ManagedLedger:
         ids: LedgerIds,
         clock: Clock,
         settings: LedgerSettings,
+        guards: Guards = _no_guards,
     ) -> ManagedLedger:
-        """Become the owner. Raises ``Fenced`` if somebody else does so at the same time."""
-        log = cls(topic, ledgers, store, ids, clock, settings)
+        """Become the owner. Raises ``Fenced`` if somebody else does so at the same time.
+
+        ``guards`` says, each time, what must hold in the metadata for this process to take over.
+        """
+        log = cls(topic, ledgers, store, ids, clock, settings, guards)
         await log._take_over()
         return log
 
@@ -122,7 +136,10 @@ class ManagedLedger:
         return (*self._list.ledgers[:-1], self._written)
 
     async def _take_over(self) -> None:
-        current = await ledger_keys.get(self._store, self._topic)
+        guards = self._guards()
+        current = await ledger_keys.get_guarded(self._store, self._topic, guards)
+        if current is None:
+            raise Fenced(f"{self._topic} belongs to another broker by now")
         refs = list(current.list.ledgers)
         dedup, end, empty = Dedup(), refs[-1].first_offset if refs else 0, []
         while refs:
@@ -145,15 +162,16 @@ class ManagedLedger:
                 break
             empty.append(refs.pop())  # created, never written: the data ends with the one before
         self._revision = current.revision
-        await self._commit(LedgerList(epoch=current.list.epoch + 1, ledgers=tuple(refs)))
+        taken = LedgerList(epoch=current.list.epoch + 1, ledgers=tuple(refs))
+        await self._commit(taken, guards)
         self._writer, self._written = None, None
         self.dedup, self.end, self._next, self._failure = dedup, end, end, None
         for ref in empty:
             await self._ledgers.delete(ref.id)
 
-    async def _commit(self, ledgers: LedgerList) -> None:
+    async def _commit(self, ledgers: LedgerList, guards: Sequence[Compare] = ()) -> None:
         """Swap the topic's list in the metadata. Raises ``Fenced`` if it is not as we left it."""
-        revision = await ledger_keys.swap(self._store, self._topic, self._revision, ledgers)
+        revision = await ledger_keys.swap(self._store, self._topic, self._revision, ledgers, guards)
         if revision is None:
             raise Fenced(f"{self._topic} has another owner now, or was deleted")
         self._list, self._revision = ledgers, revision

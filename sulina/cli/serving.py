@@ -106,10 +106,13 @@ def _announce(settings: Settings, data: Path, listen: Listen, server: BinaryServ
         click.echo(json.dumps(ready))
         sys.stdout.flush()
         return
-    _print_panel(url, http_url, data, recovery)
+    grpc = None if server.grpc_port is None else str(Address(host, server.grpc_port))
+    _print_panel(url, http_url, grpc, data, recovery)
 
 
-def _print_panel(url: str, http_url: str | None, data: Path, recovery: Recovery | None) -> None:
+def _print_panel(
+    url: str, http_url: str | None, grpc: str | None, data: Path, recovery: Recovery | None
+) -> None:
     from rich.panel import Panel
     from rich.table import Table
 
@@ -121,6 +124,8 @@ def _print_panel(url: str, http_url: str | None, data: Path, recovery: Recovery 
     grid.add_row("broker", url)
     if http_url is not None:
         grid.add_row("http", f"{http_url}/docs")
+    if grpc is not None:
+        grid.add_row("Danube's clients", grpc)
     grid.add_row("data", str(data.absolute()))
     if recovery is not None:
         grid.add_row("found", found(recovery))

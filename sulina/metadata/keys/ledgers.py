@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -15,7 +16,7 @@ from sulina.metadata import cas
 from sulina.metadata.keys import record
 from sulina.metadata.keys.path import state_root
 from sulina.metadata.keys.topics import exists
-from sulina.metadata.store import KeyValue, MetadataStore
+from sulina.metadata.store import Compare, Get, KeyValue, MetadataStore
 from sulina.names import TopicName
 
 NEXT_ID = "/ledgers/next"
@@ -85,21 +86,40 @@ def key(topic: TopicName) -> str:
 
 async def get(store: MetadataStore, topic: TopicName) -> StoredLedgers:
     """A topic's ledgers; an empty list if it has none yet."""
-    item = await store.get(key(topic))
+    return _stored(await store.get(key(topic)))
+
+
+async def get_guarded(
+    store: MetadataStore, topic: TopicName, guards: Sequence[Compare]
+) -> StoredLedgers | None:
+    """A topic's ledgers, or None if a guard does not hold."""
+    result = await store.txn(guards, [Get(key(topic))])
+    return _stored(result.responses[0].item) if result.succeeded else None
+
+
+def _stored(item: KeyValue | None) -> StoredLedgers:
     if item is None:
         return StoredLedgers(LedgerList(), 0)
     return StoredLedgers(record.decode(LedgerList, item), item.mod_revision)
 
 
 async def swap(
-    store: MetadataStore, topic: TopicName, expected_revision: int, ledgers: LedgerList
+    store: MetadataStore,
+    topic: TopicName,
+    expected_revision: int,
+    ledgers: LedgerList,
+    guards: Sequence[Compare] = (),
 ) -> int | None:
     """Replace the list if it is as read; returns the new revision, None if somebody was faster.
 
-    None as well if the topic was deleted meanwhile.
+    None as well if the topic was deleted meanwhile, or one of ``guards`` does not hold.
     """
     return await cas.swap(
-        store, key(topic), expected_revision, record.encode(ledgers), guards=[exists(topic)]
+        store,
+        key(topic),
+        expected_revision,
+        record.encode(ledgers),
+        guards=[exists(topic), *guards],
     )
 
 
