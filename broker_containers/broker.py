@@ -308,6 +308,10 @@ class Broker:
         log.settings = self.settings.ledger  # they may have changed meanwhile
         return log
 
+    def names(self) -> list[TopicName]:
+        """The topics that are open here, or being opened."""
+        return list(self._topics)
+
     def is_loaded(self, name: TopicName) -> bool:
         """Whether a topic is open here, or being opened."""
         return name in self._topics

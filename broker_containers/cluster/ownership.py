@@ -179,13 +179,15 @@ class Ownership:
         """Serve nothing until :meth:`resume`: others have what this broker believes it owns."""
         self._suspended = reason
         assert self._broker is not None
-        loaded = [topic.name for topic in self._broker.loaded()]
-        await asyncio.gather(*(self._broker.unload(name, Retriable(reason)) for name in loaded))
+        names = self._broker.names()
+        await asyncio.gather(*(self._broker.unload(name, Retriable(reason)) for name in names))
 
     def resume(self) -> None:
         """Serve what the records say again."""
+        assert self._broker is not None
         self._suspended = ""
-        for topic, _, _ in list(self._tables.topics_of(self._me)):
+        mine = [topic for topic, _, _ in self._tables.topics_of(self._me)]
+        for topic in dict.fromkeys([*mine, *self._broker.names()]):
             self._settle(topic)
 
     # ---- following the records ----

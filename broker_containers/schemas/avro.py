@@ -1,18 +1,17 @@
 """Avro schemas, with fastavro.
 
-A payload is one datum in Avro's binary encoding, and nothing after it. fastavro's decoder recurses
-in C without a limit, so what could make it recurse deeply (a schema that is nested deeply, or that
-contains itself) never reaches it: the former is refused, the latter is decoded by ``avro_walk``.
+A payload is one datum in Avro's binary encoding, and nothing after it; ``avro_walk`` looks through
+it. fastavro reads schemas only, and only those that are not nested deeply: it recurses in C without
+a limit, and its decoder takes bytes that are no Avro for other readers.
 """
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from broker_containers.schemas import avro_resolution, avro_walk
-from broker_containers.schemas.errors import InvalidPayload, InvalidSchema
+from broker_containers.schemas.errors import InvalidSchema
 from broker_containers.schemas.format import canonical_json, fingerprint_of, json_of, lacking
 from broker_containers.schemas.nesting import MAX_DEPTH, check_nesting
 
@@ -44,33 +43,16 @@ class Avro:
         except Exception as error:
             raise InvalidSchema(f"it is not an Avro schema: {_words(error)}") from None
         self.fingerprint = fingerprint_of(canonical_json(raw))
-        self._read = fastavro.schemaless_reader
         checker = _Checker(self.names)
         checker.check(self.root)
         if checker.depth(self.root) > MAX_DEPTH:
             raise InvalidSchema(f"data would be nested more than {MAX_DEPTH} levels: flatten it")
-        self._recursive = checker.recursive
 
     def unreadable(self, writer: Avro) -> list[str]:
         return avro_resolution.unreadable(writer.root, writer.names, self.root, self.names)
 
     def check(self, payload: bytes) -> None:
-        if self._recursive:
-            avro_walk.check(self.root, self.names, payload)
-            return
-        source = io.BytesIO(payload)
-        try:
-            self._read(source, self.root, None)
-        except Exception as error:  # of many kinds, for bytes that are anything
-            raise InvalidPayload(
-                f"the payload is not Avro of this schema ({_words(error)}): "
-                "write it with the schema that the message names"
-            ) from None
-        if source.tell() != len(payload):
-            raise InvalidPayload(
-                f"the payload has {len(payload)} bytes, and its Avro datum ends after "
-                f"{source.tell()}: write one datum, without a header"
-            )
+        avro_walk.check(self.root, self.names, payload)
 
 
 class _Checker:
@@ -80,8 +62,6 @@ class _Checker:
         self._names = names
         self._depths: dict[str, int] = {}
         self._space: dict[str, bool] = {}
-        self.recursive = False
-        """Whether a type contains itself, so that data may go to any depth."""
 
     def check(self, node: Any) -> None:
         """Raises ``InvalidSchema`` if this, or what is within, is wrong."""
@@ -112,8 +92,6 @@ class _Checker:
             if name not in self._depths:
                 self._depths[name] = 0  # until it is known: who comes here again is within it
                 self._depths[name] = 1 + self._deepest(self._names[name])
-            elif not self._depths[name]:
-                self.recursive = True
             return self._depths[name]
         return 1 + self._deepest(node)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from typing import Final
+from collections.abc import Callable
+from typing import Final, Protocol, TypeVar
 
 from broker_containers.schemas.errors import InvalidSchema
 from broker_containers.schemas.format import MAX_DEFINITION, Format
@@ -60,11 +61,26 @@ def validation_of(name: str) -> Validation:
         ) from None
 
 
+_T = TypeVar("_T")
+
+
+class Aside(Protocol):
+    """Does work that takes a while."""
+
+    async def __call__(self, work: Callable[[], _T]) -> _T: ...
+
+
+async def at_once(work: Callable[[], _T]) -> _T:
+    """Does it here and now."""
+    return work()
+
+
 class Formats:
     """Understands definitions. ``compiler`` makes descriptors from .proto text, if there is one."""
 
-    def __init__(self, compiler: ProtoCompiler | None = None) -> None:
+    def __init__(self, compiler: ProtoCompiler | None, aside: Aside) -> None:
         self._compiler = compiler
+        self._aside = aside
         self._kept: OrderedDict[tuple[SchemaType, bytes], tuple[Format, int]] = OrderedDict()
         self._bytes = 0
 
@@ -74,7 +90,7 @@ class Formats:
         """The schema of a definition; ``compiled`` is what was stored beside it, if anything.
 
         Raises ``InvalidSchema`` with what is wrong, ``TooLarge`` beyond ``MAX_DEFINITION``.
-        Waits only for the compiler, when .proto text was not compiled before.
+        Waits for the compiler when .proto text was not compiled before, and for ``aside``.
         """
         if len(definition) > MAX_DEFINITION:
             raise TooLarge(
@@ -93,15 +109,16 @@ class Formats:
         if kind is SchemaType.AVRO:
             from broker_containers.schemas.avro import Avro
 
-            return Avro(definition)
+            return await self._aside(lambda: Avro(definition))
         if kind is SchemaType.JSON_SCHEMA:
             from broker_containers.schemas.json_schema import JsonSchema
 
-            return JsonSchema(definition)
+            return await self._aside(lambda: JsonSchema(definition))
         if kind is SchemaType.PROTOBUF:
             from broker_containers.schemas.protobuf import Protobuf, descriptors_of
 
-            return Protobuf(compiled or await descriptors_of(definition, self._compiler))
+            descriptors = compiled or await descriptors_of(definition, self._compiler)
+            return await self._aside(lambda: Protobuf(descriptors))
         return Plain(kind)
 
     def _keep(self, key: tuple[SchemaType, bytes], found: Format, size: int) -> None:

@@ -6,15 +6,16 @@ header, without opening it; by doors that see each message once a message, with 
 topic wants that. What is not known here may have been registered elsewhere a moment ago: then the
 store is asked.
 
-A change of a topic's policy holds here as soon as the watch tells it, milliseconds as a rule. While
-the store can't be reached, what was known last counts.
+A change of a topic's policy holds on the broker that made it when that is answered, and on others
+as soon as their watches tell, milliseconds later as a rule. While the store can't be reached, what
+was known last counts.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Final
 
 from broker_containers.schemas.errors import InvalidPayload
@@ -26,9 +27,13 @@ from sulina.metadata.keys.schemas import IdRecord, TopicSchemaRecord, Validation
 from sulina.metadata.mirror import Mirror, Table
 from sulina.metadata.store import KeyValue, MetadataStore
 from sulina.names import TopicName
+from sulina.runtime.deadline import within
 
 _log = logging.getLogger(__name__)
 _KEPT: Final = 256
+_SEEN_SECONDS: Final = 2.0
+_LARGE: Final = 64 * 1024
+"""Bytes of a payload that would keep others waiting: JSON takes about a microsecond for five."""
 
 
 class SchemaGates:
@@ -57,11 +62,19 @@ class SchemaGates:
         async with AsyncExitStack() as stack:
             for mirror in self.mirrors:
                 await stack.enter_async_context(mirror)
+            followers = self.registry.topics.followers
+            followers.append(self._seen)
+            stack.callback(followers.remove, self._seen)
             self._running = stack.pop_all()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         await self._running.aclose()
+
+    async def _seen(self, revision: int) -> None:
+        """Wait until a change of a binding is known here; for a moment only."""
+        with suppress(TimeoutError):
+            await within(self.registry.clock, _SEEN_SECONDS, self.mirrors[0].reached(revision))
 
     async def gate(self, topic: TopicName) -> TopicGate:
         """The gate of a topic, for as long as it is open here. Raises ``NotFound``."""
@@ -179,7 +192,11 @@ class TopicGate:
         if config is None or config.validation is Validation.NONE or not config.payload:
             return
         try:
-            (await self._gates.format(schema_id, version)).check(payload)
+            form = await self._gates.format(schema_id, version)
+            if len(payload) < _LARGE:
+                form.check(payload)
+            else:
+                await self._gates.registry.aside(lambda: form.check(payload))
         except InvalidPayload as error:
             self._judge(config, str(error))
 

@@ -32,7 +32,7 @@ def unreadable(writer: JsonSchema, reader: JsonSchema) -> list[str]:
         return [f"the draft changes from {writer.parts.dialect} to {reader.parts.dialect}"]
     try:
         return Comparison(writer, reader).values((writer.parts.root,), reader.parts.root, "")
-    except TooComplicated:
+    except (TooComplicated, RecursionError):
         return ["the schemas are too complicated to be compared: simplify them"]
 
 

@@ -51,6 +51,8 @@ class JsonSchema:
             raise InvalidSchema(
                 f"it is not a JSON Schema: {_short(error.message)} at {error.json_path}"
             ) from None
+        except RecursionError:
+            raise InvalidSchema("the schema is nested too deeply: flatten it") from None
         self.parts = Parts(root, str(kind.META_SCHEMA.get("$schema", kind.META_SCHEMA.get("id"))))
         _check(self.parts)
         # A registry of its own: the library's own would fetch what it does not know.

@@ -13,7 +13,8 @@ from typing import Any
 from broker_containers.arguments import Arguments, Method, number, text
 from broker_containers.schemas.errors import InvalidSchema
 from broker_containers.schemas.formats import mode_of, validation_of
-from broker_containers.schemas.registry import Remarks, Schema, SchemaRegistry
+from broker_containers.schemas.registry import SchemaRegistry
+from broker_containers.schemas.values import Remarks, Schema
 from sulina.errors import Refused
 from sulina.metadata.keys.schemas import SubjectRecord, TopicSchemaRecord, Validation
 from sulina.names import TopicName

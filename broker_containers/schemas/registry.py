@@ -10,15 +10,16 @@ back: registering is idempotent, so doing it again is right in any case.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from broker_containers.schemas.compatibility import reasons_against
 from broker_containers.schemas.errors import Incompatible, InvalidSchema
 from broker_containers.schemas.format import Format
-from broker_containers.schemas.formats import Formats, type_of
+from broker_containers.schemas.formats import Aside, Formats, at_once, type_of
 from broker_containers.schemas.protobuf import ProtoCompiler
 from broker_containers.schemas.topics import TopicSchemas
+from broker_containers.schemas.values import Registered, Remarks, Schema
 from sulina.errors import NotFound, Overloaded, Refused, UnknownOutcome
 from sulina.metadata.keys import record, schemas
 from sulina.metadata.keys.schemas import (
@@ -44,59 +45,29 @@ from sulina.metadata.store import (
 from sulina.names import check_label
 from sulina.runtime.seam import Clock
 
-MAX_VERSIONS: Final = 1_000
+MAX_VERSIONS: Final = 500
 """Of a subject, at one time."""
-MAX_TEXT: Final = 4_096
-MAX_TAGS: Final = 32
 _TRIES: Final = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """One version of a subject, as it is answered."""
-
-    id: int
-    """Of the subject: all its versions have the same."""
-    subject: str
-    compatibility: Compatibility
-    version: VersionRecord
-
-
-@dataclass(frozen=True, slots=True)
-class Registered:
-    """What came of a registration."""
-
-    id: int
-    version: int
-    fingerprint: str
-    new: bool
-    """Whether this call made the version; False if the same schema was there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Remarks:
-    """What people say about a version; it has no effect."""
-
-    description: str = ""
-    created_by: str = ""
-    tags: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        texts = (self.description, self.created_by, *self.tags)
-        if len(self.tags) > MAX_TAGS or any(len(text) > MAX_TEXT for text in texts):
-            raise InvalidSchema(f"at most {MAX_TAGS} tags, and {MAX_TEXT} characters in each text")
 
 
 class SchemaRegistry:
     """For any number of tasks, and of brokers on the same store."""
 
     def __init__(
-        self, store: MetadataStore, clock: Clock, compiler: ProtoCompiler | None = None
+        self,
+        store: MetadataStore,
+        clock: Clock,
+        compiler: ProtoCompiler | None = None,
+        aside: Aside = at_once,
     ) -> None:
-        """``compiler`` turns .proto text into descriptors; without it only those are taken."""
+        """``compiler`` turns .proto text into descriptors; without it only those are taken.
+
+        ``aside`` does work that takes a while, up to seconds for the largest schemas.
+        """
         self.clock = clock
         self._store = store
-        self._formats = Formats(compiler)
+        self.aside = aside
+        self._formats = Formats(compiler, aside)
         self.topics = TopicSchemas(store)
         """Which topics are bound to which subjects."""
 
@@ -328,7 +299,7 @@ class SchemaRegistry:
         refs = current.versions if mode.transitive else current.versions[-1:]
         found = await schemas.list_versions(self._store, subject, refs)
         versions = [(each.number, each.type, await self.format_of(each)) for each in found]
-        return reasons_against(new, kind, versions, mode)
+        return await self.aside(lambda: reasons_against(new, kind, versions, mode))
 
 
 def _version(

@@ -6,7 +6,7 @@ goes by what its topic says. The binding goes with the topic.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from sulina.errors import Overloaded, Refused, UnknownOutcome
@@ -17,6 +17,7 @@ from sulina.names import TopicName
 
 _TRIES: Final = 16
 _PAGE: Final = 1_000
+Follower = Callable[[int], Awaitable[None]]
 _Change = Callable[[TopicSchemaRecord | None], TopicSchemaRecord]
 
 
@@ -25,6 +26,8 @@ class TopicSchemas:
 
     def __init__(self, store: MetadataStore) -> None:
         self.store = store
+        self.followers: list[Follower] = []
+        """Told the revision of each change made here, before the change is answered."""
 
     async def get(self, topic: TopicName) -> TopicSchemaRecord | None:
         """What a topic is bound to, or None. Raises ``NotFound`` if there is no such topic."""
@@ -130,5 +133,7 @@ class TopicSchemas:
             except UnknownOutcome:
                 continue  # it is read back, and changed again if need be
             if result.succeeded:
+                for follower in self.followers:
+                    await follower(result.revision)
                 return wanted
         raise Overloaded(f"others keep changing the schema of {topic}: try again later")

@@ -30,17 +30,18 @@ class Protoc:
         self._clock = clock
         self._turn = asyncio.Semaphore(_AT_ONCE)
 
-    @staticmethod
-    def available() -> bool:
-        """Whether the compiler is installed."""
-        return importlib.util.find_spec("grpc_tools") is not None
-
     async def compile(self, text: bytes) -> bytes:
         """The ``FileDescriptorSet`` of one .proto text, with what it imports.
 
         It may import Protobuf's own types (google/protobuf/...), and nothing else. Raises
-        ``Refused`` with what the compiler says, ``Unavailable`` if it takes too long.
+        ``Refused`` with what the compiler says, or if it is not installed; ``Unavailable`` if it
+        takes too long.
         """
+        if importlib.util.find_spec("grpc_tools") is None:
+            raise Refused(
+                "this broker can't compile .proto text: install sulina[schemas] there, or send "
+                "what protoc writes with --include_imports --descriptor_set_out"
+            )
         async with self._turn:
             with tempfile.TemporaryDirectory(prefix="sulina-protoc-") as folder:
                 return await self._run(Path(folder), text)

@@ -43,6 +43,7 @@ class ConsumerEnd:
         self._subscription: Subscription | None = None
         self._member: Member | None = None
         self._frames: deque[tuple[Buffer, int | None]] = deque()
+        self._in_parts: tuple[Buffer, Frame] | None = None
         self._bytes = 0
         self._full = False
         self._wanted = asyncio.Event()
@@ -68,7 +69,8 @@ class ConsumerEnd:
         while True:
             while self._frames:
                 frame, chosen = self._frames.popleft()
-                for message in messages_of(Frame(frame), chosen, self.topic.name, self._broker_url):
+                opened = self._open(frame, chosen)
+                for message in messages_of(opened, chosen, self.topic.name, self._broker_url):
                     if self.gone is not None:
                         raise self.gone
                     if message.ByteSize() > self._settings.max_message_bytes:
@@ -82,6 +84,14 @@ class ConsumerEnd:
                 raise self.gone
             self._wanted.clear()
             await self._wanted.wait()
+
+    def _open(self, frame: Buffer, chosen: int | None) -> Frame:
+        """A frame that comes in parts is opened once, not for each of them."""
+        if self._in_parts is not None and self._in_parts[0] is frame:
+            return self._in_parts[1]
+        opened = Frame(frame)
+        self._in_parts = None if chosen is None else (frame, opened)
+        return opened
 
     def _sent(self, size: int) -> None:
         self._bytes -= size

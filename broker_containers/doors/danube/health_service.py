@@ -65,12 +65,12 @@ class HealthService:
             if topic is None:
                 return False
             owner = await self._routing.places.owner(topic)
+            if not owner:
+                return await self._routing.places.exists(topic)
         except NotFound:
             return False
         except SulinaError:
             return True  # nobody knows better at the moment
-        if not owner:
-            return True
         if not self._routing.passes_on(context):
             return False
         # Its number is known everywhere: unless the owner says otherwise, it may go on.

@@ -21,8 +21,13 @@ async def make_room(broker: Broker, name: TopicName, delivery: Delivery) -> None
     if split is None or not broker.settings.auto_create_topics:
         return
     base, number = split
-    if number >= MAX_PARTITIONS or await topics.get(broker.store, name) is not None:
+    if number >= MAX_PARTITIONS:
         return
+    try:
+        await broker.describe(name, create=False, delivery=None)
+        return
+    except NotFound:
+        pass
     try:
         await broker.create_topic(base, delivery, number + 1)
     except AlreadyExists:

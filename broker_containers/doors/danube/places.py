@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker_containers.broker import Broker
 from broker_containers.doors.danube import danube_pb2 as pb
-from sulina.errors import Unavailable
+from sulina.errors import NotFound, Unavailable
 from sulina.names import TopicName
 
 
@@ -27,6 +27,14 @@ class Places:
         if not place.grpc:
             raise Unavailable(f"the broker that serves {topic} has no door for Danube's clients")
         return place.grpc
+
+    async def exists(self, topic: TopicName) -> bool:
+        """Whether there is such a topic. Raises ``Retriable`` if that can't be known now."""
+        try:
+            await self._broker.describe(topic, create=False, delivery=None)
+        except NotFound:
+            return False
+        return True
 
     async def lookup(self, topic: TopicName) -> pb.TopicLookupResponse:
         """What a lookup answers. Raises ``NotFound`` if there is no such topic."""

@@ -55,6 +55,7 @@ class ProducerService:
                 topic,
                 request.producer_name,
                 delivery,
+                request.schema_ref.subject,
                 exclusive=request.producer_access_mode == pb.Exclusive,
             )
             return pb.ProducerResponse(

@@ -7,12 +7,15 @@ need to say that they come back: a message names its topic and producer, which i
 from __future__ import annotations
 
 import asyncio
+from weakref import WeakKeyDictionary
 
 from broker_containers.broker import Broker
 from broker_containers.doors.danube.identity import producer_number
 from broker_containers.doors.danube.publishing import ProducerEnd
 from broker_containers.doors.danube.settings import DanubeSettings
-from sulina.errors import Overloaded, Refused
+from broker_containers.schemas.gates import SchemaGates, TopicGate
+from broker_containers.topics.topic import Topic
+from sulina.errors import Overloaded
 from sulina.model import Delivery
 from sulina.names import TopicName
 
@@ -20,10 +23,14 @@ from sulina.names import TopicName
 class Producers:
     """All producers that came through this door."""
 
-    def __init__(self, broker: Broker, settings: DanubeSettings) -> None:
+    def __init__(
+        self, broker: Broker, settings: DanubeSettings, schemas: SchemaGates | None
+    ) -> None:
         self._broker = broker
+        self._schemas = schemas
         self._settings = settings
         self._ends: dict[int, ProducerEnd] = {}
+        self._gates: WeakKeyDictionary[Topic, TopicGate] = WeakKeyDictionary()
         self._attaching: dict[int, asyncio.Task[ProducerEnd]] = {}
 
     def known(self, number: int) -> bool:
@@ -35,9 +42,14 @@ class Producers:
         return True
 
     async def create(
-        self, topic: TopicName, name: str, delivery: Delivery, *, exclusive: bool
+        self, topic: TopicName, name: str, delivery: Delivery, subject: str, *, exclusive: bool
     ) -> int:
-        """Attach a producer, whether or not it is attached already; its number."""
+        """Attach a producer, whether or not it is attached already; its number.
+
+        The first one with a schema ``subject`` binds the topic to it.
+        """
+        if subject and self._schemas is not None:
+            await self._schemas.registry.topics.bind(topic, subject)
         await self._attach(topic, name, delivery, exclusive=exclusive)
         return producer_number(str(topic), name)
 
@@ -48,7 +60,7 @@ class Producers:
         the name in a way that excludes this one.
         """
         end = self._ends.get(producer_number(str(topic), name))
-        if end is not None and (end.gone is None or isinstance(end.gone, Refused)):
+        if end is not None and (end.gone is None or end.replaced):
             end.seen = self._broker.clock.now()
             return end
         return await self._attach(topic, name, None, exclusive=False)
@@ -81,11 +93,18 @@ class Producers:
         if end is None or end.gone is not None or end.topic is not topic:
             if end is None and len(self._ends) >= broker.settings.max_peers:
                 raise Overloaded("the broker has too many producers: try again later")
-            end = ProducerEnd(topic, broker.ledgers, broker.clock, self._settings)
+            gate = await self._gate(topic)
+            end = ProducerEnd(topic, broker.ledgers, broker.clock, self._settings, gate)
             await end.attach(producer, broker.clock.wall_us(), exclusive=exclusive)
             self._ends[number] = end
         end.seen = broker.clock.now()
         return end
+
+    async def _gate(self, topic: Topic) -> TopicGate | None:
+        """Made once for a topic that is open: later the metadata store may be away."""
+        if self._schemas is not None and topic not in self._gates:
+            self._gates[topic] = await self._schemas.gate(topic.name)
+        return self._gates.get(topic)
 
     def sweep(self) -> None:
         """Let those go that are not heard of any more."""

@@ -9,15 +9,21 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass
+from typing import Final
 
 from broker_containers.doors.danube.messages import Record, frame_of
 from broker_containers.doors.danube.settings import DanubeSettings
+from broker_containers.schemas.gates import TopicGate
 from broker_containers.topics.producers import TopicProducer
 from broker_containers.topics.topic import Topic
 from storage_grpc.ledgers import Ledgers
-from sulina.errors import Refused, Retriable, SulinaError, TooLarge
+from sulina.errors import NotFound, Refused, Retriable, SulinaError, TooLarge
 from sulina.runtime.seam import Clock
 from sulina.wire.header import parse_header
+
+
+_TURNS: Final = 24
+"""Of the event loop, for messages that follow each other."""
 
 
 @dataclass(slots=True, eq=False)
@@ -32,9 +38,16 @@ class ProducerEnd:
     """The sink of one producer, for all clients that use its name. Made by :meth:`attach`."""
 
     def __init__(
-        self, topic: Topic, ledgers: Ledgers, clock: Clock, settings: DanubeSettings
+        self,
+        topic: Topic,
+        ledgers: Ledgers,
+        clock: Clock,
+        settings: DanubeSettings,
+        gate: TopicGate | None,
     ) -> None:
+        """``gate`` decides about the schemas of messages, if the broker has a registry."""
         self.topic = topic
+        self._gate = gate
         self.seen = clock.now()
         """When a client last sent something or asked for its health."""
         self.gone: SulinaError | None = None
@@ -47,6 +60,8 @@ class ProducerEnd:
         self._pending: deque[_Waiting] = deque()
         self._under_way: list[_Waiting] = []
         self._scheduled = False
+        self._together = False
+        """Whether the last frame held several messages."""
         self._waiting: asyncio.Task[None] | None = None
 
     async def attach(self, name: str, now_us: int, *, exclusive: bool) -> None:
@@ -62,6 +77,11 @@ class ProducerEnd:
         self._end(Retriable("the producer was not heard of for a while: create it again"))
 
     @property
+    def replaced(self) -> bool:
+        """Whether another client took the name, from another door: then it stays with that one."""
+        return isinstance(self.gone, Refused) and not isinstance(self.gone, NotFound)
+
+    @property
     def idle(self) -> bool:
         """Whether nothing waits."""
         return not self._pending and not self._under_way
@@ -69,7 +89,8 @@ class ProducerEnd:
     async def send(self, record: Record) -> None:
         """Publish one message; durable when this returns, if the topic is reliable.
 
-        It is published also if the caller is cancelled.
+        Raises ``Refused`` if it breaks a rule of the topic. It is published also if the caller is
+        cancelled.
         """
         if self.gone is not None:
             raise self.gone.with_traceback(None)
@@ -77,6 +98,10 @@ class ProducerEnd:
         if limit and len(record.payload) > limit:
             size = len(record.payload)
             raise TooLarge(f"a message of {size} bytes is over the topic's limit of {limit}")
+        if self._gate is not None:
+            await self._gate.check(*record.schema, record.payload)
+            if self.gone is not None:
+                raise self.gone.with_traceback(None)
         outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pending.append(_Waiting(record, outcome))
         self._soon()
@@ -86,10 +111,18 @@ class ProducerEnd:
         """Publish in the next turn of the loop: what arrives in this one goes along."""
         if self._pending and not self._under_way and not self._scheduled:
             self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._publish)
+            turns = _TURNS if self._together else 0
+            asyncio.get_running_loop().call_soon(self._gather, turns)
+
+    def _gather(self, turns: int) -> None:
+        """While messages come together, a few turns more: a frame costs more than waiting."""
+        if turns > 0:
+            asyncio.get_running_loop().call_soon(self._gather, turns - 1)
+        else:
+            self._scheduled = False
+            self._publish()
 
     def _publish(self) -> None:
-        self._scheduled = False
         if self._under_way or not self._pending or self._producer is None:
             return
         if self._ledgers.overloaded:
@@ -97,6 +130,7 @@ class ProducerEnd:
                 self._waiting = asyncio.create_task(self._wait_for_storage())
             return
         self._under_way = self._take()
+        self._together = len(self._under_way) > 1
         records = [waiting.record for waiting in self._under_way]
         try:
             frame = memoryview(bytearray(frame_of(self._producer.name, self._sequence, records)))

@@ -22,7 +22,9 @@ from broker_containers.doors.danube.producers import Producers
 from broker_containers.doors.danube.routing import Routing
 from broker_containers.doors.danube.sessions import Sessions
 from broker_containers.doors.danube.settings import DanubeListen, DanubeSettings
+from broker_containers.doors.danube_schema.service import add_to
 from broker_containers.doors.grpc_port import open_port
+from broker_containers.schemas.gates import SchemaGates
 from sulina.client.address import Address
 from sulina.errors import Retriable
 
@@ -36,16 +38,23 @@ class DanubeServer:
     """The door. Use as ``async with``, inside of the broker's own."""
 
     def __init__(
-        self, broker: Broker, listen: DanubeListen, services: Sequence[AddService] = ()
+        self,
+        broker: Broker,
+        listen: DanubeListen,
+        services: Sequence[AddService] = (),
+        schemas: SchemaGates | None = None,
     ) -> None:
+        """``schemas`` decide about messages, and their registry is served on the same port."""
         self._broker = broker
         self._listen = listen
         self._server = grpc.aio.server(options=_options(listen.settings))
         for add in services:
             add(self._server)
+        if schemas is not None:
+            add_to(self._server, schemas.registry)
         self._forwarder = Forwarder(listen)
         self._sessions = Sessions(broker.store, broker.clock, listen.settings.session_seconds)
-        self._producers = Producers(broker, listen.settings)
+        self._producers = Producers(broker, listen.settings, schemas)
         self._consumers: Consumers | None = None
         self._consuming: ConsumerService | None = None
         self._sweeper: asyncio.Task[None] | None = None

@@ -11,6 +11,7 @@ from typing import Any, Final, NoReturn
 
 import grpc
 
+from broker_containers.schemas.errors import InvalidPayload
 from sulina.errors import AlreadyExists, NotFound, Refused, SulinaError, TooLarge
 from sulina.names import TopicName, check_label
 
@@ -25,6 +26,7 @@ class BadRequest(Refused):
 
 _STATUSES: Final[dict[type, grpc.StatusCode]] = {
     BadRequest: grpc.StatusCode.INVALID_ARGUMENT,
+    InvalidPayload: grpc.StatusCode.INVALID_ARGUMENT,
     TooLarge: grpc.StatusCode.INVALID_ARGUMENT,
     NotFound: grpc.StatusCode.NOT_FOUND,
     AlreadyExists: grpc.StatusCode.ALREADY_EXISTS,

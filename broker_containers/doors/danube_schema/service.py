@@ -17,7 +17,8 @@ from broker_containers.doors.danube_admin.statuses import BadRequest, topic_name
 from broker_containers.doors.danube_schema import danube_schema_pb2 as pb
 from broker_containers.schemas.errors import InvalidSchema
 from broker_containers.schemas.formats import mode_of, validation_of
-from broker_containers.schemas.registry import Remarks, Schema, SchemaRegistry
+from broker_containers.schemas.registry import SchemaRegistry
+from broker_containers.schemas.values import Remarks, Schema
 from sulina.metadata.keys.schemas import TopicSchemaRecord, Validation
 from sulina.names import TopicName
 
