@@ -43,16 +43,21 @@ def fingerprint_of(canonical: bytes) -> str:
 
 
 def canonical_json(value: Any) -> bytes:
-    """The same bytes for equal JSON values, whatever their spaces and the order of their keys."""
+    """The same bytes for equal JSON values, whatever their spaces and the order of their keys.
+
+    Raises ``ValueError`` for what JSON has no text for.
+    """
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    ).encode("utf-8", "surrogatepass")
+    ).encode()
 
 
 def json_of(definition: bytes, what: str) -> Any:
     """A definition that is JSON. Raises ``InvalidSchema``."""
     try:
-        return json.loads(definition, parse_constant=_no_constant)
+        value = json.loads(definition, parse_constant=_no_constant)
+        canonical_json(value)  # numbers without an end and half characters are not JSON either
+        return value
     except (ValueError, RecursionError) as error:
         raise InvalidSchema(f"the {what} is not JSON ({error}): check its quotes and commas") from (
             None

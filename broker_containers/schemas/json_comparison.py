@@ -141,15 +141,7 @@ class Comparison:
         if "anyOf" in read:
             found += self._some(written, read["anyOf"], path)
         if "oneOf" in read:
-            fitting = self._fitting(written, read["oneOf"])
-            if fitting is None:
-                found += self._some(written, read["oneOf"], path)
-            elif not all(
-                self._apart(written, branch)
-                for index, branch in enumerate(read["oneOf"])
-                if index != fitting
-            ):
-                found.append(tell(path, "it may fit several alternatives of oneOf"))
+            found += self._one(written, read["oneOf"], path)
         if "not" in read and not (
             self._apart(written, read["not"]) or self.same(written, read, "not")
         ):
@@ -167,11 +159,13 @@ class Comparison:
             return tried[0]
         return [tell(path, f"{_kind(written)} fits none of the alternatives")]
 
-    def _fitting(self, written: Alternative, branches: Sequence[Node]) -> int | None:
-        for index, branch in enumerate(branches):
-            if not self.alternative(written, branch, ""):
-                return index
-        return None
+    def _one(self, written: Alternative, branches: Sequence[Node], path: str) -> list[str]:
+        """Nothing if one branch reads everything, and the others nothing."""
+        possible = [branch for branch in branches if not self._apart(written, branch)]
+        found = self._some(written, possible, path)
+        if not found and len(possible) > 1:
+            return [tell(path, "it may fit several alternatives of oneOf")]
+        return found
 
     def _apart(self, written: Alternative, branch: Node) -> bool:
         """Whether no value of the writer's fits ``branch``."""
@@ -192,5 +186,5 @@ def _types(read: dict[str, Any]) -> str:
 
 
 def _short(value: Any) -> str:
-    text = canonical_json(value).decode("utf-8", "replace")
+    text = canonical_json(value).decode()
     return text if len(text) <= 80 else f"{text[:80]}..."

@@ -72,7 +72,7 @@ class JsonSchema:
             error = next(self._validator.iter_errors(value), None)
         except RecursionError:
             raise InvalidPayload("the payload is nested too deeply to be checked") from None
-        except ValueError as problem:
+        except (ValueError, ArithmeticError) as problem:
             raise InvalidPayload(
                 f"the payload is not JSON ({_short(str(problem))}), and its schema is JSON Schema"
             ) from None
@@ -105,4 +105,6 @@ def _no_constant(name: str) -> Any:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= 200 else f"{text[:200]}..."
+    # A payload may have half characters in it, which nobody can send.
+    clean = text[:200].encode("utf-8", "replace").decode()
+    return clean if len(text) <= 200 else f"{clean}..."

@@ -16,6 +16,7 @@ from broker_containers.doors.danube import danube_pb2 as pb
 from broker_containers.doors.danube.calls import Stream, Unary
 from broker_containers.doors.danube.consumers import Consumers
 from broker_containers.doors.danube.forwarding import was_passed_on
+from broker_containers.doors.danube.places import topic_record
 from broker_containers.doors.danube.routing import Routing
 from broker_containers.doors.danube.sessions import Sessions
 from broker_containers.doors.danube.settings import DanubeSettings
@@ -72,7 +73,7 @@ class ConsumerService:
         """A new subscription begins with what is published after the answer."""
         topic = topic_name(request.topic_name)
         record = _record(topic, request)
-        await self._broker.describe(topic, create=False, delivery=None)
+        await topic_record(self._broker, topic)
 
         async def here() -> pb.ConsumerResponse:
             number = await self._consumers.subscribe(record)

@@ -1,4 +1,4 @@
-"""Discovery, HealthCheck, StorageService and AuthService: what clients ask besides messages."""
+"""Discovery, StorageService and AuthService: what clients ask besides messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from broker_containers.broker import Broker
 from broker_containers.doors.danube import danube_pb2 as pb
 from broker_containers.doors.danube.calls import Unary
 from broker_containers.doors.danube.partitions import partitions_of
-from broker_containers.doors.danube.places import Places
+from broker_containers.doors.danube.places import Places, topic_record
 from broker_containers.doors.danube.statuses import Context, topic_name
 from sulina.metadata.keys import ledgers
 
@@ -51,7 +51,7 @@ class StorageService:
         self, request: pb.ListSegmentDescriptorsRequest, _: Context
     ) -> pb.ListSegmentDescriptorsResponse:
         topic = topic_name(request.topic)
-        await self._broker.describe(topic, create=False, delivery=None)
+        await topic_record(self._broker, topic)
         stored = await ledgers.get(self._broker.store, topic)
         segments = [
             pb.SegmentDescriptorProto(

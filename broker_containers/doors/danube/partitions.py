@@ -6,8 +6,9 @@ So the topic that the partitions are of grows with them, and is the same as one 
 from __future__ import annotations
 
 from broker_containers.broker import Broker
+from broker_containers.doors.danube.places import topic_record
 from sulina.errors import AlreadyExists, NotFound
-from sulina.metadata.keys import topic_lifecycle, topics
+from sulina.metadata.keys import topic_lifecycle
 from sulina.model import Delivery
 from sulina.names import MAX_PARTITIONS, TopicName
 
@@ -23,11 +24,8 @@ async def make_room(broker: Broker, name: TopicName, delivery: Delivery) -> None
     base, number = split
     if number >= MAX_PARTITIONS:
         return
-    try:
-        await broker.describe(name, create=False, delivery=None)
+    if await partitions_of(broker, name):
         return
-    except NotFound:
-        pass
     try:
         await broker.create_topic(base, delivery, number + 1)
     except AlreadyExists:
@@ -37,11 +35,7 @@ async def make_room(broker: Broker, name: TopicName, delivery: Delivery) -> None
 async def partitions_of(broker: Broker, name: TopicName) -> list[str]:
     """The topics to consume for ``name``: its partitions, itself, or none if it does not exist."""
     try:
-        record = await broker.describe(name, create=False, delivery=None)
+        record = await topic_record(broker, name)
     except NotFound:
-        # What this broker has in mind may be a moment old.
-        found = await topics.get(broker.store, name)
-        if found is None:
-            return []
-        record = found
+        return []
     return [str(name.partition(n)) for n in range(record.partitions)] or [str(name)]

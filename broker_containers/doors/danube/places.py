@@ -5,7 +5,23 @@ from __future__ import annotations
 from broker_containers.broker import Broker
 from broker_containers.doors.danube import danube_pb2 as pb
 from sulina.errors import NotFound, Unavailable
+from sulina.metadata.keys import topics
+from sulina.metadata.keys.topics import TopicRecord
 from sulina.names import TopicName
+
+
+async def topic_record(broker: Broker, topic: TopicName) -> TopicRecord:
+    """A topic that exists. Raises ``NotFound``, which clients do not repeat.
+
+    So it is not said because of what this broker has in mind, which may be a moment old.
+    """
+    try:
+        return await broker.describe(topic, create=False, delivery=None)
+    except NotFound:
+        found = await topics.get(broker.store, topic)
+        if found is None:
+            raise
+        return found
 
 
 class Places:
@@ -31,14 +47,14 @@ class Places:
     async def exists(self, topic: TopicName) -> bool:
         """Whether there is such a topic. Raises ``Retriable`` if that can't be known now."""
         try:
-            await self._broker.describe(topic, create=False, delivery=None)
+            await topic_record(self._broker, topic)
         except NotFound:
             return False
         return True
 
     async def lookup(self, topic: TopicName) -> pb.TopicLookupResponse:
         """What a lookup answers. Raises ``NotFound`` if there is no such topic."""
-        record = await self._broker.describe(topic, create=False, delivery=None)
+        record = await topic_record(self._broker, topic)
         # A partitioned topic itself is nowhere; whoever is asked can tell its partitions.
         owner = "" if record.partitions else await self.owner(topic)
         broker_url = owner or self.own_url

@@ -8,7 +8,6 @@ from typing import Final
 from broker_containers.broker import Broker
 from broker_containers.doors.danube import danube_pb2 as pb
 from broker_containers.doors.danube.calls import Unary
-from broker_containers.doors.danube.identity import producer_number
 from broker_containers.doors.danube.messages import record_of
 from broker_containers.doors.danube.partitions import make_room
 from broker_containers.doors.danube.producers import Producers
@@ -88,14 +87,16 @@ class ProducerService:
     async def _send(
         self, request: pb.StreamMessage, size: int, context: Context
     ) -> pb.MessageResponse:
+        record = record_of(request, size, self._broker.clock.wall_us())
+        attached = self._producers.attached(request.msg_id.topic_name, request.producer_name)
+        if attached is not None:
+            await attached.send(record)
+            return pb.MessageResponse(request_id=request.request_id)
         topic = topic_name(request.msg_id.topic_name)
         name = label("producer", request.producer_name)
-        record = record_of(request, size, self._broker.clock.wall_us())
 
         async def here() -> pb.MessageResponse:
             await (await self._producers.at(topic, name)).send(record)
             return pb.MessageResponse(request_id=request.request_id)
 
-        if self._producers.known(producer_number(str(topic), name)):
-            return await here()
         return await self._routing.answer(topic, context, _SEND, request, pb.MessageResponse, here)

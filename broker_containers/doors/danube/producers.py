@@ -30,6 +30,8 @@ class Producers:
         self._schemas = schemas
         self._settings = settings
         self._ends: dict[int, ProducerEnd] = {}
+        self._by_name: dict[tuple[str, str], ProducerEnd] = {}
+        """The same again, for messages: they name their producer, which is looked up for each."""
         self._gates: WeakKeyDictionary[Topic, TopicGate] = WeakKeyDictionary()
         self._attaching: dict[int, asyncio.Task[ProducerEnd]] = {}
 
@@ -40,6 +42,14 @@ class Producers:
             return False
         end.seen = self._broker.clock.now()
         return True
+
+    def attached(self, topic: str, name: str) -> ProducerEnd | None:
+        """A producer that is attached here, by the names in a message; heard of with that."""
+        end = self._by_name.get((topic, name))
+        if end is None or end.gone is not None:
+            return None
+        end.seen = self._broker.clock.now()
+        return end
 
     async def create(
         self, topic: TopicName, name: str, delivery: Delivery, subject: str, *, exclusive: bool
@@ -96,7 +106,7 @@ class Producers:
             gate = await self._gate(topic)
             end = ProducerEnd(topic, broker.ledgers, broker.clock, self._settings, gate)
             await end.attach(producer, broker.clock.wall_us(), exclusive=exclusive)
-            self._ends[number] = end
+            self._ends[number] = self._by_name[str(name), producer] = end
         end.seen = broker.clock.now()
         return end
 
@@ -113,6 +123,7 @@ class Producers:
             if end.idle and end.seen < long_ago:
                 end.detach()
                 del self._ends[number]
+                self._by_name.pop((str(end.topic.name), end.name), None)
 
     async def close(self) -> None:
         """Let all go."""
@@ -123,3 +134,4 @@ class Producers:
         for end in self._ends.values():
             end.detach()
         self._ends.clear()
+        self._by_name.clear()

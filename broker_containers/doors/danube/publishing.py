@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass
-from typing import Final
 
 from broker_containers.doors.danube.messages import Record, frame_of
 from broker_containers.doors.danube.settings import DanubeSettings
@@ -20,10 +19,6 @@ from storage_grpc.ledgers import Ledgers
 from sulina.errors import NotFound, Refused, Retriable, SulinaError, TooLarge
 from sulina.runtime.seam import Clock
 from sulina.wire.header import parse_header
-
-
-_TURNS: Final = 24
-"""Of the event loop, for messages that follow each other."""
 
 
 @dataclass(slots=True, eq=False)
@@ -47,6 +42,7 @@ class ProducerEnd:
     ) -> None:
         """``gate`` decides about the schemas of messages, if the broker has a registry."""
         self.topic = topic
+        self.name = ""
         self._gate = gate
         self.seen = clock.now()
         """When a client last sent something or asked for its health."""
@@ -60,12 +56,11 @@ class ProducerEnd:
         self._pending: deque[_Waiting] = deque()
         self._under_way: list[_Waiting] = []
         self._scheduled = False
-        self._together = False
-        """Whether the last frame held several messages."""
         self._waiting: asyncio.Task[None] | None = None
 
     async def attach(self, name: str, now_us: int, *, exclusive: bool) -> None:
         """Become a producer of the topic, as ``Topic.attach``."""
+        self.name = name
         self._producer = await self.topic.attach(name, self, exclusive=exclusive)
         # Stock clients have no sequences: the repeat of a message looks like another one. Numbers
         # that begin at the time are new ones, whatever became of frames before a failure.
@@ -111,18 +106,10 @@ class ProducerEnd:
         """Publish in the next turn of the loop: what arrives in this one goes along."""
         if self._pending and not self._under_way and not self._scheduled:
             self._scheduled = True
-            turns = _TURNS if self._together else 0
-            asyncio.get_running_loop().call_soon(self._gather, turns)
-
-    def _gather(self, turns: int) -> None:
-        """While messages come together, a few turns more: a frame costs more than waiting."""
-        if turns > 0:
-            asyncio.get_running_loop().call_soon(self._gather, turns - 1)
-        else:
-            self._scheduled = False
-            self._publish()
+            asyncio.get_running_loop().call_soon(self._publish)
 
     def _publish(self) -> None:
+        self._scheduled = False
         if self._under_way or not self._pending or self._producer is None:
             return
         if self._ledgers.overloaded:
@@ -130,7 +117,6 @@ class ProducerEnd:
                 self._waiting = asyncio.create_task(self._wait_for_storage())
             return
         self._under_way = self._take()
-        self._together = len(self._under_way) > 1
         records = [waiting.record for waiting in self._under_way]
         try:
             frame = memoryview(bytearray(frame_of(self._producer.name, self._sequence, records)))

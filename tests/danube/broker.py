@@ -1,0 +1,33 @@
+"""One broker in this process, with the door for stock clients open."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker_containers.doors.danube.settings import DanubeListen
+from broker_containers.embedded import run_embedded
+from broker_containers.server import Listen
+from broker_containers.settings import BrokerSettings
+
+
+@dataclass(frozen=True)
+class OneBroker:
+    """Where it is."""
+
+    url: str
+    """For stock clients."""
+    native_url: str
+    """For ``sulina.connect``."""
+
+
+@asynccontextmanager
+async def one_broker(
+    folder: Path, settings: BrokerSettings | None = None, danube: DanubeListen | None = None
+) -> AsyncIterator[OneBroker]:
+    """A broker with a journal of its own."""
+    door = danube or DanubeListen(port=0)
+    async with run_embedded(folder, Listen(port=0), settings, danube=door) as server:
+        yield OneBroker(f"{door.scheme}://127.0.0.1:{server.grpc_port}", server.url)

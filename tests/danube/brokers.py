@@ -1,0 +1,90 @@
+"""Three brokers of one cluster in this process, each with its door for stock clients."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import Self
+
+from broker_containers.cluster.node import ClusterNode
+from broker_containers.doors.danube.server import DanubeServer
+from broker_containers.doors.danube.serving import serve_danube
+from broker_containers.doors.danube.settings import DanubeListen, DanubeSettings
+from sulina.names import TopicName
+from tests.danube.gateway import Gateway
+from tests.owners.brokers import QUICK, Brokers
+
+QUICK_DOOR = DanubeSettings(forward_after_seconds=2.0, goodbye_seconds=0.0)
+
+
+class DanubeBrokers(Brokers):
+    """With ``proxied``, clients reach all brokers through one address and no other way."""
+
+    def __init__(self, *, proxied: bool = False) -> None:
+        super().__init__(QUICK)
+        self._proxied = proxied
+        self.urls: dict[str, str] = {}
+        self.doors: dict[str, DanubeServer] = {}
+        self._lost: dict[str, ClusterNode] = {}
+        self.gateway = Gateway(lambda: [_port(self.urls[name]) for name in self.running])
+
+    async def __aenter__(self) -> Self:
+        await self.gateway.__aenter__()
+        await super().__aenter__()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await super().__aexit__(*exc)
+        await self.gateway.__aexit__(*exc)
+
+    async def open_doors(self, node: ClusterNode, stack: AsyncExitStack) -> None:
+        name = node.membership.broker
+        listen = DanubeListen(
+            port=_port(self.urls.get(name, ":0")),  # at the same place again after a restart
+            proxy_url=self.gateway.url if self._proxied else "",
+            settings=QUICK_DOOR,
+        )
+        door = await stack.enter_async_context(serve_danube(node.broker, node.server, listen))
+        self.urls[name] = door.url
+        self.doors[name] = door
+        node.register_as(grpc_url=door.url)
+
+    async def lose(self, name: str) -> None:
+        """A broker is gone for all others, and does not know it."""
+        self.ways[name].cut()
+        await self.doors[name].close()
+        self._lost[name] = self.running.pop(name)
+
+    async def find(self, name: str) -> None:
+        """It is back, and starts anew."""
+        self.ways[name].mend()
+        self.running[name] = self._lost.pop(name)
+        await self.stop(name)
+        await self.start(name)
+
+    async def owner(self, topic: str) -> str:
+        """Who serves a topic."""
+        name = TopicName.parse(topic)
+        some = next(iter(self.running.values()))
+        while (
+            (owner := some.tables.owner(name)) is None
+            or owner.to
+            or owner.broker not in self.running
+        ):
+            await some.tables.mirror.change()
+        return owner.broker
+
+    async def other(self, topic: str) -> str:
+        """One who does not."""
+        owner = await self.owner(topic)
+        return next(name for name in self.running if name != owner)
+
+    async def move(self, topic: str, to: str) -> None:
+        """Let the leader move a topic, and wait until it is there."""
+        async with self.client() as client:
+            await client.admin("topic.move", {"topic": topic, "broker": to})
+        while await self.owner(topic) != to:
+            await self.running[to].tables.mirror.change()
+
+
+def _port(url: str) -> int:
+    return int(url.rpartition(":")[2])

@@ -1,0 +1,228 @@
+"""What the broker answers to single calls, by what stock clients make of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import grpc
+import pytest_asyncio
+
+import sulina
+from broker_containers.doors.danube import danube_pb2 as pb
+from broker_containers.doors.danube.settings import DanubeListen, DanubeSettings
+from broker_containers.settings import BrokerSettings
+from sulina.model import Start
+from sulina.names import TopicName
+from tests.danube.broker import OneBroker, one_broker
+from tests.danube.brokers import DanubeBrokers
+from tests.danube.calls import Calls, status_of
+
+Code = grpc.StatusCode
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def calls(broker: OneBroker) -> AsyncIterator[Calls]:
+    async with Calls(broker.url) as open_:
+        yield open_
+
+
+async def test_a_lookup_tells_where_to_connect(calls: Calls, broker: OneBroker, topic: str) -> None:
+    await calls.producer(topic)
+    answer = await calls("TopicLookup", topic=topic, request_id=7)
+    assert answer.response_type == pb.TopicLookupResponse.Connect
+    assert answer.connect_url == answer.broker_url == broker.url
+    assert (answer.request_id, answer.proxy) == (7, False)
+
+
+async def test_what_is_not_there_or_no_name_is_told_so(calls: Calls, topic: str) -> None:
+    assert await status_of(calls("TopicLookup", topic=topic)) is Code.NOT_FOUND
+    assert await status_of(calls("TopicLookup", topic="/a/b/c")) is Code.INVALID_ARGUMENT
+    assert await status_of(calls.producer("no name")) is Code.INVALID_ARGUMENT
+    assert await status_of(calls.subscribe(topic)) is Code.NOT_FOUND
+    assert (await calls("TopicPartitions", topic=topic)).partitions == []
+
+
+async def test_partitions_are_those_that_producers_created(calls: Calls, topic: str) -> None:
+    await asyncio.gather(*(calls.producer(f"{topic}-part-{n}", f"p-{n}") for n in (2, 0, 3, 1)))
+    answer = await calls("TopicPartitions", topic=topic)
+    assert answer.partitions == [f"{topic}-part-{number}" for number in range(4)]
+    assert (await calls("TopicPartitions", topic=f"{topic}-part-0")).partitions == [
+        f"{topic}-part-0"
+    ]
+
+
+async def test_a_partition_of_a_topic_without_partitions_is_refused(
+    calls: Calls, topic: str
+) -> None:
+    await calls.producer(topic)
+    assert await status_of(calls.producer(f"{topic}-part-0")) is Code.ALREADY_EXISTS
+
+
+async def test_a_partition_never_takes_the_place_of_another_topic(
+    calls: Calls, broker: OneBroker, topic: str
+) -> None:
+    await calls.producer(f"{topic}-part-0")
+    async with sulina.connect(broker.native_url) as native:
+        await native.admin("topic.create", {"topic": f"{topic}-part-2"})
+    assert await status_of(calls.producer(f"{topic}-part-3")) is Code.ALREADY_EXISTS
+    await calls.producer(f"{topic}-part-1")
+    answer = await calls("TopicPartitions", topic=topic)
+    assert answer.partitions == [f"{topic}-part-0", f"{topic}-part-1"]
+
+
+async def test_a_producer_that_comes_again_is_the_same(calls: Calls, topic: str) -> None:
+    assert await calls.producer(topic) == await calls.producer(topic)
+    assert await status_of(calls.producer(topic, reliable=False)) is Code.FAILED_PRECONDITION
+
+
+async def test_a_message_names_its_producer_which_is_enough(calls: Calls, topic: str) -> None:
+    await calls.producer(topic, "known")
+    answer = await calls.send(topic, b"from one that was never created", "unknown", request_id=5)
+    assert answer.request_id == 5
+
+
+async def test_a_consumer_that_comes_again_is_the_same_and_gets_what_it_left(
+    calls: Calls, topic: str
+) -> None:
+    await calls.producer(topic)
+    number = await calls.subscribe(topic)
+    await calls.send(topic, b"one")  # before a stream is there
+    first = calls.stream(number)
+    message = await first.read()
+    assert message.payload == b"one"
+    assert await calls.subscribe(topic) == number
+    second = calls.stream(number)
+    assert (await second.read()).msg_id == message.msg_id
+    assert await status_of(first.read()) is Code.UNAVAILABLE
+    await calls("Ack", msg_id=message.msg_id, subscription_name="s")
+    await calls("Ack", msg_id=message.msg_id, subscription_name="s")  # twice does no harm
+    second.cancel()
+
+
+async def test_a_stream_of_an_unknown_consumer_ends_as_unavailable_and_not_at_once(
+    calls: Calls,
+) -> None:
+    began = time.monotonic()
+    assert await status_of(calls.stream(12345).read()) is Code.UNAVAILABLE
+    assert time.monotonic() - began > 0.5
+
+
+async def test_health_checks_never_fail(calls: Calls, topic: str) -> None:
+    kinds, states = pb.HealthCheckRequest, pb.HealthCheckResponse
+    producer = await calls.producer(topic)
+    consumer = await calls.subscribe(topic)
+    answers = [
+        await calls("HealthCheck", client=kind, id=number)
+        for kind, number in (
+            (kinds.Producer, producer),
+            (kinds.Consumer, consumer),
+            (kinds.Producer, consumer),
+            (kinds.Consumer, 99),
+        )
+    ]
+    wanted = [states.OK, states.OK, states.CLOSE, states.CLOSE]
+    assert [answer.status for answer in answers] == wanted
+
+
+async def test_nothing_happens_to_acknowledgements_of_unreliable_topics(
+    calls: Calls, topic: str
+) -> None:
+    await calls.producer(topic, reliable=False)
+    place = pb.MsgID(topic_name=topic, topic_offset=3)
+    await calls("Ack", msg_id=place, subscription_name="none")
+    await calls("Nack", msg_id=place, subscription_name="none")
+
+
+async def test_what_is_too_large_is_refused_and_never_exhausts(calls: Calls, topic: str) -> None:
+    await calls.producer(topic)
+    await calls.send(topic, bytes((4 << 20) - (8 << 10)))
+    for size in (4 << 20, 12 << 20, 40 << 20):
+        assert await status_of(calls.send(topic, bytes(size))) is Code.INVALID_ARGUMENT
+
+
+async def test_older_clients_get_a_token_for_any_key(calls: Calls) -> None:
+    assert (await calls("Authenticate", api_key="a key")).token
+
+
+async def test_messages_that_arrive_together_share_a_frame(
+    calls: Calls, broker: OneBroker, topic: str
+) -> None:
+    await calls.producer(topic)
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(100):
+            tasks.create_task(calls.send(topic, b"%d" % number))
+    start = Start.earliest()
+    async with (
+        sulina.connect(broker.native_url) as native,
+        native.consumer(topic, "frames", start=start) as consumer,
+    ):
+        sizes: list[int] = []
+        while sum(sizes) < 100:
+            sizes.append(len(await consumer.receive_batch(30)))
+    assert len(sizes) < 50
+
+
+async def test_closed_ledgers_are_told_as_segments(broker: OneBroker, tmp_path: Path) -> None:
+    topic = "/default/segments"
+    async with one_broker(tmp_path) as first, Calls(first.url) as calls:
+        await calls.producer(topic)
+        for number in range(3):
+            await calls.send(topic, b"%d" % number)
+        assert (await calls("ListSegmentDescriptors", topic=topic)).segments[:] == []
+    async with one_broker(tmp_path) as second, Calls(second.url) as calls:
+        (segment,) = (await calls("ListSegmentDescriptors", topic="default/segments")).segments
+        assert (segment.start_offset, segment.end_offset) == (0, 2)
+        assert segment.size > 0 and segment.segment_id and segment.etag
+        after = await calls("ListSegmentDescriptors", topic=topic, after_offset=3)
+        assert not after.segments
+        assert await status_of(calls("ListSegmentDescriptors", topic="/a/b")) is Code.NOT_FOUND
+
+
+async def test_who_is_silent_is_let_go_so_that_limits_do_not_leak(tmp_path: Path) -> None:
+    topic = "/default/limits"
+    settings = DanubeSettings(silent_seconds=4.0, sweep_seconds=0.1)
+    door = DanubeListen(port=0, settings=settings)
+    async with one_broker(tmp_path, BrokerSettings(), door) as broker, Calls(broker.url) as calls:
+        await calls.producer(topic, "first")
+        async with sulina.connect(broker.native_url) as native:
+            limits = {"max_producers_per_topic": 1, "max_consumers_per_topic": 1}
+            await native.admin("topic.policy", {"topic": topic, **limits})
+        await calls.subscribe(topic, "first", kind="Shared")
+        newcomers: tuple[Callable[[], Awaitable[int]], ...] = (
+            lambda: calls.producer(topic, "second"),
+            lambda: calls.subscribe(topic, "second", kind="Shared"),
+        )
+        for call in newcomers:
+            assert await status_of(call()) is Code.UNAVAILABLE
+        for call in newcomers:
+            while await status_of(call()) is not Code.OK:
+                await asyncio.sleep(0.05)
+
+
+async def test_a_broker_that_is_not_the_owner_says_so_in_a_way_that_clients_try_again() -> None:
+    async with DanubeBrokers() as brokers:
+        await brokers.start("one", "two")
+        topic = "/default/elsewhere"
+        async with Calls(brokers.urls["one"]) as one, Calls(brokers.urls["two"]) as two:
+            created = [await status_of(calls.producer(topic)) for calls in (one, two)]
+            assert sorted(code.name for code in created) == ["OK", "UNAVAILABLE"]
+            here, there = (one, two) if created[0] is Code.OK else (two, one)
+            assert await status_of(there.send(topic, b"one")) is Code.UNAVAILABLE
+            assert await status_of(there.subscribe(topic)) is Code.UNAVAILABLE
+            answer = await there("TopicLookup", topic=topic)
+            owner = await brokers.owner(topic)
+            assert answer.response_type == pb.TopicLookupResponse.Redirect
+            assert answer.connect_url == answer.broker_url == brokers.urls[owner]
+            number = await here.subscribe(topic)
+            close = pb.HealthCheckResponse.CLOSE
+            check = pb.HealthCheckRequest.Consumer
+            assert (await there("HealthCheck", client=check, id=number)).status == close
+            await here.send(topic, b"two")
+            message = await here.stream(number).read()
+            await there("Ack", msg_id=message.msg_id, subscription_name="s")  # passed on
+            node = brokers.running[owner]
+            found = await node.broker.topic(TopicName.parse(topic))
+            assert found.subscription("s").backlog == 0
