@@ -7,13 +7,18 @@ from pathlib import Path
 
 import click
 
-from sulina.cli.admin_door import ADMIN_PORT, admin_door
+from sulina.cli.admin_door import admin_door
+from sulina.cli.broker_options import (
+    broker_options,
+    check_quorum,
+    http_port_or_default,
+    tls_context,
+)
 from sulina.cli.commands import JSON_ONLY, Command
-from sulina.cli.danube_door import GRPC_PORT, danube_door
+from sulina.cli.danube_door import danube_door
 from sulina.cli.failures import ExitCode
 from sulina.cli.running import run
 from sulina.cli.settings import Settings
-from sulina.cli.up import LEVELS, tls_context
 from sulina.errors import Refused
 
 
@@ -42,45 +47,13 @@ from sulina.errors import Refused
     required=True,
     help="A storage node; give one option for each.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=6655,
-    show_default=True,
-    help="The binary port; 0 takes one that is free.",
-)
-@click.option(
-    "--http-port",
-    type=click.IntRange(0, 65535),
-    default=8080,
-    show_default=True,
-    help="The port for HTTP: administration, health, metrics; 0 takes one that is free.",
-)
-@click.option(
-    "--grpc-port",
-    type=click.IntRange(0, 65535),
-    help="The port for Danube's clients (gRPC); 0 takes one that is free. "
-    f"[default: {GRPC_PORT}, or a free one with --port 0]",
-)
-@click.option(
-    "--grpc-advertise",
-    metavar="URL",
-    default="",
-    help="Where Danube's clients find this one.  [default: the address it listens on]",
-)
+@broker_options
 @click.option(
     "--grpc-proxy",
     metavar="URL",
     default="",
     help="The one URL by which Danube's clients reach all brokers, a load balancer's for example; "
     "brokers pass calls on to each other then.",
-)
-@click.option(
-    "--admin-port",
-    type=click.IntRange(0, 65535),
-    help="The port for Danube's admin tools (gRPC); 0 takes one that is free. "
-    f"[default: {ADMIN_PORT}, or a free one with --port 0]",
 )
 @click.option(
     "--advertise",
@@ -91,8 +64,13 @@ from sulina.errors import Refused
 @click.option(
     "--label", "labels", multiple=True, help="What affinity rules can name, zone=a for example."
 )
-@click.option("--write-quorum", type=click.IntRange(min=1), default=3, show_default=True)
-@click.option("--ack-quorum", type=click.IntRange(min=1), default=2, show_default=True)
+@click.option(
+    "--proxy",
+    metavar="URL",
+    default="",
+    help="The one URL by which clients reach all brokers, a load balancer's for example; brokers "
+    "pass connections on to each other then.",
+)
 @click.option(
     "--lease-seconds",
     type=click.IntRange(2, 300),
@@ -100,10 +78,6 @@ from sulina.errors import Refused
     show_default=True,
     help="How long the cluster waits for a broker that does not answer.",
 )
-@click.option("--cache-mb", type=click.IntRange(min=1), default=256, show_default=True)
-@click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False), help="PEM, with chain.")
-@click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="PEM.")
-@click.option("--log-level", type=click.Choice(LEVELS), default="warning", show_default=True)
 @click.pass_obj
 def broker_run(
     settings: Settings,
@@ -112,12 +86,13 @@ def broker_run(
     storage_nodes: tuple[str, ...],
     host: str,
     port: int,
-    http_port: int,
+    http_port: int | None,
     grpc_port: int | None,
     grpc_advertise: str,
     grpc_proxy: str,
     admin_port: int | None,
     advertise: str,
+    proxy: str,
     labels: tuple[str, ...],
     write_quorum: int,
     ack_quorum: int,
@@ -136,8 +111,7 @@ def broker_run(
     logging.basicConfig(
         level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    if not write_quorum >= ack_quorum > write_quorum / 2:
-        raise click.UsageError("more than half of --write-quorum must be in --ack-quorum")
+    check_quorum(write_quorum, ack_quorum)
     tls = None if tls_cert is None else tls_context(tls_cert, tls_key)
     try:
         from broker_containers.cluster.node import NodeSettings
@@ -159,10 +133,10 @@ def broker_run(
         listen=listen,
         advertise=advertise,
         labels=labels,
-        cluster=ClusterSettings(lease_seconds=lease_seconds),
+        cluster=ClusterSettings(lease_seconds=lease_seconds, proxy_url=proxy),
     )
     copies = QuorumSettings(write_quorum=write_quorum, ack_quorum=ack_quorum)
-    http = Listen(host, http_port, tls)
+    http = Listen(host, http_port_or_default(http_port, port), tls)
     danube_admin = admin_door(host, port, admin_port, tls_cert, tls_key)
     danube = danube_door(
         host, port, grpc_port, tls_cert, tls_key, grpc_advertise, proxy_url=grpc_proxy

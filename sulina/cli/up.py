@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import os
-import ssl
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -15,16 +14,20 @@ from typing import Final
 import click
 from click.core import ParameterSource
 
-from sulina.cli.admin_door import ADMIN_PORT, admin_door, admin_port_or_default
+from sulina.cli.admin_door import admin_door, admin_port_or_default
+from sulina.cli.broker_options import (
+    broker_options,
+    check_quorum,
+    http_port_or_default,
+    tls_context,
+)
 from sulina.cli.commands import JSON_ONLY, Command
-from sulina.cli.danube_door import GRPC_PORT, danube_door, grpc_port_or_default
+from sulina.cli.danube_door import danube_door, grpc_port_or_default
 from sulina.cli.failures import ExitCode
 from sulina.cli.running import run
 from sulina.cli.settings import Settings
 from sulina.errors import Refused
 
-_HTTP_PORT: Final = 8080
-LEVELS: Final = ("debug", "info", "warning", "error")
 _RESERVE: Final = 32 << 20
 _FOLDER: Final = ".sulina"
 _CLUSTER_FOLDER: Final = ".sulina-cluster"
@@ -66,58 +69,12 @@ _ALONE: Final = ("storage_nodes", "broker_id", "http_cors", "no_auto_create", "g
     type=click.Choice(["1", "3", "5", "7"]),
     help="With so many members of etcd. [default in a cluster: 3]",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=6655,
-    show_default=True,
-    help="The binary port; 0 takes one that is free.",
-)
-@click.option(
-    "--http-port",
-    type=click.IntRange(0, 65535),
-    help="The port for HTTP: administration, health, metrics; 0 takes one that is free. "
-    f"[default: {_HTTP_PORT}, or a free one with --port 0]",
-)
-@click.option(
-    "--grpc-port",
-    type=click.IntRange(0, 65535),
-    help="The port for Danube's clients (gRPC); 0 takes one that is free. "
-    f"[default: {GRPC_PORT}, or a free one with --port 0]",
-)
-@click.option(
-    "--grpc-advertise",
-    metavar="URL",
-    default="",
-    help="Where Danube's clients find it, if not at the address it listens on: http://host:6650.",
-)
-@click.option(
-    "--admin-port",
-    type=click.IntRange(0, 65535),
-    help="The port for Danube's admin tools (gRPC); 0 takes one that is free. "
-    f"[default: {ADMIN_PORT}, or a free one with --port 0]",
-)
+@broker_options
 @click.option(
     "--http-cors",
     metavar="ORIGIN",
     multiple=True,
     help="Let this web site call over HTTP from a browser, for example https://example.com.",
-)
-@click.option(
-    "--tls-cert",
-    type=click.Path(exists=True, dir_okay=False),
-    help="Serve TLS with this certificate (PEM, with its chain).",
-)
-@click.option(
-    "--tls-key", type=click.Path(exists=True, dir_okay=False), help="The certificate's key (PEM)."
-)
-@click.option(
-    "--cache-mb",
-    type=click.IntRange(min=1),
-    default=256,
-    show_default=True,
-    help="Memory for messages that consumers read while they are fresh.",
 )
 @click.option(
     "--journal-file-mb",
@@ -133,30 +90,9 @@ _ALONE: Final = ("storage_nodes", "broker_id", "http_cors", "no_auto_create", "g
     multiple=True,
     help="Keep messages on this storage node instead of here; give one option for each.",
 )
-@click.option(
-    "--write-quorum",
-    type=click.IntRange(min=1),
-    default=3,
-    show_default=True,
-    help="On how many storage nodes each message is kept.",
-)
-@click.option(
-    "--ack-quorum",
-    type=click.IntRange(min=1),
-    default=2,
-    show_default=True,
-    help="How many of them must have it before it is acknowledged.",
-)
 @click.option("--broker-id", default="broker-1", show_default=True, help="The broker's name.")
 @click.option(
     "--no-auto-create", is_flag=True, help="Topics have to be made with `sulina topic create`."
-)
-@click.option(
-    "--log-level",
-    type=click.Choice(LEVELS),
-    default="warning",
-    show_default=True,
-    help="How much to tell on standard error.",
 )
 @click.pass_obj
 def up(
@@ -197,14 +133,12 @@ def up(
     )
     if tls_key is not None and tls_cert is None:
         raise click.UsageError("--tls-key needs a --tls-cert")
-    if not write_quorum >= ack_quorum > write_quorum / 2:
-        raise click.UsageError("more than half of --write-quorum must be in --ack-quorum")
+    check_quorum(write_quorum, ack_quorum)
     clustered = any(count is not None for count in (brokers, storage, etcd))
     if data is None:
         data = Path(_CLUSTER_FOLDER if clustered else _FOLDER)
     _check_folder(data)
-    if http_port is None:
-        http_port = _HTTP_PORT if port else 0
+    http_port = http_port_or_default(http_port, port)
     if clustered:
         from sulina.cli.cluster_up import run_cluster
         from sulina.cli.local_plan import Asked, Counts, Options
@@ -293,16 +227,3 @@ def _check_folder(data: Path) -> None:
         raise Refused(f"{existing} is a file: choose a folder with --data")
     if not os.access(existing, os.W_OK | os.X_OK):
         raise Refused(f"{existing} can't be written to: choose a folder of yours with --data")
-
-
-def tls_context(certificate: str, key: str | None) -> ssl.SSLContext:
-    """For a server. Raises ``Refused`` if the files can not be used."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        context.load_cert_chain(certificate, key)
-    except ssl.SSLError as error:
-        raise Refused(
-            f"{certificate} can't be used for TLS ({error.reason or error}): it must be a PEM file "
-            "with the certificate, and the key in it or in --tls-key must belong to it"
-        ) from None
-    return context
