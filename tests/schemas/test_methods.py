@@ -1,0 +1,146 @@
+"""Schemas through ``Admin``, and so on the command line, against a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from broker_containers.embedded import run_embedded
+from broker_containers.schemas.methods import schema_methods
+from broker_containers.schemas.opening import open_registry
+from broker_containers.schemas.registry import SchemaRegistry
+from broker_containers.server import BinaryServer, Listen
+from sulina.errors import NotFound, Refused
+from sulina.metadata.keys import topic_lifecycle
+from sulina.metadata.keys.topics import TopicRecord
+from sulina.metadata.store import MetadataStore
+from sulina.names import TopicName
+from sulina.runtime.real_clock import RealClock
+from tests.cli.runner import Ran, Sulina
+from tests.schemas.shapes import NAME, NAME_AND_AGE, NAME_AS_NUMBER, record
+
+
+@pytest.fixture
+async def server(tmp_path: Path, store: MetadataStore) -> AsyncIterator[BinaryServer]:
+    async with run_embedded(tmp_path / "data", Listen(port=0)) as server:
+        server.admin.offer(schema_methods(open_registry(store, RealClock())))
+        yield server
+
+
+class Shell:
+    """The command line, while the broker runs in the same process as the test."""
+
+    def __init__(self, server: BinaryServer, folder: Path) -> None:
+        self._run = Sulina(f"sulina://127.0.0.1:{server.port}")
+        self._folder = folder
+
+    async def __call__(self, *words: str, code: int = 0, input: str = "") -> Ran:
+        return await asyncio.to_thread(self._run, *words, code=code, input=input)
+
+    def file(self, name: str, content: object) -> str:
+        path = self._folder / name
+        path.write_text(json.dumps(content))
+        return str(path)
+
+
+@pytest.fixture
+def shell(server: BinaryServer, tmp_path: Path) -> Shell:
+    return Shell(server, tmp_path)
+
+
+async def test_the_command_line_registers_lists_and_prints_schemas(shell: Shell) -> None:
+    file = shell.file("user.json", NAME)
+    ran = await shell("schema", "register", "users", file, "--tag", "core", "--by", "ops")
+    assert ran.stdout == "users version 1 (id 1): registered\n"
+    ran = await shell("schema", "register", "users", file)
+    assert ran.stdout == "users version 1 (id 1): the same as what is there\n"
+    [row] = (await shell("schema", "list", "--json")).json()
+    assert row == {
+        "subject": "users", "id": 1, "type": "json_schema", "latest": 1, "versions": 1,
+        "compatibility": "backward", "tags": ["core"],
+    }  # fmt: skip
+    assert json.loads((await shell("schema", "get", "users")).stdout) == NAME
+    assert "ops" in (await shell("schema", "versions", "users")).stdout
+
+
+async def test_the_command_line_tells_what_breaks(shell: Shell) -> None:
+    await shell("schema", "register", "users", shell.file("v1.json", NAME))
+    wrong = shell.file("v2.json", NAME_AS_NUMBER)
+    ran = await shell("schema", "check", "users", wrong, code=1)
+    assert ran.stdout == (
+        "it can't read data of version 1: name: string can't be read as integer\n"
+    )
+    assert "not compatible" in (await shell("schema", "register", "users", wrong, code=1)).stderr
+    fine = await shell("schema", "check", "users", wrong, "--mode", "none")
+    assert fine.stdout == "it is compatible with users\n"
+    await shell("schema", "compatibility", "users", "none")
+    await shell("schema", "register", "users", wrong)
+    shown = (await shell("schema", "compatibility", "users", "--json")).json()
+    assert shown == {"subject": "users", "compatibility": "none"}
+    await shell("schema", "delete", "users", "--version", "1", "--yes")
+    assert len((await shell("schema", "versions", "users", "--json")).json()) == 1
+    await shell("schema", "delete", "users", "--yes")
+    assert "no schemas" in (await shell("schema", "list")).stdout
+
+
+async def test_the_command_line_asks_for_what_it_can_not_guess(shell: Shell) -> None:
+    ran = await shell("schema", "register", "users", code=2)
+    assert "--type" in ran.stderr
+    ran = await shell("schema", "register", "users", "-", code=2, input="{}")
+    assert "say which with --type" in ran.stderr
+    ran = await shell("schema", "register", "users", "-", "--type", "avro", input='"string"')
+    assert "registered" in ran.stdout
+    await shell("schema", "register", "numbers", "--type", "number")
+    assert "no schema subject" in (await shell("schema", "get", "nobody", code=1)).stderr
+
+
+async def test_methods_take_any_bytes_and_tell_what_is_wrong(registry: SchemaRegistry) -> None:
+    methods = schema_methods(registry)
+    order = json.dumps(record()).encode()
+    made = await methods["schema.register"](
+        {
+            "subject": "orders",
+            "type": "avro",
+            "definition_base64": base64.b64encode(order).decode(),
+        }
+    )
+    assert made["version"] == 1
+    found = await methods["schema.lookup"]({"id": str(made["id"])})
+    assert found["definition"] == order.decode() and found["compatibility"] == "backward"
+    for method, arguments in (
+        ("schema.register", {"subject": "x"}),
+        ("schema.register", {"subject": "x", "type": "avro", "definition_base64": "?"}),
+        ("schema.register", {"subject": "x", "type": "avro", "definition": {}}),
+        ("schema.register", {"subject": "x", "type": "string", "tags": "t"}),
+        ("schema.check", {"subject": "orders", "type": "string", "compatibility": "x"}),
+        ("schema.lookup", {"id": "x"}),
+        ("schema.lookup", {}),
+        ("schema.bind", {"topic": "orders", "subject": "orders"}),
+    ):
+        with pytest.raises(Refused):
+            await methods[method](arguments)
+    with pytest.raises(NotFound):
+        await methods["schema.topic"]({"topic": "/default/none"})
+
+
+async def test_a_topic_is_bound_and_changed_in_part(
+    registry: SchemaRegistry, store: MetadataStore
+) -> None:
+    await topic_lifecycle.create(store, TopicName.parse("/default/users"), TopicRecord())
+    methods = schema_methods(registry)
+    topic = {"topic": "/default/users"}
+    free = {**topic, "subject": None, "validation": "none", "payload": False}
+    assert await methods["schema.topic"](topic) == free
+    with pytest.raises(Refused, match="subject is missing"):
+        await methods["schema.bind"]({**topic, "validation": "warn"})
+    await registry.register("users", "json", json.dumps(NAME_AND_AGE).encode())
+    bound = await methods["schema.bind"]({**topic, "subject": "users"})
+    assert bound == {**topic, "subject": "users", "validation": "warn", "payload": False}
+    changed = await methods["schema.bind"]({**topic, "validation": "enforce", "payload": True})
+    assert changed == {**topic, "subject": "users", "validation": "enforce", "payload": True}
+    assert await methods["schema.topic"](topic) == changed
