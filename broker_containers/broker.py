@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
 from broker_containers.cursors import CursorKeeper
 from broker_containers.dead_letters import (
-    MakeFrame,
     dead_letter_frame,
     dead_letter_producer,
     publish_one,
 )
+from broker_containers.gate import Gate, OpenGate, Place
 from broker_containers.metrics.publish_latency import PublishLatency
 from broker_containers.retention import Retention
 from broker_containers.settings import BrokerSettings
@@ -46,7 +45,7 @@ from sulina.metadata.keys.cursors import CursorRecord
 from sulina.metadata.keys.ledgers import LedgerIds
 from sulina.metadata.keys.subscriptions import SubscriptionRecord
 from sulina.metadata.keys.topics import TopicRecord, TopicState
-from sulina.metadata.store import Compare, MetadataStore
+from sulina.metadata.store import MetadataStore
 from sulina.model import Delivery, FailurePolicy, Poison, Start, SubscriptionType
 from sulina.names import TopicName
 from sulina.runtime.seam import Clock
@@ -55,75 +54,6 @@ _log = logging.getLogger(__name__)
 
 
 _CLOSED_AT_ONCE = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a topic is served: the URL, empty for this broker; and whom to ask for there, if the
-    URL is that of several brokers."""
-
-    url: str = ""
-    broker: str = ""
-    grpc: str = ""
-    """Where the owner's door for Danube's clients is, if it is another broker and has one."""
-
-
-HERE = Place()
-
-
-class Gate(Protocol):
-    """Says which topics this broker serves."""
-
-    def check(self, topic: TopicName) -> None:
-        """Raise ``Retriable`` unless this broker shall serve ``topic`` now."""
-        ...
-
-    def guards(self, topic: TopicName) -> Sequence[Compare]:
-        """What must hold in the metadata when this broker takes over ``topic``'s log.
-
-        Raises ``Retriable`` as ``check`` does.
-        """
-        ...
-
-    async def serves(self, topic: TopicName) -> bool:
-        """Whether this broker serves ``topic``; waits for it to have an owner."""
-        ...
-
-    async def place_of(self, topic: TopicName) -> Place:
-        """Where clients find the broker that serves ``topic``; waits for it to have an owner."""
-        ...
-
-    async def release(self, topic: TopicName) -> None:
-        """The topic is being deleted: whoever serves it, let go of it."""
-        ...
-
-    async def publish_elsewhere(
-        self, topic: TopicName, partitions: int, producer: str, make: MakeFrame
-    ) -> bool:
-        """Publish one frame through another broker, durably; False if this one serves ``topic``."""
-        ...
-
-
-class OpenGate:
-    """The gate of a broker that is alone: it serves everything."""
-
-    def check(self, topic: TopicName) -> None: ...
-
-    def guards(self, topic: TopicName) -> Sequence[Compare]:
-        return ()
-
-    async def serves(self, topic: TopicName) -> bool:
-        return True
-
-    async def place_of(self, topic: TopicName) -> Place:
-        return HERE
-
-    async def release(self, topic: TopicName) -> None: ...
-
-    async def publish_elsewhere(
-        self, topic: TopicName, partitions: int, producer: str, make: MakeFrame
-    ) -> bool:
-        return False
 
 
 class Broker:

@@ -11,9 +11,10 @@ from typing import Any
 from google.protobuf.message import Message
 
 from broker_containers.admin import Admin
-from broker_containers.broker import HERE, Broker
+from broker_containers.broker import Broker
 from broker_containers.doors import translate
 from broker_containers.doors.ends import ConsumerEnd, Ends, ProducerEnd
+from broker_containers.gate import HERE
 from sulina.errors import Refused
 from sulina.names import TopicName, check_label
 from sulina.runtime.seam import Buffer
