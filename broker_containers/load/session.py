@@ -163,7 +163,9 @@ class Session:
         for _ in range(_FAILURES):
             need = (stop - taker.load) / taker.factor
             spare = (slot.load - self._mean) / slot.factor
-            place = donor.fitting(min(need, spare), spare) if spare > 0 else None
+            # On a slow broker a topic costs more than where it comes from.
+            most = min(spare, (slot.load - taker.load) / taker.factor)
+            place = donor.fitting(min(need, most), most) if most > 0 else None
             if place is None:
                 return self._halve(donor, slot, taker, Why.FILL)
             topic, cost = donor.at(place)
@@ -174,6 +176,8 @@ class Session:
             fits = wish.fits(taker.labels)
             if not fits:
                 self._reasons[Reason.AFFINITY] += 1
+            elif taker.load + taker.factor * cost >= slot.load:
+                self._reasons[Reason.NO_BETTER_TARGET] += 1
             elif self._acceptable(topic, wish, slot, taker):
                 self._move(topic, cost, slot, taker, Why.FILL)
                 return True

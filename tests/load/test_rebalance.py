@@ -332,3 +332,12 @@ def test_a_plan_can_be_shown_as_json() -> None:
 
 def _move(topic: str, source: str, target: str) -> Move:
     return Move(topic, source, target, 0.1, Why.OVERLOAD)
+
+
+def test_filling_a_slow_broker_does_not_make_it_the_fullest() -> None:
+    busy = BrokerLoad("b0", [f"/d/t{n}" for n in range(5)], [1.0, 42.0, 60.0, 1.75, 10.5])
+    other = BrokerLoad("b1", ["/d/o"], [27.0], base=5.0)
+    slow = BrokerLoad("b2", base=5.0, factor=2.0)
+    view = ClusterView.of([busy, other, slow])
+    moved = view.moved((move.topic, move.target) for move in plan(view).moves)
+    assert max(one.load for one in moved.brokers.values()) <= busy.load
