@@ -253,12 +253,11 @@ async def test_a_broker_that_alone_lost_the_metadata_store_sends_its_clients_to_
             while not brokers.running[lonely].server.away:
                 await asyncio.sleep(0.05)
             await flow.more(200)
-            brokers.ways[lonely].mend()
-            while brokers.running[lonely].server.away:
-                await asyncio.sleep(0.05)
-            await flow.more()
             flow.stop()
         flow.check()
+        brokers.ways[lonely].mend()
+        while brokers.running[lonely].server.away:
+            await asyncio.sleep(0.05)
 
 
 async def test_when_nobody_reaches_the_metadata_store_everything_is_served_on(
