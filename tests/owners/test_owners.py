@@ -63,8 +63,9 @@ class Flow:
                 while self._working:
                     await (await producer.send(b"%d" % self.sent))
                     self.sent += 1
-            while len(self.got) < self.sent:
-                await asyncio.sleep(0.01)
+            # Not by their number: what came twice would stand in for what is still to come.
+            while len(set(self.got)) < self.sent:
+                await asyncio.sleep(0.05)
             consuming.cancel()
 
     async def _consume(self) -> None:
@@ -235,7 +236,6 @@ async def test_leadership_moves_on_and_the_cluster_goes_on(
     assert brokers.running[former].election.term == 0
 
 
-@pytest.mark.xfail(reason="fails about one time in five, cause unknown: to be found", strict=False)
 async def test_a_broker_that_alone_lost_the_metadata_store_sends_its_clients_to_others(
     brokers: Brokers,
 ) -> None:
