@@ -66,7 +66,7 @@ lock: .venv/bin/pip ## pin again after a change of pyproject.toml; newest: ARGS=
 
 .PHONY: clean
 clean: ## remove .venv, caches and builds; data and results of benchmarks stay
-	@rm -rf .venv .venv-danube build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/bin/pip:

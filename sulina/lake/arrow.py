@@ -1,0 +1,188 @@
+"""From frames to Arrow, with no Python for each record.
+
+Frames have Arrow's layout, so their columns are gathered as whole buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sulina.errors import CorruptFrame
+from sulina.lake.frame_columns import BinaryColumn, FrameColumns, open_columns
+from sulina.lake.frame_table import FrameTable, IrregularFrames, read_table
+from sulina.lake.frame_value import pack_values
+from sulina.lake.irregular import inflate, stand_in
+from sulina.lake.ragged import Ints, starts_of
+from sulina.lake.schema import ATTRIBUTES_TYPE, TIME_TYPE, WRITTEN_SCHEMA
+from sulina.runtime.seam import Buffer
+from sulina.wire import header as h
+from sulina.wire.decode import Frame
+
+
+def frames_to_batch(frames: Sequence[Buffer]) -> pa.RecordBatch:
+    """The records of ``frames``, in order, with the columns of ``WRITTEN_SCHEMA``.
+
+    The frames have records (no control frames) and are 1 GiB at most together, inflated. Raises
+    ``CorruptFrame`` if one of them is damaged, and ``Refused`` if the package that opens its
+    compression is not installed.
+    """
+    if not frames:
+        return WRITTEN_SCHEMA.empty_table().to_batches()[0]
+    opening = _Opening(frames)
+    while True:
+        try:
+            return opening.batch()
+        except IrregularFrames as irregular:
+            opening.replace(irregular.frames.tolist())
+
+
+class _Opening:
+    """Frames being opened, with those that are irregular replaced."""
+
+    def __init__(self, frames: Sequence[Buffer]) -> None:
+        self._frames = frames
+        self._regular = list(frames)
+        self._inflated: set[int] = set()
+        self._verbatim: dict[int, bytes] = {}
+        self._unreadable: list[int] = []
+
+    def replace(self, numbers: list[int]) -> None:
+        for number in numbers:
+            frame = self._frames[number]
+            header = h.check_frame(frame)
+            if header.is_control:
+                raise CorruptFrame("a control frame has no records")
+            if header.flags & h.COMPRESSION_MASK and number not in self._inflated:
+                self._inflated.add(number)
+                try:
+                    self._regular[number] = inflate(frame, header)
+                    continue
+                except CorruptFrame:
+                    pass
+            assert number not in self._verbatim, "what stands in for a frame is regular"
+            found = stand_in(frame)
+            assert found.verbatim is not None
+            self._regular[number] = found.frame
+            self._verbatim[number] = found.verbatim
+            if not found.readable:
+                self._unreadable.append(number)
+
+    def batch(self) -> pa.RecordBatch:
+        table = read_table(self._regular)
+        columns = open_columns(table)
+        readable = None
+        if self._unreadable:
+            by_frame = np.ones(len(table), np.bool_)
+            by_frame[self._unreadable] = False
+            readable = np.repeat(by_frame, table.counts)
+        counts = table.counts
+
+        def spread(field: str) -> Ints:
+            return np.repeat(table.field(field), counts)
+
+        within = np.arange(int(counts.sum())) - np.repeat(starts_of(counts)[:-1], counts)
+        dues = table.dues
+        return pa.RecordBatch.from_arrays(
+            [
+                pa.array(spread("base_offset") + within),
+                _times(columns.times),
+                _producers(table),
+                pa.array(spread("first_sequence") + within),
+                _keys(columns),
+                _binary(pa.binary(), columns.payloads, readable),
+                _attributes(table, columns, self._regular),
+                pa.array(spread("schema_id")),
+                pa.array(np.repeat(table.headers["schema_version"].astype(np.int32), counts)),
+                _times(np.repeat(dues, counts), np.repeat(dues != 0, counts)),
+                _frames(table, pack_values(table, self._verbatim)),
+            ],
+            schema=WRITTEN_SCHEMA,
+        )
+
+
+def _bitmap(present: NDArray[np.bool_] | None) -> pa.Buffer | None:
+    if present is None or present.all():
+        return None
+    return pa.py_buffer(np.packbits(present, bitorder="little"))
+
+
+def _offsets(lengths: Ints) -> pa.Buffer:
+    return pa.py_buffer(starts_of(lengths).astype(np.int32))
+
+
+def _binary(
+    of_type: pa.DataType, column: BinaryColumn, present: NDArray[np.bool_] | None = None
+) -> pa.Array:
+    buffers = [_bitmap(present), _offsets(column.lengths), pa.py_buffer(column.data)]
+    return pa.Array.from_buffers(of_type, len(column.lengths), buffers)
+
+
+def _times(times: Ints, present: NDArray[np.bool_] | None = None) -> pa.Array:
+    return pa.Array.from_buffers(TIME_TYPE, len(times), [_bitmap(present), pa.py_buffer(times)])
+
+
+def _producers(table: FrameTable) -> pa.Array:
+    data = table.data.data
+    begins = table.names_at
+    ends = begins + table.field("name_length")
+    numbers: dict[bytes, int] = {}
+    codes = [
+        numbers.setdefault(bytes(data[begin:end]), len(numbers))
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
+    ]
+    by_frame = np.array(codes, np.int32)
+    names: list[str] = []
+    for number, name in enumerate(numbers):
+        try:
+            names.append(name.decode())
+        except UnicodeDecodeError:
+            raise IrregularFrames(np.flatnonzero(by_frame == number)) from None
+    return pa.DictionaryArray.from_arrays(
+        pa.array(np.repeat(by_frame, table.counts)), pa.array(names, pa.string())
+    )
+
+
+def _keys(columns: FrameColumns) -> pa.Array:
+    if columns.keys is None:
+        return pa.nulls(len(columns.times), pa.binary())
+    return _binary(pa.binary(), columns.keys, columns.has_key)
+
+
+def _attributes(table: FrameTable, columns: FrameColumns, frames: Sequence[Buffer]) -> pa.Array:
+    attributes = columns.attributes
+    if attributes is None:
+        return pa.nulls(len(columns.times), ATTRIBUTES_TYPE)
+    strings = [_binary(pa.string(), part) for part in (attributes.names, attributes.values)]
+    try:
+        for array in strings:
+            array.validate(full=True)
+    except pa.ArrowInvalid:
+        candidates = np.flatnonzero(table.has(h.HAS_ATTRIBUTES))
+        unreadable = [not _opens(frames[number]) for number in candidates.tolist()]
+        raise IrregularFrames(candidates[unreadable]) from None
+    entries = pa.StructArray.from_arrays(
+        strings, fields=[ATTRIBUTES_TYPE.key_field, ATTRIBUTES_TYPE.item_field]
+    )
+    # A record without attributes has null, whether or not others of its frame have some.
+    buffers = [_bitmap(attributes.counts > 0), _offsets(attributes.counts)]
+    return pa.Array.from_buffers(
+        ATTRIBUTES_TYPE, len(attributes.counts), buffers, children=[entries]
+    )
+
+
+def _opens(frame: Buffer) -> bool:
+    try:
+        Frame(frame)
+    except CorruptFrame:
+        return False
+    return True
+
+
+def _frames(table: FrameTable, values: BinaryColumn) -> pa.Array:
+    firsts = np.zeros(int(table.counts.sum()), np.bool_)
+    firsts[starts_of(table.counts)[:-1]] = True
+    return _binary(pa.binary(), values.spread(firsts), firsts)

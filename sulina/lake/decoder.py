@@ -1,0 +1,241 @@
+"""Opens an object: its footer from the last bytes, then frames from the bytes of a row group.
+
+Pure functions of bytes, synchronous, for a thread; whoever calls them reads the object. Every
+byte is checked before it is looked into, so a damaged object gives ``CorruptEntry`` and never a
+frame that was not published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from crc32c import crc32c
+
+from sulina.errors import CorruptEntry
+from sulina.lake.digest import Digest
+from sulina.lake.encoder import SEAL, SEAL_MAGIC
+from sulina.lake.rebuild import rebuild_frames
+from sulina.lake.schema import OFFSET, PRODUCER, PUBLISH_TIME, RECORD_SCHEMA
+from sulina.lake.summary import ObjectMetadata, ObjectSummary, from_metadata
+
+TAIL: Final = 64 << 10
+"""Bytes that hold the footer of most objects: what to ask for first."""
+
+_MAGIC: Final = b"PAR1"
+_ENDING: Final = 8
+_MAX_FOOTER: Final = 128 << 20
+_OFFSET_COLUMN: Final = RECORD_SCHEMA.get_field_index(OFFSET)
+_TIME_COLUMN: Final = RECORD_SCHEMA.get_field_index(PUBLISH_TIME)
+
+
+@dataclass(frozen=True, slots=True)
+class NeedMore:
+    """The footer is longer than the bytes given: ask for the last ``length`` bytes."""
+
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """Some whole frames of the object: which records, and where its bytes are."""
+
+    number: int
+    first_offset: int
+    last_offset: int
+    first_time_us: int
+    last_time_us: int
+    start: int
+    end: int
+    """Bytes ``start`` to ``end`` of the object, the last not included."""
+    records: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Footer:
+    """What an object says about itself. Row groups are in order and leave no byte out."""
+
+    summary: ObjectSummary
+    control_frames: list[bytes]
+    row_groups: tuple[RowGroup, ...]
+    checksums: tuple[int, ...]
+    parquet: pq.FileMetaData
+
+    def find(self, offset: int) -> int:
+        """The number of the row group with ``offset``; that of the first after it, if none."""
+        low, high = 0, len(self.row_groups)
+        while low < high:
+            middle = (low + high) // 2
+            if self.row_groups[middle].last_offset < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+def open_footer(tail: bytes, size: int) -> Footer | NeedMore:
+    """The footer of an object of ``size`` bytes, of which ``tail`` are the last.
+
+    ``TAIL`` bytes are mostly enough; if not, the answer says how many are. Raises ``CorruptEntry``
+    if the object is damaged, ``Refused`` if it is of a newer format.
+    """
+    if len(tail) < min(size, _ENDING + SEAL.size):
+        return NeedMore(min(size, TAIL))
+    length = int.from_bytes(tail[-_ENDING:-4], "little")
+    whole = length + _ENDING + SEAL.size
+    if tail[-4:] != _MAGIC or whole > size or length > _MAX_FOOTER:
+        raise _damaged("it does not end as a Parquet file does")
+    if whole > len(tail):
+        return NeedMore(whole)
+    sealed = tail[len(tail) - whole + SEAL.size :]
+    if SEAL.unpack_from(tail, len(tail) - whole) != (SEAL_MAGIC, crc32c(sealed)):
+        raise _damaged("its footer does not match the checksum before it")
+    try:
+        parquet = pq.read_metadata(pa.BufferReader(sealed))
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(f"its footer can't be read ({error})") from None
+    metadata = from_metadata(parquet.metadata, size)
+    groups = _row_groups(parquet, metadata)
+    if (groups[-1].end if groups else len(_MAGIC)) + whole != size:
+        raise _damaged("its parts do not add up to its size")
+    return Footer(
+        summary=metadata.summary,
+        control_frames=list(metadata.control_frames),
+        row_groups=groups,
+        checksums=tuple(part.crc for part in metadata.parts),
+        parquet=parquet,
+    )
+
+
+def decode_row_group(footer: Footer, group: RowGroup, data: bytes) -> list[bytes]:
+    """The frames of ``group``, given its bytes: whole, checked, with offset and epoch assigned.
+
+    They are the ledger's frames, byte for byte, except that compressed ones come uncompressed.
+    Raises ``CorruptEntry`` if the bytes are not those that were written.
+    """
+    return rebuild_frames(_read(footer, group, data))
+
+
+def read_row_group(
+    footer: Footer, group: RowGroup, data: bytes, columns: Sequence[str] | None = None
+) -> pa.Table:
+    """The records of ``group`` as an Arrow table (all columns if ``columns`` is None).
+
+    ``producer`` is dictionary-encoded. Raises ``CorruptEntry`` as :func:`decode_row_group` does.
+    """
+    return _read(footer, group, data, columns)
+
+
+class Verifier:
+    """Checks an object that was read back: every byte, every frame, and the digest of all.
+
+    Row groups are added in order, each by its bytes; memory is bounded by a row group.
+    """
+
+    def __init__(self, footer: Footer) -> None:
+        self._footer = footer
+        self._digest = Digest()
+        self._next = 0
+        self._offset = footer.summary.first_offset
+
+    def add(self, group: RowGroup, data: bytes) -> None:
+        """The next row group. Raises ``CorruptEntry``."""
+        assert group.number == self._next, "row groups are verified in order"
+        rows = _read(self._footer, group, data)
+        if group.first_offset != self._offset:
+            raise _damaged(f"offset {self._offset} is missing", self._footer)
+        rebuild_frames(rows)
+        self._digest.add(rows)
+        self._next += 1
+        self._offset = group.last_offset + 1
+
+    def finish(self) -> str:
+        """The digest, which is that of the summary. Raises ``CorruptEntry`` if it is not."""
+        assert self._next == len(self._footer.row_groups), "every row group is verified"
+        found = self._digest.text()
+        if found != self._footer.summary.digest:
+            raise _damaged("its records do not have the digest that it states", self._footer)
+        return found
+
+
+class _Window:
+    """A file of which only some bytes are there: those of a row group."""
+
+    closed = False
+
+    def __init__(self, data: bytes, start: int, size: int) -> None:
+        self._data = memoryview(data)
+        self._start = start
+        self._size = size
+        self._at = 0
+
+    def read(self, length: int = -1) -> bytes:
+        begin = self._at - self._start
+        if begin < 0 or length < 0 or begin + length > len(self._data):
+            raise OSError("the file reaches beyond its row group")
+        self._at += length
+        return bytes(self._data[begin : begin + length])
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def _read(
+    footer: Footer, group: RowGroup, data: bytes, columns: Sequence[str] | None = None
+) -> pa.Table:
+    if len(data) != group.end - group.start or crc32c(data) != footer.checksums[group.number]:
+        raise _damaged(f"bytes {group.start} to {group.end} do not match their checksum", footer)
+    window = pa.PythonFile(_Window(data, group.start, footer.summary.size), mode="r")
+    try:
+        with pq.ParquetFile(
+            window, metadata=footer.parquet, read_dictionary=[PRODUCER], pre_buffer=False
+        ) as file:
+            rows = file.read_row_group(group.number, columns=columns, use_threads=False)
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(f"row group {group.number} can't be read ({error})", footer) from None
+    return rows.unify_dictionaries()
+
+
+def _row_groups(parquet: pq.FileMetaData, metadata: ObjectMetadata) -> tuple[RowGroup, ...]:
+    if parquet.num_row_groups != len(metadata.parts):
+        raise _damaged("its footer does not list all row groups")
+    groups: list[RowGroup] = []
+    start = 0
+    for number, part in enumerate(metadata.parts):
+        group = parquet.row_group(number)
+        offsets = group.column(_OFFSET_COLUMN).statistics
+        times = group.column(_TIME_COLUMN).statistics
+        if offsets is None or times is None:
+            raise _damaged("its row groups lack statistics")
+        groups.append(
+            RowGroup(
+                number=number,
+                first_offset=offsets.min_raw,
+                last_offset=offsets.max_raw,
+                first_time_us=times.min_raw,
+                last_time_us=times.max_raw,
+                start=start,
+                end=part.end,
+                records=group.num_rows,
+            )
+        )
+        start = part.end
+    return tuple(groups)
+
+
+def _damaged(cause: str, footer: Footer | None = None) -> CorruptEntry:
+    whose = f" of ledger {footer.summary.ledger}" if footer else ""
+    return CorruptEntry(
+        f"the object{whose} is damaged, or is none of a ledger: {cause}. "
+        "Restore it from another copy"
+    )

@@ -1,0 +1,195 @@
+"""The digest of records: the same from frames, from an object and from any Arrow table of them.
+
+Each column is one stream of bytes, whatever the batches and row groups: integers as they are,
+little-endian; of values with a length the lengths (int32, -1 for null) and the bytes, apart. Of
+each stream two checksums with different polynomials are kept (CRC32C and CRC-32, which cost next
+to nothing); BLAKE2b over all of them, in the order of the columns, is the digest. A changed,
+missing, added or moved record changes it; it is no protection against someone who wants it so.
+
+The column ``frame`` is left out, so that readers without it can check the rest. Attributes that
+are null and those that are empty are the same.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from crc32c import crc32c
+from numpy.typing import NDArray
+
+from sulina.errors import Refused
+from sulina.lake import schema
+from sulina.wire.encode import producer_id
+
+_PREFIX: Final = "v1-"
+_SIZE: Final = 16
+_STREAM: Final = struct.Struct("<QII")
+_NO_TIME: Final = -(1 << 63)
+
+_INTEGERS: Final = {
+    schema.OFFSET: pa.int64(),
+    schema.PUBLISH_TIME: schema.TIME_TYPE,
+    schema.SEQUENCE: pa.int64(),
+    schema.SCHEMA_ID: pa.int64(),
+    schema.SCHEMA_VERSION: pa.int32(),
+}
+
+
+class _Stream:
+    """Bytes that come in pieces; how they are cut does not matter."""
+
+    __slots__ = ("_crc32", "_crc32c", "_length")
+
+    def __init__(self) -> None:
+        self._length = self._crc32c = self._crc32 = 0
+
+    def add(self, piece: NDArray[np.generic]) -> None:
+        data = np.ascontiguousarray(piece).view(np.uint8).data
+        self._length += len(data)
+        self._crc32c = crc32c(data, self._crc32c)
+        self._crc32 = zlib.crc32(data, self._crc32)
+
+    def packed(self) -> bytes:
+        return _STREAM.pack(self._length, self._crc32c, self._crc32)
+
+
+class _Values:
+    """Two streams for values with a length."""
+
+    def __init__(self) -> None:
+        self.lengths = _Stream()
+        self.data = _Stream()
+
+    def add(self, array: pa.Array, of_type: pa.DataType) -> None:
+        if array.type != of_type:
+            array = array.cast(of_type)
+        lengths, data = _lengths_and_data(array)
+        if array.null_count:
+            absent = ~_present(array)
+            if lengths[absent].any():  # Arrow lets bytes stand under a null
+                lengths, data = _lengths_and_data(array.fill_null(b""))
+            lengths = lengths.copy()
+            lengths[absent] = -1
+        self.lengths.add(lengths)
+        self.data.add(data)
+
+
+class Digest:
+    """The digest of records that are added in order, in batches of any size."""
+
+    def __init__(self) -> None:
+        self._integers = {name: _Stream() for name in _INTEGERS}
+        self._due = _Stream()
+        self._producers = _Stream()
+        self._keys = _Values()
+        self._payloads = _Values()
+        self._attributes = _Stream()
+        self._names = _Values()
+        self._texts = _Values()
+
+    def add(self, records: pa.RecordBatch | pa.Table) -> None:
+        """The next records. Columns may have any Arrow type that holds the same values.
+
+        Raises ``Refused`` if a column is missing or has nulls where a record has none.
+        """
+        if isinstance(records, pa.Table):
+            for batch in records.to_batches():
+                self.add(batch)
+            return
+        columns = {name: _column(records, name) for name in schema.RECORD_SCHEMA.names}
+        for name, of_type in _INTEGERS.items():
+            self._integers[name].add(_integers(_required(columns[name], name), of_type))
+        self._due.add(_integers(columns[schema.DELIVERY_TIME], schema.TIME_TYPE))
+        self._producers.add(_producer_ids(_required(columns[schema.PRODUCER], schema.PRODUCER)))
+        self._keys.add(columns[schema.KEY], pa.binary())
+        self._payloads.add(columns[schema.PAYLOAD], pa.binary())
+        self._add_attributes(columns[schema.ATTRIBUTES])
+
+    def _add_attributes(self, array: pa.Array) -> None:
+        if array.null_count == len(array):
+            self._attributes.add(np.zeros(len(array), np.int32))
+            return
+        if array.type != schema.ATTRIBUTES_TYPE:
+            array = array.cast(schema.ATTRIBUTES_TYPE)
+        offsets = np.frombuffer(array.buffers()[1], np.int32)
+        offsets = offsets[array.offset : array.offset + len(array) + 1]
+        lengths = np.diff(offsets)
+        if array.null_count and lengths[~_present(array)].any():
+            array = pa.concat_arrays([array.take(pa.array(np.arange(len(array))))])
+            offsets = np.frombuffer(array.buffers()[1], np.int32)[: len(array) + 1]
+            lengths = np.diff(offsets)
+        first, last = int(offsets[0]), int(offsets[-1])
+        self._attributes.add(lengths)
+        self._names.add(array.keys.slice(first, last - first), pa.string())
+        self._texts.add(array.items.slice(first, last - first), pa.string())
+
+    def text(self) -> str:
+        """The digest of what was added so far."""
+        whole = blake2b(digest_size=_SIZE)
+        for stream in self._streams():
+            whole.update(stream.packed())
+        return _PREFIX + whole.hexdigest()
+
+    def _streams(self) -> Iterable[_Stream]:
+        yield from self._integers.values()
+        yield from (self._due, self._producers, self._attributes)
+        for values in (self._keys, self._payloads, self._names, self._texts):
+            yield from (values.lengths, values.data)
+
+
+def digest_of(records: pa.RecordBatch | pa.Table) -> str:
+    """The digest of all records of a table, which are in the order of their offsets."""
+    digest = Digest()
+    digest.add(records)
+    return digest.text()
+
+
+def _column(records: pa.RecordBatch, name: str) -> pa.Array:
+    if name not in records.schema.names:
+        raise Refused(f"a digest needs all columns of the records: {name} is missing")
+    return records.column(name)
+
+
+def _required(array: pa.Array, name: str) -> pa.Array:
+    if array.null_count:
+        raise Refused(f"every record has a {name}, but {array.null_count} are null here")
+    return array
+
+
+def _present(array: pa.Array) -> NDArray[np.bool_]:
+    present: NDArray[np.bool_] = array.is_valid().to_numpy(zero_copy_only=False)
+    return present
+
+
+def _integers(array: pa.Array, of_type: pa.DataType) -> NDArray[np.generic]:
+    if array.type != of_type:
+        array = array.cast(of_type)
+    width = np.int32 if of_type == pa.int32() else np.int64
+    numbers = np.frombuffer(array.buffers()[1], width)[array.offset : array.offset + len(array)]
+    if array.null_count:
+        numbers = np.where(_present(array), numbers, _NO_TIME)
+    return numbers
+
+
+def _producer_ids(array: pa.Array) -> NDArray[np.uint64]:
+    if not pa.types.is_dictionary(array.type):
+        array = array.dictionary_encode()
+    ids = np.array([producer_id(name) for name in array.dictionary.to_pylist()], np.uint64)
+    codes: NDArray[np.int64] = array.indices.to_numpy()
+    return ids[codes] if len(codes) else ids[:0]
+
+
+def _lengths_and_data(array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+    if not len(array):
+        return np.zeros(0, np.int32), np.zeros(0, np.uint8)
+    _, offsets_buffer, data_buffer = array.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int32)
+    offsets = offsets[array.offset : array.offset + len(array) + 1]
+    data = np.frombuffer(data_buffer, np.uint8) if data_buffer else np.zeros(0, np.uint8)
+    return np.diff(offsets), data[offsets[0] : offsets[-1]]

@@ -1,0 +1,210 @@
+"""Makes a Parquet object from the frames of a ledger, row group by row group.
+
+CPU only and synchronous: for a thread. Memory is bounded by a row group, of which there are a few
+forms at a time. Every byte of the object is under a checksum: row groups under those that the
+footer lists, the footer under the seal, eight bytes that stand before it and that no Parquet
+reader looks at.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow.parquet as pq
+from crc32c import crc32c
+from numpy.typing import NDArray
+
+from sulina.errors import CorruptFrame, Refused, TooLarge
+from sulina.lake.arrow import frames_to_batch
+from sulina.lake.digest import Digest
+from sulina.lake.frame_table import HEADER
+from sulina.lake.ragged import Ints, starts_of
+from sulina.lake.schema import PUBLISH_TIME, WRITER_OPTIONS, WRITTEN_SCHEMA
+from sulina.lake.summary import FilePart, ObjectHead, ObjectMetadata, ObjectSummary, to_metadata
+from sulina.runtime.seam import Buffer
+from sulina.wire import header as h
+
+SEAL: Final = struct.Struct("<4sI")
+SEAL_MAGIC: Final = b"SLK1"
+_MAX_ROW_GROUP: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderSettings:
+    """How an object is cut."""
+
+    row_group_bytes: int = 16 << 20
+    """Bytes of frames, uncompressed, in a row group: what a replay fetches and opens at once."""
+    max_control_bytes: int = 64 << 20
+    """Bytes of control frames in an object; they stand in its footer."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.row_group_bytes <= _MAX_ROW_GROUP:
+            raise Refused(f"a row group has 1 to {_MAX_ROW_GROUP} bytes")
+
+
+class LedgerEncoder:
+    """Encodes one ledger. After an error it is of no more use."""
+
+    def __init__(self, head: ObjectHead, settings: EncoderSettings | None = None) -> None:
+        self._head = head
+        self._settings = settings or EncoderSettings()
+        self._next = head.first_offset
+        self._bytes = 0
+        self._control: list[bytes] = []
+        self._pending: list[Buffer] = []
+        self._pending_bytes = 0
+        self._times: list[tuple[int, int]] = []
+        self._digest = Digest()
+        self._parts: list[FilePart] = []
+        self._sink = _Sink()
+        self._writer = pq.ParquetWriter(self._sink, WRITTEN_SCHEMA, **WRITER_OPTIONS)
+
+    def add(self, frames: Sequence[Buffer]) -> list[bytes]:
+        """Take the next frames, in order; returns what is finished of the object, maybe nothing.
+
+        The frames must not be changed before the call that returns their row group. Raises
+        ``CorruptFrame`` if a frame is damaged (possibly when its row group is finished),
+        ``Refused`` if its offset does not follow on the one before, ``TooLarge`` if there are too
+        many control frames.
+        """
+        if not frames:
+            return []
+        headers = _headers(frames)
+        self._follow(frames, headers)
+        self._bytes += sum(map(len, frames))
+        compressed = headers["flags"] & h.COMPRESSION_MASK != 0
+        lengths = np.fromiter(map(len, frames), np.int64, len(frames))
+        inflated = headers["raw_length"].astype(np.int64) + h.HEADER_SIZE
+        weights: Ints = np.where(compressed, np.maximum(inflated, lengths), lengths)
+        control = headers["flags"] & h.CONTROL != 0
+        if control.any():
+            self._keep([frame for frame, is_it in zip(frames, control, strict=True) if is_it])
+            frames = [frame for frame, is_it in zip(frames, control, strict=True) if not is_it]
+            weights = weights[~control]
+        return self._cut(frames, weights)
+
+    def finish(self) -> tuple[list[bytes], ObjectSummary]:
+        """The rest of the object, and what it holds. Raises as :meth:`add` does."""
+        chunks = self._write_row_group() if self._pending else []
+        summary = self._summary()
+        metadata = ObjectMetadata(summary, tuple(self._control), tuple(self._parts))
+        self._writer.add_key_value_metadata(to_metadata(metadata))
+        begin = self._sink.take() if not self._parts else []
+        self._writer.close()
+        footer = b"".join(self._sink.take())
+        seal = SEAL.pack(SEAL_MAGIC, crc32c(footer))
+        size = self._sink.tell() + len(seal)
+        return [*chunks, *begin, seal, footer], self._summary(size)
+
+    def _follow(self, frames: Sequence[Buffer], headers: NDArray[np.void]) -> None:
+        bases = starts_of(headers["count"].astype(np.int64)) + self._next
+        wrong = np.flatnonzero(headers["base_offset"] != bases[:-1])
+        if len(wrong):
+            # A damaged frame may be the cause; then that is what to tell.
+            for frame in (*self._pending, *frames):
+                h.check_frame(frame)
+            number = int(wrong[0])
+            raise Refused(
+                f"ledger {self._head.ledger} goes on at offset "
+                f"{int(headers['base_offset'][number])} where {int(bases[number])} should follow: "
+                "it can't become an object"
+            )
+        self._next = int(bases[-1])
+
+    def _keep(self, control: Sequence[Buffer]) -> None:
+        for frame in control:
+            h.check_frame(frame)
+            self._control.append(bytes(frame))
+        if sum(map(len, self._control)) > self._settings.max_control_bytes:
+            raise TooLarge(
+                f"ledger {self._head.ledger} has more than {self._settings.max_control_bytes} "
+                "bytes of control frames: too many for one object"
+            )
+
+    def _cut(self, frames: Sequence[Buffer], weights: Ints) -> list[bytes]:
+        """Gather ``frames`` into row groups of about the wanted size, and write the full ones."""
+        chunks: list[bytes] = []
+        ends = starts_of(weights)
+        at = 0
+        while at < len(frames):
+            room = self._settings.row_group_bytes - self._pending_bytes
+            fit = int(np.searchsorted(ends, ends[at] + room, side="right")) - 1
+            if fit == at and not self._pending:
+                fit = at + 1  # larger than a row group by itself
+            self._pending += frames[at:fit]
+            self._pending_bytes += int(ends[fit] - ends[at])
+            if fit < len(frames):
+                chunks += self._write_row_group()
+            at = fit
+        return chunks
+
+    def _write_row_group(self) -> list[bytes]:
+        batch = frames_to_batch(self._pending)
+        self._pending = []
+        self._pending_bytes = 0
+        self._digest.add(batch)
+        times = np.frombuffer(batch.column(PUBLISH_TIME).buffers()[1], np.int64)
+        self._times.append((int(times.min()), int(times.max())))
+        self._writer.write_batch(batch, row_group_size=len(batch))
+        chunks = self._sink.take()
+        crc = 0
+        for chunk in chunks:
+            crc = crc32c(chunk, crc)
+        self._parts.append(FilePart(self._sink.tell(), crc))
+        return chunks
+
+    def _summary(self, size: int = 0) -> ObjectSummary:
+        return ObjectSummary(
+            topic=self._head.topic,
+            ledger=self._head.ledger,
+            first_offset=self._head.first_offset,
+            last_offset=self._next - 1,
+            records=self._next - self._head.first_offset,
+            first_time_us=min((first for first, _ in self._times), default=0),
+            last_time_us=max((last for _, last in self._times), default=0),
+            digest=self._digest.text(),
+            bytes=self._bytes,
+            size=size,
+        )
+
+
+class _Sink:
+    """The file that the Parquet writer writes: its bytes are taken away as they come."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._chunks: list[bytes] = []
+        self._position = 0
+
+    def write(self, data: bytes) -> int:
+        self._chunks.append(data)
+        self._position += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._position
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def take(self) -> list[bytes]:
+        chunks, self._chunks = self._chunks, []
+        return chunks
+
+
+def _headers(frames: Sequence[Buffer]) -> NDArray[np.void]:
+    data = b"".join([frame[: h.HEADER_SIZE] for frame in frames])
+    if len(data) != h.HEADER_SIZE * len(frames):
+        for frame in frames:
+            h.parse_header(frame)
+        raise CorruptFrame("these bytes are no frames")
+    return np.frombuffer(data, HEADER)

@@ -1,0 +1,74 @@
+"""The column ``frame``: what a replay needs of a frame beyond the columns of its records.
+
+A value is 24 bytes, little-endian, and then a tail::
+
+    0  B  kind          8  Q  producer id
+    1  B  flags        16  q  epoch
+    4  I  CRC32C of the frame as it is built again
+
+Of kind 0 the frame is built again from the columns, uncompressed, and must have that CRC32C; the
+tail are the key slots of its records, if it has keys. Of kind 1 the tail is the whole frame: a few
+are laid out in ways that the columns do not tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sulina.lake.frame_columns import BinaryColumn
+from sulina.lake.frame_table import FrameTable
+from sulina.lake.ragged import Bytes, Ints, copy_runs, runs, starts_of
+from sulina.wire.header import HAS_KEYS
+
+REBUILT: Final = 0
+VERBATIM: Final = 1
+
+VALUE: Final = np.dtype(
+    [
+        ("kind", "u1"),
+        ("flags", "u1"),
+        ("reserved", "<u2"),
+        ("crc", "<u4"),
+        ("producer_id", "<u8"),
+        ("epoch", "<i8"),
+    ]
+)
+VALUE_SIZE: Final = VALUE.itemsize
+_COPIED: Final = ("flags", "crc", "producer_id", "epoch")
+
+
+def pack_values(table: FrameTable, verbatim: Mapping[int, bytes]) -> BinaryColumn:
+    """A value for each frame of ``table``; those of ``verbatim``, by number, are kept whole."""
+    heads = np.zeros(len(table), VALUE)
+    for name in _COPIED:
+        heads[name] = table.headers[name]
+    tails = table.counts * table.has(HAS_KEYS)
+    for number, frame in verbatim.items():
+        heads["kind"][number] = VERBATIM
+        tails[number] = len(frame)
+    lengths = tails + VALUE_SIZE
+    at = starts_of(lengths)
+    out = np.empty(int(at[-1]), np.uint8)
+    at = at[:-1]
+    head_lengths = np.full(len(table), VALUE_SIZE)
+    out[runs(at, head_lengths)] = heads.view(np.uint8)
+    if tails.any():
+        rebuilt = np.flatnonzero((heads["kind"] == REBUILT) & (tails > 0))
+        copy_runs(
+            out, at[rebuilt] + VALUE_SIZE, table.data, table.slots_at[rebuilt], tails[rebuilt]
+        )
+    for number, frame in verbatim.items():
+        start = int(at[number]) + VALUE_SIZE
+        out[start : start + len(frame)] = np.frombuffer(frame, np.uint8)
+    return BinaryColumn(lengths, out)
+
+
+def read_heads(data: Bytes, starts: Ints) -> NDArray[np.void]:
+    """The fixed part of the values that start there."""
+    octets = data[starts[:, None] + np.arange(VALUE_SIZE)]
+    heads: NDArray[np.void] = octets.view(VALUE)[:, 0]
+    return heads

@@ -1,0 +1,153 @@
+"""What an object says about itself as a whole: the key-value metadata of its Parquet file.
+
+All keys begin with ``sulina.`` and all values are text, so that any Parquet tool shows them.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sulina.errors import CorruptEntry, CorruptFrame, Refused
+from sulina.names import TopicName
+from sulina.wire.header import HEADER_SIZE, check_frame, parse_header
+
+FORMAT: Final = "1"
+_PREFIX: Final = "sulina."
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectHead:
+    """What is known of an object before its first frame: whose ledger it holds."""
+
+    topic: TopicName
+    ledger: int
+    first_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectSummary:
+    """What an object holds. An object without records ends just before its first offset."""
+
+    topic: TopicName
+    ledger: int
+    first_offset: int
+    last_offset: int
+    records: int
+    first_time_us: int
+    """The earliest publish time, in microseconds since 1970; 0 without records."""
+    last_time_us: int
+    digest: str
+    bytes: int
+    """Of the frames as the ledger holds them, control frames included."""
+    size: int
+    """Of the object."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """A run of the object's bytes: from the end of the part before it, or from the beginning."""
+
+    end: int
+    crc: int
+    """CRC32C of the bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectMetadata:
+    """All that the key-value metadata tells."""
+
+    summary: ObjectSummary
+    control_frames: tuple[bytes, ...]
+    parts: tuple[FilePart, ...]
+    """One for each row group."""
+
+
+def to_metadata(metadata: ObjectMetadata) -> dict[str, str]:
+    """The key-value metadata. It does not tell the object's size, which is not known yet."""
+    summary = metadata.summary
+    values = {
+        "format": FORMAT,
+        "namespace": summary.topic.namespace,
+        "topic": summary.topic.local,
+        "ledger": summary.ledger,
+        "first_offset": summary.first_offset,
+        "last_offset": summary.last_offset,
+        "records": summary.records,
+        "first_time_us": summary.first_time_us,
+        "last_time_us": summary.last_time_us,
+        "bytes": summary.bytes,
+        "digest": summary.digest,
+        "control": b64encode(b"".join(metadata.control_frames)).decode(),
+        "row_groups": " ".join(f"{part.end}:{part.crc:08x}" for part in metadata.parts),
+    }
+    return {_PREFIX + name: str(value) for name, value in values.items()}
+
+
+def from_metadata(metadata: Mapping[bytes, bytes] | None, size: int) -> ObjectMetadata:
+    """What the metadata of an object of ``size`` bytes says.
+
+    Raises ``Refused`` if it is no object of ours or of a newer format, ``CorruptEntry`` if the
+    values can't be.
+    """
+    values = {key.decode(errors="replace"): value for key, value in (metadata or {}).items()}
+    version = values.get(_PREFIX + "format")
+    if version is None:
+        raise Refused("this Parquet file holds no ledger of Sulina: its metadata lacks sulina.*")
+    if version != FORMAT.encode():
+        raise Refused(
+            f"the object has format {version.decode(errors='replace')}, which is not known here; "
+            f"this side knows {FORMAT}: use a newer version of Sulina"
+        )
+    try:
+        return _read(_Values(values), size)
+    except (KeyError, ValueError, CorruptFrame, Refused) as error:
+        raise CorruptEntry(f"the object's metadata is damaged: {error}") from None
+
+
+class _Values:
+    def __init__(self, values: Mapping[str, bytes]) -> None:
+        self._values = values
+
+    def text(self, name: str) -> str:
+        return self._values[_PREFIX + name].decode()
+
+    def number(self, name: str) -> int:
+        return int(self.text(name))
+
+
+def _read(values: _Values, size: int) -> ObjectMetadata:
+    return ObjectMetadata(
+        ObjectSummary(
+            topic=TopicName.parse(f"/{values.text('namespace')}/{values.text('topic')}"),
+            ledger=values.number("ledger"),
+            first_offset=values.number("first_offset"),
+            last_offset=values.number("last_offset"),
+            records=values.number("records"),
+            first_time_us=values.number("first_time_us"),
+            last_time_us=values.number("last_time_us"),
+            digest=values.text("digest"),
+            bytes=values.number("bytes"),
+            size=size,
+        ),
+        tuple(_split(b64decode(values.text("control"), validate=True))),
+        tuple(map(_part, values.text("row_groups").split())),
+    )
+
+
+def _part(text: str) -> FilePart:
+    end, crc = text.split(":")
+    return FilePart(int(end), int(crc, 16))
+
+
+def _split(control: bytes) -> Sequence[bytes]:
+    frames: list[bytes] = []
+    at = 0
+    while at < len(control):
+        end = at + parse_header(control[at : at + HEADER_SIZE]).size
+        frames.append(control[at:end])
+        check_frame(frames[-1])
+        at = end
+    return frames
