@@ -453,3 +453,106 @@ class StatReply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StatReply: _TypeAlias = StatReply  # noqa: Y015
+
+@_typing.final
+class Ask(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    READ_FIELD_NUMBER: _builtins.int
+    RECOVERY_READ_FIELD_NUMBER: _builtins.int
+    FENCE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def read(self) -> Global___ReadRequest: ...
+    @_builtins.property
+    def recovery_read(self) -> Global___RecoveryReadRequest: ...
+    @_builtins.property
+    def fence(self) -> Global___FenceRequest: ...
+    def __init__(
+        self,
+        *,
+        read: Global___ReadRequest | None = ...,
+        recovery_read: Global___RecoveryReadRequest | None = ...,
+        fence: Global___FenceRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "read", b"read", "recovery_read", b"recovery_read", "what", b"what"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "read", b"read", "recovery_read", b"recovery_read", "what", b"what"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_what: _TypeAlias = _typing.Literal["read", "recovery_read", "fence"]  # noqa: Y015
+    _WhichOneofArgType_what: _TypeAlias = _typing.Literal["what", b"what"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_what) -> _WhichOneofReturnType_what | None: ...
+
+Global___Ask: _TypeAlias = Ask  # noqa: Y015
+
+@_typing.final
+class ManyRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ASKS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def asks(self) -> _containers.RepeatedCompositeFieldContainer[Global___Ask]: ...
+    def __init__(
+        self,
+        *,
+        asks: _abc.Iterable[Global___Ask] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asks", b"asks"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ManyRequest: _TypeAlias = ManyRequest  # noqa: Y015
+
+@_typing.final
+class Told(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CODE_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    FENCE_FIELD_NUMBER: _builtins.int
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    code: Global___Code.ValueType
+    message: _builtins.str
+    """if the code is not OK"""
+    entries: _builtins.bytes
+    """of a read: a whole Entries message"""
+    @_builtins.property
+    def fence(self) -> Global___FenceReply:
+        """of a fence"""
+
+    def __init__(
+        self,
+        *,
+        code: Global___Code.ValueType = ...,
+        message: _builtins.str = ...,
+        fence: Global___FenceReply | None = ...,
+        entries: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "entries", b"entries", "fence", b"fence", "message", b"message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Told: _TypeAlias = Told  # noqa: Y015
+
+@_typing.final
+class ManyReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ANSWERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def answers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Told]: ...
+    def __init__(
+        self,
+        *,
+        answers: _abc.Iterable[Global___Told] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ManyReply: _TypeAlias = ManyReply  # noqa: Y015

@@ -15,6 +15,7 @@ from storage_grpc import storage_pb2 as pb
 from storage_grpc.entries import Entry, LedgerStat, check_ids
 from storage_grpc.node import FencedLedger
 from storage_grpc.remote.appends import Appends
+from storage_grpc.remote.gather import Gather
 from storage_grpc.remote.link import Link
 from storage_grpc.remote.settings import RemoteSettings
 from storage_grpc.remote.wire.layout import Damaged, unpack_entries
@@ -33,7 +34,8 @@ class RemoteNode:
     """``Node`` over a link, which stays the caller's to close.
 
     Calls have no deadline of their own; a peer that died is noticed by the link's pings, and then
-    every call fails with ``UnknownOutcome``. Cancelling a call gives it up, at the node too.
+    every call fails with ``UnknownOutcome``. Fences, reads of recoveries and small reads go
+    together with others, and happen although their callers are cancelled.
     """
 
     def __init__(
@@ -49,6 +51,8 @@ class RemoteNode:
             settings,
             clock,
         )
+        self._fences = Gather(self.id, self._many)
+        self._reads = Gather(self.id, self._many)
 
     @property
     def pending_bytes(self) -> int:
@@ -71,7 +75,15 @@ class RemoteNode:
             max_bytes=min(max_bytes, _MANY),
             head=head,
         )
-        return await self._entries("Read", request, ledger, first)
+        if head is None and max_entries > 1:
+            # Large ones gain nothing from company, and would be copied twice for it.
+            return self._entries(await self._ask_raw("Read", request), ledger, first)
+
+        async def alone() -> pb.Told:
+            return pb.Told(entries=await self._ask_raw("Read", request))
+
+        told = await self._reads.call(pb.Ask(read=request), alone)
+        return self._entries(told.entries, ledger, first)
 
     async def recovery_read(
         self, ledger: int, first: int, *, max_entries: int, max_bytes: int
@@ -83,12 +95,22 @@ class RemoteNode:
             max_entries=min(max_entries, _MANY),
             max_bytes=min(max_bytes, _MANY),
         )
-        return await self._entries("RecoveryRead", request, ledger, first)
+
+        async def alone() -> pb.Told:
+            return pb.Told(entries=await self._ask_raw("RecoveryRead", request))
+
+        told = await self._reads.call(pb.Ask(recovery_read=request), alone)
+        return self._entries(told.entries, ledger, first)
 
     async def fence(self, ledger: int) -> FencedLedger:
         check_ids(ledger, 0, -1)
         request = pb.FenceRequest(ledger=ledger)
-        reply = await self._link.ask("Fence", request, pb.FenceReply, self.incarnation)
+
+        async def alone() -> pb.Told:
+            reply = await self._link.ask("Fence", request, pb.FenceReply, self.incarnation)
+            return pb.Told(fence=reply)
+
+        reply = (await self._fences.call(pb.Ask(fence=request), alone)).fence
         return FencedLedger(reply.lac, reply.last_entry, reply.certain)
 
     async def delete(self, ledger: int) -> None:
@@ -120,12 +142,19 @@ class RemoteNode:
         )
 
     async def close(self) -> None:
-        """End the stream of appends; what is unanswered has an unknown outcome."""
+        """End all calls; what is unanswered has an unknown outcome."""
         await self._appends.close()
+        await self._fences.close()
+        await self._reads.close()
 
-    async def _entries(self, name: str, request: Message, ledger: int, first: int) -> list[Entry]:
+    async def _many(self, request: pb.ManyRequest) -> pb.ManyReply:
+        return await self._link.ask("Many", request, pb.ManyReply, self.incarnation)
+
+    async def _ask_raw(self, name: str, request: Message) -> bytes:
+        return await self._link.ask_raw(name, request, self.incarnation)
+
+    def _entries(self, message: bytes, ledger: int, first: int) -> list[Entry]:
         """The entries that a read returns: of that ledger, whole, consecutive from ``first`` on."""
-        message = await self._link.ask_raw(name, request, self.incarnation)
         try:
             found = unpack_entries(message)
         except Damaged as damaged:

@@ -20,6 +20,7 @@ from storage_grpc.node import Node
 from storage_grpc.remote.wire.codes import CODE_KEY, code_of, status_of
 from storage_grpc.remote.wire.layout import MAX_MESSAGE, pack_entries
 from storage_grpc.remote.wire.service import INCARNATION_KEY
+from storage_grpc.service.many import Many
 from sulina.errors import Refused, SulinaError, Unavailable, UnknownOutcome
 
 _log = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ class Calls:
         self._incarnation = incarnation
         self._hello = hello
         self._max_read = max_read
+        self._many = Many(self._fence, self._read, self._recovery_read, max_read)
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
         """For gRPC, by the method's name."""
@@ -56,6 +58,7 @@ class Calls:
             "Delete": self._handler(pb.DeleteRequest, self._delete),
             "List": self._handler(pb.ListRequest, self._list, any_incarnation=True),
             "Stat": self._handler(pb.StatRequest, self._stat, any_incarnation=True),
+            "Many": self._handler(pb.ManyRequest, self._many.answer),
         }
 
     def check_incarnation(self, context: Context, *, any_incarnation: bool = False) -> None:
@@ -113,7 +116,7 @@ class Calls:
         )
         return pack_entries(found)
 
-    async def _fence(self, request: pb.FenceRequest) -> Message:
+    async def _fence(self, request: pb.FenceRequest) -> pb.FenceReply:
         found = await self._node.fence(request.ledger)
         return pb.FenceReply(lac=found.lac, last_entry=found.last_entry, certain=found.certain)
 
