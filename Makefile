@@ -14,8 +14,10 @@ ARGS ?=
 PYTHON ?=
 
 bin := .venv/bin
-typed := sulina broker_containers storage_grpc benchmarks tests
+typed := sulina broker_containers storage_grpc emr_jobs benchmarks tests
 packages := sulina broker_containers storage_grpc emr_jobs functions
+# Environments of their own, for what must not meet Sulina's packages: the tests run these programs.
+apart := $(patsubst %,.venv-%/installed.lock,emulators localstack)
 protos = $(shell find $(wildcard $(packages)) -name '*.proto')
 
 .PHONY: help
@@ -27,7 +29,7 @@ up: .venv/.stamp-project ## run a whole Sulina in one process; Ctrl-C stops it
 	@exec $(bin)/sulina up $(ARGS)
 
 .PHONY: test
-test: .venv/.stamp-dev .venv/.stamp-project ## run the tests; one of them: ARGS="-k name"
+test: .venv/.stamp-dev .venv/.stamp-project $(apart) ## run the tests; one of them: ARGS="-k name"
 	@$(bin)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 .PHONY: check
@@ -54,6 +56,10 @@ simulate: .venv/.stamp-dev .venv/.stamp-project ## try to break the ledgers: SEE
 .PHONY: chaos
 chaos: .venv/.stamp-dev .venv/.stamp-project ## harm a real cluster of processes: MINUTES=5
 	@$(bin)/python -m tests.chaos --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+.PHONY: containers
+containers: .venv/.stamp-dev .venv/.stamp-project ## build the images, run a cluster of them, kill a broker
+	@SULINA_CONTAINERS=1 $(bin)/python -m pytest tests/containers $(ARGS)
 
 .PHONY: proto
 proto: .venv/.stamp-dev ## write *_pb2.py and *_pb2.pyi again from the .proto files
@@ -83,6 +89,9 @@ clean: ## remove .venv, caches and builds; data and results of benchmarks stay
 .venv/.stamp-bench: requirements/bench.lock .venv/.stamp-run
 	@requirements/install.sh $<
 	@touch $@
+
+.venv-%/installed.lock: requirements/%.lock .venv/.stamp-project
+	@$(bin)/python -m localstack.environments $*
 
 # Editable: once more only when the metadata or the set of packages changes.
 .venv/.stamp-project: .venv/.stamp-run pyproject.toml $(wildcard $(packages:%=%/__init__.py))

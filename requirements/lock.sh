@@ -5,6 +5,8 @@
 #   run.lock    what `make up` needs
 #   dev.lock    run.lock and what `make test`, `make check` and `make proto` need
 #   bench.lock  run.lock and what `make bench` needs
+#   broker.lock, storage.lock   what the containers of brokers and storage nodes have
+#   emulators.lock, localstack.lock   servers that stand in for a cloud's, in environments of their own
 #   danube.lock Danube's own client, unmodified, which the tests run in an environment of its own
 set -euo pipefail
 
@@ -24,7 +26,48 @@ compile dev --extra all-in-one --extra dev "$@"
 compile run --extra all-in-one --constraint requirements/dev.lock "$@"
 compile bench --extra bench --constraint requirements/dev.lock "$@"
 
-echo "Locking requirements/danube.lock"
-.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-    --no-emit-index-url --custom-compile-command "make lock" \
-    --output-file requirements/danube.lock "$@" requirements/danube.in
+# In environments of their own: what they need would not go together with ours.
+apart() {
+    local name=$1
+    shift
+    echo "Locking requirements/$name.lock"
+    .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+        --no-emit-index-url --custom-compile-command "make lock" \
+        --output-file "requirements/$name.lock" "$@" "requirements/$name.in"
+}
+
+# LocalStack breaks with newer versions of what it uses: its source archive has those it was
+# tested with. Prints them as constraints for the Pythons of a marker.
+localstack_pins() {
+    local version=$1 marker=$2 folder
+    folder=$(mktemp -d)
+    .venv/bin/python -m pip download --quiet --disable-pip-version-check --no-deps \
+        --no-binary localstack-core --dest "$folder" "localstack-core==$version" >&2
+    tar -xzOf "$folder"/*.tar.gz --wildcards '*/requirements-runtime.txt' |
+        sed -nE "s/^([A-Za-z0-9_.-]+)(\[[^]]*\])?==([^ ;]+).*/\1==\3 ; $marker/p"
+    rm -r "$folder"
+}
+
+apart danube "$@"
+apart emulators "$@"
+pins=$(mktemp)
+while IFS= read -r line; do
+    version=${line#*==}
+    localstack_pins "${version%% *}" "${line#*; }"
+done < <(grep '==' requirements/localstack.in) > "$pins"
+apart localstack --no-annotate --constraint "$pins" "$@"
+rm "$pins"
+
+# Containers get no more than they run: no build tools, no etcd.
+image() {
+    local name=$1
+    shift
+    echo "Locking requirements/$name.lock"
+    .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+        --no-emit-index-url --custom-compile-command "make lock" \
+        --constraint requirements/dev.lock --output-file "requirements/$name.lock" \
+        "$@" pyproject.toml
+}
+
+image broker --extra broker --extra cli --extra etcd --extra lake --extra schemas --extra storage "$@"
+image storage --extra lake --extra storage "$@"

@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sulina.errors import Refused
@@ -37,14 +37,24 @@ class ChildProcess:
 
     ``ports`` are those it will listen on, with their addresses: it is not started while another
     program has one, which would then be taken for it by whoever asks there whether it is ready.
+    ``folder`` is where it runs, and ``environment`` are all its variables, if not those of its
+    owner.
     """
 
     def __init__(
-        self, command: Sequence[str], log: Path, *, ports: Sequence[tuple[str, int]] = ()
+        self,
+        command: Sequence[str],
+        log: Path,
+        *,
+        ports: Sequence[tuple[str, int]] = (),
+        folder: Path | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self._command = tuple(command)
         self._log = log
         self._ports = tuple(ports)
+        self._folder = folder
+        self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
         self._asked = False
 
@@ -82,6 +92,8 @@ class ChildProcess:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
+                    cwd=self._folder,
+                    env=self._environment,
                     start_new_session=True,
                 )
             except OSError as error:

@@ -1,0 +1,41 @@
+"""LocalStack: a whole AWS account, of which S3, IAM, SQS, SNS and more work without Docker.
+
+Nothing survives its end. Credentials are not checked: an access key of twelve digits is taken for
+the number of the account.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from localstack.emulators.server import HOST, EmulatorServer, Program, answers_http, free_ports
+from localstack.environments import environment
+
+
+def running_localstack(folder: Path, port: int = 0) -> EmulatorServer:
+    """For ``with``, on ``port`` or any free one. Blocks while its environment is installed."""
+    port = port or free_ports(1)[0]
+    python = environment("localstack") / "python"
+    folder = folder.absolute()
+    for part in ("tmp", "home", "cache"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+    program = Program(
+        name="localstack",
+        command=(str(python), "-m", "localstack.runtime.main"),
+        port=port,
+        ready=answers_http("/_localstack/health"),
+        environment={
+            "OVERRIDE_IN_DOCKER": "0",  # or it may write to folders of the system
+            "FILESYSTEM_ROOT": str(folder),
+            "TMPDIR": str(folder / "tmp"),
+            "HOME": str(folder / "home"),
+            "XDG_CACHE_HOME": str(folder / "cache"),
+            "GATEWAY_LISTEN": f"{HOST}:{port}",
+            "LOCALSTACK_HOST": f"localhost:{port}",
+            "EAGER_SERVICE_LOADING": "0",
+            "DISABLE_EVENTS": "1",
+            "SKIP_SSL_CERT_DOWNLOAD": "1",
+            "DNS_ADDRESS": "0",
+        },
+    )
+    return EmulatorServer(folder, program)

@@ -1,0 +1,173 @@
+"""gcp-storage-emulator with the parts of the service's API that it lacks and Sulina uses:
+
+* ``ifGenerationMatch`` on uploads and deletions: the emulator takes one request at a time, so that
+  looking first and acting then is one step;
+* pages of a listing (``maxResults``, ``pageToken``) and where it starts (``startOffset``);
+* ranges that count from the end (``bytes=-N``), ranges beyond the end, and a reply of its own
+  for a range of an object with no bytes.
+
+A program for the emulator's own environment: ``python gcs_server.py HOST PORT``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from http import HTTPStatus
+from types import SimpleNamespace
+from typing import Any
+
+from gcp_storage_emulator.exceptions import NotFound
+from gcp_storage_emulator.handlers import objects
+from gcp_storage_emulator.server import create_server
+
+_insert, _partial = objects.insert, objects.upload_partial
+_list, _download, _delete = objects.ls, objects.download, objects.delete
+_conditions: dict[str, str] = {}
+"""Of uploads that go on: their ids, and the generation they ask for."""
+
+
+def _first(request: Any, name: str) -> str | None:
+    found = request.query.get(name)
+    return found[0] if found else None
+
+
+def _generation(storage: Any, bucket: str, name: str) -> str:
+    try:
+        return str(storage.get_file_obj(bucket, name)["generation"])
+    except NotFound:
+        return "0"
+
+
+def _meets(response: Any, storage: Any, bucket: str, name: str, wanted: str | None) -> bool:
+    """Whether the object's generation is the one asked for; says so in the response if not."""
+    if wanted is None or _generation(storage, bucket, name) == wanted:
+        return True
+    _fail(response, HTTPStatus.PRECONDITION_FAILED, "conditionNotMet")
+    return False
+
+
+def _fail(response: Any, status: HTTPStatus, reason: str) -> None:
+    response.status = status
+    error = {"code": status.value, "message": reason, "errors": [{"reason": reason}]}
+    response.json({"error": error})
+
+
+def insert(request: Any, response: Any, storage: Any, *rest: Any, **more: Any) -> None:
+    """An upload in one piece, or the start of one in several."""
+    bucket, wanted = request.params["bucket_name"], _first(request, "ifGenerationMatch")
+    name = _first(request, "name")
+    if name is None and isinstance(request.data, dict):
+        meta = request.data.get("meta", request.data)
+        name = meta.get("name")
+    if not _meets(response, storage, bucket, str(name), wanted):
+        return
+    _insert(request, response, storage, *rest, **more)
+    if wanted is not None and _first(request, "uploadType") == "resumable":
+        upload = re.search(r"upload_id=([^&]+)", response["Location"])
+        assert upload is not None
+        _conditions[upload.group(1)] = wanted
+
+
+def upload_partial(request: Any, response: Any, storage: Any, *rest: Any, **more: Any) -> None:
+    """A further piece. The condition is looked at again with the last one."""
+    upload = str(_first(request, "upload_id"))
+    wanted = _conditions.get(upload)
+    if wanted is not None and not (request.get_header("Content-Range") or "").endswith("/*"):
+        try:
+            found = storage.get_resumable_file_obj(upload)
+        except NotFound:
+            response.status = HTTPStatus.NOT_FOUND
+            return
+        if not _meets(response, storage, found["bucket"], found["name"], wanted):
+            return
+    _partial(request, response, storage, *rest, **more)
+
+
+def cancel_upload(request: Any, response: Any, storage: Any, *rest: Any, **more: Any) -> None:
+    """Give up an upload in several pieces."""
+    upload = str(_first(request, "upload_id"))
+    _conditions.pop(upload, None)
+    try:
+        storage.delete_resumable_file_obj(upload)
+    except (NotFound, KeyError):
+        response.status = HTTPStatus.NOT_FOUND
+        return
+    response.status = SimpleNamespace(value=499, phrase="Client Closed Request")
+
+
+def ls(request: Any, response: Any, storage: Any, *rest: Any, **more: Any) -> None:
+    """A page of a listing."""
+    _list(request, response, storage, *rest, **more)
+    if response.status is not HTTPStatus.OK:
+        return
+    found = json.loads(response._content)
+    start = _first(request, "startOffset") or ""
+    after = _first(request, "pageToken") or ""
+    limit = min(int(_first(request, "maxResults") or 1000), 1000)
+    items = sorted(found["items"], key=lambda item: item["name"].encode())
+    items = [
+        item
+        for item in items
+        if item["name"].encode() >= start.encode() and item["name"].encode() > after.encode()
+    ]
+    if len(items) > limit:
+        found["nextPageToken"] = items[limit - 1]["name"]
+    found["items"] = items[:limit]
+    response.json(found)
+
+
+def download(request: Any, response: Any, storage: Any, *rest: Any, **more: Any) -> None:
+    """The bytes of an object, or some of them."""
+    asked = re.fullmatch(r"bytes=(\d*)-(\d*)", request.get_header("range", "") or "")
+    if asked is not None:
+        try:
+            bucket, name = request.params["bucket_name"], request.params["object_id"]
+            size = int(storage.get_file_obj(bucket, name)["size"])
+        except NotFound:
+            response.status = HTTPStatus.NOT_FOUND
+            return
+        first, last = asked.groups()
+        start = int(first) if first else max(size - int(last), 0)
+        if start >= size:
+            _fail(response, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, "requestedRange")
+            response["Content-Range"] = f"bytes */{size}"
+            return
+        if not first:
+            headers = request._request_handler.headers
+            headers.replace_header("range", f"bytes={start}-")
+    _download(request, response, storage, *rest, **more)
+
+
+def delete(request: Any, response: Any, storage: Any, *rest: Any, **more: Any) -> None:
+    """Remove an object, if it is of the generation asked for."""
+    bucket, name = request.params["bucket_name"], request.params["object_id"]
+    if _meets(response, storage, bucket, name, _first(request, "ifGenerationMatch")):
+        _delete(request, response, storage, *rest, **more)
+
+
+def _replace_handlers() -> None:
+    """The emulator's table of handlers holds the functions themselves."""
+    from gcp_storage_emulator import server
+
+    ours = {
+        _insert: insert,
+        _partial: upload_partial,
+        _list: ls,
+        _download: download,
+        _delete: delete,
+    }
+    for _, methods in server.HANDLERS:
+        for method, handler in methods.items():
+            methods[method] = ours.get(handler, handler)
+        if methods.get(server.PUT) is upload_partial:
+            methods[server.DELETE] = cancel_upload
+    # Called by another handler, by its name in the module.
+    objects.download, objects.upload_partial = download, upload_partial
+    objects.insert = insert
+
+
+if __name__ == "__main__":
+    _replace_handlers()
+    create_server(sys.argv[1], int(sys.argv[2]), in_memory=True).run()

@@ -1,0 +1,27 @@
+"""A plain S3 client for an emulator, for what has to be there before Sulina comes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import boto3
+from botocore.config import Config
+
+from localstack.emulators.credentials import Credentials
+
+
+def s3_client(url: str, credentials: Credentials) -> Any:
+    """boto3's client for S3 at ``url``. Calls block, ten seconds at most and a retry."""
+    return boto3.client(
+        "s3",
+        endpoint_url=url,
+        aws_access_key_id=credentials.access_key,
+        aws_secret_access_key=credentials.secret_key,
+        region_name=credentials.region,
+        config=Config(
+            connect_timeout=10,
+            read_timeout=30,
+            retries={"total_max_attempts": 3, "mode": "standard"},
+            s3={"addressing_style": "path"},
+        ),
+    )
