@@ -23,6 +23,7 @@ from sulina.metadata.store import (
     Delete,
     DeletePrefix,
     Get,
+    GetPrefix,
     KeyValue,
     Listing,
     MetadataStore,
@@ -34,6 +35,8 @@ from sulina.metadata.store import (
 
 _UNDER_WAY: Final = 4
 """Calls to the store at the same time; what comes meanwhile is put together."""
+_SHORT: Final = 16
+"""A listing of no more keys is read together with others; longer ones are read on their own."""
 
 
 @dataclass(slots=True, eq=False)
@@ -58,6 +61,7 @@ class _Call:
 class _Batch:
     calls: list[_Call] = field(default_factory=list)
     keys: set[str] = field(default_factory=set)
+    listed: tuple[str, ...] = ()
     compares: int = 0
     ops: int = 0
     size: int = 0
@@ -67,18 +71,22 @@ class _Batch:
             return True
         if call.stands_alone or self.calls[0].stands_alone:
             return False
-        touched = {*call.writes, *(compare.key for compare in call.compares)}
+        writes = call.writes
+        touched = {*writes, *(compare.key for compare in call.compares)}
         return (
             self.compares + len(call.compares) <= MAX_TXN_OPS
             and self.ops + len(call.then) <= MAX_TXN_OPS
             and self.size + call.size <= MAX_TXN_BYTES
             # One that looks at what another changes would not see it.
             and self.keys.isdisjoint(touched)
+            # A listing has the revision of the whole: nothing of it may change behind it.
+            and not any(key.startswith(self.listed) for key in writes)
         )
 
     def add(self, call: _Call) -> None:
         self.calls.append(call)
         self.keys.update(call.writes)
+        self.listed += tuple(op.prefix for op in call.then if isinstance(op, GetPrefix))
         self.compares += len(call.compares)
         self.ops += len(call.then)
         self.size += call.size
@@ -182,8 +190,6 @@ class BatchingStore:
             if not call.answer.done():
                 call.answer.set_result(result)
 
-    # ---- what is passed on ----
-
     async def range(
         self,
         prefix: str,
@@ -192,7 +198,14 @@ class BatchingStore:
         after: str | None = None,
         keys_only: bool = False,
     ) -> Listing:
+        if limit is None and after is None and not keys_only:
+            result = await self._call((), (GetPrefix(prefix, _SHORT),), ())
+            found = result.responses[0]
+            if not found.more:
+                return Listing(found.items, result.revision, more=False)
         return await self._store.range(prefix, limit=limit, after=after, keys_only=keys_only)
+
+    # ---- what is passed on ----
 
     async def grant(self, ttl_seconds: int) -> Lease:
         return await self._store.grant(ttl_seconds)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sulina.errors import Refused, TooLarge
-from sulina.metadata.store import Compare, Delete, DeletePrefix, Op, Put, ValueIs
+from sulina.metadata.store import Compare, Delete, DeletePrefix, GetPrefix, Op, Put, ValueIs
 
 MAX_KEY_BYTES = 1024
 MAX_VALUE_BYTES = 1024 * 1024
@@ -88,6 +88,9 @@ def _check_op(op: Op) -> int:
     if isinstance(op, DeletePrefix):
         if not op.prefix:
             raise Refused("an empty prefix would delete every key: name what is to be deleted")
+        return check_prefix(op.prefix)
+    if isinstance(op, GetPrefix):
+        check_range(op.prefix, None, op.limit)
         return check_prefix(op.prefix)
     size = check_key(op.key)
     if isinstance(op, Put):

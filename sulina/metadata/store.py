@@ -151,7 +151,16 @@ class Get:
     key: str
 
 
-Op = Put | Delete | DeletePrefix | Get
+@dataclass(frozen=True, slots=True)
+class GetPrefix:
+    """Read the keys that start with ``prefix``, in order, at most ``limit`` of them, as the
+    operations before it in the same transaction left them."""
+
+    prefix: str
+    limit: int
+
+
+Op = Put | Delete | DeletePrefix | Get | GetPrefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +171,10 @@ class Response:
     """What ``Get`` found."""
     deleted: int = 0
     """How many keys ``Delete`` or ``DeletePrefix`` removed."""
+    items: tuple[KeyValue, ...] = ()
+    """What ``GetPrefix`` found."""
+    more: bool = False
+    """Whether its limit left some out."""
 
 
 @dataclass(frozen=True, slots=True)

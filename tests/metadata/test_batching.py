@@ -60,6 +60,33 @@ async def test_a_thousand_reads_at_once_are_a_few_calls() -> None:
     await store.close()
 
 
+async def test_a_thousand_short_listings_at_once_are_a_few_calls() -> None:
+    counting, store = await opened()
+    keys = [f"/k/{n}/{leaf}" for n in range(500) for leaf in "ab"]
+    await asyncio.gather(*(store.put(key, b"") for key in keys))
+    counting.calls = 0
+    found = await asyncio.gather(*(store.range(f"/k/{n}/") for n in range(1000)))
+    assert [item.key for listing in found for item in listing.items] == keys
+    assert not any(listing.more for listing in found)
+    assert counting.calls < 20
+    await store.close()
+
+
+async def test_a_long_listing_is_whole() -> None:
+    _, store = await opened()
+    await asyncio.gather(*(store.put(f"/k/{n:03}", b"") for n in range(100)))
+    found = await store.range("/k/")
+    assert [item.key for item in found.items] == [f"/k/{n:03}" for n in range(100)]
+    await store.close()
+
+
+async def test_a_listing_misses_nothing_up_to_the_revision_that_it_tells() -> None:
+    _, store = await opened()
+    listing, revision = await asyncio.gather(store.range("/k/"), store.put("/k/1", b""))
+    assert listing.items or listing.revision < revision
+    await store.close()
+
+
 async def test_a_swap_that_fails_does_not_hold_up_those_beside_it() -> None:
     _, store = await opened()
     await store.put("/taken", b"")

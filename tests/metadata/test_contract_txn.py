@@ -15,6 +15,7 @@ from sulina.metadata.store import (
     Delete,
     DeletePrefix,
     Get,
+    GetPrefix,
     KeyValue,
     MetadataStore,
     ModRevisionIs,
@@ -80,6 +81,34 @@ async def test_deletions_answer_how_much_they_removed(store: MetadataStore) -> N
     result = await store.txn((), [Delete("/p/1"), DeletePrefix("/p/"), DeletePrefix("/none/")])
     assert [response.deleted for response in result.responses] == [1, 2, 0]
     assert [item.key for item in (await store.range("/")).items] == ["/pq"]
+
+
+async def test_a_transaction_lists_keys_as_what_comes_before_in_it_left_them(
+    store: MetadataStore,
+) -> None:
+    for key in ("/p/1", "/p/2", "/pq"):
+        await store.put(key, key.encode())
+    result = await store.txn(
+        (),
+        [
+            GetPrefix("/p/", 9),
+            Put("/p/0", b"new"),
+            Delete("/p/1"),
+            GetPrefix("/p/", 2),
+            GetPrefix("/p/", 1),
+            GetPrefix("/none/", 1),
+        ],
+    )
+    found = [([item.key for item in each.items], each.more) for each in result.responses]
+    assert found[0] == (["/p/1", "/p/2"], False)
+    assert found[3:] == [(["/p/0", "/p/2"], False), (["/p/0"], True), ([], False)]
+    first = result.responses[3].items[0]
+    assert (first.value, first.mod_revision, first.version) == (b"new", result.revision, 1)
+
+
+async def test_a_listing_of_nothing_is_refused(store: MetadataStore) -> None:
+    with pytest.raises(Refused):
+        await store.txn((), [GetPrefix("/p/", 0)])
 
 
 def comparisons(item: KeyValue) -> list[tuple[Compare, bool]]:

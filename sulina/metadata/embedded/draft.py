@@ -17,6 +17,7 @@ from sulina.metadata.store import (
     Delete,
     DeletePrefix,
     Get,
+    GetPrefix,
     KeyValue,
     ModRevisionIs,
     Op,
@@ -116,6 +117,8 @@ class Draft:
                 return Response()
             case Get(key):
                 return Response(item=self._get(key))
+            case GetPrefix(prefix, limit):
+                return self._listed(prefix, limit)
             case Delete(key):
                 keys = [key] if self._get(key) else []
             case DeletePrefix(prefix):
@@ -123,6 +126,11 @@ class Draft:
         for key in keys:
             self._remove(key)
         return Response(deleted=len(keys))
+
+    def _listed(self, prefix: str, limit: int) -> Response:
+        keys = self._keys_under(prefix)
+        found = tuple(item for key in keys[:limit] if (item := self._get(key)) is not None)
+        return Response(items=found, more=len(keys) > limit)
 
     def _keys_under(self, prefix: str) -> list[str]:
         keys = {item.key for item in self._state.scan(prefix)}

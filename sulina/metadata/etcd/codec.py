@@ -14,6 +14,7 @@ from sulina.metadata.store import (
     Event,
     EventKind,
     Get,
+    GetPrefix,
     KeyValue,
     ModRevisionIs,
     Op,
@@ -125,6 +126,8 @@ class Codec:
                 return {"request_delete_range": self.below(prefix)}
             case Get(key):
                 return {"request_range": self.one(key)}
+            case GetPrefix(prefix, limit):
+                return {"request_range": self.below(prefix) | {"limit": str(limit)}}
 
     def _response(self, op: Op, answer: Mapping[str, Any]) -> Response:
         match op:
@@ -135,6 +138,10 @@ class Codec:
             case Get():
                 found = self.items(answer.get("response_range", {}))
                 return Response(item=found[0] if found else None)
+            case GetPrefix():
+                listed = answer.get("response_range", {})
+                more = bool(listed.get("more", False))
+                return Response(items=tuple(self.items(listed)), more=more)
 
 
 def revision_of(answer: Mapping[str, Any]) -> int:

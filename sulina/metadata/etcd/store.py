@@ -18,7 +18,7 @@ from sulina.metadata.etcd.listing import list_keys
 from sulina.metadata.etcd.settings import EtcdSettings
 from sulina.metadata.etcd.watch import EtcdWatch
 from sulina.metadata.lease import Lease
-from sulina.metadata.store import Compare, Get, KeyValue, Listing, Op, Put, TxnResult
+from sulina.metadata.store import Compare, Get, GetPrefix, KeyValue, Listing, Op, Put, TxnResult
 from sulina.runtime.seam import Clock
 
 
@@ -87,7 +87,7 @@ class EtcdStore:
         """Run ``then`` if every comparison holds, else ``otherwise``: all of it, or nothing."""
         self._gateway.check_open()
         check.check_txn(compares, then, otherwise)
-        reads_only = all(isinstance(op, Get) for op in (*then, *otherwise))
+        reads_only = all(isinstance(op, Get | GetPrefix) for op in (*then, *otherwise))
         request = self._codec.txn(compares, then, otherwise)
         answer = await self._gateway.call("/kv/txn", request, repeatable=reads_only)
         return self._codec.txn_result(answer.body, then, otherwise)
