@@ -61,6 +61,10 @@ chaos: .venv/.stamp-dev .venv/.stamp-project ## harm a real cluster of processes
 containers: .venv/.stamp-dev .venv/.stamp-project ## build the images, run a cluster of them, kill a broker
 	@SULINA_CONTAINERS=1 $(bin)/python -m pytest tests/containers $(ARGS)
 
+.PHONY: functions
+functions: .venv/.stamp-project ## pack the Lambda functions: ARGS="--architecture x86_64"
+	@$(bin)/python -m functions.package $(ARGS)
+
 .PHONY: proto
 proto: .venv/.stamp-dev ## write *_pb2.py and *_pb2.pyi again from the .proto files
 	@$(bin)/python -m grpc_tools.protoc --proto_path=. --python_out=. \

