@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from sulina.errors import CorruptFrame
 from sulina.lake.frame_columns import BinaryColumn, FrameColumns, open_columns
-from sulina.lake.frame_table import FrameTable, IrregularFrames, read_table
+from sulina.lake.frame_table import FrameTable, IrregularFrames, read_table, require
 from sulina.lake.frame_value import pack_values
 from sulina.lake.irregular import inflate, stand_in
-from sulina.lake.ragged import Ints, starts_of
+from sulina.lake.ragged import Ints, join_runs, starts_of
 from sulina.lake.schema import ATTRIBUTES_TYPE, TIME_TYPE, WRITTEN_SCHEMA
 from sulina.runtime.seam import Buffer
 from sulina.wire import header as h
@@ -31,7 +31,7 @@ def frames_to_batch(frames: Sequence[Buffer]) -> pa.RecordBatch:
     compression is not installed.
     """
     if not frames:
-        return WRITTEN_SCHEMA.empty_table().to_batches()[0]
+        return pa.RecordBatch.from_pylist([], schema=WRITTEN_SCHEMA)
     opening = _Opening(frames)
     while True:
         try:
@@ -126,24 +126,24 @@ def _times(times: Ints, present: NDArray[np.bool_] | None = None) -> pa.Array:
 
 
 def _producers(table: FrameTable) -> pa.Array:
-    data = table.data.data
-    begins = table.names_at
-    ends = begins + table.field("name_length")
-    numbers: dict[bytes, int] = {}
-    codes = [
-        numbers.setdefault(bytes(data[begin:end]), len(numbers))
-        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
-    ]
-    by_frame = np.array(codes, np.int32)
-    names: list[str] = []
-    for number, name in enumerate(numbers):
-        try:
-            names.append(name.decode())
-        except UnicodeDecodeError:
-            raise IrregularFrames(np.flatnonzero(by_frame == number)) from None
+    lengths = table.field("name_length")
+    column = BinaryColumn(lengths, join_runs(table.data, table.names_at, lengths))
+    by_frame = _binary(pa.binary(), column).dictionary_encode()
+    codes: NDArray[np.int32] = by_frame.indices.to_numpy()
+    names = by_frame.dictionary
+    text = np.array([_is_text(name) for name in names.to_pylist()])
+    require(text[codes])
     return pa.DictionaryArray.from_arrays(
-        pa.array(np.repeat(by_frame, table.counts)), pa.array(names, pa.string())
+        pa.array(np.repeat(codes, table.counts)), names.cast(pa.string())
     )
+
+
+def _is_text(name: bytes) -> bool:
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _keys(columns: FrameColumns) -> pa.Array:

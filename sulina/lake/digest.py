@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from sulina.errors import Refused
 from sulina.lake import schema
+from sulina.lake.buffers import integers, octets, offsets, present
 from sulina.wire.encode import producer_id
 
 _PREFIX: Final = "v1-"
@@ -69,15 +70,16 @@ class _Values:
     def add(self, array: pa.Array, of_type: pa.DataType) -> None:
         if array.type != of_type:
             array = array.cast(of_type)
-        lengths, data = _lengths_and_data(array)
-        if array.null_count:
-            absent = ~_present(array)
+        absent = ~present(array) if array.null_count else None
+        lengths = np.diff(offsets(array))
+        if absent is not None:
             if lengths[absent].any():  # Arrow lets bytes stand under a null
-                lengths, data = _lengths_and_data(array.fill_null(b""))
-            lengths = lengths.copy()
+                array = array.fill_null(b"")
+                lengths = np.diff(offsets(array))
             lengths[absent] = -1
+        bounds = offsets(array)
         self.lengths.add(lengths)
-        self.data.add(data)
+        self.data.add(octets(array)[bounds[0] : bounds[-1]])
 
 
 class Digest:
@@ -102,6 +104,8 @@ class Digest:
             for batch in records.to_batches():
                 self.add(batch)
             return
+        if not records.num_rows:
+            return
         columns = {name: _column(records, name) for name in schema.RECORD_SCHEMA.names}
         for name, of_type in _INTEGERS.items():
             self._integers[name].add(_integers(_required(columns[name], name), of_type))
@@ -117,15 +121,11 @@ class Digest:
             return
         if array.type != schema.ATTRIBUTES_TYPE:
             array = array.cast(schema.ATTRIBUTES_TYPE)
-        offsets = np.frombuffer(array.buffers()[1], np.int32)
-        offsets = offsets[array.offset : array.offset + len(array) + 1]
-        lengths = np.diff(offsets)
-        if array.null_count and lengths[~_present(array)].any():
-            array = pa.concat_arrays([array.take(pa.array(np.arange(len(array))))])
-            offsets = np.frombuffer(array.buffers()[1], np.int32)[: len(array) + 1]
-            lengths = np.diff(offsets)
-        first, last = int(offsets[0]), int(offsets[-1])
-        self._attributes.add(lengths)
+        if array.null_count and np.diff(offsets(array))[~present(array)].any():
+            array = array.take(pa.array(np.arange(len(array))))  # drops what stands under nulls
+        bounds = offsets(array)
+        first, last = int(bounds[0]), int(bounds[-1])
+        self._attributes.add(np.diff(bounds))
         self._names.add(array.keys.slice(first, last - first), pa.string())
         self._texts.add(array.items.slice(first, last - first), pa.string())
 
@@ -162,19 +162,11 @@ def _required(array: pa.Array, name: str) -> pa.Array:
     return array
 
 
-def _present(array: pa.Array) -> NDArray[np.bool_]:
-    present: NDArray[np.bool_] = array.is_valid().to_numpy(zero_copy_only=False)
-    return present
-
-
 def _integers(array: pa.Array, of_type: pa.DataType) -> NDArray[np.generic]:
     if array.type != of_type:
         array = array.cast(of_type)
-    width = np.int32 if of_type == pa.int32() else np.int64
-    numbers = np.frombuffer(array.buffers()[1], width)[array.offset : array.offset + len(array)]
-    if array.null_count:
-        numbers = np.where(_present(array), numbers, _NO_TIME)
-    return numbers
+    numbers = integers(array)
+    return np.where(present(array), numbers, _NO_TIME) if array.null_count else numbers
 
 
 def _producer_ids(array: pa.Array) -> NDArray[np.uint64]:
@@ -183,13 +175,3 @@ def _producer_ids(array: pa.Array) -> NDArray[np.uint64]:
     ids = np.array([producer_id(name) for name in array.dictionary.to_pylist()], np.uint64)
     codes: NDArray[np.int64] = array.indices.to_numpy()
     return ids[codes] if len(codes) else ids[:0]
-
-
-def _lengths_and_data(array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-    if not len(array):
-        return np.zeros(0, np.int32), np.zeros(0, np.uint8)
-    _, offsets_buffer, data_buffer = array.buffers()
-    offsets = np.frombuffer(offsets_buffer, np.int32)
-    offsets = offsets[array.offset : array.offset + len(array) + 1]
-    data = np.frombuffer(data_buffer, np.uint8) if data_buffer else np.zeros(0, np.uint8)
-    return np.diff(offsets), data[offsets[0] : offsets[-1]]

@@ -2,13 +2,11 @@
 
 CPU only and synchronous: for a thread. Memory is bounded by a row group, of which there are a few
 forms at a time. Every byte of the object is under a checksum: row groups under those that the
-footer lists, the footer under the seal, eight bytes that stand before it and that no Parquet
-reader looks at.
+footer lists, the footer under the seal before it.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -18,18 +16,18 @@ import pyarrow.parquet as pq
 from crc32c import crc32c
 from numpy.typing import NDArray
 
-from sulina.errors import CorruptFrame, Refused, TooLarge
+from sulina.errors import Refused, TooLarge
 from sulina.lake.arrow import frames_to_batch
+from sulina.lake.buffers import integers
 from sulina.lake.digest import Digest
-from sulina.lake.frame_table import HEADER
-from sulina.lake.ragged import Ints, starts_of
+from sulina.lake.frame_table import headers_of, lengths_of
+from sulina.lake.ragged import Ints, padded, starts_of
 from sulina.lake.schema import PUBLISH_TIME, WRITER_OPTIONS, WRITTEN_SCHEMA
+from sulina.lake.seal import seal_of
 from sulina.lake.summary import FilePart, ObjectHead, ObjectMetadata, ObjectSummary, to_metadata
 from sulina.runtime.seam import Buffer
 from sulina.wire import header as h
 
-SEAL: Final = struct.Struct("<4sI")
-SEAL_MAGIC: Final = b"SLK1"
 _MAX_ROW_GROUP: Final = 1 << 30
 
 
@@ -74,13 +72,12 @@ class LedgerEncoder:
         """
         if not frames:
             return []
-        headers = _headers(frames)
+        lengths = lengths_of(frames)
+        headers = headers_of(frames, lengths)
         self._follow(frames, headers)
-        self._bytes += sum(map(len, frames))
-        compressed = headers["flags"] & h.COMPRESSION_MASK != 0
-        lengths = np.fromiter(map(len, frames), np.int64, len(frames))
-        inflated = headers["raw_length"].astype(np.int64) + h.HEADER_SIZE
-        weights: Ints = np.where(compressed, np.maximum(inflated, lengths), lengths)
+        self._bytes += int(lengths.sum())
+        stored, raw = (headers[name].astype(np.int64) for name in ("columns_length", "raw_length"))
+        weights = lengths + np.maximum(padded(raw) - padded(stored), 0)
         control = headers["flags"] & h.CONTROL != 0
         if control.any():
             self._keep([frame for frame, is_it in zip(frames, control, strict=True) if is_it])
@@ -97,7 +94,7 @@ class LedgerEncoder:
         begin = self._sink.take() if not self._parts else []
         self._writer.close()
         footer = b"".join(self._sink.take())
-        seal = SEAL.pack(SEAL_MAGIC, crc32c(footer))
+        seal = seal_of(footer)
         size = self._sink.tell() + len(seal)
         return [*chunks, *begin, seal, footer], self._summary(size)
 
@@ -148,7 +145,7 @@ class LedgerEncoder:
         self._pending = []
         self._pending_bytes = 0
         self._digest.add(batch)
-        times = np.frombuffer(batch.column(PUBLISH_TIME).buffers()[1], np.int64)
+        times = integers(batch.column(PUBLISH_TIME))
         self._times.append((int(times.min()), int(times.max())))
         self._writer.write_batch(batch, row_group_size=len(batch))
         chunks = self._sink.take()
@@ -199,12 +196,3 @@ class _Sink:
     def take(self) -> list[bytes]:
         chunks, self._chunks = self._chunks, []
         return chunks
-
-
-def _headers(frames: Sequence[Buffer]) -> NDArray[np.void]:
-    data = b"".join([frame[: h.HEADER_SIZE] for frame in frames])
-    if len(data) != h.HEADER_SIZE * len(frames):
-        for frame in frames:
-            h.parse_header(frame)
-        raise CorruptFrame("these bytes are no frames")
-    return np.frombuffer(data, HEADER)

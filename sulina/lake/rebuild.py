@@ -1,7 +1,7 @@
 """Builds frames again from the columns of a row group, with no Python for each record.
 
 The counterpart of ``arrow``: sizes are computed for all frames at once, one buffer is filled, and
-each frame's checksum, which its producer or the encoder computed, must come out the same. So what
+each frame's checksums, which its producer or the encoder computed, must come out the same. So what
 is returned are the frames that were published (compressed ones uncompressed), or an error.
 """
 
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from sulina.errors import CorruptEntry
 from sulina.lake import schema
-from sulina.lake.frame_table import HEADER, checksum, write_headers
+from sulina.lake.buffers import integers, octets, offsets, present
+from sulina.lake.frame_table import HEADER, checksums, write_headers
 from sulina.lake.frame_value import VALUE_SIZE, VERBATIM, read_heads
 from sulina.lake.ragged import Bytes, Ints, padded, runs, starts_of
 from sulina.lake.sections import Bits, Copied, Int32s, Section, total, values
@@ -32,11 +33,7 @@ class _Binary:
 
     @classmethod
     def of(cls, array: pa.Array) -> _Binary:
-        _, stored, data = array.buffers()
-        offsets = np.zeros(len(array) + 1, np.int64)
-        if len(array):
-            offsets[:] = np.frombuffer(stored, np.int32)[array.offset :][: len(array) + 1]
-        return cls(offsets, np.frombuffer(data or b"", np.uint8))
+        return cls(offsets(array).astype(np.int64), octets(array))
 
 
 def rebuild_frames(rows: pa.Table) -> list[bytes]:
@@ -45,11 +42,10 @@ def rebuild_frames(rows: pa.Table) -> list[bytes]:
     Raises ``CorruptEntry`` if they are not what was published.
     """
     columns = {name: _combined(rows, name) for name in schema.OBJECT_SCHEMA.names}
-    present = _present(columns[schema.FRAME])
-    firsts = np.flatnonzero(present)
+    firsts = np.flatnonzero(present(columns[schema.FRAME]))
     if not len(firsts) or firsts[0] != 0:
         raise CorruptEntry("the rows of the object do not begin with a frame")
-    counts = np.diff(firsts, append=len(present))
+    counts = np.diff(firsts, append=len(rows))
     frame_values = _Binary.of(columns[schema.FRAME])
     starts = frame_values.offsets[firsts]
     lengths = frame_values.offsets[firsts + 1] - starts
@@ -93,7 +89,7 @@ class _Rebuilding:
         self._heads = heads
         self._flags = heads["flags"].astype(np.int64)
         self._slots = slots
-        self._times = _integers(columns[schema.PUBLISH_TIME])
+        self._times = integers(columns[schema.PUBLISH_TIME])
         if (slots.lengths != counts * self._has(h.HAS_KEYS)).any():
             raise CorruptEntry("a frame of the object has not as many key slots as records")
 
@@ -136,10 +132,10 @@ class _Rebuilding:
         headers["body_length"] = bodies
         headers["raw_length"] = headers["columns_length"] = raws
         headers["count"] = self._counts
-        headers["schema_version"] = _integers(self._columns[schema.SCHEMA_VERSION])[firsts]
-        headers["schema_id"] = _integers(self._columns[schema.SCHEMA_ID])[firsts]
-        headers["first_sequence"] = _integers(self._columns[schema.SEQUENCE])[firsts]
-        headers["base_offset"] = _integers(self._columns[schema.OFFSET])[firsts]
+        headers["schema_version"] = integers(self._columns[schema.SCHEMA_VERSION])[firsts]
+        headers["schema_id"] = integers(self._columns[schema.SCHEMA_ID])[firsts]
+        headers["first_sequence"] = integers(self._columns[schema.SEQUENCE])[firsts]
+        headers["base_offset"] = integers(self._columns[schema.OFFSET])[firsts]
         headers["first_time"] = self._first_times()
         headers["last_time"] = self._over_frames(np.maximum)
         return headers
@@ -157,14 +153,14 @@ class _Rebuilding:
         return found
 
     def _due(self) -> Section:
-        dues = _integers(self._columns[schema.DELIVERY_TIME])[self._firsts]
+        dues = integers(self._columns[schema.DELIVERY_TIME])[self._firsts]
         places = 8 * np.arange(len(dues))
         return Copied(dues.view(np.uint8), places, 8 * self._has(h.DELAYED))
 
     def _names(self) -> Copied:
         producers = self._columns[schema.PRODUCER]
         names = _Binary.of(producers.dictionary)
-        codes = _codes(producers)[self._firsts]
+        codes = producers.indices.to_numpy()[self._firsts]
         starts = names.offsets[codes]
         return Copied(names.data, starts, names.offsets[codes + 1] - starts)
 
@@ -180,7 +176,7 @@ class _Rebuilding:
         keys = self._columns[schema.KEY]
         column = _Binary.of(keys)
         return [
-            Bits(_present(keys), self._firsts, self._counts * has),
+            Bits(present(keys), self._firsts, self._counts * has),
             *values(column.offsets, column.data, self._firsts, self._counts, has),
         ]
 
@@ -189,8 +185,7 @@ class _Rebuilding:
         if not has.any():
             return []
         maps = self._columns[schema.ATTRIBUTES]
-        stored = np.frombuffer(maps.buffers()[1], np.int32)[maps.offset :][: len(maps) + 1]
-        lists = stored.astype(np.int64)
+        lists = offsets(maps).astype(np.int64)
         entries = lists[self._firsts]
         counts = lists[self._firsts + self._counts] - entries
         names, texts = _Binary.of(maps.keys), _Binary.of(maps.items)
@@ -210,11 +205,9 @@ class _Rebuilding:
 
 
 def _checked(out: Bytes, ends: Ints, headers: NDArray[np.void]) -> list[bytes]:
-    data = out.data
-    bounds = ends.tolist()
-    frames = [bytes(data[start:end]) for start, end in pairwise(bounds)]
-    crcs = np.fromiter(map(checksum, frames), np.uint32, len(frames))
-    wrong = np.flatnonzero(crcs != headers["crc"])
+    data = out.tobytes()
+    frames = [data[start:end] for start, end in pairwise(ends.tolist())]
+    wrong = np.flatnonzero(checksums(frames) != headers["crc"])
     if len(wrong):
         offset = int(headers["base_offset"][wrong[0]])
         raise CorruptEntry(
@@ -228,19 +221,3 @@ def _combined(rows: pa.Table, name: str) -> pa.Array:
     if column.num_chunks == 1:
         return column.chunk(0)
     return column.combine_chunks()
-
-
-def _present(array: pa.Array) -> NDArray[np.bool_]:
-    present: NDArray[np.bool_] = array.is_valid().to_numpy(zero_copy_only=False)
-    return present
-
-
-def _integers(array: pa.Array) -> NDArray[np.int64]:
-    width = np.int32 if array.type == pa.int32() else np.int64
-    numbers = np.frombuffer(array.buffers()[1], width)[array.offset :][: len(array)]
-    return numbers.astype(np.int64, copy=False)
-
-
-def _codes(array: pa.DictionaryArray) -> Ints:
-    codes: Ints = array.indices.to_numpy().astype(np.int64)
-    return codes

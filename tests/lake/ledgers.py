@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from sulina.lake.decoder import Footer, NeedMore, decode_row_group, open_footer
+from sulina.lake.decoder import Footer, NeedMore, RowGroup, decode_row_group, open_footer
 from sulina.lake.encoder import EncoderSettings, LedgerEncoder
 from sulina.lake.summary import ObjectHead, ObjectSummary
 from sulina.names import TopicName
@@ -86,8 +86,12 @@ def footer_of(data: bytes) -> Footer:
 
 def decode(data: bytes) -> list[bytes]:
     """All frames of an object."""
+    return [frame for _, _, frames in groups_of(data) for frame in frames]
+
+
+def groups_of(data: bytes) -> Iterator[tuple[RowGroup, bytes, list[bytes]]]:
+    """Each row group of an object, its bytes and its frames."""
     footer = footer_of(data)
-    frames: list[bytes] = []
     for group in footer.row_groups:
-        frames += decode_row_group(footer, group, data[group.start : group.end])
-    return frames
+        part = data[group.start : group.end]
+        yield group, part, decode_row_group(footer, group, part)

@@ -1,0 +1,79 @@
+"""What the encoder refuses, and with which words."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sulina.errors import CorruptFrame, Refused, TooLarge
+from sulina.lake.encoder import EncoderSettings, LedgerEncoder
+from sulina.lake.summary import ObjectHead
+from sulina.wire.compression import Compression
+from sulina.wire.header import HEADER_SIZE, assign
+from tests.lake.ledgers import LEDGER, TOPIC, Ledger, encode, ledger_of
+from tests.wire.records import sample
+
+LEDGER_OF_FOUR = ledger_of([sample(), sample(Compression.LZ4), b"control", sample()])
+BROKERS_PART = range(72, 88)
+
+
+@given(st.integers(0, 3), st.data(), st.integers(1, 4))
+def test_a_flipped_bit_in_any_frame_is_found(which: int, data: st.DataObject, at_once: int) -> None:
+    frames = list(LEDGER_OF_FOUR.frames)
+    damaged = bytearray(frames[which])
+    places = [place for place in range(len(damaged)) if place not in BROKERS_PART]
+    damaged[data.draw(st.sampled_from(places))] ^= 1 << data.draw(st.integers(0, 7))
+    frames[which] = bytes(damaged)
+    with pytest.raises(CorruptFrame):
+        encode(Ledger(0, frames), at_once=at_once)
+
+
+@pytest.mark.parametrize("length", [0, 1, HEADER_SIZE - 1, HEADER_SIZE, HEADER_SIZE + 8])
+def test_a_cut_frame_is_found(length: int) -> None:
+    with pytest.raises(CorruptFrame):
+        encode(Ledger(0, [sample().encode()[:length]]))
+
+
+def test_two_frames_handed_over_as_one_are_no_frame() -> None:
+    with pytest.raises(CorruptFrame):
+        encode(Ledger(0, [b"".join(LEDGER_OF_FOUR.frames[:2])]))
+
+
+@pytest.mark.parametrize("which", range(4))
+@pytest.mark.parametrize("at_once", [1, 4])
+def test_a_gap_or_a_repeat_in_the_offsets_is_refused(which: int, at_once: int) -> None:
+    for step in (-1, 1):
+        frames = [bytearray(frame) for frame in LEDGER_OF_FOUR.frames]
+        assign(frames[which], [0, 3, 6, 6][which] + step, 5)
+        with pytest.raises(Refused, match="should follow") as refused:
+            encode(Ledger(0, [bytes(frame) for frame in frames]), at_once=at_once)
+        assert not isinstance(refused.value, CorruptFrame)
+
+
+def test_a_ledger_that_begins_elsewhere_is_refused() -> None:
+    with pytest.raises(Refused, match="goes on at offset 0 where 7 should follow"):
+        encode(Ledger(7, LEDGER_OF_FOUR.frames))
+
+
+def test_control_frames_beyond_the_bound_are_refused() -> None:
+    settings = EncoderSettings(max_control_bytes=1000)
+    encode(ledger_of([bytes(200)] * 2), settings)
+    with pytest.raises(TooLarge, match="control frames"):
+        encode(ledger_of([bytes(200)] * 5), settings)
+
+
+@pytest.mark.parametrize("size", [0, -1, (1 << 30) + 1])
+def test_a_row_group_has_a_sensible_size(size: int) -> None:
+    with pytest.raises(Refused, match="row group"):
+        EncoderSettings(size)
+
+
+def test_what_is_finished_leaves_the_encoder_at_once() -> None:
+    ledger = ledger_of([sample()] * 100)
+    size = len(ledger.frames[0])
+    encoder = LedgerEncoder(ObjectHead(TOPIC, LEDGER, 0), EncoderSettings(10 * size))
+    given_out = [sum(map(len, encoder.add([frame]))) for frame in ledger.frames]
+    last, summary = encoder.finish()
+    assert sum(1 for length in given_out if length) == 9
+    assert sum(given_out) + sum(map(len, last)) == summary.size
