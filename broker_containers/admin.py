@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from broker_containers import limits
 from broker_containers.arguments import FORWARDED, Arguments, Method, choice, number, text, without
 from broker_containers.broker import Broker
+from broker_containers.ledger_methods import LedgerMethods
 from broker_containers.subscriptions.subscription import Subscription
 from broker_containers.topics.managed_ledger import ManagedLedger
 from broker_containers.topics.topic import Topic
@@ -68,6 +69,7 @@ class Admin:
             "subscription.seek": self._subscription_seek,
             "topic.ledgers": self._topic_ledgers,
             "topic.log": self._topic_log,
+            **LedgerMethods(broker, self.call).methods(),
             **(more or {}),
         }
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -17,6 +17,7 @@ from broker_containers.dead_letters import (
     dead_letter_producer,
     publish_one,
 )
+from broker_containers.doomed import Undertaker
 from broker_containers.gate import Gate, OpenGate, Place
 from broker_containers.metrics.publish_latency import PublishLatency
 from broker_containers.retention import Retention
@@ -25,6 +26,7 @@ from broker_containers.subscriptions.dispatcher import DeadLetter, Dispatcher
 from broker_containers.subscriptions.ranges import RangeSet
 from broker_containers.subscriptions.subscription import Subscription
 from broker_containers.subscriptions.window import Window
+from broker_containers.tiering import Tiering
 from broker_containers.topic_reader import FromStore, TopicReader
 from broker_containers.topics.log import Log, VolatileLog
 from broker_containers.topics.managed_ledger import ManagedLedger
@@ -32,9 +34,11 @@ from broker_containers.topics.tail_cache import CachedFrame, TailCache
 from broker_containers.topics.topic import Topic
 from broker_containers.unbroken import Unbroken
 from storage_grpc.ledgers import Ledgers
+from storage_grpc.tier.tier import Tier, head_of
 from sulina.errors import AlreadyExists, NotFound, Overloaded, Refused, Retriable, SulinaError
 from sulina.metadata.keys import (
     cursors,
+    doomed_objects,
     ledgers,
     namespaces,
     subscriptions,
@@ -42,7 +46,7 @@ from sulina.metadata.keys import (
     topics,
 )
 from sulina.metadata.keys.cursors import CursorRecord
-from sulina.metadata.keys.ledgers import LedgerIds
+from sulina.metadata.keys.ledgers import LedgerIds, LedgerRef
 from sulina.metadata.keys.subscriptions import SubscriptionRecord
 from sulina.metadata.keys.topics import TopicRecord, TopicState
 from sulina.metadata.store import MetadataStore
@@ -67,8 +71,10 @@ class Broker:
         settings: BrokerSettings,
         gate: Gate | None = None,
         reader: TopicReader | None = None,
+        tier: Tier | None = None,
     ) -> None:
         self.settings = settings
+        self.tier = tier
         self._reader = reader or FromStore(store)
         self._gate = gate or OpenGate()
         self.store = store
@@ -86,6 +92,8 @@ class Broker:
             store, clock, settings.cursor_flush_seconds, self._open_subscriptions
         )
         self.retention = Retention(clock, settings.retention_seconds, self.loaded)
+        self.tiering = Tiering(tier, clock, settings.tier, self.loaded)
+        self.undertaker = Undertaker(tier, store, clock)
         self._background: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Broker:
@@ -93,6 +101,8 @@ class Broker:
         self._background = [
             asyncio.create_task(self.cursors.run()),
             asyncio.create_task(self.retention.run()),
+            asyncio.create_task(self.tiering.run()),
+            asyncio.create_task(self.undertaker.run()),
         ]
         return self
 
@@ -234,6 +244,7 @@ class Broker:
             self.clock,
             self.settings.ledger,
             partial(self._gate.guards, name),
+            self.tier,
         )
         log.settings = self.settings.ledger  # they may have changed meanwhile
         return log
@@ -287,20 +298,30 @@ class Broker:
         self._deleting.update(parts)  # so that nobody opens it again meanwhile
         try:
             await topic_lifecycle.mark_deleting(self.store, name)
-            doomed: list[int] = []
+            doomed: list[tuple[TopicName, LedgerRef]] = []
             for part in parts:
                 await self._gate.release(part)
                 await self.unload(part, NotFound(f"{name} was deleted"))
-                found = await ledgers.get(self.store, part)
-                doomed += [ref.id for ref in found.list.ledgers]
+                refs = (await ledgers.get(self.store, part)).list.ledgers
+                await self._note_objects(part, refs)
+                doomed += [(part, ref) for ref in refs]
             # The metadata goes first: ledgers that nobody names are garbage, but a topic that
             # names ledgers which are gone could not be opened again.
             await topic_lifecycle.delete(self.store, name)
-            for ledger in doomed:
-                await self.ledgers.delete(ledger)
+            for _, ref in doomed:
+                if ref.is_local:
+                    await self.ledgers.delete(ref.id)
+            if self.tier is not None:
+                await self.tier.delete([head_of(part, ref) for part, ref in doomed])
             await self._reader.gone(name)
         finally:
             self._deleting.difference_update(parts)
+
+    async def _note_objects(self, topic: TopicName, refs: Sequence[LedgerRef]) -> None:
+        """Before a topic goes: so that its objects go, though this broker may not live to do it."""
+        objects = [ref for ref in refs if ref.tiered is not None or self.tier is not None]
+        for put in doomed_objects.puts(topic, objects, self.clock.wall_us()):
+            await self.store.put(put.key, put.value)
 
     # ---- subscriptions ----
 

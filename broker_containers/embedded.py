@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
 from pathlib import Path
 
 from broker_containers.alone import Alone
@@ -11,7 +16,10 @@ from broker_containers.broker import Broker
 from broker_containers.cluster.config_apply import single_broker_config
 from broker_containers.doors.danube.settings import DanubeListen
 from broker_containers.doors.danube_admin.settings import AdminListen
+from broker_containers.doors.schema_gates import schema_gates
 from broker_containers.orphans import delete_orphans
+from broker_containers.security.authority import Authority
+from broker_containers.security.settings import AuthSettings
 from broker_containers.server import BinaryServer, Listen
 from broker_containers.settings import BrokerSettings
 from storage_grpc.journal import JournalSettings, JournalStore
@@ -20,6 +28,7 @@ from storage_grpc.quorum.calls import with_deadline
 from storage_grpc.quorum.ledgers import QuorumLedgers
 from storage_grpc.quorum.nodes import Nodes
 from storage_grpc.quorum.settings import QuorumSettings
+from storage_grpc.tier.opening import open_tier
 from sulina.metadata.embedded import EmbeddedStore
 from sulina.runtime.real_clock import RealClock
 from sulina.runtime.real_disk import RealDisk
@@ -38,20 +47,30 @@ async def run_embedded(
     http: Listen | None = None,
     danube_admin: AdminListen | None = None,
     danube: DanubeListen | None = None,
+    auth: AuthSettings | None = None,
+    tier: str | None = None,
 ) -> AsyncIterator[BinaryServer]:
     """A whole cluster in one process: open or create the data under ``folder`` and serve it.
 
     ``http``, ``danube_admin`` and ``danube`` are where those doors listen; without them there are
-    none. On leaving, clients are told, cursors are stored and everything is closed cleanly. Raises
+    none. With ``auth`` clients are asked for tokens. On leaving, clients are told, cursors are stored and everything is closed cleanly. Raises
     ``Refused`` if another process uses the folder or a port.
     """
     async with _metadata(folder) as store, _disk(folder / "journal") as disk:
         clock = RealClock()
         entries = await JournalStore.open(disk, clock, journal or JournalSettings(), real_random())
+        ledgers, tiers = EmbeddedLedgers(entries), AsyncExitStack()
         try:
             await delete_orphans(entries, store)
-            broker = Broker(EmbeddedLedgers(entries), store, clock, settings or BrokerSettings())
-            async with BinaryServer(broker, listen) as server, broker:
+            cold = None
+            if tier:
+                cold = await tiers.enter_async_context(
+                    open_tier(tier, ledgers, clock, real_random())
+                )
+            broker = Broker(ledgers, store, clock, settings or BrokerSettings(), tier=cold)
+            authority = Authority(store, clock, auth)
+            server = BinaryServer(broker, listen, authority=authority)
+            async with schema_gates(broker, server), server, broker:
                 server.recovery = entries.recovery
                 server.admin.offer(Alone(broker, server).methods())
                 async with (
@@ -63,6 +82,7 @@ async def run_embedded(
                     yield server
                     server.stop_listening()
         finally:
+            await tiers.aclose()
             await entries.close()
 
 
@@ -76,6 +96,7 @@ async def run_on_storage_nodes(
     http: Listen | None = None,
     danube_admin: AdminListen | None = None,
     danube: DanubeListen | None = None,
+    auth: AuthSettings | None = None,
 ) -> AsyncIterator[BinaryServer]:
     """A broker whose ledgers are on storage nodes (``name=host:port`` each), replicated.
 
@@ -84,6 +105,7 @@ async def run_on_storage_nodes(
     """
     # gRPC takes a while to load, and only this needs it.
     from storage_grpc.remote import RemoteNodes
+    from storage_grpc.tier.remote import RemoteTier
 
     copies = quorum or QuorumSettings()
     clock = RealClock()
@@ -91,9 +113,12 @@ async def run_on_storage_nodes(
         ready = nodes.ready(copies.ack_quorum)
         await with_deadline(clock, _NODES_SECONDS, ready, "an ack quorum of storage nodes")
         ledgers = QuorumLedgers(nodes, store, clock, copies)
-        broker = Broker(ledgers, store, clock, settings or BrokerSettings())
+        tier = RemoteTier(nodes, store, clock)
+        broker = Broker(ledgers, store, clock, settings or BrokerSettings(), tier=tier)
+        server = BinaryServer(broker, listen, authority=Authority(store, clock, auth))
         async with (
-            BinaryServer(broker, listen) as server,
+            schema_gates(broker, server),
+            server,
             broker,
             single_broker_config(broker, server.admin),
             _http_door(broker, server, http, (nodes, copies)),

@@ -65,6 +65,4 @@ class Retention:
         positions = [s.dispatcher.window.position for s in topic.subscriptions.values()]
         consumed = min(positions, default=log.start)
         count = expired(log.refs, topic.policy, self._clock.wall_us(), consumed)
-        if count:
-            await log.trim(count)
-        return count
+        return await log.trim(count) if count else 0

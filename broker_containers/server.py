@@ -10,9 +10,15 @@ from broker_containers.admin import Admin
 from broker_containers.broker import Broker
 from broker_containers.doors.binary import BinarySession
 from broker_containers.doors.tunnel import Neighbours
+from broker_containers.metrics.requests import RequestCounts
+from broker_containers.schemas.gates import SchemaGates
+from broker_containers.security.authority import Authority
+from broker_containers.security.methods import security_methods
+from broker_containers.security.records import SecurityRecords
 from storage_grpc.journal.recover import Recovery
 from sulina.client.address import Address
 from sulina.errors import Refused
+from sulina.runtime.secret_text import secret_text
 from sulina.wire.stream import CommandStream
 
 _GOODBYE_SECONDS = 2.0
@@ -37,13 +43,25 @@ class BinaryServer:
         listen: Listen,
         admin: Admin | None = None,
         others: Neighbours | None = None,
+        authority: Authority | None = None,
     ) -> None:
-        """``others`` are the other brokers, for clients that want one of those."""
+        """``others`` are the other brokers, for clients that want one of those. ``authority`` says
+        who may do what, at every door; without it everybody may do everything.
+        """
         self._others = others
+        self.authority = authority or Authority(broker.store, broker.clock, None)
+        """Who may do what, for every door."""
+        self.authority.follow(self._rights_changed)
+        self.requests = RequestCounts()
+        """Requests of every door, counted."""
+        self.schemas: SchemaGates | None = None
+        """What decides about the schemas of messages, for every door, if there is a registry."""
         self._broker = broker
         self._listen = listen
         self.admin = admin or Admin(broker)
         """The administrative methods that every door offers."""
+        records = SecurityRecords(broker.store, broker.clock, secret_text)
+        self.admin.offer(security_methods(records, self.authority))
         self._server: asyncio.Server | None = None
         self._sessions: set[BinarySession] = set()
         self._empty = asyncio.Event()
@@ -86,11 +104,13 @@ class BinaryServer:
     async def __aenter__(self) -> BinaryServer:
         loop = asyncio.get_running_loop()
         listen = self._listen
+        await self.authority.__aenter__()
         try:
             self._server = await loop.create_server(
                 self._accept, listen.host, listen.port, ssl=listen.tls, backlog=1024
             )
         except OSError as error:
+            await self.authority.__aexit__()
             raise Refused(
                 f"can't listen on {listen.host}:{listen.port} ({error.strerror or error}): is "
                 "another broker running? Choose another port with --port"
@@ -101,6 +121,7 @@ class BinaryServer:
 
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
+        await self.authority.__aexit__()
 
     def stop_listening(self) -> None:
         """Take no new connections; the present ones go on."""
@@ -137,13 +158,28 @@ class BinaryServer:
             moment = clock.now() - _SILENT_SECONDS
             for session in [s for s in self._sessions if s.silent_since(moment)]:
                 session.abort()
+            self._rights_changed()  # tokens that expired are told by nobody
+
+    def _rights_changed(self) -> None:
+        if self.authority.on:
+            for session in list(self._sessions):
+                session.recheck()
 
     @property
     def connections(self) -> int:
         return len(self._sessions)
 
     def _accept(self) -> CommandStream:
-        return BinarySession(self._broker, self.admin, self._came, self._gone, self._others).stream
+        return BinarySession(
+            self._broker,
+            self.admin,
+            self._came,
+            self._gone,
+            self._others,
+            self.authority,
+            self.schemas,
+            self.requests,
+        ).stream
 
     def _came(self, session: BinarySession) -> str:
         """A connection stands, TLS included; returns why it is not wanted, or nothing."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from broker_containers.doors.http.settings import HttpSettings
 from broker_containers.subscriptions.dispatcher import Limits
+from broker_containers.tiering import TieringSettings
 from broker_containers.topics.managed_ledger import LedgerSettings
 
 
@@ -31,5 +32,6 @@ class BrokerSettings:
     """Producers and consumers of one connection."""
     max_connections: int = 10_000
     ledger: LedgerSettings = field(default_factory=LedgerSettings)
+    tier: TieringSettings = field(default_factory=TieringSettings)
     subscription: Limits = field(default_factory=Limits)
     http: HttpSettings = field(default_factory=HttpSettings)

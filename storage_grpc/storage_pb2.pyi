@@ -123,6 +123,7 @@ class HelloReply(_message.Message):
     MAX_ENTRY_BYTES_FIELD_NUMBER: _builtins.int
     MAX_READ_BYTES_FIELD_NUMBER: _builtins.int
     WRITABLE_FIELD_NUMBER: _builtins.int
+    TIER_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """the name it was given"""
     incarnation: _builtins.str
@@ -139,6 +140,8 @@ class HelloReply(_message.Message):
     """the most that one Read returns, unless its first entry is larger"""
     writable: _builtins.bool
     """false after its disk failed, and while it stops"""
+    tier: _builtins.str
+    """where it keeps objects; empty if it has no object store"""
     def __init__(
         self,
         *,
@@ -150,10 +153,11 @@ class HelloReply(_message.Message):
         max_entry_bytes: _builtins.int = ...,
         max_read_bytes: _builtins.int = ...,
         writable: _builtins.bool = ...,
+        tier: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "incarnation", b"incarnation", "max_entry_bytes", b"max_entry_bytes", "max_read_bytes", b"max_read_bytes", "protocol", b"protocol", "unclean", b"unclean", "version", b"version", "writable", b"writable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "incarnation", b"incarnation", "max_entry_bytes", b"max_entry_bytes", "max_read_bytes", b"max_read_bytes", "protocol", b"protocol", "tier", b"tier", "unclean", b"unclean", "version", b"version", "writable", b"writable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -556,3 +560,296 @@ class ManyReply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ManyReply: _TypeAlias = ManyReply  # noqa: Y015
+
+@_typing.final
+class ObjectHead(_message.Message):
+    """An object is named by the ledger that it was made of."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    LEDGER_FIELD_NUMBER: _builtins.int
+    FIRST_OFFSET_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """/namespace/topic"""
+    ledger: _builtins.int
+    first_offset: _builtins.int
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        ledger: _builtins.int = ...,
+        first_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_offset", b"first_offset", "ledger", b"ledger", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ObjectHead: _TypeAlias = ObjectHead  # noqa: Y015
+
+@_typing.final
+class OffloadRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HEAD_FIELD_NUMBER: _builtins.int
+    LAST_OFFSET_FIELD_NUMBER: _builtins.int
+    LAST_ENTRY_FIELD_NUMBER: _builtins.int
+    CLOSING_FIELD_NUMBER: _builtins.int
+    HOLDERS_FIELD_NUMBER: _builtins.int
+    PEERS_FIELD_NUMBER: _builtins.int
+    last_offset: _builtins.int
+    last_entry: _builtins.int
+    closing: _builtins.bytes
+    """a control frame to be added at the end, if not empty"""
+    @_builtins.property
+    def head(self) -> Global___ObjectHead: ...
+    @_builtins.property
+    def holders(self) -> _containers.RepeatedCompositeFieldContainer[Global___Holders]: ...
+    @_builtins.property
+    def peers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Peer]:
+        """how to reach them"""
+
+    def __init__(
+        self,
+        *,
+        head: Global___ObjectHead | None = ...,
+        last_offset: _builtins.int = ...,
+        last_entry: _builtins.int = ...,
+        closing: _builtins.bytes = ...,
+        holders: _abc.Iterable[Global___Holders] | None = ...,
+        peers: _abc.Iterable[Global___Peer] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["head", b"head"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["closing", b"closing", "head", b"head", "holders", b"holders", "last_entry", b"last_entry", "last_offset", b"last_offset", "peers", b"peers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OffloadRequest: _TypeAlias = OffloadRequest  # noqa: Y015
+
+@_typing.final
+class Holders(_message.Message):
+    """who has the entries from first_entry on, by member names"""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRST_ENTRY_FIELD_NUMBER: _builtins.int
+    MEMBERS_FIELD_NUMBER: _builtins.int
+    first_entry: _builtins.int
+    @_builtins.property
+    def members(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        first_entry: _builtins.int = ...,
+        members: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_entry", b"first_entry", "members", b"members"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Holders: _TypeAlias = Holders  # noqa: Y015
+
+@_typing.final
+class Peer(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMBER_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    member: _builtins.str
+    address: _builtins.str
+    incarnation: _builtins.str
+    def __init__(
+        self,
+        *,
+        member: _builtins.str = ...,
+        address: _builtins.str = ...,
+        incarnation: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "incarnation", b"incarnation", "member", b"member"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Peer: _TypeAlias = Peer  # noqa: Y015
+
+@_typing.final
+class OffloadReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SIZE_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    size: _builtins.int
+    """of the object"""
+    digest: _builtins.str
+    """of its records"""
+    def __init__(
+        self,
+        *,
+        size: _builtins.int = ...,
+        digest: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "size", b"size"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OffloadReply: _TypeAlias = OffloadReply  # noqa: Y015
+
+@_typing.final
+class ReadTieredRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HEAD_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    MAX_BYTES_FIELD_NUMBER: _builtins.int
+    THEN_FIELD_NUMBER: _builtins.int
+    TIME_US_FIELD_NUMBER: _builtins.int
+    offset: _builtins.int
+    max_bytes: _builtins.int
+    time_us: _builtins.int
+    @_builtins.property
+    def head(self) -> Global___ObjectHead: ...
+    @_builtins.property
+    def then(self) -> Global___ObjectHead:
+        """what will be wanted next, if known: it may be fetched ahead"""
+
+    def __init__(
+        self,
+        *,
+        head: Global___ObjectHead | None = ...,
+        offset: _builtins.int = ...,
+        max_bytes: _builtins.int = ...,
+        then: Global___ObjectHead | None = ...,
+        time_us: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_time_us", b"_time_us", "head", b"head", "then", b"then", "time_us", b"time_us"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_time_us", b"_time_us", "head", b"head", "max_bytes", b"max_bytes", "offset", b"offset", "then", b"then", "time_us", b"time_us"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__time_us: _TypeAlias = _typing.Literal["time_us"]  # noqa: Y015
+    _WhichOneofArgType__time_us: _TypeAlias = _typing.Literal["_time_us", b"_time_us"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__time_us) -> _WhichOneofReturnType__time_us | None: ...
+
+Global___ReadTieredRequest: _TypeAlias = ReadTieredRequest  # noqa: Y015
+
+@_typing.final
+class ReadControlRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HEAD_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def head(self) -> Global___ObjectHead: ...
+    def __init__(
+        self,
+        *,
+        head: Global___ObjectHead | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["head", b"head"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["head", b"head"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadControlRequest: _TypeAlias = ReadControlRequest  # noqa: Y015
+
+@_typing.final
+class VerifyTieredRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HEAD_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def head(self) -> Global___ObjectHead: ...
+    def __init__(
+        self,
+        *,
+        head: Global___ObjectHead | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["head", b"head"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["head", b"head"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VerifyTieredRequest: _TypeAlias = VerifyTieredRequest  # noqa: Y015
+
+@_typing.final
+class VerifyTieredReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LAST_OFFSET_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    FIRST_TIME_US_FIELD_NUMBER: _builtins.int
+    LAST_TIME_US_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    SIZE_FIELD_NUMBER: _builtins.int
+    last_offset: _builtins.int
+    records: _builtins.int
+    first_time_us: _builtins.int
+    last_time_us: _builtins.int
+    digest: _builtins.str
+    bytes: _builtins.int
+    """of frames"""
+    size: _builtins.int
+    """of the object"""
+    def __init__(
+        self,
+        *,
+        last_offset: _builtins.int = ...,
+        records: _builtins.int = ...,
+        first_time_us: _builtins.int = ...,
+        last_time_us: _builtins.int = ...,
+        digest: _builtins.str = ...,
+        bytes: _builtins.int = ...,
+        size: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "digest", b"digest", "first_time_us", b"first_time_us", "last_offset", b"last_offset", "last_time_us", b"last_time_us", "records", b"records", "size", b"size"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VerifyTieredReply: _TypeAlias = VerifyTieredReply  # noqa: Y015
+
+@_typing.final
+class DeleteTieredRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HEADS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def heads(self) -> _containers.RepeatedCompositeFieldContainer[Global___ObjectHead]: ...
+    def __init__(
+        self,
+        *,
+        heads: _abc.Iterable[Global___ObjectHead] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["heads", b"heads"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteTieredRequest: _TypeAlias = DeleteTieredRequest  # noqa: Y015
+
+@_typing.final
+class DeleteTieredReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteTieredReply: _TypeAlias = DeleteTieredReply  # noqa: Y015

@@ -17,6 +17,7 @@ from sulina.client.producer import Producer
 from sulina.client.reader import ReadResult
 from sulina.client.tickets import MessageId, Ticket
 from sulina.client.topics import TopicInfo
+from sulina.client.typed import TypedConsumer, TypedMessage, TypedProducer
 from sulina.errors import (
     AlreadyExists,
     Closed,
@@ -64,6 +65,9 @@ __all__ = [
     "Ticket",
     "TooLarge",
     "TopicInfo",
+    "TypedConsumer",
+    "TypedMessage",
+    "TypedProducer",
     "Unavailable",
     "UnknownOutcome",
     "__version__",

@@ -73,5 +73,9 @@ class Unavailable(Retriable):
     """No broker, storage node or metadata store could be reached in the time allowed."""
 
 
+class NobodyThere(Unavailable):
+    """The machine was reached, and says that no process listens there."""
+
+
 class Closed(Refused):
     """The client, producer, consumer or store was closed by its own user."""

@@ -50,6 +50,7 @@ def apply_to_broker(broker: Broker, live: Live) -> None:
     broker.cache.resize(settings.cache_bytes)
     broker.cursors.interval = settings.cursor_flush_seconds
     broker.retention.interval = settings.retention_seconds
+    broker.tiering.settings = settings.tier
     for topic in broker.loaded():
         if isinstance(topic.log, ManagedLedger):
             topic.log.settings = settings.ledger

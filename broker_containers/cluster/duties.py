@@ -46,6 +46,9 @@ _AT_ONCE = 4
 """Transactions under way at the same time."""
 _BREATH = 0.02
 """Changes come in swarms: a round waits so long for the rest of one."""
+_TAKING_OVER = 0.005
+"""What a topic costs at least that has to be taken over: idle ones are work then, too, and all of a
+dead broker's must not go to whoever idles best."""
 
 
 class Duties:
@@ -179,7 +182,12 @@ class Duties:
         if not orphans:
             return
         view = self.view()
-        new = [self._new(assignments.topic_of(rest)) for rest in orphans]
+        new = [
+            self._new(assignments.topic_of(rest))
+            if before is None
+            else self._orphan(assignments.topic_of(rest), view)
+            for rest, before in orphans.items()
+        ]
         placement = self.manager.place(view, new)
         self.reasons.update(placement.unplaced.values())
         changes = []
@@ -198,6 +206,11 @@ class Duties:
         if found is None or not (found.expected_records or found.expected_bytes):
             return NewTopic(str(topic))
         return NewTopic(str(topic), float(found.expected_records), float(found.expected_bytes))
+
+    def _orphan(self, topic: TopicName, view: ClusterView) -> NewTopic:
+        """A topic of a dead broker."""
+        known = self.manager.history.costs.get(str(topic), view.typical_cost)
+        return replace(self._new(topic), cost=max(known, _TAKING_OVER))
 
     async def _finish_moves(self, now: float) -> None:
         """Take topics from owners that do not hand them over, and call back lost moves."""

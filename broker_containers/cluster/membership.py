@@ -1,19 +1,22 @@
 """Keeps a broker registered in the cluster: ``/cluster/register/{broker}``, bound to its lease.
 
 When the lease is lost, because the metadata store could not be reached or the broker was paused,
-it registers anew. What it serves goes on meanwhile: if others took topics over they have fenced
-them, and the owners' records, which it follows, say so.
+it registers anew; so it does when others have struck it out because they took it for dead. What it
+serves goes on meanwhile: if others took topics over they have fenced them, and the owners' records,
+which it follows, say so.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from dataclasses import replace
 
 from sulina.errors import NotFound, Refused, Retriable, SulinaError, UnknownOutcome
 from sulina.metadata.keys import record
 from sulina.metadata.keys.members import BrokerRecord, check_broker_id, decode, register_key
+from sulina.metadata.keys.path import part
 from sulina.metadata.lease import RENEWALS_PER_TTL, Lease
 from sulina.metadata.store import MetadataStore, ModRevisionIs, Put
 from sulina.runtime.deadline import within
@@ -37,6 +40,7 @@ class Membership:
         self._ttl = ttl
         self._lease: Lease | None = None
         self._task: asyncio.Task[None] | None = None
+        self._struck = asyncio.Event()
 
     async def __aenter__(self) -> Membership:
         """Raises ``Refused`` if another broker with this id lives, at another address."""
@@ -75,6 +79,11 @@ class Membership:
                 register_key(self.broker), record.encode(self.me), lease=self.lease.id
             )
 
+    def changed(self, rest: str, found: BrokerRecord | None) -> None:
+        """To be told of every registration that changed, or is gone."""
+        if rest == part(self.broker) and found is None:
+            self._struck.set()
+
     async def _register(self) -> bool:
         """False if somebody else has the name."""
         key = register_key(self.broker)
@@ -93,6 +102,18 @@ class Membership:
         self._lease = lease
         return True
 
+    async def _look_again(self, lease: Lease) -> None:
+        """The registration was told to be gone: give the lease up too if that is so."""
+        self._struck.clear()
+        try:
+            present = await self._store.get(register_key(self.broker))
+        except SulinaError:
+            self._struck.set()
+            raise
+        # What was told may have been the end of a registration before this one.
+        if present is None or present.lease != lease.id:
+            await lease.revoke()
+
     async def _keep(self) -> None:
         while True:
             lease = self.lease
@@ -103,7 +124,12 @@ class Membership:
                         _log.error("another broker is registered as %s", self.broker)
                         await self._clock.sleep(_PAUSE)
                     continue
-                await self._clock.sleep(self._ttl / RENEWALS_PER_TTL)
+                if self._struck.is_set():
+                    await self._look_again(lease)
+                    continue
+                with suppress(TimeoutError):
+                    await within(self._clock, self._ttl / RENEWALS_PER_TTL, self._struck.wait())
+                    continue
                 await lease.keep_alive()
             except (Retriable, UnknownOutcome, NotFound) as error:
                 # Not found: a lease that the store gave up while a request was on its way.

@@ -21,6 +21,7 @@ from broker_containers.cluster.config_methods import config_methods
 from broker_containers.cluster.duties import Duties
 from broker_containers.cluster.election import Election
 from broker_containers.cluster.guardian import Guardian
+from broker_containers.cluster.lines import BinaryLines, Lines
 from broker_containers.cluster.live import Live
 from broker_containers.cluster.membership import Membership
 from broker_containers.cluster.metadata_cache import MetadataCache
@@ -30,14 +31,18 @@ from broker_containers.cluster.peers import Connect, Peers
 from broker_containers.cluster.reports import Reporter
 from broker_containers.cluster.router import Router
 from broker_containers.cluster.runtime_config import RuntimeConfig
+from broker_containers.cluster.sentry import Sentry
 from broker_containers.cluster.settings import ClusterSettings
 from broker_containers.cluster.synchronizer import Synchronizer
 from broker_containers.cluster.tables import ClusterTables
 from broker_containers.metrics.cluster import of_cluster
 from broker_containers.metrics.collector import Write
+from broker_containers.security.authority import Authority
+from broker_containers.security.settings import AuthSettings
 from broker_containers.server import BinaryServer, Listen
 from broker_containers.settings import BrokerSettings
 from storage_grpc.ledgers import Ledgers
+from storage_grpc.tier.tier import Tier
 from sulina.client.address import parse_addresses
 from sulina.client.seams import Network
 from sulina.errors import SulinaError, Unavailable
@@ -64,6 +69,8 @@ class NodeSettings:
     data: Path | None = None
     """A folder on the disk whose room is reported."""
     cluster: ClusterSettings = field(default_factory=ClusterSettings)
+    auth: AuthSettings | None = None
+    """With it clients are asked for tokens."""
 
 
 class ClusterNode:
@@ -77,6 +84,7 @@ class ClusterNode:
         clock: Clock,
         connect: Connect,
         network: Network,
+        tier: Tier | None = None,
     ) -> None:
         me = settings.broker.broker_id
         cluster = settings.cluster
@@ -87,8 +95,11 @@ class ClusterNode:
         self.peers = Peers(self.tables.broker, connect)
         self.ownership = Ownership(store, clock, self.tables, me, cluster, self.peers)
         self.cache = MetadataCache(store, clock)
-        self.broker = Broker(ledgers, store, clock, settings.broker, self.ownership, self.cache)
+        self.broker = Broker(
+            ledgers, store, clock, settings.broker, self.ownership, self.cache, tier
+        )
         self.membership = Membership(store, clock, me, BrokerRecord(""), cluster.lease_seconds)
+        self.tables.brokers.on_change(self.membership.changed)
         self.election = Election(store, clock, self.tables, self.membership, cluster)
         self.duties = Duties(store, clock, self.tables, self.election, cluster, self.cache.known)
         methods = ClusterMethods(
@@ -106,7 +117,10 @@ class ClusterNode:
         more = {**methods.methods(), **config_methods(self.config)}
         admin = Admin(self.broker, more, router)
         self._network = network
-        self.server = BinaryServer(self.broker, settings.listen, admin, self)
+        token = "" if settings.auth is None else settings.auth.root
+        self.lines: Lines = BinaryLines(me, clock, network, token)
+        authority = Authority(store, clock, settings.auth)
+        self.server = BinaryServer(self.broker, settings.listen, admin, self, authority)
 
     async def dial(self, broker: str, stream: CommandStream) -> None:
         """Connect to another broker, for a client that can't itself."""
@@ -179,12 +193,13 @@ async def cluster_node(
     clock: Clock,
     connect: Connect,
     network: Network,
+    tier: Tier | None = None,
 ) -> AsyncIterator[ClusterNode]:
     """A broker of a cluster whose binary door is open; it has no topics before :func:`serving`.
 
     Raises ``Refused`` if the port is taken.
     """
-    node = ClusterNode(settings, store, ledgers, clock, connect, network)
+    node = ClusterNode(settings, store, ledgers, clock, connect, network, tier)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(node.tables)
         await stack.enter_async_context(node.config)
@@ -225,7 +240,16 @@ async def serving(node: ClusterNode, settings: NodeSettings) -> AsyncIterator[No
             node.ownership,
             node.server,
         )
+        sentry = Sentry(
+            node.broker.store,
+            node.broker.clock,
+            node.tables,
+            node.membership,
+            node.election,
+            node.lines,
+        )
         tasks = [
+            asyncio.create_task(sentry.run(), name="sentry"),
             asyncio.create_task(node.duties.run(), name="leader's duties"),
             asyncio.create_task(reporter.run(), name="load reports"),
             asyncio.create_task(guardian.run(), name="guardian"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 import sulina
 from broker_containers.cluster.node import NodeSettings, cluster_node, serving
@@ -12,11 +13,13 @@ from broker_containers.doors.danube.settings import DanubeListen
 from broker_containers.doors.danube_admin.serving import serve_danube_admin
 from broker_containers.doors.danube_admin.settings import AdminListen
 from broker_containers.doors.http.serving import serve_http
+from broker_containers.doors.schema_gates import schema_gates
 from broker_containers.server import BinaryServer, Listen
 from storage_grpc.quorum.calls import with_deadline
 from storage_grpc.quorum.ledgers import QuorumLedgers
 from storage_grpc.quorum.settings import QuorumSettings
 from storage_grpc.remote import RemoteNodes
+from storage_grpc.tier.remote import RemoteTier
 from sulina.metadata.batching import BatchingStore
 from sulina.metadata.etcd import EtcdSettings, EtcdStore
 from sulina.runtime.real_clock import RealClock
@@ -49,13 +52,16 @@ async def run_in_cluster(
             ready = nodes.ready(quorum.ack_quorum)
             await with_deadline(clock, _NODES_SECONDS, ready, "an ack quorum of storage nodes")
             ledgers = QuorumLedgers(nodes, store, clock, quorum)
+            tier = RemoteTier(nodes, store, clock)
+            # Brokers are each other's clients, and show the root token.
+            root = "" if settings.auth is None else settings.auth.root
+            connect = partial(sulina.connect, token=root)
             async with (
-                cluster_node(
-                    settings, store, ledgers, clock, sulina.connect, RealNetwork()
-                ) as node,
+                cluster_node(settings, store, ledgers, clock, connect, RealNetwork(), tier) as node,
                 AsyncExitStack() as doors,
             ):
                 server = node.server
+                await doors.enter_async_context(schema_gates(node.broker, server))
                 if http is not None:
                     await doors.enter_async_context(
                         serve_http(node.broker, server, http, (nodes, quorum), node.metrics())

@@ -14,6 +14,7 @@ from sulina.names import TopicName
 OWNERS_METHODS: Final = frozenset(
     {
         "topic.log",
+        "ledger.offload",
         "messages.peek",
         "messages.publish",
         "subscription.create",

@@ -18,9 +18,13 @@ from broker_containers.admin import Admin
 from broker_containers.broker import Broker
 from broker_containers.delays import check_delay
 from broker_containers.doors import translate
-from broker_containers.doors.ends import Ends
+from broker_containers.doors.ends import Ends, ProducerEnd, Unchecked
 from broker_containers.doors.requests import Request, Requests
 from broker_containers.doors.tunnel import Neighbours, Tunnel
+from broker_containers.metrics.requests import RequestCounts
+from broker_containers.schemas.gates import SchemaGates, TopicGate
+from broker_containers.security.access import NOBODY
+from broker_containers.security.authority import Authority
 from sulina.errors import Overloaded, ProtocolError, Refused, SulinaError, UnknownOutcome
 from sulina.version import __version__
 from sulina.wire import commands_pb2 as pb
@@ -37,6 +41,9 @@ _MOST_URLS = 16
 """Other brokers that a client is told of."""
 _STORAGE = "storage"
 """Why a connection is not read: too much waits to become durable."""
+_SCHEMAS = "schemas"
+"""The same: too much waits for its schema to be looked at."""
+_MOST_UNCHECKED = 4 << 20
 
 
 class BinarySession:
@@ -48,21 +55,30 @@ class BinarySession:
         admin: Admin,
         came: Callable[[BinarySession], str],
         gone: Callable[[BinarySession], None],
-        others: Neighbours | None = None,
+        others: Neighbours | None,
+        authority: Authority,
+        schemas: SchemaGates | None,
+        counts: RequestCounts,
     ) -> None:
-        """``others`` are the other brokers, for clients that want one of those."""
+        """``others`` are the other brokers, for clients that want one of those; ``counts`` has
+        the requests of all doors."""
         self._broker = broker
+        self._authority = authority
+        self._counts = counts
+        self._token = ""
+        self._access = NOBODY
         self._came = came
         self._gone = gone
         self.stream = CommandStream(self, _ENVELOPE)
         self._ends = Ends(self.stream, broker.settings.max_peers)
-        self._requests = Requests(broker, admin, self._ends)
+        self._requests = Requests(broker, admin, self._ends, schemas, lambda: self._access)
         self._greeted = False
         self._seen = broker.clock.now()
         self._refused = ""
         self._tasks: set[asyncio.Task[None]] = set()
         self._others = others
         self._tunnel: Tunnel | None = None
+        self._unchecked_bytes = 0
 
     def close(self) -> None:
         """Close the connection when what is queued was sent; ``lost`` follows."""
@@ -75,6 +91,20 @@ class BinarySession:
     def silent_since(self, moment: float) -> bool:
         """Whether the peer could have sent something since ``moment`` and did not."""
         return self._seen < moment and not self.stream.is_held(_STORAGE)
+
+    def recheck(self) -> None:
+        """Rights may have changed, or a token may have expired: go by what holds now."""
+        if not self._greeted:
+            return
+        try:
+            access = self._authority.access(self._token)
+        except Refused as error:
+            self.stream.send(Command.ERROR, 0, error_body(error))
+            self.close()
+            return
+        if not access.same_as(self._access):
+            self._ends.keep_to(access)
+        self._access = access
 
     # ---- what the stream calls ----
 
@@ -137,6 +167,13 @@ class BinarySession:
                 f"the client speaks protocol {body.protocol}, this broker {PROTOCOL_VERSION}: "
                 "use a client of the broker's version"
             )
+        try:
+            self._access = self._authority.access(body.token)
+        except SulinaError as error:
+            self.stream.send(Command.ERROR, request, error_body(error))
+            self.close()
+            return
+        self._token = body.token
         self._greeted = True
         settings = self._broker.settings
         self.stream.limit = settings.max_frame_bytes + _ENVELOPE
@@ -174,10 +211,48 @@ class BinarySession:
         except Refused as error:
             end.producer.finish(end.producer.start(body.number), error)
             return
-        end.topic.publish(end.producer, body.number, data, header)
+        gate = end.gate
+        if gate is None or (
+            gate.passes(header.schema_id, header.schema_version) and not end.unchecked
+        ):
+            end.topic.publish(end.producer, body.number, data, header)
+        else:
+            self._check_schema(end, gate, Unchecked(body.number, data, header))
         if self._broker.ledgers.overloaded and not self.stream.is_held(_STORAGE):
             self.stream.hold(_STORAGE)
             self._run(self._wait_for_storage())
+
+    def _check_schema(self, end: ProducerEnd, gate: TopicGate, frame: Unchecked) -> None:
+        """Publish a frame once its schema was looked at, which may wait for the metadata."""
+        end.unchecked.append(frame)
+        self._unchecked_bytes += len(frame.data)
+        if self._unchecked_bytes > _MOST_UNCHECKED:
+            self.stream.hold(_SCHEMAS)
+        if len(end.unchecked) == 1:
+            self._run(self._check_schemas(end, gate))
+
+    async def _check_schemas(self, end: ProducerEnd, gate: TopicGate) -> None:
+        while end.unchecked:
+            frame = end.unchecked[0]
+            problem: SulinaError | None = None
+            try:
+                await gate.check_frame(frame.header, frame.data)
+            except SulinaError as error:
+                problem = error
+            except Exception:
+                _log.exception("a frame of %s could not be checked", self.stream.peer)
+                problem = UnknownOutcome("the broker failed in an unexpected way")
+            end.unchecked.popleft()
+            self._unchecked_bytes -= len(frame.data)
+            if self._unchecked_bytes <= _MOST_UNCHECKED:
+                self.stream.release(_SCHEMAS)
+            producer = end.producer
+            if producer is None:
+                continue  # let go meanwhile; the client knows
+            if problem is None:
+                end.topic.publish(producer, frame.number, frame.data, frame.header)
+            else:
+                producer.finish(producer.start(frame.number), problem)
 
     async def _wait_for_storage(self) -> None:
         await self._broker.ledgers.wait_writable()
@@ -227,16 +302,19 @@ class BinarySession:
             error = Overloaded("too many requests are under way on this connection")
             self.stream.send(Command.ERROR, incoming.request, error_body(error))
             return
-        self._run(self._request(incoming.request, handle, incoming.body))
+        self._run(self._request(incoming, handle))
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _request(self, request: int, handle: Request, body: Message) -> None:
+    async def _request(self, incoming: Incoming, handle: Request) -> None:
+        request = incoming.request
+        ok = False
         try:
-            answer = await handle(body)
+            answer = await handle(incoming.body)
+            ok = True
         except SulinaError as error:
             self.stream.send(Command.ERROR, request, error_body(error))
             return
@@ -245,6 +323,8 @@ class BinarySession:
             failure = UnknownOutcome("the broker failed in an unexpected way; its log says more")
             self.stream.send(Command.ERROR, request, error_body(failure))
             return
+        finally:
+            self._counts.add("binary", incoming.command.name.lower(), ok=ok)
         self.stream.send(answer.command, request, answer.body, *answer.data)
         if answer.then is not None:
             answer.then()

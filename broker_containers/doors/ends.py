@@ -3,27 +3,49 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from dataclasses import dataclass
 
+from broker_containers.schemas.gates import TopicGate
+from broker_containers.security.access import Access, of_topic
+from broker_containers.security.errors import Denied
 from broker_containers.subscriptions.members import Member
 from broker_containers.subscriptions.subscription import Subscription
 from broker_containers.topics.producers import TopicProducer
 from broker_containers.topics.topic import Topic
 from sulina.errors import NotFound, Overloaded, ProtocolError, SulinaError
+from sulina.metadata.keys.auth import Action
 from sulina.runtime.seam import Buffer
 from sulina.wire import commands_pb2 as pb
 from sulina.wire import selection
 from sulina.wire.commands import Command, error_body
+from sulina.wire.header import FrameHeader
 from sulina.wire.stream import CommandStream
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unchecked:
+    """A frame whose schema has to be looked at before it is published."""
+
+    number: int
+    data: memoryview
+    header: FrameHeader
 
 
 class ProducerEnd:
     """Tells a producer what became of its frames."""
 
-    def __init__(self, ends: Ends, handle: int, topic: Topic) -> None:
+    def __init__(
+        self, ends: Ends, handle: int, topic: Topic, gate: TopicGate | None = None
+    ) -> None:
+        """``gate`` decides about the schemas of messages, if the broker has a registry."""
         self._ends = ends
         self._stream = ends.stream
         self._handle = handle
         self.topic = topic
+        self.gate = gate
+        self.unchecked: deque[Unchecked] = deque()
+        """Frames whose schema is being looked at, in order: none overtakes another."""
         self.producer: TopicProducer | None = None
 
     def published(self, first_number: int, base_offsets: list[int]) -> None:
@@ -138,3 +160,18 @@ class Ends:
         if end is None or end.subscription is None or end.member is None:
             raise NotFound("the consumer is closed")
         return end, end.subscription, end.member
+
+    def keep_to(self, access: Access) -> None:
+        """Rights changed: let those go that may not be here any more; the client is told."""
+        for producer in list(self.producers.values()):
+            try:
+                access.check(of_topic(Action.PRODUCE, producer.topic.name))
+            except Denied as error:
+                producer.detach()
+                producer.closed(error)
+        for consumer in list(self.consumers.values()):
+            try:
+                access.check(of_topic(Action.CONSUME, consumer.topic.name))
+            except Denied as error:
+                consumer.leave()
+                consumer.closed(error)

@@ -15,7 +15,11 @@ from broker_containers.broker import Broker
 from broker_containers.doors import translate
 from broker_containers.doors.ends import ConsumerEnd, Ends, ProducerEnd
 from broker_containers.gate import HERE
+from broker_containers.schemas.gates import SchemaGates
+from broker_containers.security.access import Access, of_topic
+from broker_containers.security.needs import check_method
 from sulina.errors import Refused
+from sulina.metadata.keys.auth import Action
 from sulina.names import TopicName, check_label
 from sulina.runtime.seam import Buffer
 from sulina.wire import commands_pb2 as pb
@@ -43,10 +47,20 @@ Request = Callable[[Any], Coroutine[Any, Any, Answer]]
 class Requests:
     """The requests that one connection may make."""
 
-    def __init__(self, broker: Broker, admin: Admin, ends: Ends) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        admin: Admin,
+        ends: Ends,
+        schemas: SchemaGates | None,
+        access: Callable[[], Access],
+    ) -> None:
+        """``access`` tells what the client may do at the moment."""
         self._broker = broker
         self._admin = admin
         self._ends = ends
+        self._schemas = schemas
+        self._access = access
         self._reading = asyncio.Lock()
         self._known: dict[Command, Request] = {
             Command.LOOKUP: self.lookup,
@@ -64,8 +78,14 @@ class Requests:
         """The request that ``command`` is, if it is one."""
         return self._known.get(command)
 
+    def _allowed(self, action: Action | None, topic: str) -> TopicName:
+        """The topic, if that may be done there. Raises ``Denied``, and ``Refused`` for a name."""
+        name = TopicName.parse(topic)
+        self._access().check(of_topic(action, name))
+        return name
+
     async def lookup(self, body: pb.Lookup) -> Answer:
-        name = TopicName.parse(body.topic)
+        name = self._allowed(None, body.topic)
         wanted = translate.delivery(body.delivery)
         record = await self._broker.describe(name, create=body.create, delivery=wanted)
         place = HERE if record.partitions else await self._broker.place_of(name)
@@ -80,11 +100,13 @@ class Requests:
 
     async def create_producer(self, body: pb.CreateProducer) -> Answer:
         check_label("producer", body.name)
-        topic = await self._broker.topic(
-            TopicName.parse(body.topic), delivery=translate.delivery(body.delivery)
-        )
+        name = self._allowed(Action.PRODUCE, body.topic)
+        topic = await self._broker.topic(name, delivery=translate.delivery(body.delivery))
+        gate = None if self._schemas is None else self._schemas.of(topic)
+        if body.subject and self._schemas is not None:
+            await self._schemas.registry.topics.bind(name, body.subject)
         handle = self._ends.new_handle()
-        end = ProducerEnd(self._ends, handle, topic)
+        end = ProducerEnd(self._ends, handle, topic, gate)
         producer = end.producer = await topic.attach(body.name, end, exclusive=body.exclusive)
         if not self._ends.stream.open:
             end.detach()
@@ -111,10 +133,12 @@ class Requests:
             raise Refused(f"a consumer has at most {_MOST_FILTERS} key filters")
         for pattern in body.key_filters:
             check_label("key filter", pattern)
-        topic = await self._broker.topic(TopicName.parse(body.topic))
+        topic = await self._broker.topic(self._allowed(Action.CONSUME, body.topic))
         policy = None
         if body.HasField("failure_policy"):
             policy = translate.failure_policy(body.failure_policy)
+            if policy.dead_letter_topic:  # whoever lets messages go there publishes there
+                self._allowed(Action.PRODUCE, policy.dead_letter_topic)
         subscription = await self._broker.subscribe(
             topic,
             body.subscription,
@@ -160,7 +184,7 @@ class Requests:
         return DONE
 
     async def read_frames(self, body: pb.ReadFrames) -> Answer:
-        topic = await self._broker.topic(TopicName.parse(body.topic), create=False)
+        topic = await self._broker.topic(self._allowed(Action.CONSUME, body.topic), create=False)
         offset = await topic.resolve(translate.start(body.start))
         async with self._reading:  # one answer at a time: many large ones would fill the memory
             await self._ends.writable()
@@ -177,5 +201,6 @@ class Requests:
             raise Refused("the arguments of an admin command must be JSON") from None
         if not isinstance(arguments, dict):
             raise Refused("the arguments of an admin command must be an object")
+        check_method(self._access(), body.method, arguments)
         result = await self._admin.call(body.method, arguments)
         return Answer(Command.ADMIN_RESULT, pb.AdminResult(result=json.dumps(result).encode()))

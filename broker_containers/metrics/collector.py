@@ -12,6 +12,7 @@ from broker_containers.broker import Broker
 from broker_containers.metrics.exposition import Exposition, Kind
 from broker_containers.metrics.loop_lag import LoopLag
 from broker_containers.metrics.process import ProcessMetrics
+from broker_containers.metrics.tier import write_tier
 from broker_containers.metrics.topics import TopicMetrics
 from sulina.version import __version__
 
@@ -79,6 +80,7 @@ class Metrics:
                 "Clients that are connected, by door.",
                 (({"door": door}, count()) for door, count in self._connections.items()),
             )
+            write_tier(text, broker)
             for write in self._others:
                 write(text)
             text.histogram(

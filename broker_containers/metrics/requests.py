@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from broker_containers.metrics.exposition import Exposition, Kind
 from broker_containers.metrics.histogram import LATENCY_MS, Histogram
 
 
-class RequestMetrics:
-    """``method`` is one of a fixed set of names, never what a client sent."""
+class RequestCounts:
+    """The requests of all doors. ``method`` is one of a fixed set of names, never what a client
+    sent."""
 
-    def __init__(self, service: str) -> None:
-        self._service = service
-        self._counts: Counter[tuple[str, str]] = Counter()
-        self._latency = Histogram(LATENCY_MS)
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, str, bool], int] = {}
 
-    def add(self, method: str, *, ok: bool, milliseconds: float) -> None:
+    def add(self, service: str, method: str, *, ok: bool) -> None:
         """One request was answered."""
-        self._counts[method, "ok" if ok else "error"] += 1
-        self._latency.add(milliseconds)
+        key = service, method, ok
+        self._counts[key] = self._counts.get(key, 0) + 1
 
     def write(self, text: Exposition) -> None:
         text.each(
@@ -27,10 +24,26 @@ class RequestMetrics:
             Kind.COUNTER,
             "Requests answered.",
             (
-                ({"service": self._service, "method": method, "result": result}, count)
-                for (method, result), count in sorted(self._counts.items())
+                ({"service": service, "method": method, "result": "ok" if ok else "error"}, count)
+                for (service, method, ok), count in sorted(self._counts.items())
             ),
         )
+
+
+class RequestMetrics:
+    """The requests of one door, with the time they take."""
+
+    def __init__(self, service: str, counts: RequestCounts) -> None:
+        self._service = service
+        self._counts = counts
+        self._latency = Histogram(LATENCY_MS)
+
+    def add(self, method: str, *, ok: bool, milliseconds: float) -> None:
+        """One request was answered."""
+        self._counts.add(self._service, method, ok=ok)
+        self._latency.add(milliseconds)
+
+    def write(self, text: Exposition) -> None:
         text.histogram(
             f"sulina_{self._service}_request_duration_ms",
             "Milliseconds from a request to its answer.",

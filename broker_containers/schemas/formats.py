@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Final, Protocol, TypeVar
+from typing import Final
 
 from broker_containers.schemas.errors import InvalidSchema
 from broker_containers.schemas.format import MAX_DEFINITION, Format
@@ -17,6 +16,7 @@ from broker_containers.schemas.plain import Plain
 from broker_containers.schemas.protobuf import ProtoCompiler
 from sulina.errors import TooLarge
 from sulina.metadata.keys.schemas import Compatibility, SchemaType, Validation
+from sulina.runtime.seam import Aside
 
 _KEPT: Final = 256
 _KEPT_BYTES: Final = 8 << 20
@@ -59,20 +59,6 @@ def validation_of(name: str) -> Validation:
         raise InvalidSchema(
             f"there is no validation policy {name!r}: choose from {', '.join(Validation)}"
         ) from None
-
-
-_T = TypeVar("_T")
-
-
-class Aside(Protocol):
-    """Does work that takes a while."""
-
-    async def __call__(self, work: Callable[[], _T]) -> _T: ...
-
-
-async def at_once(work: Callable[[], _T]) -> _T:
-    """Does it here and now."""
-    return work()
 
 
 class Formats:

@@ -2,9 +2,9 @@
 
 Every broker keeps in memory which topics are bound to what, and which versions each schema id has.
 So a name is checked without a question to anybody: by the binary door once a frame, from its
-header, without opening it; by doors that see each message once a message, with the payload if the
-topic wants that. What is not known here may have been registered elsewhere a moment ago: then the
-store is asked.
+header; by doors that see each message once a message. Payloads are looked at only where the topic
+wants that: then, and only then, the binary door opens frames. What is not known here may have been
+registered elsewhere a moment ago: then the store is asked.
 
 A change of a topic's policy holds on the broker that made it when that is answered, and on others
 as soon as their watches tell, milliseconds later as a rule. While the store can't be reached, what
@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
-from typing import Final
+from typing import Final, Protocol
+from weakref import WeakKeyDictionary
 
 from broker_containers.schemas.errors import InvalidPayload
 from broker_containers.schemas.format import Format
@@ -28,12 +30,22 @@ from sulina.metadata.mirror import Mirror, Table
 from sulina.metadata.store import KeyValue, MetadataStore
 from sulina.names import TopicName
 from sulina.runtime.deadline import within
+from sulina.runtime.seam import Buffer
+from sulina.wire.decode import Frame
+from sulina.wire.header import FrameHeader
 
 _log = logging.getLogger(__name__)
 _KEPT: Final = 256
 _SEEN_SECONDS: Final = 2.0
 _LARGE: Final = 64 * 1024
 """Bytes of a payload that would keep others waiting: JSON takes about a microsecond for five."""
+
+
+class OpenTopic(Protocol):
+    """A topic that is open here."""
+
+    @property
+    def name(self) -> TopicName: ...
 
 
 class SchemaGates:
@@ -57,6 +69,13 @@ class SchemaGates:
         self._absent: OrderedDict[tuple[int, int], int] = OrderedDict()
         """What the store did not have, and the revision of ``ids`` when it was asked."""
         self._running = AsyncExitStack()
+        self._gates: WeakKeyDictionary[OpenTopic, TopicGate] = WeakKeyDictionary()
+        self.checked = 0
+        """Messages and frames that were looked at, of all topics."""
+        self.refused = 0
+        """Those that were not as they should be, and were not taken."""
+        self.warned = 0
+        """Those that were taken all the same."""
 
     async def __aenter__(self) -> SchemaGates:
         async with AsyncExitStack() as stack:
@@ -76,13 +95,29 @@ class SchemaGates:
         with suppress(TimeoutError):
             await within(self.registry.clock, _SEEN_SECONDS, self.mirrors[0].reached(revision))
 
+    def of(self, topic: OpenTopic) -> TopicGate:
+        """The gate of a topic that is open here, the same for all doors. Asks nobody."""
+        found = self._gates.get(topic)
+        if found is None:
+            found = self._gates[topic] = TopicGate(self, topic.name)
+        return found
+
     async def gate(self, topic: TopicName) -> TopicGate:
-        """The gate of a topic, for as long as it is open here. Raises ``NotFound``."""
+        """A gate of its own that knows at once what binds the topic. Raises ``NotFound``."""
+        made = TopicGate(self, topic)
+        await made.resolve()
+        return made
+
+    async def created(self, topic: TopicName) -> tuple[str, int]:
+        """Whose binding counts for a topic, and since when there is that topic.
+
+        Raises ``NotFound``.
+        """
         holder = await self.registry.topics.holder(topic)
         item = await self._store.get(topics.key(holder))
         if item is None:
             raise topics.missing(holder)
-        return TopicGate(self, topic, holder, item.create_revision)
+        return _rest(holder), item.create_revision
 
     async def named(self, schema_id: int, version: int) -> str | None:
         """The subject that has this version, or None. Asks the store for what is not known here.
@@ -123,26 +158,45 @@ class SchemaGates:
 class TopicGate:
     """The gate of one topic. Needs no closing."""
 
-    def __init__(
-        self, gates: SchemaGates, topic: TopicName, holder: TopicName, created: int
-    ) -> None:
+    def __init__(self, gates: SchemaGates, topic: TopicName) -> None:
         self._gates = gates
         self._topic = topic
-        self._key = schemas.bound_key(holder).removeprefix(schemas.BOUND)
-        self._created = created
+        split = topic.partition_of
+        self._places = [_rest(topic)] + ([_rest(split[0])] if split else [])
+        """Where a binding may be; which of them counts is asked for when there is one."""
+        self._key: str | None = None
+        self._created = 0
         self.checked = 0
         """Messages and frames that were looked at."""
         self.failed = 0
         """Those that were not as they should be, whether they were taken or not."""
 
+    async def resolve(self) -> None:
+        """Find out whose binding counts. Raises ``NotFound``, and as the store does."""
+        if self._key is None:
+            key, self._created = await self._gates.created(self._topic)
+            self._key = key
+
     @property
     def config(self) -> TopicSchemaRecord | None:
-        """What the topic is bound to, or None."""
-        found = self._gates.bound.items.get(self._key)
+        """What the topic is bound to, or None; only after :meth:`resolve`."""
+        found = None if self._key is None else self._gates.bound.items.get(self._key)
         # An older binding is of a topic that had the same name and was deleted.
-        if found is None or self._gates.bound.revisions[self._key] < self._created:
+        if found is None or self._gates.bound.revisions[self._key or ""] < self._created:
             return None
         return found
+
+    def passes(self, schema_id: int, version: int) -> bool:
+        """Whether nothing has to be looked at but the names in a frame's header, and these are
+        right. Waits for nothing; if it says no, ``check`` or ``check_frame`` decides.
+        """
+        if self._key is None:
+            bound = self._gates.bound.items
+            return not any(place in bound for place in self._places)
+        config = self.config
+        if config is None or config.validation is Validation.NONE:
+            return True
+        return not config.payload and self._names(config, schema_id, version)
 
     def admits(self, schema_id: int, version: int) -> bool:
         """Whether the names in a frame's header are right; waits for nothing.
@@ -152,11 +206,18 @@ class TopicGate:
         config = self.config
         if config is None or config.validation is Validation.NONE:
             return True
+        return self._names(config, schema_id, version)
+
+    def _names(self, config: TopicSchemaRecord, schema_id: int, version: int) -> bool:
         named = self._gates.ids.items.get(str(schema_id))
         if named is None or named.subject != config.subject or version not in named.versions:
             return False
-        self.checked += 1
+        self._count()
         return True
+
+    def _count(self) -> None:
+        self.checked += 1
+        self._gates.checked += 1
 
     async def check_name(self, schema_id: int, version: int) -> bool:
         """Decide about names that ``admits`` did not know; asks the store if need be.
@@ -164,10 +225,11 @@ class TopicGate:
         Returns whether they are right. Raises ``InvalidPayload`` if they are not and the topic's
         policy is to refuse.
         """
+        await self.resolve()
         config = self.config
         if config is None or config.validation is Validation.NONE:
             return True
-        self.checked += 1
+        self._count()
         if not schema_id:
             why = f"the message names no schema, and must name one of {config.subject!r}"
         else:
@@ -186,28 +248,67 @@ class TopicGate:
         Raises ``InvalidPayload`` if the topic's policy is to refuse. Asks the store only for what
         is not known here yet.
         """
+        if not self.passes(schema_id, version):
+            await self._check(schema_id, version, len(payload), lambda: [payload])
+
+    async def check_frame(self, header: FrameHeader, frame: Buffer) -> None:
+        """Decide about all messages of a frame, whose checksum is right: as :meth:`check`.
+
+        It is taken or refused as a whole. Raises ``CorruptFrame`` if it can't be opened.
+        """
+        await self._check(
+            header.schema_id,
+            header.schema_version,
+            header.raw_length,
+            lambda: Frame(frame).payloads,
+        )
+
+    async def _check(
+        self, schema_id: int, version: int, size: int, payloads: Callable[[], Sequence[bytes]]
+    ) -> None:
+        await self.resolve()
         if not self.admits(schema_id, version) and not await self.check_name(schema_id, version):
             return  # it is taken all the same, and there is nothing to check it by
         config = self.config
         if config is None or config.validation is Validation.NONE or not config.payload:
             return
-        try:
-            form = await self._gates.format(schema_id, version)
-            if len(payload) < _LARGE:
-                form.check(payload)
-            else:
-                await self._gates.registry.aside(lambda: form.check(payload))
-        except InvalidPayload as error:
-            self._judge(config, str(error))
+        form = await self._gates.format(schema_id, version)
 
-    def _judge(self, config: TopicSchemaRecord, why: str) -> None:
-        self.failed += 1
+        def look() -> tuple[int, str]:
+            return _wrong(form, payloads())
+
+        failed, why = look() if size < _LARGE else await self._gates.registry.aside(look)
+        if failed:
+            self._judge(config, why, failed)
+
+    def _judge(self, config: TopicSchemaRecord, why: str, failed: int = 1) -> None:
+        told = self.failed.bit_length()
+        self.failed += failed
         if config.validation is Validation.ENFORCE:
+            self._gates.refused += failed
             raise InvalidPayload(f"{self._topic} takes messages of {config.subject!r} only: {why}")
-        if self.failed & (self.failed - 1) == 0:  # the 1st, 2nd, 4th, 8th: a log is no journal
+        self._gates.warned += failed
+        if self.failed.bit_length() > told:  # the 1st, 2nd, 4th, 8th: a log is no journal
             _log.warning(
                 "%s: %d messages are not as they should: %s", self._topic, self.failed, why
             )
+
+
+def _wrong(form: Format, payloads: Sequence[bytes]) -> tuple[int, str]:
+    """How many payloads are not as they should be, and what is wrong with the first of them."""
+    failed, why = 0, ""
+    for number, payload in enumerate(payloads, 1):
+        try:
+            form.check(payload)
+        except InvalidPayload as error:
+            failed += 1
+            if failed == 1:
+                why = str(error) if len(payloads) == 1 else f"message {number} of a batch: {error}"
+    return failed, why
+
+
+def _rest(topic: TopicName) -> str:
+    return schemas.bound_key(topic).removeprefix(schemas.BOUND)
 
 
 def _binding(item: KeyValue) -> TopicSchemaRecord:

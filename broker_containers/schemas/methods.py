@@ -14,7 +14,7 @@ from broker_containers.arguments import Arguments, Method, number, text
 from broker_containers.schemas.errors import InvalidSchema
 from broker_containers.schemas.formats import mode_of, validation_of
 from broker_containers.schemas.registry import SchemaRegistry
-from broker_containers.schemas.values import Remarks, Schema
+from broker_containers.schemas.values import Registered, Remarks, Schema
 from sulina.errors import Refused
 from sulina.metadata.keys.schemas import SubjectRecord, TopicSchemaRecord, Validation
 from sulina.names import TopicName
@@ -27,13 +27,12 @@ def schema_methods(registry: SchemaRegistry) -> dict[str, Method]:
         made = await registry.register(
             text(arguments, "subject"), text(arguments, "type"), *_given(arguments)
         )
-        return {
-            "subject": text(arguments, "subject"),
-            "id": made.id,
-            "version": made.version,
-            "new": made.new,
-            "fingerprint": made.fingerprint,
-        }
+        return _registered(text(arguments, "subject"), made)
+
+    async def find(arguments: Arguments) -> Any:
+        subject = text(arguments, "subject")
+        found = await registry.find(subject, text(arguments, "type"), _definition(arguments))
+        return _registered(subject, found)
 
     async def list_(_: Arguments) -> Any:
         return [_row(name, found) for name, found in (await registry.subjects()).items()]
@@ -98,6 +97,7 @@ def schema_methods(registry: SchemaRegistry) -> dict[str, Method]:
 
     return {
         "schema.register": register,
+        "schema.find": find,
         "schema.list": list_,
         "schema.get": get,
         "schema.lookup": lookup,
@@ -107,6 +107,16 @@ def schema_methods(registry: SchemaRegistry) -> dict[str, Method]:
         "schema.delete": delete,
         "schema.topic": topic,
         "schema.bind": bind,
+    }
+
+
+def _registered(subject: str, made: Registered) -> dict[str, Any]:
+    return {
+        "subject": subject,
+        "id": made.id,
+        "version": made.version,
+        "new": made.new,
+        "fingerprint": made.fingerprint,
     }
 
 

@@ -16,7 +16,7 @@ from typing import Final
 from broker_containers.schemas.compatibility import reasons_against
 from broker_containers.schemas.errors import Incompatible, InvalidSchema
 from broker_containers.schemas.format import Format
-from broker_containers.schemas.formats import Aside, Formats, at_once, type_of
+from broker_containers.schemas.formats import Formats, type_of
 from broker_containers.schemas.protobuf import ProtoCompiler
 from broker_containers.schemas.topics import TopicSchemas
 from broker_containers.schemas.values import Registered, Remarks, Schema
@@ -43,7 +43,7 @@ from sulina.metadata.store import (
     Put,
 )
 from sulina.names import check_label
-from sulina.runtime.seam import Clock
+from sulina.runtime.seam import Aside, Clock, at_once
 
 MAX_VERSIONS: Final = 500
 """Of a subject, at one time."""
@@ -225,6 +225,16 @@ class SchemaRegistry:
         return await self._reasons(
             subject, current, understood, schema_type, mode or current.compatibility
         )
+
+    async def find(self, subject: str, kind: str, definition: bytes) -> Registered:
+        """The version that is the same as a definition. Raises ``NotFound``, ``InvalidSchema``."""
+        schema_type = type_of(kind)
+        understood = await self._formats.understand(schema_type, definition)
+        current = await self.subject(subject)
+        same = _same(current, _version(schema_type, definition, understood, Remarks()))
+        if same is None:
+            raise NotFound(f"the subject {subject!r} has no such version: register it")
+        return Registered(current.id, same.number, same.fingerprint, new=False)
 
     async def subject(self, subject: str) -> SubjectRecord:
         """A subject. Raises ``NotFound``."""

@@ -1,33 +1,23 @@
-"""Reads a managed ledger in order, from any offset, across ledgers, and finds places by time.
+"""Reads a managed ledger in order, from any offset, across ledgers and objects.
 
-Within a closed ledger, places are found by bisection over entry headers: no index is kept.
+Where a ledger's entries are still on storage nodes they are read there; where they are not, or
+can't be read, its object is. Offsets go on without a gap and without a repeat from one to the next.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from bisect import bisect_left
 
+from broker_containers.topics.ledger_places import ReadableLog, entry_header, needed_tier
 from broker_containers.topics.tail_cache import CachedFrame
 from storage_grpc.ledgers import Ledgers
+from storage_grpc.tier.tier import head_of
+from sulina.errors import CorruptEntry, SulinaError
 from sulina.metadata.keys.ledgers import LedgerRef
-from sulina.wire.decode import Frame
-from sulina.wire.header import HEADER_SIZE, FrameHeader, parse_header
+from sulina.wire.header import parse_header
 
 _ENTRIES_AT_ONCE = 1024
-
-
-class ReadableLog(Protocol):
-    """What the reader needs of a managed ledger."""
-
-    @property
-    def end(self) -> int: ...
-
-    @property
-    def refs(self) -> tuple[LedgerRef, ...]: ...
-
-    def last_entry(self, ref: LedgerRef) -> int: ...
-
-    def entry_in_written(self, ref: LedgerRef, offset: int) -> int | None: ...
+_ENDLESS = 1 << 63
 
 
 class LedgerReader:
@@ -39,37 +29,66 @@ class LedgerReader:
         self._offset = offset
         self._ledger = -1
         self._entry = 0
+        self._unreadable = -1
+        """The ledger whose entries could not be read where they should be."""
 
     async def read(self, max_bytes: int) -> list[CachedFrame]:
         while self._offset < self._log.end:
-            ref = self._ref()
-            if ref is None:
+            at = self._index()
+            if at is None:
                 return []
-            if ref.id != self._ledger:
-                self._entry = await self._locate(ref)
-                self._ledger = ref.id
-            entries = await self._ledgers.read(
-                ref.id, self._entry, max_entries=_ENTRIES_AT_ONCE, max_bytes=max_bytes
-            )
-            frames = [CachedFrame(parse_header(e.payload), e.payload) for e in entries]
-            end = self._log.end
-            # What is not confirmed yet is read again when it is.
-            frames = [f for f in frames if f.header.next_offset <= end]
-            self._entry += len(frames)
-            frames = [f for f in frames if f.header.count]
+            frames = [f for f in await self._frames(at, max_bytes) if f.header.count]
             frames = [f for f in frames if f.header.next_offset > self._offset]
             if frames:
                 self._offset = frames[-1].header.next_offset
                 return frames
         return []
 
-    def _ref(self) -> LedgerRef | None:
-        """The ledger with the next offset; the first kept one if that offset is gone."""
-        for ref in self._log.refs:
-            last = ref.last_offset
-            if last is None or last >= self._offset:
-                return ref
-        return None
+    def _index(self) -> int | None:
+        """Of the ledger with the next offset; the first kept one if that offset is gone."""
+        refs = self._log.refs
+        at = bisect_left(refs, self._offset, key=_last_offset)
+        return at if at < len(refs) else None
+
+    async def _frames(self, at: int, max_bytes: int) -> list[CachedFrame]:
+        ref = self._log.refs[at]
+        if ref.is_local and ref.id != self._unreadable:
+            try:
+                return await self._from_entries(ref, max_bytes)
+            except SulinaError:
+                self._ledger = -1
+                # It may have become an object alone since the read began.
+                ref = next((each for each in self._log.refs if each.id == ref.id), ref)
+                if ref.tiered is None or self._log.tier is None:
+                    raise
+                self._unreadable = ref.id
+        return await self._from_object(ref, max_bytes)
+
+    async def _from_entries(self, ref: LedgerRef, max_bytes: int) -> list[CachedFrame]:
+        if ref.id != self._ledger:
+            self._entry = await self._locate(ref)
+            self._ledger = ref.id
+        entries = await self._ledgers.read(
+            ref.id, self._entry, max_entries=_ENTRIES_AT_ONCE, max_bytes=max_bytes
+        )
+        frames = [CachedFrame(parse_header(e.payload), e.payload) for e in entries]
+        end = self._log.end
+        # What is not confirmed yet is read again when it is.
+        frames = [f for f in frames if f.header.next_offset <= end]
+        self._entry += len(frames)
+        return frames
+
+    async def _from_object(self, ref: LedgerRef, max_bytes: int) -> list[CachedFrame]:
+        tier, topic = needed_tier(self._log.tier, ref), self._log.topic
+        wanted = max(self._offset, ref.first_offset)
+        following = (each for each in self._log.refs if each.first_offset > ref.first_offset)
+        then = next(following, None)
+        ahead = head_of(topic, then) if then is not None and not then.is_local else None
+        found = await tier.read(head_of(topic, ref), wanted, max_bytes, ahead)
+        frames = [CachedFrame(parse_header(frame), frame) for frame in found]
+        if not frames or not frames[0].base <= wanted < frames[0].header.next_offset:
+            raise CorruptEntry(f"offset {wanted} is not in the object of ledger {ref.id}")
+        return frames
 
     async def _locate(self, ref: LedgerRef) -> int:
         """The entry of ``ref`` that holds the offset, or its first."""
@@ -81,47 +100,12 @@ class LedgerReader:
         low, high = 0, self._log.last_entry(ref)
         while low < high:  # the last entry whose base offset is not beyond the wanted one
             middle = (low + high + 1) // 2
-            if (await head_of(self._ledgers, ref, middle)).base_offset <= self._offset:
+            if (await entry_header(self._ledgers, ref, middle)).base_offset <= self._offset:
                 low = middle
             else:
                 high = middle - 1
         return low
 
 
-async def head_of(ledgers: Ledgers, ref: LedgerRef, entry: int) -> FrameHeader:
-    """The header of one entry."""
-    (head,) = await ledgers.read(ref.id, entry, max_entries=1, max_bytes=1, head=HEADER_SIZE)
-    return parse_header(head.payload)
-
-
-async def first_record_at(
-    ledgers: Ledgers, ref: LedgerRef, last_entry: int, time_us: int
-) -> int | None:
-    """The offset of the first record that is not older than ``time_us``.
-
-    Frames are found by their latest record; only the one found is opened.
-    """
-    low, high = 0, last_entry + 1
-    while low < high:
-        middle = (low + high) // 2
-        if (await head_of(ledgers, ref, middle)).last_time < time_us:
-            low = middle + 1
-        else:
-            high = middle
-    while low <= last_entry:
-        header = await head_of(ledgers, ref, low)
-        if not header.is_control:
-            return header.base_offset + await _older_in_frame(ledgers, ref, low, header, time_us)
-        low += 1
-    return None
-
-
-async def _older_in_frame(
-    ledgers: Ledgers, ref: LedgerRef, entry: int, header: FrameHeader, time_us: int
-) -> int:
-    """How many records stand in a frame before the first that is not older than ``time_us``."""
-    if header.first_time >= time_us:
-        return 0
-    (whole,) = await ledgers.read(ref.id, entry, max_entries=1, max_bytes=1)
-    times = enumerate(Frame(whole.payload).times)
-    return next((index for index, time in times if time >= time_us), 0)
+def _last_offset(ref: LedgerRef) -> int:
+    return _ENDLESS if ref.last_offset is None else ref.last_offset

@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from broker_containers.topics.dedup import Dedup
+from broker_containers.topics.ledger_places import needed_tier
 from storage_grpc.ledgers import Ledgers
+from storage_grpc.tier.tier import Tier, head_of
 from sulina.errors import StorageFailed
 from sulina.metadata.keys.ledgers import LedgerRef
+from sulina.names import TopicName
 from sulina.wire.decode import Frame
 from sulina.wire.header import HEADER_SIZE, parse_header
 
 _HEADS_AT_ONCE = 4096
+_READ_AT_ONCE = 4 << 20
 
 
 @dataclass(slots=True)
@@ -58,4 +62,23 @@ async def scan(ledgers: Ledgers, ref: LedgerRef, last_entry: int | None, dedup: 
             found.first_time = found.first_time or header.first_time
             found.last_time = max(found.last_time, header.last_time)
         entry += len(heads)
+    return found
+
+
+async def scan_object(tier: Tier | None, topic: TopicName, ref: LedgerRef, dedup: Dedup) -> Found:
+    """The same for a ledger that is an object; one with a closing frame is not read as a whole."""
+    assert ref.last_offset is not None
+    tier, head = needed_tier(tier, ref), head_of(topic, ref)
+    found = Found(
+        ref.last_offset + 1, ref.records, ref.bytes, ref.first_time_us, ref.last_time_us, True
+    )
+    offset = ref.first_offset
+    for frame in await tier.control(head):
+        dedup.restore(Frame(frame).payloads[0])
+        offset = parse_header(frame).base_offset
+    while offset <= ref.last_offset:
+        for frame in await tier.read(head, offset, _READ_AT_ONCE):
+            header = parse_header(frame)
+            dedup.stored(header)
+            offset = header.next_offset
     return found

@@ -3,7 +3,11 @@
 A new owner fences the ledger before, learns from it what is stored, and raises the epoch by
 compare-and-swap before it serves anything. A ledger is created with the first append, so an idle
 topic costs nothing. Each ledger starts with a control frame that holds the producers' last
-sequences, so that one ledger is enough to know them again.
+sequences, so that one ledger is enough to know them again, and the topic's name, so that a
+ledger can be told without the metadata.
+
+Closed ledgers may be objects of the cold tier, with entries on storage nodes or without: readers
+do not notice. Every change of the list is a swap, one at a time.
 """
 
 from __future__ import annotations
@@ -17,20 +21,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from broker_containers.topics.dedup import Dedup
-from broker_containers.topics.ledger_reader import LedgerReader, first_record_at
-from broker_containers.topics.ledger_scan import scan
+from broker_containers.topics.ledger_places import offset_at
+from broker_containers.topics.ledger_reader import LedgerReader
+from broker_containers.topics.ledger_scan import Found, scan, scan_object
+from broker_containers.topics.owned_list import OwnedList
 from broker_containers.topics.tail_cache import CachedFrame
 from storage_grpc.ledgers import Ledgers, LedgerWriter
+from storage_grpc.tier.tier import Tier, head_of
 from sulina.errors import Fenced, StorageFull, SulinaError
-from sulina.metadata.keys import ledgers as ledger_keys
+from sulina.metadata.keys import doomed_objects
 from sulina.metadata.keys.ledgers import LedgerIds, LedgerList, LedgerRef, LedgerState
-from sulina.metadata.store import Compare, MetadataStore, ModRevisionIs
+from sulina.metadata.store import Compare, MetadataStore
 from sulina.names import TopicName
 from sulina.runtime.seam import Clock
 from sulina.wire.encode import Origin, encode_control_frame
 from sulina.wire.header import FrameHeader, assign
 
-_CONTROL_ORIGIN = Origin("broker")
 _SETTLED_SECONDS = 5.0
 """A ledger with too few copies is left for a full one after so long, not in the same breath."""
 
@@ -69,17 +75,18 @@ class ManagedLedger:
         clock: Clock,
         settings: LedgerSettings,
         guards: Guards = _no_guards,
+        tier: Tier | None = None,
     ) -> None:
         self._guards = guards
-        self._topic = topic
+        self.topic = topic
+        self.tier = tier
         self._ledgers = ledgers
         self._store = store
         self._ids = ids
         self._clock = clock
         self.settings = settings
         """When to roll; may be changed at any time."""
-        self._list = LedgerList()
-        self._revision = 0
+        self._owned = OwnedList(topic, store)
         self._writer: LedgerWriter | None = None
         self._written: LedgerRef | None = None
         self._born = 0.0
@@ -105,16 +112,22 @@ class ManagedLedger:
         clock: Clock,
         settings: LedgerSettings,
         guards: Guards = _no_guards,
+        tier: Tier | None = None,
     ) -> ManagedLedger:
         """Become the owner. Raises ``Fenced`` if somebody else does so at the same time.
 
         ``guards`` says, each time, what must hold in the metadata for this process to take over.
+        Without a ``tier``, ledgers that are objects alone can't be read.
         """
-        log = cls(topic, ledgers, store, ids, clock, settings, guards)
+        log = cls(topic, ledgers, store, ids, clock, settings, guards, tier)
         await log._take_over()
         return log
 
     # ---- the owner's state ----
+
+    @property
+    def _list(self) -> LedgerList:
+        return self._owned.list
 
     @property
     def epoch(self) -> int:
@@ -136,56 +149,68 @@ class ManagedLedger:
         return (*self._list.ledgers[:-1], self._written)
 
     async def _take_over(self) -> None:
-        guards = self._guards()
-        current = await ledger_keys.get_guarded(self._store, self._topic, guards)
-        if current is None:
-            raise Fenced(f"{self._topic} belongs to another broker by now")
-        refs = list(current.list.ledgers)
+        async with self._owned.taking(self._guards()) as before:
+            await self._take_over_from(before)
+
+    async def _take_over_from(self, before: LedgerList) -> None:
+        refs = list(before.ledgers)
         dedup, end, empty = Dedup(), refs[-1].first_offset if refs else 0, []
         while refs:
             ref = refs[-1]
             last_entry = ref.last_entry
             if ref.state is LedgerState.OPEN:
                 last_entry = await self._ledgers.recover(ref.id)
-            found = await scan(self._ledgers, ref, last_entry, dedup)
+            found = await self._scan(ref, last_entry, dedup)
             if found.records or len(refs) == 1 or found.has_snapshot:
                 end = found.end
-                refs[-1] = replace(
-                    ref,
-                    state=LedgerState.CLOSED,
-                    last_entry=last_entry,
-                    last_offset=end - 1,
-                    bytes=found.bytes,
-                    first_time_us=found.first_time,
-                    last_time_us=found.last_time,
-                )
+                if ref.tiered is None:
+                    refs[-1] = replace(
+                        ref,
+                        state=LedgerState.CLOSED,
+                        last_entry=last_entry,
+                        last_offset=end - 1,
+                        bytes=found.bytes,
+                        first_time_us=found.first_time,
+                        last_time_us=found.last_time,
+                    )
                 break
             empty.append(refs.pop())  # created, never written: the data ends with the one before
-        self._revision = current.revision
-        taken = LedgerList(epoch=current.list.epoch + 1, ledgers=tuple(refs))
-        await self._commit(taken, guards)
+        taken = LedgerList(epoch=before.epoch + 1, ledgers=tuple(refs), pages=before.pages)
+        await self._owned.take(taken)
         self._writer, self._written = None, None
         self.dedup, self.end, self._next, self._failure = dedup, end, end, None
         for ref in empty:
             await self._ledgers.delete(ref.id)
 
-    async def _commit(self, ledgers: LedgerList, guards: Sequence[Compare] = ()) -> None:
-        """Swap the topic's list in the metadata. Raises ``Fenced`` if it is not as we left it."""
-        revision = await ledger_keys.swap(self._store, self._topic, self._revision, ledgers, guards)
-        if revision is None:
-            raise Fenced(f"{self._topic} has another owner now, or was deleted")
-        self._list, self._revision = ledgers, revision
+    async def _scan(self, ref: LedgerRef, last_entry: int | None, dedup: Dedup) -> Found:
+        if ref.tiered is None:
+            return await scan(self._ledgers, ref, last_entry, dedup)
+        if ref.tiered.local:
+            try:
+                return await scan(self._ledgers, ref, last_entry, dedup)
+            except SulinaError:
+                if self.tier is None:
+                    raise
+        return await scan_object(self.tier, self.topic, ref, dedup)
+
+    async def commit(self, change: Callable[[LedgerList], LedgerList]) -> None:
+        """Swap the topic's list for ``change`` of it; see ``OwnedList``."""
+        await self._owned.commit(change)
+
+    async def settle(self) -> None:
+        """If the outcome of a swap is not known, find it out. Raises ``Fenced``."""
+        await self._owned.settle()
 
     @property
     def guard(self) -> Compare:
         """Holds in the metadata as long as this object is the owner."""
-        return ModRevisionIs(ledger_keys.key(self._topic), self._revision)
+        return self._owned.guard
 
     async def repair(self) -> None:
         if self._switching is not None:
             await asyncio.wait([self._switching])
         if self._closed:
-            raise Fenced(f"{self._topic} was closed here")
+            raise Fenced(f"{self.topic} was closed here")
         if self._intact:
             self._failure, self._intact = None, False
         elif self._failure is not None:
@@ -274,13 +299,13 @@ class ManagedLedger:
 
     # ---- rolling ----
 
-    async def _switch(self) -> None:
+    async def _switch(self, *, begin: bool = True) -> None:
         """Close the ledger being written, if there is one, and start the next."""
         try:
             if self._under_way:
                 await asyncio.wait([pending.result for pending in self._under_way])
             if self._failure is None:
-                await self._start_ledger()
+                await (self._start_ledger() if begin else self._end_ledger())
         except SulinaError as error:
             self._fail(error)
         finally:
@@ -288,46 +313,87 @@ class ManagedLedger:
         if self._failure is None:
             self._push()
 
+    async def _end_ledger(self) -> None:
+        assert self._writer is not None
+        await self._writer.close()
+        await self.commit(self._ended)
+        self._writer, self._written = None, None
+
     async def _start_ledger(self) -> None:
         if self._writer is not None:
             await self._writer.close()
         ledger = await self._ids.next()
         writer = await self._ledgers.create(ledger)
-        closed = tuple(self._closed_refs())
-        refs = (*closed, LedgerRef(id=ledger, first_offset=self.end))
-        await self._commit(LedgerList(epoch=self.epoch, ledgers=refs))
-        snapshot = encode_control_frame(
-            _CONTROL_ORIGIN, self.dedup.snapshot(), self._clock.wall_us()
-        )
-        control = memoryview(bytearray(snapshot))
-        assign(control, self.end, self.epoch)
+        begun = LedgerRef(id=ledger, first_offset=self.end)
+        await self.commit(lambda before: self._ended(before, begun))
+        control = self._control()
         self._bases = array("q", [self.end])
-        self._writer, self._written, self._born = writer, refs[-1], self._clock.now()
+        self._writer, self._written, self._born = writer, begun, self._clock.now()
         try:
             await writer.append(control)
         except StorageFull:
             # Nothing else was meant for it, so it can go unfenced: fences would use up the space
             # that a full disk keeps for deletions, with each attempt.
             self._writer, self._written = None, None
-            await self._commit(LedgerList(epoch=self.epoch, ledgers=closed))
+            await self.commit(lambda before: before.without(ledger))
             self._intact = True
             raise
 
-    def _closed_refs(self) -> list[LedgerRef]:
-        refs = list(self._list.ledgers)
+    def _control(self) -> memoryview:
+        """A control frame with the producers' sequences as they are."""
+        snapshot = self.dedup.snapshot()
+        frame = encode_control_frame(Origin(str(self.topic)), snapshot, self._clock.wall_us())
+        control = memoryview(bytearray(frame))
+        assign(control, self.end, self.epoch)
+        return control
+
+    def _ended(self, before: LedgerList, *begun: LedgerRef) -> LedgerList:
+        """The list with the ledger that was written closed, and another one begun."""
+        refs = before.ledgers
         if self._writer is not None and self._written is not None:
-            refs[-1] = replace(
+            written = replace(
                 self._written,
                 state=LedgerState.CLOSED,
                 last_entry=self._writer.lac,
                 last_offset=self.end - 1,
             )
-        return refs
+            refs = (*refs[:-1], written)
+        return replace(before, ledgers=(*refs, *begun))
+
+    @property
+    def written_for(self) -> float:
+        """Seconds since the ledger being written was begun; 0 if it has no records."""
+        if self._written is None or not self._written.bytes:
+            return 0.0
+        return self._clock.now() - self._born
+
+    async def roll(self) -> None:
+        """Close the ledger being written, if it has records; the next append begins another.
+
+        What fails is left to ``repair``, as after a failed append.
+        """
+        while self._switching is not None:
+            await asyncio.wait([self._switching])
+        written = self._written
+        if self._failure is None and not self._closed and written is not None and written.bytes:
+            self._switching = asyncio.create_task(self._switch(begin=False))
+            await asyncio.wait([self._switching])
+
+    def closing_frame(self, ref: LedgerRef) -> bytes:
+        """What a takeover must know at the end of ``ref``, if nothing is written behind it."""
+        if self._written is None and self._list.ledgers[-1].id == ref.id and not self._queue:
+            return bytes(self._control())
+        return b""
 
     # ---- reading ----
 
     def reader(self, offset: int) -> LedgerReader:
         return LedgerReader(self, self._ledgers, offset)
+
+    @property
+    def ledgers(self) -> Ledgers:
+        """Where the entries are."""
+        return self._ledgers
 
     def last_entry(self, ref: LedgerRef) -> int:
         """The last confirmed entry of one of this log's ledgers."""
@@ -342,24 +408,30 @@ class ManagedLedger:
         return bisect_right(self._bases, offset) - 1
 
     async def offset_at(self, time_us: int) -> int:
-        for ref in self.refs:
-            if ref.last_time_us >= time_us:
-                found = await first_record_at(self._ledgers, ref, self.last_entry(ref), time_us)
-                if found is not None and found < self.end:
-                    return found
-        return self.end
+        return await offset_at(self, time_us)
 
     # ---- ending ----
 
-    async def trim(self, count: int) -> None:
-        """Forget the ``count`` oldest ledgers. The list changes before any data goes."""
-        assert 0 < count < len(self._list.ledgers), "the newest ledger stays"
+    async def trim(self, count: int) -> int:
+        """Forget the ``count`` oldest ledgers, or as many of them as can go at once; how many.
+
+        The list changes before any data goes.
+        """
         if self._switching is not None:
             await asyncio.wait([self._switching])
+        count = min(count, doomed_objects.AT_ONCE)
+        assert 0 < count < len(self._list.ledgers), "the newest ledger stays"
         gone = self._list.ledgers[:count]
-        await self._commit(LedgerList(epoch=self.epoch, ledgers=self._list.ledgers[count:]))
+        objects = [ref for ref in gone if ref.tiered is not None or self.tier is not None]
+        doom = doomed_objects.puts(self.topic, objects, self._clock.wall_us())
+        await self._owned.commit(lambda before: before.trimmed(count), doom)
         for ref in gone:
-            await self._ledgers.delete(ref.id)
+            if ref.is_local:
+                await self._ledgers.delete(ref.id)
+        if self.tier is not None and objects:
+            # What fails here is done later: the doomed are noted.
+            await self.tier.delete([head_of(self.topic, ref) for ref in objects])
+        return count
 
     async def close(self) -> None:
         """Wait for what is under way and note the end of the ledger, so the next start is quick."""
@@ -372,6 +444,6 @@ class ManagedLedger:
                 await asyncio.wait([pending.result for pending in self._under_way])
         if self._failure is None and self._writer is not None:
             await self._writer.close()
-            await self._commit(LedgerList(epoch=self.epoch, ledgers=tuple(self._closed_refs())))
+            await self.commit(self._ended)
             self._writer, self._written = None, None
-        self._fail(Fenced(f"{self._topic} was closed here"))
+        self._fail(Fenced(f"{self.topic} was closed here"))

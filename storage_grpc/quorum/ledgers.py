@@ -61,7 +61,11 @@ class QuorumLedgers:
         return writer
 
     async def recover(self, ledger: int) -> int:
-        return await Recovery(ledger, self._nodes, self._store, self._clock, self._settings).run()
+        recovery = Recovery(ledger, self._nodes, self._store, self._clock, self._settings)
+        closed = await recovery.run()
+        assert closed.last_entry is not None
+        self._remember(ledger, closed)  # for who looks into it next
+        return closed.last_entry
 
     async def read(
         self, ledger: int, first: int, *, max_entries: int, max_bytes: int, head: int | None = None
@@ -85,10 +89,13 @@ class QuorumLedgers:
         if known is None:
             known = (await ledger_metadata.get(self._store, ledger)).value
             if known.last_entry is not None:
-                if len(self._closed) >= _CACHED:
-                    del self._closed[next(iter(self._closed))]
-                self._closed[ledger] = known
+                self._remember(ledger, known)
         return known
+
+    def _remember(self, ledger: int, closed: LedgerMetadata) -> None:
+        if len(self._closed) >= _CACHED:
+            del self._closed[next(iter(self._closed))]
+        self._closed[ledger] = closed
 
     async def delete(self, ledger: int) -> None:
         """Forget a ledger. Nodes that can't be reached keep their copies until they ask."""

@@ -51,15 +51,15 @@ class Recovery:
         self._settings = settings
         self._safe = settings.safeguards
 
-    async def run(self) -> int:
-        """Close the ledger; returns its last entry, -1 for none.
+    async def run(self) -> LedgerMetadata:
+        """Close the ledger; returns its metadata, which stays as it is.
 
         Raises ``Retriable`` when too few nodes answered, or somebody else recovers it at the same
         time: nothing is lost then, try again. Raises ``NotFound`` if it was deleted.
         """
         stored = await self._begin()
         if stored.value.last_entry is not None:
-            return stored.value.last_entry
+            return stored.value
         metadata = stored.value
         fragment = metadata.fragments[-1]
         if not self._safe.recover_from_last_fragment:
@@ -216,11 +216,10 @@ class Recovery:
 
     # ---- metadata ----
 
-    async def _close(self, stored: StoredMetadata, closed: LedgerMetadata) -> int:
-        assert closed.last_entry is not None
+    async def _close(self, stored: StoredMetadata, closed: LedgerMetadata) -> LedgerMetadata:
         done = await ledger_metadata.swap(self._store, self._ledger, stored.revision, closed)
         if done is not None:
-            return closed.last_entry
+            return closed
         current = await ledger_metadata.get(self._store, self._ledger)
         if current.value.last_entry is None:
             raise Retriable(f"ledger {self._ledger} is being recovered elsewhere: try again")
@@ -229,7 +228,7 @@ class Recovery:
                 f"ledger {self._ledger} was closed at {current.value.last_entry} by another owner, "
                 f"and at {closed.last_entry} here"
             )
-        return closed.last_entry
+        return current.value
 
     async def _ask(
         self, members: Iterable[str], call: Call[_T], enough: Callable[[Answers[_T]], bool]

@@ -43,6 +43,8 @@ class RemoteNode:
     ) -> None:
         self.id = member_name(hello.id, hello.incarnation)
         self.incarnation = hello.incarnation
+        self.tier = hello.tier
+        """Where it keeps objects; empty if it has no object store. Renewed by its seat."""
         self._link = link
         self._appends = Appends(
             self.id,
@@ -53,6 +55,11 @@ class RemoteNode:
         )
         self._fences = Gather(self.id, self._many)
         self._reads = Gather(self.id, self._many)
+
+    @property
+    def link(self) -> Link:
+        """The connection, for calls that any node may answer."""
+        return self._link
 
     @property
     def pending_bytes(self) -> int:

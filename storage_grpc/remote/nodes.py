@@ -97,6 +97,15 @@ class RemoteNodes:
         ranked.sort(key=lambda rank: rank[:2])
         return [node for _, _, node in ranked[:count]]
 
+    def all(self) -> list[RemoteNode]:
+        """Every node that was heard of, well or not."""
+        return [seat.node for seat in self._seats if seat.node is not None]
+
+    def with_tier(self) -> list[RemoteNode]:
+        """The nodes that have an object store; those that are well first."""
+        seats = sorted(self._seats, key=lambda seat: not seat.healthy)
+        return [seat.node for seat in seats if seat.node is not None and seat.node.tier]
+
     def failed(self, member: str) -> None:
         """See ``Nodes.failed``."""
         for seat in self._seats:

@@ -95,6 +95,7 @@ class Seat:
             if before is not None:
                 _log.warning("%s is gone: %s came back in its place", before.id, self.node.id)
                 await before.close()
+        self.node.tier = hello.tier
 
     def _well(self) -> None:
         if not self.healthy:

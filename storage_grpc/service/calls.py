@@ -51,14 +51,14 @@ class Calls:
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
         """For gRPC, by the method's name."""
         return {
-            "Hello": self._handler(pb.HelloRequest, self._say_hello, any_incarnation=True),
-            "Read": self._handler(pb.ReadRequest, self._read),
-            "RecoveryRead": self._handler(pb.RecoveryReadRequest, self._recovery_read),
-            "Fence": self._handler(pb.FenceRequest, self._fence),
-            "Delete": self._handler(pb.DeleteRequest, self._delete),
-            "List": self._handler(pb.ListRequest, self._list, any_incarnation=True),
-            "Stat": self._handler(pb.StatRequest, self._stat, any_incarnation=True),
-            "Many": self._handler(pb.ManyRequest, self._many.answer),
+            "Hello": self.handler(pb.HelloRequest, self._say_hello, any_incarnation=True),
+            "Read": self.handler(pb.ReadRequest, self._read),
+            "RecoveryRead": self.handler(pb.RecoveryReadRequest, self._recovery_read),
+            "Fence": self.handler(pb.FenceRequest, self._fence),
+            "Delete": self.handler(pb.DeleteRequest, self._delete),
+            "List": self.handler(pb.ListRequest, self._list, any_incarnation=True),
+            "Stat": self.handler(pb.StatRequest, self._stat, any_incarnation=True),
+            "Many": self.handler(pb.ManyRequest, self._many.answer),
         }
 
     def check_incarnation(self, context: Context, *, any_incarnation: bool = False) -> None:
@@ -72,13 +72,15 @@ class Calls:
                 f"{self._incarnation}, not {expected!r}"
             )
 
-    def _handler(
+    def handler(
         self,
         request_type: type[_Request],
         call: Callable[[_Request], Awaitable[Message | bytes]],
         *,
         any_incarnation: bool = False,
     ) -> grpc.RpcMethodHandler[Any, Any]:
+        """For one method, with the errors and the check that all have in common."""
+
         async def handle(request: _Request, context: Context) -> bytes:
             try:
                 self.check_incarnation(context, any_incarnation=any_incarnation)

@@ -12,9 +12,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from storage_grpc.journal import JournalStore
+from storage_grpc.node import LocalNode
 from storage_grpc.service.server import Identity, StorageServer
 from storage_grpc.service.settings import ServiceSettings
+from storage_grpc.service.tier_calls import ServedTier
 from storage_grpc.standing import Standing
+from storage_grpc.tier.opening import open_tier, place_of
 from sulina.errors import StorageFailed, StorageFull, SulinaError
 from sulina.runtime.boot import boot_id
 from sulina.runtime.real_clock import RealClock
@@ -42,12 +45,13 @@ async def storage_node(
             identity = Identity(
                 settings.id, store.incarnation, standing, settings.journal.max_entry_bytes
             )
-            server = StorageServer(identity, store)
-            await server.start(settings.host, settings.port)
-            try:
-                yield server, store
-            finally:
-                await server.stop(settings.stop_seconds)
+            async with _tier(settings, LocalNode(settings.id, store, standing)) as tier:
+                server = StorageServer(identity, store, tier)
+                await server.start(settings.host, settings.port)
+                try:
+                    yield server, store
+                finally:
+                    await server.stop(settings.stop_seconds)
                 with suppress(StorageFull, StorageFailed):
                     await standing.save()
                     clean = True
@@ -55,6 +59,15 @@ async def storage_node(
             await store.close(clean=clean)
     finally:
         await disk.close()
+
+
+@asynccontextmanager
+async def _tier(settings: ServiceSettings, node: LocalNode) -> AsyncIterator[ServedTier | None]:
+    if not settings.tier:
+        yield None
+        return
+    async with open_tier(settings.tier, node, RealClock(), real_random()) as tier:
+        yield ServedTier(tier, place_of(settings.tier))
 
 
 def run(settings: ServiceSettings, *, as_json: bool) -> int:

@@ -14,9 +14,11 @@ from grpc_reflection.v1alpha import reflection
 from storage_grpc import storage_pb2 as pb
 from storage_grpc.entries import EntryStore
 from storage_grpc.node import LocalNode
+from storage_grpc.remote.node import member_name
 from storage_grpc.remote.wire.service import PROTOCOL, SERVICE, server_options
 from storage_grpc.service.append_session import AppendSession
 from storage_grpc.service.calls import Calls, Context, abort
+from storage_grpc.service.tier_calls import ServedTier, TierCalls
 from storage_grpc.standing import Standing
 from sulina.errors import Refused, SulinaError, Unavailable
 from sulina.version import __version__
@@ -40,11 +42,17 @@ class StorageServer:
     ``start`` it; ``stop`` takes no more appends, answers those taken, and ends.
     """
 
-    def __init__(self, identity: Identity, store: EntryStore) -> None:
+    def __init__(
+        self, identity: Identity, store: EntryStore, tier: ServedTier | None = None
+    ) -> None:
+        """With a ``tier``, which stays the caller's, it makes and reads objects, too."""
         self._identity = identity
+        self._tier = tier
         self._store = store
         self._node = LocalNode(identity.id, store, identity.standing)
         self._calls = Calls(self._node, store, identity.incarnation, self._hello, _MAX_READ_BYTES)
+        member = member_name(identity.id, identity.incarnation)
+        self._tier_calls = TierCalls(self._calls, self._node, member, tier, _MAX_READ_BYTES)
         self._sessions: set[AppendSession] = set()
         self._writable = True
         self._stopping = False
@@ -57,7 +65,12 @@ class StorageServer:
         self._server.add_generic_rpc_handlers(
             [
                 grpc.method_handlers_generic_handler(
-                    SERVICE, {"Append": appends, **self._calls.handlers()}
+                    SERVICE,
+                    {
+                        "Append": appends,
+                        **self._calls.handlers(),
+                        **self._tier_calls.handlers(),
+                    },
                 )
             ]
         )
@@ -97,6 +110,7 @@ class StorageServer:
         for session in self._sessions:
             session.stop()
         await self._server.stop(seconds)
+        await self._tier_calls.close()
         if self._setting_health is not None:
             await self._setting_health
 
@@ -134,4 +148,5 @@ class StorageServer:
             max_entry_bytes=self._identity.max_entry_bytes,
             max_read_bytes=_MAX_READ_BYTES,
             writable=self._writable and not self._stopping,
+            tier="" if self._tier is None else self._tier.place,
         )

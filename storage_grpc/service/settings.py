@@ -45,6 +45,13 @@ class ServiceSettings:
     max_pending_mb: int = field(
         default=64, metadata=_help("how much may wait for the disk before senders are held")
     )
+    tier: str = field(
+        default="",
+        metadata=_help(
+            "where closed ledgers are kept as objects: s3://bucket/prefix, file:///folder, "
+            "gs://bucket/prefix, redis://host:port/0/prefix; none if empty"
+        ),
+    )
     stop_seconds: float = field(
         default=10.0, metadata=_help("how long an orderly stop may take before calls are cut")
     )

@@ -10,6 +10,7 @@ import click
 
 from sulina.cli.admin_door import ADMIN_PORT
 from sulina.cli.danube_door import GRPC_PORT
+from sulina.cli.security_options import security_options
 from sulina.errors import Refused
 
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -69,6 +70,22 @@ def broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="How many of them must have it before it is acknowledged.",
         ),
         click.option(
+            "--tier-after",
+            type=click.FloatRange(min=1),
+            default=900.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="With --tier, how long messages wait at most before they go to the object store.",
+        ),
+        click.option(
+            "--tier-local",
+            type=click.FloatRange(min=0),
+            default=300.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="With --tier, how long messages stay on storage nodes as well.",
+        ),
+        click.option(
             "--log-level",
             type=click.Choice(LEVELS),
             default="warning",
@@ -76,6 +93,7 @@ def broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="How much to tell on standard error.",
         ),
     ]
+    command = security_options(command)
     for option in reversed(options):
         command = option(command)
     return command

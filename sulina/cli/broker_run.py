@@ -18,6 +18,7 @@ from sulina.cli.commands import JSON_ONLY, Command
 from sulina.cli.danube_door import danube_door
 from sulina.cli.failures import ExitCode
 from sulina.cli.running import run
+from sulina.cli.security_options import auth_settings
 from sulina.cli.settings import Settings
 from sulina.errors import Refused
 
@@ -100,6 +101,10 @@ def broker_run(
     cache_mb: int,
     tls_cert: str | None,
     tls_key: str | None,
+    tier_after: float,
+    tier_local: float,
+    auth: Path | None,
+    auth_jwt_key: Path | None,
     log_level: str,
 ) -> None:
     """Run one broker of a cluster.
@@ -113,6 +118,7 @@ def broker_run(
     )
     check_quorum(write_quorum, ack_quorum)
     tls = None if tls_cert is None else tls_context(tls_cert, tls_key)
+    security = auth_settings(auth, auth_jwt_key)
     try:
         from broker_containers.cluster.node import NodeSettings
         from broker_containers.cluster.process import run_in_cluster
@@ -123,17 +129,23 @@ def broker_run(
     from broker_containers.cluster.settings import ClusterSettings
     from broker_containers.server import Listen
     from broker_containers.settings import BrokerSettings
+    from broker_containers.tiering import TieringSettings
     from storage_grpc.quorum.settings import QuorumSettings
     from sulina.cli.serving import serve
     from sulina.metadata.etcd import EtcdSettings
 
     listen = Listen(host, port, tls)
     node = NodeSettings(
-        broker=BrokerSettings(broker_id=broker_id, cache_bytes=cache_mb << 20),
+        broker=BrokerSettings(
+            broker_id=broker_id,
+            cache_bytes=cache_mb << 20,
+            tier=TieringSettings(after_seconds=tier_after, local_seconds=tier_local),
+        ),
         listen=listen,
         advertise=advertise,
         labels=labels,
         cluster=ClusterSettings(lease_seconds=lease_seconds, proxy_url=proxy),
+        auth=security,
     )
     copies = QuorumSettings(write_quorum=write_quorum, ack_quorum=ack_quorum)
     http = Listen(host, http_port_or_default(http_port, port), tls)

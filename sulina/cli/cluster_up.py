@@ -18,6 +18,7 @@ from sulina.cli.failures import ExitCode
 from sulina.cli.local_plan import LOCAL, Asked, Counts, Options, Plan, make_plan
 from sulina.cli.output import console
 from sulina.cli.running import run
+from sulina.cli.security_options import ROOT_VARIABLE, hint
 from sulina.cli.settings import Settings
 from sulina.client.address import Address
 from sulina.errors import Refused, Unavailable
@@ -53,7 +54,9 @@ def run_cluster(
             cluster = LocalCluster(data, plan, options)
         except Unavailable as error:
             raise Refused(str(error)) from None
-        if not run(_serve(settings, cluster, asked.host, secure="--tls-cert" in options.broker)):
+        asks = "--auth" in options.broker or ROOT_VARIABLE in os.environ
+        secure = "--tls-cert" in options.broker
+        if not run(_serve(settings, cluster, asked.host, secure=secure, asks=asks)):
             click.get_current_context().exit(ExitCode.INTERRUPTED)
 
 
@@ -82,7 +85,9 @@ def _alone(data: Path) -> Iterator[None]:
         yield
 
 
-async def _serve(settings: Settings, cluster: LocalCluster, host: str, *, secure: bool) -> bool:
+async def _serve(
+    settings: Settings, cluster: LocalCluster, host: str, *, secure: bool, asks: bool
+) -> bool:
     """Until told to stop. False if that came before it was ready."""
     import asyncio
 
@@ -108,7 +113,7 @@ async def _serve(settings: Settings, cluster: LocalCluster, host: str, *, secure
                 click.echo(json.dumps(described(cluster, host, secure=secure)))
                 sys.stdout.flush()
             else:
-                _print_panel(cluster, host, secure=secure)
+                _print_panel(cluster, host, secure=secure, asks=asks)
             await stop.asked.wait()
             if not settings.json:
                 click.echo("stopping: brokers first, then storage nodes, then etcd", err=True)
@@ -171,7 +176,7 @@ def described(cluster: LocalCluster, host: str, *, secure: bool) -> dict[str, An
     }
 
 
-def _print_panel(cluster: LocalCluster, host: str, *, secure: bool) -> None:
+def _print_panel(cluster: LocalCluster, host: str, *, secure: bool, asks: bool) -> None:
     from rich.panel import Panel
     from rich.table import Table
 
@@ -190,6 +195,8 @@ def _print_panel(cluster: LocalCluster, host: str, *, secure: bool) -> None:
         grid.add_row(row["id"], f"{row['address']}  (process {row['pid']})")
     for row in found["etcd"]:
         grid.add_row(row["id"], f"{row['url']}  (process {row['pid']})")
+    security = hint(host, asks=asks, secure=secure) or "clients need tokens"
+    grid.add_row("security", security)
     grid.add_row("data, logs", found["data"])
     grid.add_row()
     grid.add_row("clients", found["url"])

@@ -22,6 +22,7 @@ from broker_containers.server import BinaryServer, Listen
 from storage_grpc.journal.recover import Recovery
 from sulina.cli.failures import ExitCode
 from sulina.cli.output import console, plural, size
+from sulina.cli.security_options import LOCAL, hint
 from sulina.cli.settings import DEFAULT_URL, Settings
 from sulina.client.address import Address
 from sulina.runtime.tuning import tune_for_frames
@@ -89,7 +90,11 @@ def _announce(settings: Settings, data: Path, listen: Listen, server: BinaryServ
         secure = "http" if listen.tls is None else "https"
         http_url = f"{secure}://{Address(host, server.http_port)}"
     recovery: Recovery | None = server.recovery
+    asks = server.authority.on
+    warning = hint(listen.host, asks=asks, secure=listen.tls is not None)
     if settings.json:
+        if warning and listen.host not in LOCAL:
+            click.echo(f"security: {warning}", err=True)
         ready = {
             "event": "ready",
             "url": url,
@@ -99,6 +104,7 @@ def _announce(settings: Settings, data: Path, listen: Listen, server: BinaryServ
             "http_port": server.http_port,
             "admin_port": server.danube_admin_port,
             "grpc_port": server.grpc_port,
+            "auth": asks,
             "pid": os.getpid(),
             "data": str(data.absolute()),
             "recovery": None if recovery is None else {**asdict(recovery), "clean": recovery.clean},
@@ -107,11 +113,16 @@ def _announce(settings: Settings, data: Path, listen: Listen, server: BinaryServ
         sys.stdout.flush()
         return
     grpc = None if server.grpc_port is None else str(Address(host, server.grpc_port))
-    _print_panel(url, http_url, grpc, data, recovery)
+    _print_panel(url, http_url, grpc, data, recovery, warning or "clients need tokens")
 
 
 def _print_panel(
-    url: str, http_url: str | None, grpc: str | None, data: Path, recovery: Recovery | None
+    url: str,
+    http_url: str | None,
+    grpc: str | None,
+    data: Path,
+    recovery: Recovery | None,
+    security: str,
 ) -> None:
     from rich.panel import Panel
     from rich.table import Table
@@ -129,6 +140,7 @@ def _print_panel(
     grid.add_row("data", str(data.absolute()))
     if recovery is not None:
         grid.add_row("found", found(recovery))
+    grid.add_row("security", security, style="bold red" if security.startswith("OFF") else None)
     grid.add_row()
     grid.add_row("produce", f'{program}{elsewhere} produce /default/hello "hello"')
     grid.add_row("consume", f"{program}{elsewhere} consume /default/hello --from earliest")

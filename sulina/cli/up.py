@@ -25,6 +25,7 @@ from sulina.cli.commands import JSON_ONLY, Command
 from sulina.cli.danube_door import danube_door, grpc_port_or_default
 from sulina.cli.failures import ExitCode
 from sulina.cli.running import run
+from sulina.cli.security_options import auth_settings
 from sulina.cli.settings import Settings
 from sulina.errors import Refused
 
@@ -43,6 +44,7 @@ _ALONE: Final = ("storage_nodes", "broker_id", "http_cors", "no_auto_create", "g
         "sulina up --data /var/lib/sulina --host 0.0.0.0",
         "sulina up --port 0 --json",
         "sulina up --brokers 3 --storage 3 --etcd 3",
+        "sulina up --tier s3://my-bucket/sulina --tier-after 600",
         "sulina up --tls-cert broker.pem --tls-key broker.key",
         "sulina up --storage-node a=10.0.0.1:6660 --storage-node b=10.0.0.2:6660 "
         "--storage-node c=10.0.0.3:6660",
@@ -90,6 +92,12 @@ _ALONE: Final = ("storage_nodes", "broker_id", "http_cors", "no_auto_create", "g
     multiple=True,
     help="Keep messages on this storage node instead of here; give one option for each.",
 )
+@click.option(
+    "--tier",
+    metavar="URL",
+    help="Keep closed ledgers as Parquet objects there: s3://bucket/prefix, file:///folder, "
+    "gs://bucket/prefix or redis://host:port/0/prefix.",
+)
 @click.option("--broker-id", default="broker-1", show_default=True, help="The broker's name.")
 @click.option(
     "--no-auto-create", is_flag=True, help="Topics have to be made with `sulina topic create`."
@@ -110,11 +118,16 @@ def up(
     http_cors: tuple[str, ...],
     tls_cert: str | None,
     tls_key: str | None,
+    auth: Path | None,
+    auth_jwt_key: Path | None,
     cache_mb: int,
     journal_file_mb: int,
     storage_nodes: tuple[str, ...],
     write_quorum: int,
     ack_quorum: int,
+    tier: str | None,
+    tier_after: float,
+    tier_local: float,
     broker_id: str,
     no_auto_create: bool,
     log_level: str,
@@ -134,6 +147,7 @@ def up(
     if tls_key is not None and tls_cert is None:
         raise click.UsageError("--tls-key needs a --tls-cert")
     check_quorum(write_quorum, ack_quorum)
+    security = auth_settings(auth, auth_jwt_key)  # makes the file, for all brokers of a cluster
     clustered = any(count is not None for count in (brokers, storage, etcd))
     if data is None:
         data = Path(_CLUSTER_FOLDER if clustered else _FOLDER)
@@ -147,7 +161,12 @@ def up(
         counts = Counts(brokers or 3, storage or 3, int(etcd or 3))
         # A message can't be on more nodes than there are.
         write_quorum = min(write_quorum, counts.storage)
-        pem = {"--tls-cert": tls_cert, "--tls-key": tls_key}
+        files = {
+            "--tls-cert": tls_cert,
+            "--tls-key": tls_key,
+            "--auth": None if auth is None else str(auth.absolute()),
+            "--auth-jwt-key": None if auth_jwt_key is None else str(auth_jwt_key.absolute()),
+        }
         log = ("--log-level", log_level)
         options = Options(
             host,
@@ -156,9 +175,14 @@ def up(
             broker=(
                 *log,
                 *("--cache-mb", str(cache_mb)),
-                *(word for flag, file in pem.items() if file for word in (flag, file)),
+                *("--tier-after", str(tier_after), "--tier-local", str(tier_local)),
+                *(word for flag, file in files.items() if file for word in (flag, file)),
             ),
-            storage=(*log, "--journal-file-mb", str(journal_file_mb)),
+            storage=(
+                *log,
+                *("--journal-file-mb", str(journal_file_mb)),
+                *(("--tier", tier) if tier else ()),
+            ),
         )
         admin_port = admin_port_or_default(admin_port, port)
         grpc_port = grpc_port_or_default(grpc_port, port)
@@ -171,6 +195,7 @@ def up(
     from broker_containers.embedded import run_embedded, run_on_storage_nodes
     from broker_containers.server import Listen
     from broker_containers.settings import BrokerSettings
+    from broker_containers.tiering import TieringSettings
     from storage_grpc.journal.settings import JournalSettings
     from storage_grpc.quorum.settings import QuorumSettings
     from sulina.cli.serving import serve
@@ -183,17 +208,22 @@ def up(
         broker_id=broker_id,
         cache_bytes=cache_mb << 20,
         auto_create_topics=not no_auto_create,
+        tier=TieringSettings(after_seconds=tier_after, local_seconds=tier_local),
         http=HttpSettings(cors_origins=http_cors),
     )
     if storage_nodes:
+        if tier:
+            raise click.UsageError("--tier is for the storage nodes: start them with it")
         copies = QuorumSettings(write_quorum=write_quorum, ack_quorum=ack_quorum)
         cluster = run_on_storage_nodes(
-            data, listen, storage_nodes, broker, copies, http, danube_admin, danube
+            data, listen, storage_nodes, broker, copies, http, danube_admin, danube, security
         )
     else:
         file_bytes = journal_file_mb << 20
         journal = JournalSettings(file_bytes=file_bytes, reserve_bytes=min(_RESERVE, file_bytes))
-        cluster = run_embedded(data, listen, broker, journal, http, danube_admin, danube)
+        cluster = run_embedded(
+            data, listen, broker, journal, http, danube_admin, danube, security, tier
+        )
     started = run(serve(settings, data, listen, cluster))
     if not started:
         click.get_current_context().exit(ExitCode.INTERRUPTED)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import json
 import os
 import ssl
 import types
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Self, TypeVar
+from dataclasses import replace
+from typing import Any, Final, Self, TypeVar, Unpack, overload
 
 from sulina.client.address import parse_addresses
+from sulina.client.arguments import ConsumerArguments, ProducerArguments
+from sulina.client.codecs import codec_of
 from sulina.client.consumer import Consumer
 from sulina.client.options import (
     ClientOptions,
@@ -27,6 +31,7 @@ from sulina.client.seams import Runtime
 from sulina.client.session import closed_error
 from sulina.client.tasks import every
 from sulina.client.topics import TopicInfo, Topics
+from sulina.client.typed import TypedConsumer, TypedProducer
 from sulina.errors import Refused, SulinaError
 from sulina.model import Delivery, FailurePolicy, Start, SubscriptionType
 from sulina.names import TopicName, check_label
@@ -38,6 +43,7 @@ from sulina.wire import commands_pb2 as pb
 from sulina.wire.commands import Command
 
 _T = TypeVar("_T")
+_V = TypeVar("_V")
 
 CLIENT_NAME: Final = f"sulina-python/{__version__}"
 _LATEST: Final = Start.latest()
@@ -136,10 +142,27 @@ class Client:
 
     # ---- producers and consumers ----
 
+    @overload
+    def producer(
+        self, topic: str, *, schema: None = None, **options: Unpack[ProducerArguments]
+    ) -> Producer: ...
+
+    @overload
     def producer(
         self,
         topic: str,
         *,
+        schema: type[_V],
+        subject: str | None = None,
+        **options: Unpack[ProducerArguments],
+    ) -> TypedProducer[_V]: ...
+
+    def producer(
+        self,
+        topic: str,
+        *,
+        schema: type[Any] | None = None,
+        subject: str | None = None,
         name: str | None = None,
         delivery: Delivery | str | None = None,
         exclusive: bool = False,
@@ -152,7 +175,7 @@ class Client:
         compression: str = "none",
         schema_id: int = 0,
         schema_version: int = 0,
-    ) -> Producer:
+    ) -> Producer | TypedProducer[Any]:
         """A producer for ``topic``: ``async with client.producer(...) as producer``.
 
         ``name`` is for programs that continue a sequence after a restart; only one producer may
@@ -163,37 +186,71 @@ class Client:
         goes out at once when little is on its way, and else waits up to ``linger_ms`` for
         company. At most ``max_pending_bytes`` are held; sends wait while there are more. What is
         not acknowledged for ``send_timeout`` seconds fails. ``compression`` is none, lz4 or zstd.
+
+        With ``schema``, a pydantic model or a dataclass, it takes values of that class. The schema
+        is registered as ``subject`` (``namespace.topic`` unless told), and the topic bound to it.
         """
         self._check_open()
-        producer = Producer(
-            ProducerOptions(
-                topic=str(TopicName.parse(topic)),
-                name=self._label("producer", name),
-                delivery=None if delivery is None else _delivery(delivery),
-                exclusive=exclusive,
-                create=create,
-                batch_bytes=batch_bytes,
-                batch_records=batch_records,
-                linger=linger_ms / 1000,
-                max_pending_bytes=max_pending_bytes,
-                send_timeout=send_timeout,
-                compression=parse_compression(compression),
-                schema_id=schema_id,
-                schema_version=schema_version,
-            ),
-            self._options,
-            self._topics,
-            self._runtime,
-            self._forget,
+        parsed = TopicName.parse(topic)
+        if schema is not None and subject is None:
+            subject = f"{parsed.namespace}.{parsed.local}"
+        options = ProducerOptions(
+            topic=str(parsed),
+            name=self._label("producer", name),
+            delivery=None if delivery is None else _delivery(delivery),
+            exclusive=exclusive,
+            create=create,
+            batch_bytes=batch_bytes,
+            batch_records=batch_records,
+            linger=linger_ms / 1000,
+            max_pending_bytes=max_pending_bytes,
+            send_timeout=send_timeout,
+            compression=parse_compression(compression),
+            schema_id=schema_id,
+            schema_version=schema_version,
+            subject=subject or "",
         )
+        if schema is None:
+            return self._producer(options)
+
+        def make(schema_id: int, schema_version: int) -> Producer:
+            named = replace(options, schema_id=schema_id, schema_version=schema_version)
+            return self._producer(named)
+
+        return TypedProducer(codec_of(schema), options.subject, self.admin, make)
+
+    def _producer(self, options: ProducerOptions) -> Producer:
+        self._check_open()
+        producer = Producer(options, self._options, self._topics, self._runtime, self._forget)
         self._open[producer] = None
         return producer
+
+    @overload
+    def consumer(
+        self,
+        topic: str,
+        subscription: str,
+        *,
+        schema: None = None,
+        **options: Unpack[ConsumerArguments],
+    ) -> Consumer: ...
+
+    @overload
+    def consumer(
+        self,
+        topic: str,
+        subscription: str,
+        *,
+        schema: builtins.type[_V],
+        **options: Unpack[ConsumerArguments],
+    ) -> TypedConsumer[_V]: ...
 
     def consumer(
         self,
         topic: str,
         subscription: str,
         *,
+        schema: builtins.type[Any] | None = None,
         type: SubscriptionType | str = SubscriptionType.EXCLUSIVE,
         start: Start = _LATEST,
         name: str | None = None,
@@ -209,10 +266,12 @@ class Client:
         on from its position. ``failure_policy`` and ``key_filters`` (patterns of the keys wanted)
         belong to the subscription as well. At most ``queue_bytes`` and ``queue_records`` (50,000,
         or 1,000 for Shared and KeyShared) are kept here, waiting to be taken.
+
+        With ``schema``, a pydantic model or a dataclass, messages have a ``value`` of that class.
         """
         self._check_open()
         kind = _subscription_type(type)
-        consumer = Consumer(
+        arguments = (
             ConsumerOptions(
                 topic=str(TopicName.parse(topic)),
                 subscription=check_label("subscription", subscription),
@@ -232,6 +291,11 @@ class Client:
             self._runtime,
             self._forget,
         )
+        consumer: Consumer
+        if schema is None:
+            consumer = Consumer(*arguments)
+        else:
+            consumer = TypedConsumer.reading(codec_of(schema), *arguments)
         self._open[consumer] = None
         return consumer
 

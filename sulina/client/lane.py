@@ -84,6 +84,16 @@ class Lane:
 
     # ---- from the application ----
 
+    @property
+    def next_sequence(self) -> int:
+        """The sequence of the next record that is packed."""
+        return self._next_sequence
+
+    def skip_to(self, sequence: int) -> None:
+        """Leave out the sequences before this one; nothing if they are used already."""
+        assert self.draft is None and not len(self._pending), "before the first record only"
+        self._next_sequence = max(self._next_sequence, sequence)
+
     def check_due(self, due: int, now: int) -> None:
         """Raise ``Refused`` if the topic can't deliver a record so late."""
         check_due(self.topic, self._delivery, due - now, self._max_delay_us)
@@ -248,6 +258,7 @@ class Lane:
             name=self._options.name,
             delivery=delivery_to_wire(self._options.delivery),
             exclusive=self._options.exclusive,
+            subject=self._options.subject,
         )
 
         def arrived(created: pb.ProducerCreated) -> None:

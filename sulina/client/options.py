@@ -59,6 +59,8 @@ class ProducerOptions:
     compression: Compression
     schema_id: int
     schema_version: int
+    subject: str = ""
+    """The schema's; the first producer that names one binds the topic to it."""
 
     def __post_init__(self) -> None:
         _positive(

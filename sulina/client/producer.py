@@ -22,7 +22,7 @@ from sulina.client.session import closed_error
 from sulina.client.tasks import every, stop_tasks, together
 from sulina.client.tickets import Outcome, Ticket
 from sulina.client.topics import Topics
-from sulina.errors import Closed, SulinaError, TooLarge
+from sulina.errors import Closed, Refused, SulinaError, TooLarge
 from sulina.runtime.seam import Buffer
 
 
@@ -74,6 +74,29 @@ class Producer:
     def topic(self) -> str:
         """The topic as it was given, without a partition."""
         return self._options.topic
+
+    @property
+    def next_sequence(self) -> int:
+        """The sequence of the next record: before the first send, one more than the last that is
+        stored under this name. Of a topic without partitions, or of one partition, only."""
+        return self._only_lane().next_sequence
+
+    def skip_to(self, sequence: int) -> None:
+        """Number the first record ``sequence``, unless the name has come further already.
+
+        For programs that number their records themselves: what they stored before they were
+        stopped is what ``next_sequence`` says. Call it before the first send. Of a topic without
+        partitions, or of one partition, only.
+        """
+        self._only_lane().skip_to(sequence)
+
+    def _only_lane(self) -> Lane:
+        if len(self._lanes) != 1:
+            raise Refused(
+                f"{self.topic} has {len(self._lanes)} partitions, each with sequences of its own: "
+                "open a producer for each of them"
+            )
+        return self._lanes[0]
 
     async def open(self) -> Self:
         """Find the topic and create the producer there; ``async with`` does it.

@@ -20,8 +20,9 @@ class Network(Protocol):
     ) -> None:
         """Connect ``protocol`` to a peer; its ``connection_made`` was called when this returns.
 
-        Raises ``Unavailable`` when nobody is there and ``Refused`` when the two sides can't trust
-        each other. The caller sets the deadline, by cancelling.
+        Raises ``Unavailable`` when nobody is there (``NobodyThere`` if the machine itself says so)
+        and ``Refused`` when the two sides can't trust each other. The caller sets the deadline, by
+        cancelling.
         """
         ...
 

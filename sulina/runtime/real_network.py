@@ -7,7 +7,7 @@ import os
 import socket
 import ssl
 
-from sulina.errors import Refused, Unavailable
+from sulina.errors import NobodyThere, Refused, Unavailable
 
 
 class RealNetwork:
@@ -20,7 +20,8 @@ class RealNetwork:
     async def dial(
         self, protocol: asyncio.BufferedProtocol, host: str, port: int, *, secure: bool
     ) -> None:
-        """Connect ``protocol``. Raises ``Unavailable`` and, for failing trust, ``Refused``."""
+        """Connect ``protocol``. Raises ``NobodyThere`` if every address refuses, ``Unavailable``
+        for other failures and, for failing trust, ``Refused``."""
         context = self._context() if secure else None
         loop = asyncio.get_running_loop()
         try:
@@ -37,9 +38,11 @@ class RealNetwork:
                 f"the name {host} has no address ({error.strerror}): is it spelled right?"
             ) from None
         except OSError as error:
-            refused = isinstance(error, ConnectionRefusedError) or error.errno is None
-            why = "" if refused else f" ({error.strerror})"
-            raise Unavailable(f"no broker at {host}:{port}{why}: is `sulina up` running?") from None
+            nowhere = f"no broker at {host}:{port}"
+            if isinstance(error, ConnectionRefusedError):
+                raise NobodyThere(f"{nowhere}: is `sulina up` running?") from None
+            why = "" if error.errno is None else f" ({error.strerror})"
+            raise Unavailable(f"{nowhere}{why}: is `sulina up` running?") from None
 
     def _context(self) -> ssl.SSLContext:
         if isinstance(self._tls, ssl.SSLContext):

@@ -6,10 +6,22 @@ a simulated event loop runs them too. It gets everything else from the objects d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
 
 Buffer = bytes | bytearray | memoryview
+_T = TypeVar("_T")
+
+
+class Aside(Protocol):
+    """Does work that takes a while, so that nobody else on the event loop waits for it."""
+
+    async def __call__(self, work: Callable[[], _T]) -> _T: ...
+
+
+async def at_once(work: Callable[[], _T]) -> _T:
+    """An ``Aside`` that does it here and now."""
+    return work()
 
 
 class Clock(Protocol):

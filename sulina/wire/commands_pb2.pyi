@@ -301,10 +301,13 @@ class CreateProducer(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     DELIVERY_FIELD_NUMBER: _builtins.int
     EXCLUSIVE_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     name: _builtins.str
     delivery: Global___Delivery.ValueType
     exclusive: _builtins.bool
+    subject: _builtins.str
+    """of the schema of its records, if they have one"""
     def __init__(
         self,
         *,
@@ -312,10 +315,11 @@ class CreateProducer(_message.Message):
         name: _builtins.str = ...,
         delivery: Global___Delivery.ValueType = ...,
         exclusive: _builtins.bool = ...,
+        subject: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery", b"delivery", "exclusive", b"exclusive", "name", b"name", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery", b"delivery", "exclusive", b"exclusive", "name", b"name", "subject", b"subject", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

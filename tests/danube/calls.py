@@ -18,8 +18,11 @@ _SERVICES = {
 class Calls:
     """A channel to one broker. Use as ``async with``."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, token: str = "", **headers: str) -> None:
+        """Every call shows ``token``, if there is one, and has ``headers``."""
         place = url.partition("://")[2]
+        shown = {"authorization": f"Bearer {token}"} if token else {}
+        self._metadata = tuple({**shown, **headers}.items())
         options = [("grpc.max_send_message_length", -1)]
         self.channel = grpc.aio.insecure_channel(place, options=options)
 
@@ -37,7 +40,9 @@ class Calls:
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=_kind(described.output_type.name).FromString,
         )
-        return await call(_kind(described.input_type.name)(**fields), timeout=30)
+        return await call(
+            _kind(described.input_type.name)(**fields), timeout=30, metadata=self._metadata
+        )
 
     def stream(self, consumer: int) -> Any:
         """The messages of a consumer."""
@@ -46,7 +51,8 @@ class Calls:
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=pb.StreamMessage.FromString,
         )
-        return call(pb.ReceiveRequest(consumer_id=consumer), timeout=30)
+        request = pb.ReceiveRequest(consumer_id=consumer)
+        return call(request, timeout=30, metadata=self._metadata)
 
     async def producer(self, topic: str, name: str = "p", *, reliable: bool = True) -> int:
         """A producer's number."""

@@ -1,16 +1,14 @@
-"""A cluster on one machine: each broker has an admin port of its own."""
+"""A cluster on one machine: each broker has an admin port of its own.
+
+``tests/danube/test_local_cluster.py`` asks the processes themselves.
+"""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-import pytest
-
 from sulina.cli.local_plan import Asked, Counts, make_plan
-from sulina.metadata.etcd.server import find_etcd
-from tests.danube_admin.client import admin_client
-from tests.support.local_cluster import ClusterUp
 
 _FREE = Asked(port=0, http_port=0, admin_port=0)
 
@@ -35,17 +33,3 @@ def test_a_plan_from_before_there_was_such_a_port_gets_some(tmp_path: Path) -> N
     path.write_text(json.dumps(plan))
     after = make_plan(tmp_path, Counts(brokers=2), _FREE)
     assert after.brokers == before.brokers and len(after.admin) == 2
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(400)
-async def test_every_process_serves_it_and_knows_where_the_others_do(tmp_path: Path) -> None:
-    find_etcd()
-    cluster = ClusterUp(tmp_path / "data", "--brokers", "2", "--storage", "1", "--etcd", "1")
-    with cluster:
-        ports = {row["id"]: row["admin_port"] for row in cluster.ready["brokers"]}
-        for port in ports.values():
-            async with admin_client(port) as admin:
-                found = (await admin("BrokerAdmin/ListBrokers")).brokers
-            addresses = {row.broker_id: row.admin_addr for row in found}
-            assert addresses == {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}

@@ -82,14 +82,15 @@ async def test_a_name_is_taken_once(admin: AdminClient, topic: str) -> None:
 async def test_what_can_not_be_made_is_refused_with_the_reason(
     admin: AdminClient, topic: str
 ) -> None:
-    invalid, absent = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED
+    invalid, absent = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND
     make, spread = "TopicAdmin/CreateTopic", "TopicAdmin/CreatePartitionedTopic"
     assert "/namespace/topic" in await admin.refused(invalid, make, name="no slash at all")
     said = await admin.refused(invalid, make, name=topic, dispatch_strategy=9)
     assert "dispatch_strategy" in said
     assert "partition" in await admin.refused(invalid, spread, base_name=topic)
-    said = await admin.refused(absent, make, name=topic, schema_subject="orders")
-    assert "schema" in said
+    said = await admin.refused(absent, make, name=topic, schema_subject="not-there")
+    assert "no schema subject 'not-there'" in said
+    await admin.refused(absent, "TopicAdmin/DescribeTopic", name=topic)  # nothing was made
     nowhere = "/nowhere-at-all/orders"
     await admin.refused(grpc.StatusCode.NOT_FOUND, make, name=nowhere)
 

@@ -14,14 +14,16 @@ from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
 from tests.danube_admin import wire
 from tests.danube_admin.client import SECONDS, AdminClient
 
-SERVICES = {f"danube_admin.{name}Admin" for name in ("Broker", "Cluster", "Namespace", "Topic")}
+SERVICES = {
+    *(f"danube_admin.{name}Admin" for name in ("Broker", "Cluster", "Namespace", "Topic")),
+    "danube_schema.SchemaRegistry",
+}
 ABSENT = (
     "/danube_admin.ClusterAdmin/AddNode",
     "/danube_admin.ClusterAdmin/PromoteNode",
     "/danube_admin.ClusterAdmin/RemoveNode",
     "/danube_admin.TopicAdmin/SetSubscriptionDispatchConfig",
     "/danube_admin.SecurityAdmin/ListRoles",
-    "/danube_schema.SchemaRegistry/ListSubjects",
 )
 
 

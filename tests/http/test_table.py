@@ -16,7 +16,7 @@ from tests.http.documented import check_documented
 
 _MAY_BE_REFUSED = frozenset(
     {"topic.move", "broker.drain", "broker.activate", "balance.rebalance", "config.set"}
-    | {"config.unset"}
+    | {"config.unset", "token.revoke", "ledger.offload", "ledger.verify"}
 )
 """A broker that is alone has reasons to refuse these."""
 
@@ -28,6 +28,7 @@ _PATH = {
     "name": "retention_seconds",
     "subject": "sub%2Fject",
     "id": "1",
+    "principal": "documented",
 }
 _BODIES: dict[str, dict[str, Any]] = {
     "namespace.create": {"namespace": "made"},
@@ -37,8 +38,13 @@ _BODIES: dict[str, dict[str, Any]] = {
     "subscription.create": {"subscription": "sub/with {}", "start": "earliest"},
     "subscription.seek": {"start": {"offset": 1}},
     "subscription.policy": {"poison": "drop"},
+    "ledger.verify": {"ledger": 1},
     "config.set": {"value": 10},
+    "principal.grant": {"grants": ["produce:/default/*"]},
+    "principal.withdraw": {"grants": ["produce:/default/*"]},
+    "token.create": {"principal": "documented", "seconds": 60},
     "schema.register": {"type": "string", "tags": ["documented"]},
+    "schema.find": {"type": "string"},
     "schema.check": {"type": "string", "compatibility": "full"},
     "schema.compatibility": {"compatibility": "full"},
     "schema.bind": {"subject": "sub/ject", "validation": "enforce"},

@@ -10,7 +10,10 @@ import pytest
 
 from broker_containers.doors.danube_schema import danube_schema_pb2 as pb
 from broker_containers.doors.danube_schema.service import add_to
+from broker_containers.doors.grpc_callers import Callers
+from broker_containers.metrics.requests import RequestCounts
 from broker_containers.schemas.registry import SchemaRegistry
+from broker_containers.security.authority import Authority
 from sulina.metadata.keys import topic_lifecycle
 from sulina.metadata.keys.topics import TopicRecord
 from sulina.metadata.store import MetadataStore
@@ -51,7 +54,8 @@ class Danube:
 @pytest.fixture
 async def danube(registry: SchemaRegistry) -> AsyncIterator[Danube]:
     server = grpc.aio.server()
-    add_to(server, registry)
+    callers = Callers(Authority(registry.topics.store, registry.clock, None))
+    add_to(server, registry, callers, RequestCounts())
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:

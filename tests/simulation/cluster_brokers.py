@@ -17,16 +17,26 @@ from broker_containers.cluster.node import ClusterNode, NodeSettings, serving
 from broker_containers.cluster.settings import ClusterSettings
 from broker_containers.server import Listen
 from broker_containers.topics.topic import Topic
-from sulina.errors import SulinaError, Unavailable
+from sulina.errors import NobodyThere, SulinaError, Unavailable
 from sulina.metadata.mirror import Table
 from sulina.names import TopicName
 from tests.simulation.brokers import Door, SimBroker
 from tests.simulation.cluster_checker import ClusterChecker
 from tests.simulation.loop import Life, Machine
-from tests.simulation.network import Endpoint, Network
+from tests.simulation.network import Connection, Endpoint, Network
+
+_LINE_SECONDS = 2.0
 
 LASTING = frozenset(
-    {"membership", "election", "mirror /cluster/", "leader's duties", "load reports", "guardian"}
+    {
+        "membership",
+        "election",
+        "mirror /cluster/",
+        "leader's duties",
+        "load reports",
+        "guardian",
+        "sentry",
+    }
 )
 """Tasks of a broker that must go on whatever happens."""
 
@@ -67,6 +77,7 @@ class ClusterBroker(SimBroker):
         )
         node.tables.mirror._page = page
         node.peers = SimPeers(self._network, machine, self.find)  # type: ignore[assignment]
+        node.lines = SimLines(self._network, machine, self.find)
         self._look_on(node)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(node.tables)
@@ -163,6 +174,52 @@ class SimPeers:
             return answer
         finally:
             connection.close()
+
+
+class SimLines:
+    """Lines to other brokers. Of one that is down its machine says so, if it lives and is reached.
+
+    Where a way is blocked nobody knows; or something on the way refuses in the broker's name.
+    """
+
+    def __init__(self, network: Network, machine: Machine, find: Callable[[str], Endpoint]) -> None:
+        self._network = network
+        self._machine = machine
+        self._find = find
+        self._rejected = network.chance.random() < 0.3
+
+    async def open(self, broker: str, url: str) -> SimLine:
+        network, endpoint = self._network, self._find(broker)
+        ways = {(self._machine.name, endpoint.name), (endpoint.name, self._machine.name)}
+        connection = network.connect(self._machine, endpoint)
+        blocked = bool(ways & network.blocked)
+        if self._rejected if blocked else endpoint.machine is None:
+            connection.close()
+            await asyncio.sleep(network.latency * 2)
+            if network.chance.random() < 0.8:
+                raise NobodyThere(f"{broker} is down")
+            raise Unavailable(f"{broker} does not answer")
+        lost = asyncio.Event()
+        connection.on_client_side_end.append(lost.set)
+        try:
+            async with asyncio.timeout(_LINE_SECONDS):
+                await connection.request(lambda door: door.standing())
+        except TimeoutError:
+            connection.close()
+            raise Unavailable(f"{broker} does not answer") from None
+        return SimLine(connection, lost)
+
+
+class SimLine:
+    def __init__(self, connection: Connection, lost: asyncio.Event) -> None:
+        self._connection = connection
+        self._lost = lost
+
+    async def ended(self) -> None:
+        try:
+            await self._lost.wait()
+        finally:
+            self._connection.close()
 
 
 def _nobody(url: str) -> NoReturn:

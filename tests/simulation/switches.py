@@ -172,8 +172,8 @@ def _set_end(log: Any, end: int) -> None:
     log.__dict__["end"] = end
 
 
-def _same_epoch(epoch: int = 0, ledgers: tuple[LedgerRef, ...] = ()) -> Any:
-    return LedgerList(min(epoch, 1), ledgers)
+def _same_epoch(epoch: int = 0, ledgers: tuple[LedgerRef, ...] = (), pages: Any = ()) -> Any:
+    return LedgerList(min(epoch, 1), ledgers, pages)
 
 
 async def _just_read(ledgers: Any, ledger: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from broker_containers.doors.danube.statuses import Context, abort
+from broker_containers.metrics.requests import RequestCounts
 from sulina.errors import SulinaError
 
 _log = logging.getLogger(__name__)
@@ -25,6 +26,8 @@ def handlers_of(
     described: ServiceDescriptor,
     unary: Mapping[str, Unary],
     streams: Mapping[str, Stream] | None = None,
+    *,
+    requests: RequestCounts,
 ) -> grpc.GenericRpcHandler:
     """A service for a server of gRPC; all methods that are described must be there."""
     streams = streams or {}
@@ -34,34 +37,51 @@ def handlers_of(
         read = GetMessageClass(method.input_type).FromString
         if method.name in unary:
             handlers[method.name] = grpc.unary_unary_rpc_method_handler(
-                _unary(method.full_name, unary[method.name]),
+                _unary(_Name(described.full_name, method.name), unary[method.name], requests),
                 request_deserializer=read,
                 response_serializer=lambda answer: cast(bytes, answer.SerializeToString()),
             )
         else:
             # Messages are written as bytes: those of another broker are passed on as they are.
             handlers[method.name] = grpc.unary_stream_rpc_method_handler(
-                _stream(method.full_name, streams[method.name]), request_deserializer=read
+                _stream(_Name(described.full_name, method.name), streams[method.name], requests),
+                request_deserializer=read,
             )
     return grpc.method_handlers_generic_handler(described.full_name, handlers)
 
 
-def _unary(name: str, call: Unary) -> Callable[[Any, Context], Awaitable[Message]]:
+class _Name(NamedTuple):
+    service: str
+    method: str
+
+
+def _unary(
+    name: _Name, call: Unary, requests: RequestCounts
+) -> Callable[[Any, Context], Awaitable[Message]]:
     async def handle(request: Any, context: Context) -> Message:
+        ok = False
         try:
-            return await call(request, context)
+            answer = await call(request, context)
+            ok = True
+            return answer
         except SulinaError as error:
             await abort(context, error)
         except (grpc.aio.AbortError, grpc.RpcError):
             raise
         except Exception:
             await _failed(name, context)
+        finally:
+            requests.add(*name, ok=ok)
         raise AssertionError("aborted")
 
     return handle
 
 
-def _stream(name: str, call: Stream) -> Callable[[Any, Context], Awaitable[None]]:
+def _stream(
+    name: _Name, call: Stream, requests: RequestCounts
+) -> Callable[[Any, Context], Awaitable[None]]:
+    """A stream ends with an error always: with its client, or because it can't go on."""
+
     async def handle(request: Any, context: Context) -> None:
         try:
             # Closed here and now, whatever happens: with it the consumer gives its place up.
@@ -74,10 +94,12 @@ def _stream(name: str, call: Stream) -> Callable[[Any, Context], Awaitable[None]
             raise
         except Exception:
             await _failed(name, context)
+        finally:
+            requests.add(*name, ok=context.cancelled())
 
     return handle
 
 
-async def _failed(name: str, context: Context) -> None:
-    _log.exception("%s failed", name)
+async def _failed(name: _Name, context: Context) -> None:
+    _log.exception("%s/%s failed", *name)
     await context.abort(grpc.StatusCode.INTERNAL, "the broker's log says more")

@@ -20,8 +20,12 @@ from broker_containers.doors.danube.places import topic_record
 from broker_containers.doors.danube.routing import Routing
 from broker_containers.doors.danube.sessions import Sessions
 from broker_containers.doors.danube.settings import DanubeSettings
-from broker_containers.doors.danube.statuses import BadRequest, Context, label, topic_name
+from broker_containers.doors.danube.statuses import Context
+from broker_containers.doors.grpc_callers import Callers
+from broker_containers.doors.grpc_names import BadRequest, label, topic_name
+from broker_containers.security.errors import Denied, Unauthenticated
 from sulina.errors import Retriable, SulinaError, Unavailable
+from sulina.metadata.keys.auth import Action
 from sulina.metadata.keys.danube_consumers import ConsumerRecord
 from sulina.model import SubscriptionType
 from sulina.names import TopicName
@@ -51,12 +55,14 @@ class ConsumerService:
         sessions: Sessions,
         routing: Routing,
         settings: DanubeSettings,
+        callers: Callers,
     ) -> None:
         self._broker = broker
         self._consumers = consumers
         self._sessions = sessions
         self._routing = routing
         self._settings = settings
+        self._callers = callers
         self._astray: OrderedDict[int, float] = OrderedDict()
         """Consumers of topics that are elsewhere -> since when they ask here."""
         self.stopping = False
@@ -72,6 +78,7 @@ class ConsumerService:
     async def subscribe(self, request: pb.ConsumerRequest, context: Context) -> pb.ConsumerResponse:
         """A new subscription begins with what is published after the answer."""
         topic = topic_name(request.topic_name)
+        self._callers.check_topic(context, Action.CONSUME, topic)
         record = _record(topic, request)
         await topic_record(self._broker, topic)
 
@@ -94,10 +101,14 @@ class ConsumerService:
         """Messages until the stream breaks, or the consumer or its topic is gone from here."""
         number = request.consumer_id
         try:
-            owner = await self._owner(number)
+            topic = await self._topic(number)
+            self._callers.check_topic(context, Action.CONSUME, topic)
+            owner = await self._routing.places.owner(topic)
             if not owner:
                 async with aclosing(self._serve(number)) as messages:
                     async for message in messages:
+                        # Rights end also while a stream goes on.
+                        self._callers.check_topic(context, Action.CONSUME, topic)
                         yield message
             elif self._routing.passes_on(context) or self._is_lost(number, context):
                 passed = self._routing.forwarder.stream(owner, _RECEIVE, request, context)
@@ -108,15 +119,17 @@ class ConsumerService:
         except SulinaError as error:
             if not self.stopping:
                 await self._broker.clock.sleep(self._settings.reopen_seconds)
+            if isinstance(error, Unauthenticated | Denied):
+                raise  # there is no sense in coming again
             # Whatever it was: any other status ends the receiving of some clients for good.
             raise Unavailable(str(error)) from None
 
-    async def _owner(self, number: int) -> str:
-        """Where the consumer's topic is served, empty for here."""
+    async def _topic(self, number: int) -> TopicName:
+        """What a consumer consumes. Raises ``Retriable`` if nobody knows it."""
         topic = self._consumers.topic_of(number) or await self._sessions.topic_of(number)
         if topic is None:
             raise Retriable(f"consumer {number} is not known: subscribe again")
-        return await self._routing.places.owner(topic)
+        return topic
 
     async def _serve(self, number: int) -> AsyncGenerator[bytes]:
         end = await self._consumers.open(number)
@@ -143,6 +156,7 @@ class ConsumerService:
     async def ack(self, request: pb.AckRequest, context: Context) -> pb.AckResponse:
         """Never repeated by clients, so it is passed on to wherever the topic is."""
         topic = topic_name(request.msg_id.topic_name)
+        self._callers.check_topic(context, Action.CONSUME, topic)
 
         async def here() -> pb.AckResponse:
             offset = request.msg_id.topic_offset
@@ -156,6 +170,7 @@ class ConsumerService:
     async def nack(self, request: pb.NackRequest, context: Context) -> pb.NackResponse:
         """As :meth:`ack`."""
         topic = topic_name(request.msg_id.topic_name)
+        self._callers.check_topic(context, Action.CONSUME, topic)
 
         async def here() -> pb.NackResponse:
             await self._consumers.nack(

@@ -10,8 +10,11 @@ from broker_containers.doors.danube import danube_pb2 as pb
 from broker_containers.doors.danube.calls import Unary
 from broker_containers.doors.danube.partitions import partitions_of
 from broker_containers.doors.danube.places import Places, topic_record
-from broker_containers.doors.danube.statuses import Context, topic_name
+from broker_containers.doors.danube.statuses import Context
+from broker_containers.doors.grpc_callers import Callers
+from broker_containers.doors.grpc_names import topic_name
 from sulina.metadata.keys import ledgers
+from sulina.metadata.keys.auth import Action
 
 _MICROSECONDS: Final = 1_000_000
 
@@ -19,38 +22,47 @@ _MICROSECONDS: Final = 1_000_000
 class Discovery:
     """Where topics are, and which partitions they have."""
 
-    def __init__(self, broker: Broker, places: Places) -> None:
+    def __init__(self, broker: Broker, places: Places, callers: Callers) -> None:
         self._broker = broker
         self._places = places
+        self._callers = callers
 
     def calls(self) -> Mapping[str, Unary]:
         return {"TopicLookup": self.lookup, "TopicPartitions": self.partitions}
 
-    async def lookup(self, request: pb.TopicLookupRequest, _: Context) -> pb.TopicLookupResponse:
-        answer = await self._places.lookup(topic_name(request.topic))
+    async def lookup(
+        self, request: pb.TopicLookupRequest, context: Context
+    ) -> pb.TopicLookupResponse:
+        topic = topic_name(request.topic)
+        self._callers.check_topic(context, None, topic)
+        answer = await self._places.lookup(topic)
         answer.request_id = request.request_id
         return answer
 
     async def partitions(
-        self, request: pb.TopicLookupRequest, _: Context
+        self, request: pb.TopicLookupRequest, context: Context
     ) -> pb.TopicPartitionsResponse:
-        names = await partitions_of(self._broker, topic_name(request.topic))
+        topic = topic_name(request.topic)
+        self._callers.check_topic(context, None, topic)
+        names = await partitions_of(self._broker, topic)
         return pb.TopicPartitionsResponse(request_id=request.request_id, partitions=names)
 
 
 class StorageService:
     """What is stored of a topic for good: its closed ledgers, as segments."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, callers: Callers) -> None:
         self._broker = broker
+        self._callers = callers
 
     def calls(self) -> Mapping[str, Unary]:
         return {"ListSegmentDescriptors": self.list}
 
     async def list(
-        self, request: pb.ListSegmentDescriptorsRequest, _: Context
+        self, request: pb.ListSegmentDescriptorsRequest, context: Context
     ) -> pb.ListSegmentDescriptorsResponse:
         topic = topic_name(request.topic)
+        self._callers.check_topic(context, Action.CONSUME, topic)
         await topic_record(self._broker, topic)
         stored = await ledgers.get(self._broker.store, topic)
         segments = [
@@ -72,11 +84,18 @@ class StorageService:
 class AuthService:
     """Older clients exchange a key for a token before anything else.
 
-    The broker asks nobody who they are, so any key will do and the token says nothing.
+    Their key is a token already: it is looked at, and comes back. Where nobody is asked who they
+    are, any key will do and the token says nothing.
     """
+
+    def __init__(self, callers: Callers) -> None:
+        self._callers = callers
 
     def calls(self) -> Mapping[str, Unary]:
         return {"Authenticate": self.authenticate}
 
     async def authenticate(self, request: pb.AuthRequest, _: Context) -> pb.AuthResponse:
-        return pb.AuthResponse(token="anonymous")
+        if not self._callers.on:
+            return pb.AuthResponse(token="anonymous")
+        self._callers.check_token(request.api_key)
+        return pb.AuthResponse(token=request.api_key)

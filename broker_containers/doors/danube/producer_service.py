@@ -13,8 +13,11 @@ from broker_containers.doors.danube.partitions import make_room
 from broker_containers.doors.danube.producers import Producers
 from broker_containers.doors.danube.routing import Routing
 from broker_containers.doors.danube.settings import DanubeSettings
-from broker_containers.doors.danube.statuses import Context, label, topic_name
+from broker_containers.doors.danube.statuses import Context
+from broker_containers.doors.grpc_callers import Callers
+from broker_containers.doors.grpc_names import label, topic_name
 from sulina.errors import Overloaded, TooLarge
+from sulina.metadata.keys.auth import Action
 from sulina.model import Delivery
 
 _CREATE: Final = "/danube.ProducerService/CreateProducer"
@@ -31,11 +34,13 @@ class ProducerService:
         producers: Producers,
         routing: Routing,
         settings: DanubeSettings,
+        callers: Callers,
     ) -> None:
         self._broker = broker
         self._producers = producers
         self._routing = routing
         self._settings = settings
+        self._callers = callers
         self._pending_bytes = 0
 
     def calls(self) -> Mapping[str, Unary]:
@@ -44,6 +49,7 @@ class ProducerService:
     async def create(self, request: pb.ProducerRequest, context: Context) -> pb.ProducerResponse:
         """The same producer again is the same producer; its topic is made if it is missing."""
         topic = topic_name(request.topic_name)
+        self._callers.check_topic(context, Action.PRODUCE, topic)
         label("producer", request.producer_name)
         delivery = _DELIVERY.get(request.dispatch_strategy, Delivery.RELIABLE)
         await make_room(self._broker, topic, delivery)
@@ -69,6 +75,9 @@ class ProducerService:
 
     async def send(self, request: pb.StreamMessage, context: Context) -> pb.MessageResponse:
         """Answered when the message is durable, if the topic is reliable."""
+        if self._callers.on:  # not for nothing: this is called for every message
+            topic = topic_name(request.msg_id.topic_name)
+            self._callers.check_topic(context, Action.PRODUCE, topic)
         size = request.ByteSize()
         if size > self._settings.max_message_bytes:
             limit = self._settings.max_message_bytes

@@ -7,14 +7,12 @@ need to say that they come back: a message names its topic and producer, which i
 from __future__ import annotations
 
 import asyncio
-from weakref import WeakKeyDictionary
 
 from broker_containers.broker import Broker
 from broker_containers.doors.danube.identity import producer_number
 from broker_containers.doors.danube.publishing import ProducerEnd
 from broker_containers.doors.danube.settings import DanubeSettings
-from broker_containers.schemas.gates import SchemaGates, TopicGate
-from broker_containers.topics.topic import Topic
+from broker_containers.schemas.gates import SchemaGates
 from sulina.errors import Overloaded
 from sulina.model import Delivery
 from sulina.names import TopicName
@@ -32,7 +30,6 @@ class Producers:
         self._ends: dict[int, ProducerEnd] = {}
         self._by_name: dict[tuple[str, str], ProducerEnd] = {}
         """The same again, for messages: they name their producer, which is looked up for each."""
-        self._gates: WeakKeyDictionary[Topic, TopicGate] = WeakKeyDictionary()
         self._attaching: dict[int, asyncio.Task[ProducerEnd]] = {}
 
     def known(self, number: int) -> bool:
@@ -103,18 +100,12 @@ class Producers:
         if end is None or end.gone is not None or end.topic is not topic:
             if end is None and len(self._ends) >= broker.settings.max_peers:
                 raise Overloaded("the broker has too many producers: try again later")
-            gate = await self._gate(topic)
+            gate = None if self._schemas is None else self._schemas.of(topic)
             end = ProducerEnd(topic, broker.ledgers, broker.clock, self._settings, gate)
             await end.attach(producer, broker.clock.wall_us(), exclusive=exclusive)
             self._ends[number] = self._by_name[str(name), producer] = end
         end.seen = broker.clock.now()
         return end
-
-    async def _gate(self, topic: Topic) -> TopicGate | None:
-        """Made once for a topic that is open: later the metadata store may be away."""
-        if self._schemas is not None and topic not in self._gates:
-            self._gates[topic] = await self._schemas.gate(topic.name)
-        return self._gates.get(topic)
 
     def sweep(self) -> None:
         """Let those go that are not heard of any more."""

@@ -23,8 +23,11 @@ from broker_containers.doors.danube.routing import Routing
 from broker_containers.doors.danube.sessions import Sessions
 from broker_containers.doors.danube.settings import DanubeListen, DanubeSettings
 from broker_containers.doors.danube_schema.service import add_to
+from broker_containers.doors.grpc_callers import Callers
 from broker_containers.doors.grpc_port import open_port
+from broker_containers.metrics.requests import RequestCounts
 from broker_containers.schemas.gates import SchemaGates
+from broker_containers.security.authority import Authority
 from sulina.client.address import Address
 from sulina.errors import Retriable
 
@@ -43,15 +46,23 @@ class DanubeServer:
         listen: DanubeListen,
         services: Sequence[AddService] = (),
         schemas: SchemaGates | None = None,
+        authority: Authority | None = None,
+        requests: RequestCounts | None = None,
     ) -> None:
-        """``schemas`` decide about messages, and their registry is served on the same port."""
+        """``schemas`` decide about messages, and their registry is served on the same port.
+
+        ``authority`` says who may do what; without it everybody may do everything. ``requests``
+        counts calls.
+        """
         self._broker = broker
         self._listen = listen
         self._server = grpc.aio.server(options=_options(listen.settings))
         for add in services:
             add(self._server)
+        self._requests = requests or RequestCounts()
+        self._callers = Callers(authority or Authority(broker.store, broker.clock, None))
         if schemas is not None:
-            add_to(self._server, schemas.registry)
+            add_to(self._server, schemas.registry, self._callers, self._requests)
         self._forwarder = Forwarder(listen)
         self._sessions = Sessions(broker.store, broker.clock, listen.settings.session_seconds)
         self._producers = Producers(broker, listen.settings, schemas)
@@ -89,18 +100,25 @@ class DanubeServer:
         places = Places(broker, self.url, self._listen.proxy_url)
         consumers = Consumers(broker, sessions, self.url, settings)
         routing = Routing(places, forwarder, broker.clock, settings.peer_seconds)
-        consuming = ConsumerService(broker, consumers, sessions, routing, settings)
-        producing = ProducerService(broker, producers, routing, settings)
+        callers = self._callers
+        consuming = ConsumerService(broker, consumers, sessions, routing, settings, callers)
+        producing = ProducerService(broker, producers, routing, settings, callers)
         health = HealthService(producers, consumers, sessions, routing)
         named = pb.DESCRIPTOR.services_by_name
+        calls = {
+            "ProducerService": producing.calls(),
+            "Discovery": Discovery(broker, places, callers).calls(),
+            "HealthCheck": health.calls(),
+            "StorageService": StorageService(broker, callers).calls(),
+            "AuthService": AuthService(callers).calls(),
+            "ConsumerService": consuming.calls(),
+        }
+        streams = {"ConsumerService": consuming.streams()}
+        assert calls.keys() == set(named)
         self._server.add_generic_rpc_handlers(
             [
-                handlers_of(named["ProducerService"], producing.calls()),
-                handlers_of(named["ConsumerService"], consuming.calls(), consuming.streams()),
-                handlers_of(named["Discovery"], Discovery(broker, places).calls()),
-                handlers_of(named["HealthCheck"], health.calls()),
-                handlers_of(named["StorageService"], StorageService(broker).calls()),
-                handlers_of(named["AuthService"], AuthService().calls()),
+                handlers_of(named[name], each, streams.get(name), requests=self._requests)
+                for name, each in calls.items()
             ]
         )
         self._consumers, self._consuming = consumers, consuming

@@ -11,21 +11,20 @@ from typing import Any, Final, NoReturn
 
 import grpc
 
+from broker_containers.doors.grpc_names import BadRequest
 from broker_containers.schemas.errors import InvalidPayload
+from broker_containers.security.errors import Denied, Unauthenticated
 from sulina.errors import AlreadyExists, NotFound, Refused, SulinaError, TooLarge
-from sulina.names import TopicName, check_label
 
 Context = grpc.aio.ServicerContext[Any, Any]
 MAX_TEXT: Final = 1000
 """Of a sentence: it travels in a header, and those are bounded."""
 
 
-class BadRequest(Refused):
-    """The request makes no sense, whatever the state of the cluster is."""
-
-
 _STATUSES: Final[dict[type, grpc.StatusCode]] = {
     BadRequest: grpc.StatusCode.INVALID_ARGUMENT,
+    Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
+    Denied: grpc.StatusCode.PERMISSION_DENIED,
     InvalidPayload: grpc.StatusCode.INVALID_ARGUMENT,
     TooLarge: grpc.StatusCode.INVALID_ARGUMENT,
     NotFound: grpc.StatusCode.NOT_FOUND,
@@ -44,19 +43,3 @@ def status_of(error: SulinaError) -> grpc.StatusCode:
 async def abort(context: Context, error: SulinaError) -> NoReturn:
     """End a call with an error."""
     await context.abort(status_of(error), str(error)[:MAX_TEXT])
-
-
-def topic_name(name: str) -> TopicName:
-    """A topic's name from a request; the leading slash may be missing. Raises ``BadRequest``."""
-    try:
-        return TopicName.parse(name if name.startswith("/") else f"/{name}")
-    except Refused as error:
-        raise BadRequest(str(error)) from None
-
-
-def label(what: str, name: str) -> str:
-    """A producer's, consumer's or subscription's name from a request. Raises ``BadRequest``."""
-    try:
-        return check_label(what, name)
-    except Refused as error:
-        raise BadRequest(str(error)) from None

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import grpc
 
-from broker_containers.doors.danube_admin.calls import Context
+from broker_containers.doors.grpc_callers import Context
 
 _JOIN: Final = (
     "brokers of Sulina join a cluster when they start and leave it when they stop, there is no "
@@ -20,8 +20,9 @@ _REASONS: Final = {
         "consumers of Sulina say themselves how much they take before they acknowledge: set it "
         "there (the consumer's queue), not on the subscription"
     ),
-    "/danube_admin.SecurityAdmin/": "this broker has no roles and bindings",
-    "/danube_schema.SchemaRegistry/": "this broker has no schema registry",
+    "/danube_admin.SecurityAdmin/": (
+        "Sulina has grants where Danube has roles and bindings: `sulina security grant` gives them"
+    ),
 }
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import grpc
@@ -14,15 +15,33 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
+from broker_containers.doors.danube_admin.needs import NeedOf
 from broker_containers.doors.danube_admin.statuses import MAX_TEXT, status_of
+from broker_containers.doors.grpc_callers import Callers, Context
+from broker_containers.metrics.requests import RequestCounts
 from sulina.errors import SulinaError
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
 
 _log = logging.getLogger(__name__)
 
-Context = grpc.aio.ServicerContext[Any, Any]
 Call = Callable[[Any], Awaitable[Message]]
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Who may call what, and how often somebody did."""
+
+    callers: Callers
+    needs: NeedOf
+    requests: RequestCounts
+
+    def check(self, method: str, request: Message, context: Context) -> None:
+        """Raise ``Unauthenticated``, ``Denied``, or ``BadRequest`` for names."""
+        if self.callers.on:
+            access = self.callers.access(context)
+            for need in self.needs(method, request):
+                access.check(need)
 
 
 class Service(Protocol):
@@ -38,7 +57,11 @@ class Service(Protocol):
 
 
 def handlers_of(
-    described: ServiceDescriptor, service: Service, clock: Clock, seconds: float
+    described: ServiceDescriptor,
+    service: Service,
+    clock: Clock,
+    seconds: float,
+    guard: Guard,
 ) -> grpc.GenericRpcHandler:
     """A service for a server of gRPC; all methods that are described must be there."""
     calls = service.calls()
@@ -49,8 +72,11 @@ def handlers_of(
 
         async def handle(request: Message, context: Context) -> Message:
             allowed = service.seconds(request) or seconds
+            ok = False
             try:
+                guard.check(method.name, request, context)
                 answer = await within(clock, allowed, call(request))
+                ok = True
             except SulinaError as error:
                 await context.abort(status_of(error), str(error)[:MAX_TEXT])
             except TimeoutError:
@@ -59,6 +85,8 @@ def handlers_of(
             except Exception:
                 _log.exception("%s failed", method.full_name)
                 await context.abort(grpc.StatusCode.INTERNAL, "the broker's log says more")
+            finally:
+                guard.requests.add(described.full_name, method.name, ok=ok)
             return answer
 
         return grpc.unary_unary_rpc_method_handler(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 import grpc
@@ -13,14 +12,20 @@ from broker_containers.admin import Admin
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
 from broker_containers.doors.danube_admin.absent import Absent
 from broker_containers.doors.danube_admin.brokers import BrokerAdmin
-from broker_containers.doors.danube_admin.calls import Service, handlers_of
+from broker_containers.doors.danube_admin.calls import Guard, Service, handlers_of
 from broker_containers.doors.danube_admin.clusters import ClusterAdmin
 from broker_containers.doors.danube_admin.namespaces import NamespaceAdmin
+from broker_containers.doors.danube_admin.needs import admin_needs
 from broker_containers.doors.danube_admin.places import Places
 from broker_containers.doors.danube_admin.settings import AdminListen, AdminSettings
 from broker_containers.doors.danube_admin.topics import TopicAdmin
-from sulina.client.address import Address
-from sulina.errors import Refused
+from broker_containers.doors.danube_schema.service import NAME as SCHEMA_SERVICE
+from broker_containers.doors.danube_schema.service import add_to
+from broker_containers.doors.grpc_callers import Callers
+from broker_containers.doors.grpc_port import open_port
+from broker_containers.metrics.requests import RequestCounts
+from broker_containers.schemas.registry import SchemaRegistry
+from broker_containers.security.authority import Authority
 from sulina.runtime.seam import Clock
 
 _SERVING: Final = health_pb2.HealthCheckResponse.SERVING
@@ -29,28 +34,42 @@ _SERVING: Final = health_pb2.HealthCheckResponse.SERVING
 class AdminServer:
     """The door. Use as ``async with``, inside of the broker's own."""
 
-    def __init__(self, admin: Admin, places: Places, clock: Clock, listen: AdminListen) -> None:
+    def __init__(
+        self,
+        admin: Admin,
+        places: Places,
+        clock: Clock,
+        listen: AdminListen,
+        registry: SchemaRegistry,
+        authority: Authority,
+        requests: RequestCounts,
+    ) -> None:
+        """``registry`` is served on the same port; ``authority`` says who may do what;
+        ``requests`` counts calls."""
         self._listen = listen
+        callers = Callers(authority)
+        guard = Guard(callers, admin_needs, requests)
         settings = listen.settings
         described = pb.DESCRIPTOR.services_by_name
         services: dict[str, Service] = {
             "BrokerAdmin": BrokerAdmin(admin, places, clock, settings),
             "ClusterAdmin": ClusterAdmin(admin),
             "NamespaceAdmin": NamespaceAdmin(admin, places),
-            "TopicAdmin": TopicAdmin(admin, places),
+            "TopicAdmin": TopicAdmin(admin, places, registry),
         }
         assert services.keys() == set(described)
         self._server = grpc.aio.server(
             options=_options(settings), maximum_concurrent_rpcs=settings.max_calls
         )
         handlers: list[grpc.GenericRpcHandler] = [
-            handlers_of(described[name], service, clock, settings.call_seconds)
+            handlers_of(described[name], service, clock, settings.call_seconds, guard)
             for name, service in services.items()
         ]
         self._server.add_generic_rpc_handlers([*handlers, Absent()])
+        add_to(self._server, registry, callers, requests, settings.call_seconds)
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        self._names = [one.full_name for one in described.values()]
+        self._names = [*(one.full_name for one in described.values()), SCHEMA_SERVICE]
         reflection.enable_server_reflection(
             (*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
         )
@@ -59,22 +78,15 @@ class AdminServer:
 
     async def __aenter__(self) -> AdminServer:
         listen = self._listen
-        place = str(Address(listen.host or "::", listen.port))
-        try:
-            await _check_free(listen)
-            if listen.certificate is None:
-                self.port = self._server.add_insecure_port(place)
-            else:
-                # Its own file may hold the key as well.
-                pair = (listen.key or listen.certificate, listen.certificate)
-                credentials = grpc.ssl_server_credentials([pair])
-                self.port = self._server.add_secure_port(place, credentials)
-        except (RuntimeError, OSError) as error:
-            why = getattr(error, "strerror", None) or "gRPC can't have it"
-            raise Refused(
-                f"can't listen on {place} for Danube's admin tools ({why}): is another broker "
-                "running? Choose another port with --admin-port; 0 takes one that is free"
-            ) from None
+        self.port = await open_port(
+            self._server,
+            listen.host,
+            listen.port,
+            listen.certificate,
+            listen.key,
+            "Danube's admin tools",
+            "--admin-port",
+        )
         await self._server.start()
         for name in self._names:
             await self._health.set(name, _SERVING)
@@ -87,15 +99,6 @@ class AdminServer:
         """Take no new calls, finish those under way (for a short while), close everything."""
         await self._health.enter_graceful_shutdown()
         await self._server.stop(self._listen.settings.goodbye_seconds)
-
-
-async def _check_free(listen: AdminListen) -> None:
-    """Raises ``OSError`` with the reason, where gRPC would write it to standard error."""
-    if listen.port:
-        loop = asyncio.get_running_loop()
-        probe = await loop.create_server(asyncio.Protocol, listen.host or None, listen.port)
-        probe.close()
-        await probe.wait_closed()
 
 
 def _options(settings: AdminSettings) -> list[tuple[str, int]]:

@@ -6,6 +6,8 @@ from typing import Final
 
 import grpc
 
+from broker_containers.doors.grpc_names import BadRequest
+from broker_containers.security.errors import Denied, Unauthenticated
 from sulina.errors import (
     AlreadyExists,
     Closed,
@@ -21,23 +23,15 @@ from sulina.errors import (
     TooLarge,
     UnknownOutcome,
 )
-from sulina.names import TopicName, check_label, check_namespace
 
 MAX_TEXT: Final = 2000
 """Of a sentence: it travels in a header, and those are bounded."""
 
 
-class BadRequest(Refused):
-    """The request makes no sense, whatever the state of the cluster is."""
-
-
-class NotServed(Refused):
-    """Danube has it, Sulina does not."""
-
-
 _STATUSES: Final[dict[type, grpc.StatusCode]] = {
     BadRequest: grpc.StatusCode.INVALID_ARGUMENT,
-    NotServed: grpc.StatusCode.UNIMPLEMENTED,
+    Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
+    Denied: grpc.StatusCode.PERMISSION_DENIED,
     NotFound: grpc.StatusCode.NOT_FOUND,
     AlreadyExists: grpc.StatusCode.ALREADY_EXISTS,
     TooLarge: grpc.StatusCode.INVALID_ARGUMENT,
@@ -62,27 +56,3 @@ def status_of(error: SulinaError) -> grpc.StatusCode:
         if kind in _STATUSES:
             return _STATUSES[kind]
     return grpc.StatusCode.INTERNAL
-
-
-def topic_name(name: str) -> TopicName:
-    """A topic's name from a request; the leading slash may be missing. Raises ``BadRequest``."""
-    try:
-        return TopicName.parse(name if name.startswith("/") else f"/{name}")
-    except Refused as error:
-        raise BadRequest(str(error)) from None
-
-
-def namespace_name(name: str) -> str:
-    """A namespace from a request. Raises ``BadRequest``."""
-    try:
-        return check_namespace(name)
-    except Refused as error:
-        raise BadRequest(str(error)) from None
-
-
-def subscription_name(name: str) -> str:
-    """A subscription from a request. Raises ``BadRequest``."""
-    try:
-        return check_label("subscription", name)
-    except Refused as error:
-        raise BadRequest(str(error)) from None

@@ -15,11 +15,7 @@ from google.protobuf.message import Message
 from broker_containers.admin import Admin
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
 from broker_containers.doors.danube_admin.calls import Call
-from broker_containers.doors.danube_admin.statuses import (
-    BadRequest,
-    subscription_name,
-    topic_name,
-)
+from broker_containers.doors.grpc_names import BadRequest, label, topic_name
 from sulina.errors import NotFound, Refused
 from sulina.model import Backoff, Delivery, FailurePolicy, Poison, SubscriptionType
 
@@ -94,7 +90,7 @@ class Subscriptions:
 
         Raises ``NotFound`` if none does.
         """
-        name, wanted = topic_name(topic), subscription_name(subscription)
+        name, wanted = topic_name(topic), label("subscription", subscription)
         found = await self._admin.call("topic.describe", {"topic": str(name)})
         several = [
             {"topic": log["topic"], "subscription": wanted}

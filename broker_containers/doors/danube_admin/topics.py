@@ -15,13 +15,9 @@ from broker_containers.admin import Admin
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
 from broker_containers.doors.danube_admin.calls import Call
 from broker_containers.doors.danube_admin.places import Found, Places
-from broker_containers.doors.danube_admin.statuses import (
-    BadRequest,
-    NotServed,
-    namespace_name,
-    topic_name,
-)
 from broker_containers.doors.danube_admin.subscriptions import Subscriptions, names_in
+from broker_containers.doors.grpc_names import BadRequest, namespace_name, topic_name
+from broker_containers.schemas.registry import SchemaRegistry
 from sulina.errors import Refused
 from sulina.model import Delivery
 from sulina.names import TopicName
@@ -35,8 +31,9 @@ _WORDS: Final = {
 class TopicAdmin:
     """The service."""
 
-    def __init__(self, admin: Admin, places: Places) -> None:
+    def __init__(self, admin: Admin, places: Places, registry: SchemaRegistry) -> None:
         self._admin = admin
+        self._registry = registry
         self._places = places
         self._subscriptions = Subscriptions(admin)
 
@@ -75,35 +72,53 @@ class TopicAdmin:
             (await self._admin.call("topic.lookup", {"topic": log["topic"]}))["broker"]
             for log in found["logs"]
         }
-        return pb.DescribeTopicResponse(
+        answer = pb.DescribeTopicResponse(
             name=found["topic"],
             subscriptions=names_in(found),
             broker_id=",".join(sorted(serving)),
             delivery=_WORDS[found["delivery"]],
         )
+        bound = await self._registry.topics.get(name)
+        if bound is not None:
+            schema = await self._registry.version(bound.subject)
+            answer.schema_subject = bound.subject
+            answer.schema_id = schema.id
+            answer.schema_version = schema.version.number
+            answer.schema_type = schema.version.type.value
+            answer.compatibility_mode = schema.compatibility.value
+        return answer
 
     async def _create(self, request: pb.NewTopicRequest) -> Message:
-        _check_schema(request)
         name = topic_name(request.name)
-        return await self._make(name, request.dispatch_strategy, 0)
+        return await self._make(name, request.dispatch_strategy, 0, request.schema_subject)
 
     async def _create_partitioned(self, request: pb.PartitionedTopicRequest) -> Message:
-        _check_schema(request)
         name = topic_name(request.base_name)
         if not request.partitions:
             raise BadRequest("a partitioned topic has at least one partition: set partitions")
-        return await self._make(name, request.dispatch_strategy, request.partitions)
+        return await self._make(
+            name, request.dispatch_strategy, request.partitions, request.schema_subject
+        )
 
     async def _make(
-        self, name: TopicName, strategy: pb.DispatchStrategy.ValueType, partitions: int
+        self,
+        name: TopicName,
+        strategy: pb.DispatchStrategy.ValueType,
+        partitions: int,
+        subject: str,
     ) -> Message:
+        """A topic with a schema subject is bound to it, as its first producer would do it."""
         delivery = _STRATEGIES.get(strategy)
         if delivery is None:
             raise BadRequest(
                 f"there is no dispatch_strategy {strategy}: 0 is NonReliable, 1 Reliable"
             )
+        if subject:
+            await self._registry.subject(subject)  # raises if it is not there: then make nothing
         arguments = {"topic": str(name), "delivery": delivery.value, "partitions": partitions}
         await self._admin.call("topic.create", arguments)
+        if subject:
+            await self._registry.topics.bind(name, subject)
         return pb.TopicResponse(success=True)
 
     async def _delete(self, request: pb.TopicRequest) -> Message:
@@ -122,11 +137,6 @@ class TopicAdmin:
             if part == name or (base is not None and base[0] == name):
                 await self._admin.call("topic.move", {"topic": owned})
         return pb.TopicResponse(success=True)
-
-
-def _check_schema(request: pb.NewTopicRequest | pb.PartitionedTopicRequest) -> None:
-    if request.schema_subject:
-        raise NotServed("this broker has no schema registry: leave out schema_subject")
 
 
 def _listed(found: Iterable[Found], owners: Mapping[str, str]) -> Message:

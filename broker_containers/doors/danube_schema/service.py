@@ -12,9 +12,12 @@ from typing import Any, Final, TypeVar
 
 import grpc
 
-from broker_containers.doors.danube_admin.calls import Call, handlers_of
-from broker_containers.doors.danube_admin.statuses import BadRequest, topic_name
+from broker_containers.doors.danube_admin.calls import Call, Guard, handlers_of
+from broker_containers.doors.danube_admin.needs import schema_needs
 from broker_containers.doors.danube_schema import danube_schema_pb2 as pb
+from broker_containers.doors.grpc_callers import Callers
+from broker_containers.doors.grpc_names import BadRequest, topic_name
+from broker_containers.metrics.requests import RequestCounts
 from broker_containers.schemas.errors import InvalidSchema
 from broker_containers.schemas.formats import mode_of, validation_of
 from broker_containers.schemas.registry import SchemaRegistry
@@ -30,10 +33,15 @@ _R = TypeVar("_R")
 
 
 def add_to(
-    server: grpc.aio.Server, registry: SchemaRegistry, seconds: float = CALL_SECONDS
+    server: grpc.aio.Server,
+    registry: SchemaRegistry,
+    callers: Callers,
+    requests: RequestCounts,
+    seconds: float = CALL_SECONDS,
 ) -> None:
     """Let a server that is not started yet serve the registry; a call has so many seconds."""
-    handlers = handlers_of(_DESCRIBED, SchemaService(registry), registry.clock, seconds)
+    guard = Guard(callers, schema_needs, requests)
+    handlers = handlers_of(_DESCRIBED, SchemaService(registry), registry.clock, seconds, guard)
     server.add_generic_rpc_handlers((handlers,))
 
 

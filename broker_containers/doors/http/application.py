@@ -9,7 +9,8 @@ from aiohttp import web
 
 from broker_containers.admin import Admin
 from broker_containers.broker import Broker
-from broker_containers.doors.http.arguments import arguments
+from broker_containers.doors.http.arguments import arguments, topic_of
+from broker_containers.doors.http.callers import access_of
 from broker_containers.doors.http.guard import OPERATION, Guard, Handler
 from broker_containers.doors.http.health import Health
 from broker_containers.doors.http.message_methods import PUBLISH, MessageMethods
@@ -20,7 +21,12 @@ from broker_containers.doors.http.problems import NO_SUCH_PATH, Problem
 from broker_containers.doors.http.routes import ROUTES, Route, offered
 from broker_containers.metrics.collector import Metrics
 from broker_containers.metrics.exposition import CONTENT_TYPE
-from broker_containers.metrics.requests import RequestMetrics
+from broker_containers.metrics.requests import RequestCounts, RequestMetrics
+from broker_containers.schemas.gates import SchemaGates
+from broker_containers.security.access import of_topic
+from broker_containers.security.authority import Authority
+from broker_containers.security.needs import check_method
+from sulina.metadata.keys.auth import Action
 
 _PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 
@@ -28,17 +34,29 @@ _PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors '
 class Application:
     """Everything that the door answers, of one broker."""
 
-    def __init__(self, broker: Broker, admin: Admin, health: Health, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        admin: Admin,
+        health: Health,
+        metrics: Metrics,
+        authority: Authority,
+        schemas: SchemaGates | None,
+        counts: RequestCounts,
+    ) -> None:
+        """``authority`` says who may do what, ``schemas`` which messages topics take; ``counts``
+        has the requests of all doors."""
         settings = broker.settings.http
         self._settings = settings
+        self._authority = authority
         self._admin = admin
         self._health = health
         self._metrics = metrics
-        methods = MessageMethods(broker, settings)
+        methods = MessageMethods(broker, settings, schemas)
         admin.offer(methods.methods())
         self._publisher = methods.publisher
         self._messages = Messages(broker, admin, methods.publisher)
-        requests = RequestMetrics("http")
+        requests = RequestMetrics("http", counts)
         metrics.add(requests.write)
         routes = offered(admin.methods)
         self._document = _json(document(routes))
@@ -64,9 +82,17 @@ class Application:
         async def handle(request: web.Request) -> web.StreamResponse:
             request[OPERATION] = route.call
             own = self._own.get(route.call)
+            if route.open:
+                assert own is not None
+                return await own(request)
+            # Before the body is read: whoever may not is told at once.
+            access = access_of(request, self._authority)
             if own is not None:
+                if "topic" in route.parameters:
+                    access.check(of_topic(Action.PRODUCE, topic_of(request)))
                 return await own(request)
             given = await arguments(route, request, self._settings.max_body_bytes)
+            check_method(access, route.call, given)
             result = await self._admin.call(route.call, given)
             if route.status == 204:
                 return web.Response(status=204)

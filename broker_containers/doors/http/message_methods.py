@@ -13,9 +13,10 @@ from typing import Any
 
 from broker_containers.arguments import Arguments, Method, number, text
 from broker_containers.broker import Broker
-from broker_containers.doors.http.publishing import Message, Publisher
+from broker_containers.doors.http.publishing import NO_SCHEMA, Message, Publisher
 from broker_containers.doors.http.schemas import MESSAGE_IN
 from broker_containers.doors.http.settings import HttpSettings
+from broker_containers.schemas.gates import SchemaGates
 from sulina.errors import Refused
 from sulina.model import Start
 from sulina.names import TopicName
@@ -32,10 +33,10 @@ _LONGEST_NUMBER = 18
 class MessageMethods:
     """The two methods, on topics that this broker serves."""
 
-    def __init__(self, broker: Broker, settings: HttpSettings) -> None:
+    def __init__(self, broker: Broker, settings: HttpSettings, schemas: SchemaGates | None) -> None:
         self._broker = broker
         self._settings = settings
-        self.publisher = Publisher(broker, settings.max_waiting_bytes)
+        self.publisher = Publisher(broker, settings.max_waiting_bytes, schemas)
 
     def methods(self) -> dict[str, Method]:
         """Both, by name."""
@@ -84,7 +85,10 @@ def messages_of(listed: Any, now_us: int) -> list[Message]:
     """The messages that a list of objects describes. Raises ``Refused``."""
     if not isinstance(listed, list) or not 0 < len(listed) <= MOST_MESSAGES:
         raise Refused(f"messages is a list of 1 to {MOST_MESSAGES} objects")
-    return [_message(each, now_us) for each in listed]
+    made = [_message(each, now_us) for each in listed]
+    if len({message.schema for message in made}) > 1:
+        raise Refused("messages of one request name one schema: send those of another separately")
+    return made
 
 
 def _message(value: Any, now_us: int) -> Message:
@@ -100,7 +104,8 @@ def _message(value: Any, now_us: int) -> Message:
     attributes = value.get("attributes", {})
     if not isinstance(attributes, dict):
         raise Refused("attributes is an object of texts")
-    return Message(payload, now_us, _binary(value, "key"), texts(attributes))
+    schema = number(value, "schema_id", 0), number(value, "schema_version", 0)
+    return Message(payload, now_us, _binary(value, "key"), texts(attributes), schema)
 
 
 def _binary(value: Mapping[str, Any], name: str) -> bytes | None:
@@ -157,6 +162,8 @@ def as_json(messages: Sequence[Message]) -> list[dict[str, Any]]:
             one["key_base64"] = base64.b64encode(message.key).decode()
         if message.attributes:
             one["attributes"] = dict(message.attributes)
+        if message.schema != NO_SCHEMA:
+            one["schema_id"], one["schema_version"] = message.schema
         listed.append(one)
     return listed
 
@@ -169,6 +176,9 @@ def _shown(frame: Frame, index: int) -> dict[str, Any]:
         "sequence": frame.header.first_sequence + index,
         "attributes": frame.attributes[index] if frame.attributes else {},
     }
+    if frame.header.schema_id:
+        shown["schema_id"] = frame.header.schema_id
+        shown["schema_version"] = frame.header.schema_version
     key = frame.keys[index] if frame.keys else None
     if key is not None:
         _show(shown, "key", key)

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from broker_containers.admin import Admin
 from broker_containers.broker import Broker
-from broker_containers.doors.http.arguments import json_object, read_body, topic_of
+from broker_containers.doors.http.arguments import json_object, number, read_body, topic_of
 from broker_containers.doors.http.message_methods import PUBLISH, as_json, messages_of, texts
 from broker_containers.doors.http.publishing import Message, Publisher
 from broker_containers.doors.http.routes import MESSAGES_TYPE
@@ -25,6 +25,8 @@ from sulina.errors import Overloaded, Refused, Retriable, StorageFull, SulinaErr
 from sulina.names import TopicName
 
 KEY_HEADER = "Sulina-Key"
+SCHEMA_HEADER = "Sulina-Schema-Id"
+VERSION_HEADER = "Sulina-Schema-Version"
 ATTRIBUTE_HEADER = "Sulina-Attribute-"
 _ENVELOPE = 64 << 10
 """What a frame may have besides its messages."""
@@ -65,7 +67,12 @@ class Messages:
         key = request.headers.get(KEY_HEADER)
         # A key that is not UTF-8 came in as surrogates, and goes on as the bytes it was.
         encoded = None if key is None else key.encode(errors="surrogateescape")
-        return (await self._send(name, [Message(body, now, encoded, texts(attributes))]))[0]
+        schema = (
+            number(SCHEMA_HEADER, request.headers.get(SCHEMA_HEADER, "0")),
+            number(VERSION_HEADER, request.headers.get(VERSION_HEADER, "0")),
+        )
+        message = Message(body, now, encoded, texts(attributes), schema)
+        return (await self._send(name, [message]))[0]
 
     async def _send(self, name: TopicName, messages: Sequence[Message]) -> list[dict[str, Any]]:
         """Where each message is now."""
@@ -98,8 +105,8 @@ class Messages:
         self._turn += 1
         groups: dict[TopicName, Sequence[int]] = {}
         by_number = group_by_partition([message.key for message in messages], partitions)
-        for number, indices in by_number.items():
-            part = name.partition(self._turn % partitions if number is None else number)
+        for which, indices in by_number.items():
+            part = name.partition(self._turn % partitions if which is None else which)
             groups[part] = sorted([*groups.get(part, ()), *indices])
         return groups
 

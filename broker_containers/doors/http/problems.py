@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
+from broker_containers.schemas.errors import InvalidPayload
+from broker_containers.security.errors import Denied, Unauthenticated
 from sulina.errors import (
     AlreadyExists,
     Closed,
@@ -27,6 +29,7 @@ from sulina.errors import (
 
 MEDIA_TYPE = "application/problem+json"
 _RETRY_AFTER = {"Retry-After": "1"}
+_WHO = {"WWW-Authenticate": 'Bearer realm="sulina"'}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,9 @@ class Kind:
 UNAVAILABLE = Kind("unavailable", 503, "Something needed can't be reached", retriable=True)
 UNKNOWN_OUTCOME = Kind("unknown-outcome", 504, "It may have happened or not")
 _KINDS: dict[type[SulinaError], Kind] = {
+    Unauthenticated: Kind("unauthenticated", 401, "Show a token that holds"),
+    Denied: Kind("denied", 403, "The token is for something else"),
+    InvalidPayload: Kind("invalid-payload", 422, "The message is not as its schema says"),
     NotFound: Kind("not-found", 404, "It does not exist"),
     AlreadyExists: Kind("already-exists", 409, "The name is taken"),
     TooLarge: Kind("too-large", 413, "Larger than a stated limit"),
@@ -112,11 +118,12 @@ def answer(
     kind: Kind, detail: str, instance: str = "", headers: Mapping[str, str] | None = None
 ) -> web.Response:
     """The whole answer."""
+    own = _RETRY_AFTER if kind.retriable else _WHO if kind.status == 401 else {}
     return web.Response(
         status=kind.status,
         body=content(kind, detail, instance),
         content_type=MEDIA_TYPE,
-        headers={**(_RETRY_AFTER if kind.retriable else {}), **(headers or {})},
+        headers={**own, **(headers or {})},
     )
 
 

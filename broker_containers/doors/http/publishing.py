@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from broker_containers.broker import Broker
 from broker_containers.dead_letters import publish_one
+from broker_containers.schemas.gates import SchemaGates
 from sulina.errors import Overloaded, Refused, StorageFull, SulinaError, UnknownOutcome
 from sulina.names import TopicName
 from sulina.wire.encode import Origin, encode_frame
@@ -24,6 +25,11 @@ _OBJECTS = 512
 """What a message takes in memory besides its bytes, about."""
 
 
+NO_SCHEMA = (0, 0)
+_MOST_ID = (1 << 64) - 1
+_MOST_VERSION = (1 << 32) - 1
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """One message to publish."""
@@ -32,6 +38,8 @@ class Message:
     time_us: int
     key: bytes | None = None
     attributes: Mapping[str, str] = field(default_factory=dict)
+    schema: tuple[int, int] = NO_SCHEMA
+    """Id and version."""
 
     @property
     def size(self) -> int:
@@ -49,19 +57,24 @@ class _Waiting:
 class Publisher:
     """All publishing of the HTTP door. ``limit`` bounds the bytes that wait."""
 
-    def __init__(self, broker: Broker, limit: int) -> None:
+    def __init__(self, broker: Broker, limit: int, schemas: SchemaGates | None) -> None:
+        """``schemas`` say which messages topics take."""
         self._broker = broker
         self._limit = limit
+        self._schemas = schemas
         self._bytes = 0
         self._lanes: dict[TopicName, deque[_Waiting]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._origin = Origin(f"http:{broker.settings.broker_id}"[:255])
+        self._name = f"http:{broker.settings.broker_id}"[:255]
 
     async def publish(self, topic: TopicName, messages: Sequence[Message]) -> int:
         """The offset of the first; all are durable, in one frame, one after the other.
 
-        Raises ``Overloaded`` if too much waits already, and whatever the topic raises.
+        They name the same schema. Raises ``Overloaded`` if too much waits already,
+        ``InvalidPayload`` if they are not as the topic's schema says, and whatever the topic
+        raises.
         """
+        await self._check_schema(topic, messages)
         size = sum(message.size for message in messages)
         if self._bytes + size > self._limit:
             raise Overloaded("too much is being published over HTTP: try again, or slow down")
@@ -75,6 +88,15 @@ class Publisher:
             task.add_done_callback(self._tasks.discard)
         lane.append(_Waiting(messages, size, outcome))
         return await asyncio.shield(outcome)
+
+    async def _check_schema(self, name: TopicName, messages: Sequence[Message]) -> None:
+        for schema_id, version in {message.schema for message in messages}:
+            if schema_id > _MOST_ID or version > _MOST_VERSION:
+                raise Refused("schema_id has 64 bits and schema_version 32, both from 0 on")
+        if self._schemas is not None:
+            gate = self._schemas.of(await self._broker.topic(name))
+            for message in messages:
+                await gate.check(*message.schema, message.payload)
 
     async def close(self) -> None:
         """Give up what is not durable yet; its senders are told that the outcome is unknown."""
@@ -102,11 +124,11 @@ class Publisher:
         def make(sequence: int) -> bytes:
             nonlocal sent
             sent = True
-            return _frame(self._origin, messages, sequence)
+            return _frame(self._name, messages, sequence)
 
         try:
             topic = await self._broker.topic(name)
-            offset = await publish_one(topic, self._origin.name, make)
+            offset = await publish_one(topic, self._name, make)
         except Refused as error:
             if len(batch) == 1:
                 _fail(batch[0], error)
@@ -129,7 +151,7 @@ def _take(lane: deque[_Waiting]) -> list[_Waiting]:
     """As much of what waits as makes a good frame; at least the first."""
     batch = [lane.popleft()]
     size, count = batch[0].size, len(batch[0].messages)
-    while lane:
+    while lane and lane[0].messages[0].schema == batch[0].messages[0].schema:
         size += lane[0].size
         count += len(lane[0].messages)
         if size > _FRAME_BYTES or count > _FRAME_MESSAGES:
@@ -143,9 +165,9 @@ def _fail(waiting: _Waiting, error: SulinaError) -> None:
     waiting.outcome.exception()  # its sender may have gone: then nobody looks at it
 
 
-def _frame(origin: Origin, messages: Sequence[Message], sequence: int) -> bytes:
+def _frame(producer: str, messages: Sequence[Message], sequence: int) -> bytes:
     return encode_frame(
-        origin,
+        Origin(producer, *messages[0].schema),
         sequence,
         [message.payload for message in messages],
         [message.time_us for message in messages],

@@ -40,6 +40,8 @@ class Route:
     """The field of the method's result that is the answer; all of it if empty."""
     own: bool = False
     """The door has a handler of its own for it."""
+    open: bool = False
+    """Nobody is asked for a token: what it tells is no secret."""
     media: str = "application/json"
     """Of the answer."""
 
@@ -152,6 +154,29 @@ ROUTES: tuple[Route, ...] = (
         "topic.ledgers",
         "The topic's ledgers and where their copies are.",
         s.LEDGERS,
+    ),
+    Route(
+        "GET",
+        f"{_TOPIC}/tier",
+        "ledger.list",
+        "The ledgers of a topic and its partitions, and the objects made of them.",
+        s.listing(s.TIERED_LEDGER),
+    ),
+    Route(
+        "POST",
+        f"{_TOPIC}/tier/offload",
+        "ledger.offload",
+        "Close the ledger being written and make objects of all ledgers, now.",
+        s.OFFLOADING,
+        body=s.taken(),
+    ),
+    Route(
+        "POST",
+        f"{_TOPIC}/tier/verify",
+        "ledger.verify",
+        "Read a ledger's object as a whole and compare it with its digest.",
+        s.TIERED_LEDGER,
+        body=s.taken("ledger", ledger=s.COUNT),
     ),
     Route(
         "POST",
@@ -291,6 +316,14 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route(
         "POST",
+        f"{_SUBJECT}/find",
+        "schema.find",
+        "The version that is the same as a schema; nothing is changed.",
+        s.SCHEMA_REGISTERED,
+        body=s.taken("type", **s.DEFINITION),
+    ),
+    Route(
+        "POST",
         f"{_SUBJECT}/check",
         "schema.check",
         "Whether a schema could be registered, and why not; nothing is changed.",
@@ -397,8 +430,58 @@ ROUTES: tuple[Route, ...] = (
         s.ANY,
         query={"broker": s.NAME},
     ),
+    # ---- who may do what ----
+    Route("GET", f"{API}/principals", "principal.list", "All principals.", s.listing(s.PRINCIPAL)),
+    Route(
+        "POST",
+        f"{API}/principals/{{principal}}/grants",
+        "principal.grant",
+        "Allow more; the principal is made if need be.",
+        s.PRINCIPAL,
+        body=s.taken("grants", grants=s.GRANTS),
+    ),
+    Route(
+        "POST",
+        f"{API}/principals/{{principal}}/withdrawals",
+        "principal.withdraw",
+        "Allow less.",
+        s.PRINCIPAL,
+        body=s.taken("grants", grants=s.GRANTS),
+    ),
+    Route(
+        "DELETE",
+        f"{API}/principals/{{principal}}",
+        "principal.delete",
+        "Forget a principal; its tokens are worth nothing any more.",
+        status=204,
+    ),
+    Route("GET", f"{API}/tokens", "token.list", "All tokens.", s.listing(s.TOKEN)),
+    Route(
+        "POST",
+        f"{API}/tokens",
+        "token.create",
+        "Make a token; its text is told once, here.",
+        s.NEW_TOKEN,
+        201,
+        body=s.TOKEN_CREATE,
+    ),
+    Route(
+        "DELETE",
+        f"{API}/tokens/{{id}}",
+        "token.revoke",
+        "Make a token worthless.",
+        status=204,
+    ),
     # ---- the server itself ----
-    Route("GET", "/health/live", "health.live", "Whether the process answers.", s.HEALTH, own=True),
+    Route(
+        "GET",
+        "/health/live",
+        "health.live",
+        "Whether the process answers.",
+        s.HEALTH,
+        own=True,
+        open=True,
+    ),
     Route(
         "GET",
         "/health/ready",
@@ -406,6 +489,7 @@ ROUTES: tuple[Route, ...] = (
         "Whether the broker serves; 503 with the reasons if it does not.",
         s.HEALTH,
         own=True,
+        open=True,
     ),
     Route(
         "GET",
@@ -416,8 +500,10 @@ ROUTES: tuple[Route, ...] = (
         own=True,
         media="text/plain",
     ),
-    Route("GET", "/openapi.json", "openapi", "This document.", s.OPEN, own=True),
-    Route("GET", "/docs", "docs", "The documentation.", s.TEXT, own=True, media="text/html"),
+    Route("GET", "/openapi.json", "openapi", "This document.", s.OPEN, own=True, open=True),
+    Route(
+        "GET", "/docs", "docs", "The documentation.", s.TEXT, own=True, open=True, media="text/html"
+    ),
 )
 
 

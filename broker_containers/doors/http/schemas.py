@@ -158,6 +158,27 @@ SUBSCRIPTION_DETAILS = given(
 )
 
 LEDGERS = given(topic=TOPIC, epoch=COUNT, ledgers=listing(OPEN))
+TIERED_LEDGER = given(
+    topic=TOPIC,
+    ledger=COUNT,
+    state=NAME,
+    where=told(NAME, "Entries, object, or both."),
+    first_offset=COUNT,
+    last_offset=nullable(NUMBER),
+    records=nullable(COUNT),
+    bytes=COUNT,
+    first_time_us=COUNT,
+    last_time_us=COUNT,
+    object_bytes=nullable(COUNT),
+    digest=nullable(TEXT),
+    key=nullable(TEXT),
+)
+OFFLOADING = given(
+    topic=TOPIC,
+    ledgers=told(COUNT, "How many are to become objects."),
+    bytes=COUNT,
+    until=told(OPEN, "The offset of each partition before which everything will be in objects."),
+)
 LOOKUP = given(
     topic=TOPIC,
     broker=told(NAME, "The topic's owner."),
@@ -188,14 +209,14 @@ CLUSTER = given(
 
 _BASE64 = {"type": "string", "contentEncoding": "base64"}
 
-_DEFINITION: dict[str, Schema] = {
+DEFINITION: dict[str, Schema] = {
     "type": told(NAME, "bytes, string, number, json_schema, avro or protobuf."),
     "definition": told(TEXT, "The schema; JSON as a text too."),
     "definition_base64": told(_BASE64, "Any bytes, instead of definition."),
 }
 _MODE = choice(Compatibility)
-SCHEMA_REGISTER = taken("type", **_DEFINITION, description=TEXT, by=TEXT, tags=listing(TEXT))
-SCHEMA_CHECK = taken("type", **_DEFINITION, compatibility=_MODE)
+SCHEMA_REGISTER = taken("type", **DEFINITION, description=TEXT, by=TEXT, tags=listing(TEXT))
+SCHEMA_CHECK = taken("type", **DEFINITION, compatibility=_MODE)
 SCHEMA_REGISTERED = given(
     subject=NAME,
     id=told(COUNT, "The subject's: the same for all its versions."),
@@ -238,6 +259,28 @@ SCHEMA_TOPIC = given(
 )
 SCHEMA_BIND = taken(subject=NAME, validation=choice(Validation), payload=FLAG)
 
+GRANTS = listing(told(NAME, "produce:/default/orders, consume:/default/*, admin:* ..."))
+PRINCIPAL = given(principal=NAME, grants=GRANTS, created_us=COUNT)
+TOKEN = given(
+    id=NAME,
+    principal=NAME,
+    created_us=COUNT,
+    expires_us=told(nullable(COUNT), "null is never."),
+    note=TEXT,
+)
+TOKEN_CREATE = taken(
+    "principal",
+    principal=NAME,
+    grants=GRANTS,
+    seconds=told(COUNT, "How long it holds; 0 is for ever."),
+    note=TEXT,
+)
+NEW_TOKEN = given(
+    **TOKEN["properties"],
+    token=told(TEXT, "What clients show."),
+    enforced=told(FLAG, "Whether brokers ask for tokens at all."),
+)
+
 MESSAGE_IN: Schema = {
     **taken(
         payload=told(TEXT, "Text, stored as UTF-8."),
@@ -245,6 +288,8 @@ MESSAGE_IN: Schema = {
         key=TEXT,
         key_base64=told(_BASE64, "Any bytes, instead of key."),
         attributes={"type": "object", "additionalProperties": TEXT},
+        schema_id=told(COUNT, "The schema it was written with; all of a request name the same."),
+        schema_version=COUNT,
     ),
     "oneOf": [{"required": ["payload"]}, {"required": ["payload_base64"]}],
 }
@@ -260,6 +305,8 @@ MESSAGE_OUT: Schema = {
         "time_us": COUNT,
         "producer": TEXT,
         "sequence": COUNT,
+        "schema_id": told(COUNT, "If it names a schema."),
+        "schema_version": COUNT,
         "key": TEXT,
         "key_base64": _BASE64,
         "attributes": {"type": "object", "additionalProperties": TEXT},

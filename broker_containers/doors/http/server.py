@@ -8,13 +8,12 @@ import logging
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from broker_containers.admin import Admin
 from broker_containers.broker import Broker
 from broker_containers.doors.http import problems
 from broker_containers.doors.http.application import Application
 from broker_containers.doors.http.health import Health
 from broker_containers.metrics.collector import Metrics
-from broker_containers.server import Listen
+from broker_containers.server import BinaryServer, Listen
 from sulina.errors import Refused
 
 _BACKLOG = 128
@@ -31,13 +30,22 @@ class HttpServer:
     """The HTTP door of a broker. Use as ``async with``, inside of the broker's own."""
 
     def __init__(
-        self, broker: Broker, admin: Admin, listen: Listen, health: Health, metrics: Metrics
+        self, broker: Broker, binary: BinaryServer, listen: Listen, health: Health, metrics: Metrics
     ) -> None:
+        """``binary`` has what all doors share."""
         self._listen = listen
         self._clock = broker.clock
         self._settings = broker.settings.http
         self._health = health
-        self._application = Application(broker, admin, health, metrics)
+        self._application = Application(
+            broker,
+            binary.admin,
+            health,
+            metrics,
+            binary.authority,
+            binary.schemas,
+            binary.requests,
+        )
         metrics.add_connections({"http": lambda: self.connections})
         self._application.web.on_response_prepare.append(self._spoke)
         self._runner = web.AppRunner(

@@ -9,8 +9,10 @@ from broker_containers.broker import Broker
 from broker_containers.doors.http import parts
 from broker_containers.doors.http.health import Health
 from broker_containers.doors.http.server import HttpServer
+from broker_containers.doors.schema_gates import schema_gates
 from broker_containers.metrics import storage as storage_metrics
 from broker_containers.metrics.collector import Metrics, Write
+from broker_containers.metrics.schemas import of_schemas
 from broker_containers.server import BinaryServer, Listen
 from storage_grpc.journal import JournalStore
 from storage_grpc.quorum.nodes import Nodes
@@ -32,6 +34,7 @@ async def serve_http(
     metrics = Metrics(broker, broker.settings.http.metrics_topics)
     for write in more:
         metrics.add(write)
+    metrics.add(binary.requests.write)
     metrics.add_connections({"binary": lambda: binary.connections})
     if isinstance(storage, JournalStore):
         check = parts.journal(storage)
@@ -41,6 +44,11 @@ async def serve_http(
         metrics.add(storage_metrics.of_nodes(*storage))
     needed = {"metadata": parts.metadata(broker.store), "storage": check}
     health = Health(broker.settings.broker_id, broker.clock, needed)
-    async with metrics, HttpServer(broker, binary.admin, listen, health, metrics) as server:
+    async with (
+        schema_gates(broker, binary) as schemas,
+        metrics,
+        HttpServer(broker, binary, listen, health, metrics) as server,
+    ):
+        metrics.add(of_schemas(schemas))
         binary.http_port = server.port
         yield server

@@ -101,7 +101,7 @@ def decode_wish(item: KeyValue) -> Wish:
     return record.decode(Wish, item)
 
 
-OPS_PER_CHANGE = 4
+OPS_PER_CHANGE = 3
 """Operations that ``change_all`` needs for each topic, at most."""
 
 
@@ -119,7 +119,8 @@ async def change_all(
         compares.append(topics.exists(change.topic))
         compares.append(ModRevisionIs(owner_key(change.topic), change.revision))
         ops.append(Put(owner_key(change.topic), record.encode(change.after)))
-        ops.append(Delete(unassigned_key(change.topic)))
+        if change.before is None:  # who has an owner can't wish for one
+            ops.append(Delete(unassigned_key(change.topic)))
         mine = broker_key(change.after.broker, change.topic)
         ops.append(Put(mine, record.encode(_Entry(change.after.epoch))))
         if change.before is not None and change.before.broker != change.after.broker:

@@ -1,74 +1,37 @@
 """A topic's ledgers: ``/state/{namespace}/{topic}/ledgers``, one value, changed only by swaps.
 
-``/ledgers/next`` has the number from which ledger ids are given; no id is given twice.
+A long list keeps its oldest ledgers in pages beside it (``ledger_pages``), so that a change writes
+little, whatever the number of ledgers. ``/ledgers/next`` has the number from which ledger ids are
+given; no id is given twice.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import StrEnum
-from itertools import pairwise
+from dataclasses import dataclass, replace
 
-from sulina.errors import Refused
 from sulina.metadata import cas
-from sulina.metadata.keys import record
+from sulina.metadata.keys import ledger_pages, record
+from sulina.metadata.keys.ledger_list import LedgerList, LedgerRef, LedgerState, TieredRef
 from sulina.metadata.keys.path import state_root
 from sulina.metadata.keys.topics import exists
-from sulina.metadata.store import Compare, Get, KeyValue, MetadataStore
+from sulina.metadata.store import (
+    Compare,
+    Delete,
+    Get,
+    KeyValue,
+    MetadataStore,
+    ModRevisionIs,
+    Op,
+    Put,
+)
 from sulina.names import TopicName
+
+__all__ = ["LedgerIds", "LedgerList", "LedgerRef", "LedgerState", "StoredLedgers", "TieredRef"]
 
 NEXT_ID = "/ledgers/next"
 _IDS_AT_ONCE = 32
-
-
-class LedgerState(StrEnum):
-    """Whether a ledger may still grow."""
-
-    OPEN = "open"
-    CLOSED = "closed"
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerRef:
-    """One ledger of a topic. ``last_offset`` is known once it is closed; an empty one ends just
-    before its first offset."""
-
-    id: int
-    first_offset: int
-    last_offset: int | None = None
-    state: LedgerState = LedgerState.OPEN
-    bytes: int = 0
-    first_time_us: int = 0
-    last_time_us: int = 0
-    last_entry: int | None = None
-    """The number of its last entry, once it is closed; -1 if it has none."""
-
-    def __post_init__(self) -> None:
-        if (self.state is LedgerState.CLOSED) != (self.last_offset is not None):
-            raise Refused(f"ledger {self.id} must have a last offset exactly if it is closed")
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerList:
-    """A topic's ledgers from the oldest to the newest, and the epoch of the owner who wrote them.
-
-    Closed ledgers and their successors leave no gap between their offsets and no overlap.
-    """
-
-    epoch: int = 0
-    ledgers: tuple[LedgerRef, ...] = ()
-
-    def __post_init__(self) -> None:
-        if len({ledger.id for ledger in self.ledgers}) != len(self.ledgers):
-            raise Refused("a topic has each ledger once")
-        for ledger, following in pairwise(self.ledgers):
-            if ledger.last_offset not in (None, following.first_offset - 1):
-                raise Refused(
-                    f"ledger {ledger.id} ends at offset {ledger.last_offset} but ledger "
-                    f"{following.id} begins at {following.first_offset}"
-                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +49,30 @@ def key(topic: TopicName) -> str:
 
 async def get(store: MetadataStore, topic: TopicName) -> StoredLedgers:
     """A topic's ledgers; an empty list if it has none yet."""
-    return _stored(await store.get(key(topic)))
+    found = await get_guarded(store, topic, ())
+    assert found is not None, "there was no guard"
+    return found
 
 
 async def get_guarded(
     store: MetadataStore, topic: TopicName, guards: Sequence[Compare]
 ) -> StoredLedgers | None:
     """A topic's ledgers, or None if a guard does not hold."""
-    result = await store.txn(guards, [Get(key(topic))])
-    return _stored(result.responses[0].item) if result.succeeded else None
-
-
-def _stored(item: KeyValue | None) -> StoredLedgers:
-    if item is None:
-        return StoredLedgers(LedgerList(), 0)
-    return StoredLedgers(record.decode(LedgerList, item), item.mod_revision)
+    while True:
+        result = await store.txn(guards, [Get(key(topic))])
+        if not result.succeeded:
+            return None
+        item = result.responses[0].item
+        head = LedgerList() if item is None else record.decode(LedgerList, item)
+        revision = 0 if item is None else item.mod_revision
+        if not head.pages:
+            return StoredLedgers(head, revision)
+        # What pages hold is never wrong, only older or newer; one that is missing was trimmed
+        # since, and then the list is another one by now.
+        listing = await store.range(ledger_pages.root(topic))
+        whole = ledger_pages.join(topic, head, listing.items)
+        if whole is not None:
+            return StoredLedgers(whole, revision)
 
 
 async def swap(
@@ -109,18 +81,22 @@ async def swap(
     expected_revision: int,
     ledgers: LedgerList,
     guards: Sequence[Compare] = (),
+    *,
+    before: LedgerList | None = None,
+    also: Sequence[Op] = (),
 ) -> int | None:
     """Replace the list if it is as read; returns the new revision, None if somebody was faster.
 
-    None as well if the topic was deleted meanwhile, or one of ``guards`` does not hold.
+    None as well if the topic was deleted meanwhile, or one of ``guards`` does not hold. ``before``
+    is the list as it was read: pages that are as they were are not written. ``also`` happens in
+    the same transaction.
     """
-    return await cas.swap(
-        store,
-        key(topic),
-        expected_revision,
-        record.encode(ledgers),
-        guards=[exists(topic), *guards],
-    )
+    head = replace(ledgers, ledgers=ledgers.ledgers[ledgers.paged :])
+    puts, gone = ledger_pages.changes(topic, before or LedgerList(), ledgers)
+    ops: list[Op] = [Put(key(topic), record.encode(head)), *puts, *map(Delete, gone), *also]
+    compares = [ModRevisionIs(key(topic), expected_revision), exists(topic), *guards]
+    result = await store.txn(compares, ops)
+    return result.revision if result.succeeded else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,3 +131,13 @@ class LedgerIds:
 
         await cas.update(self._store, NEXT_ID, take)
         return taken
+
+
+async def skip_ids(store: MetadataStore, highest: int) -> None:
+    """Give no id up to ``highest`` from now on: ledgers have them that the metadata forgot."""
+
+    def skip(item: KeyValue | None) -> bytes:
+        first = 1 if item is None else record.decode(_Next, item).next
+        return record.encode(_Next(max(first, highest + 1)))
+
+    await cas.update(store, NEXT_ID, skip)

@@ -1,0 +1,87 @@
+"""Deletes objects that no list names any more, whoever began it, and nothing else.
+
+What was taken off a list is noted in the metadata. It is deleted at once by whoever did that, once
+more by every broker that learns of it, and a last time when no upload of it can be under way any
+more; only then the note goes.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from storage_grpc.tier.tier import Tier
+from sulina.errors import SulinaError
+from sulina.lake.summary import ObjectHead
+from sulina.metadata.keys import doomed_objects, ledgers, topics
+from sulina.metadata.keys.doomed_objects import StoredDoomed
+from sulina.metadata.keys.topics import TopicState
+from sulina.metadata.store import MetadataStore
+from sulina.names import TopicName
+from sulina.runtime.seam import Clock
+
+_log = logging.getLogger(__name__)
+_SECONDS: Final = 60.0
+_GRACE_SECONDS: Final = 3600.0
+"""No upload takes so long."""
+_AT_ONCE: Final = 64
+
+
+class Undertaker:
+    """Looks for doomed objects once in a while."""
+
+    def __init__(self, tier: Tier | None, store: MetadataStore, clock: Clock) -> None:
+        self.deleted = 0
+        """Objects so far, some of them more than once."""
+        self._tier = tier
+        self._store = store
+        self._clock = clock
+        self._seen: set[str] = set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while self._tier is not None:
+            try:
+                await self.round()
+            except SulinaError as error:
+                _log.warning("objects that nobody wants stay for now: %s", error)
+            await self._clock.sleep(_SECONDS)
+
+    async def round(self, grace_seconds: float = _GRACE_SECONDS) -> None:
+        """Delete what has not been deleted yet, and forget what has been for long enough."""
+        if self._tier is None or not self._tier.ready:
+            return
+        there: set[str] = set()
+        after: str | None = None
+        while found := await doomed_objects.list_some(self._store, _AT_ONCE, after):
+            for each in found:
+                after = each.key
+                there.add(each.key)
+                age = (self._clock.wall_us() - each.value.since_us) / 1e6
+                if age < grace_seconds and each.key in self._seen:
+                    continue
+                if await self._bury(self._tier, each):
+                    self._seen.add(each.key)
+                    if age >= grace_seconds:
+                        await doomed_objects.forget(self._store, each)
+        self._seen &= there
+
+    async def _bury(self, tier: Tier, doomed: StoredDoomed) -> bool:
+        """Delete what can go; returns whether that was everything."""
+        topic = TopicName.parse(doomed.value.topic)
+        listed = await self._listed(topic)
+        heads = [
+            ObjectHead(topic, ledger, first_offset)
+            for ledger, first_offset in doomed.value.objects
+            if ledger not in listed
+        ]
+        await tier.delete(heads)
+        self.deleted += len(heads)
+        return len(heads) == len(doomed.value.objects)
+
+    async def _listed(self, topic: TopicName) -> set[int]:
+        """The ledgers that a topic still has: none of them goes, whatever the note says."""
+        found = await topics.get(self._store, topic)
+        if found is None or found.state is TopicState.DELETING:
+            return set()
+        return {ref.id for ref in (await ledgers.get(self._store, topic)).list.ledgers}

@@ -1,0 +1,56 @@
+"""Who makes a gRPC call, by the token in its metadata: ``authorization: Bearer ...``.
+
+Nothing else in the metadata makes anybody anything; above all not the header by which Danube's
+brokers know each other, which any client can send.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import grpc
+
+from broker_containers.security.access import ANYBODY, Access, Need, of_topic
+from broker_containers.security.authority import Authority
+from sulina.metadata.keys.auth import Action
+from sulina.names import TopicName
+
+Context = grpc.aio.ServicerContext[Any, Any]
+_HEADER: Final = "authorization"
+_SCHEME: Final = "bearer "
+
+
+class Callers:
+    """Asks the authority. Raises ``Unauthenticated`` and ``Denied``; never waits."""
+
+    def __init__(self, authority: Authority) -> None:
+        self._authority = authority
+        self.on = authority.on
+        """Whether callers are asked for anything."""
+
+    def access(self, context: Context) -> Access:
+        """What the caller may do."""
+        return self._authority.access(_token(context)) if self.on else ANYBODY
+
+    def check(self, context: Context, need: Need) -> None:
+        """Go on if the caller may do this."""
+        if self.on:
+            self.access(context).check(need)
+
+    def check_topic(self, context: Context, action: Action | None, topic: TopicName | str) -> None:
+        """The same, about a topic."""
+        if self.on:
+            self.access(context).check(of_topic(action, topic))
+
+    def check_token(self, token: str) -> None:
+        """Whether a token is a good one."""
+        self._authority.access(token)
+
+
+def _token(context: Context) -> str:
+    for key, value in context.invocation_metadata() or ():
+        if key == _HEADER:
+            text = value if isinstance(value, str) else value.decode(errors="replace")
+            if text[: len(_SCHEME)].lower() == _SCHEME:
+                return text[len(_SCHEME) :].strip()
+    return ""

@@ -1,0 +1,34 @@
+"""Names from requests of Danube's clients and tools, checked; what is none is a bad request."""
+
+from __future__ import annotations
+
+from sulina.errors import Refused
+from sulina.names import TopicName, check_label, check_namespace
+
+
+class BadRequest(Refused):
+    """The request makes no sense, whatever the state of the cluster is."""
+
+
+def topic_name(name: str) -> TopicName:
+    """A topic's name; the leading slash may be missing. Raises ``BadRequest``."""
+    try:
+        return TopicName.parse(name if name.startswith("/") else f"/{name}")
+    except Refused as error:
+        raise BadRequest(str(error)) from None
+
+
+def namespace_name(name: str) -> str:
+    """A namespace. Raises ``BadRequest``."""
+    try:
+        return check_namespace(name)
+    except Refused as error:
+        raise BadRequest(str(error)) from None
+
+
+def label(what: str, name: str) -> str:
+    """A producer's, consumer's or subscription's name. Raises ``BadRequest``."""
+    try:
+        return check_label(what, name)
+    except Refused as error:
+        raise BadRequest(str(error)) from None

@@ -1,0 +1,104 @@
+"""What somebody may do: the answer to a token, asked by every door before it acts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from broker_containers.security.errors import Denied
+from sulina.metadata.keys.auth import EVERYTHING, Action, Grant
+from sulina.names import TopicName
+
+_REMEMBERED: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What an operation takes. Without an action, any right at that place does; without a place
+    it is enough to be somebody."""
+
+    action: Action | None = None
+    scope: str = ""
+
+    def __str__(self) -> str:
+        action = "some right" if self.action is None else self.action.value
+        return f"{action} on {'everything' if self.scope == EVERYTHING else self.scope}"
+
+
+SIGNED_IN: Final = Need()
+CLUSTER: Final = Need(Action.ADMIN, EVERYTHING)
+
+
+def of_topic(action: Action | None, topic: TopicName | str) -> Need:
+    """Something about one topic."""
+    return Need(action, str(topic))
+
+
+def of_namespace(namespace: str) -> Need:
+    """The administration of a namespace."""
+    return Need(Action.ADMIN, f"/{namespace}/*")
+
+
+class Access:
+    """The rights of one principal, as they are now; ask the authority again when they change."""
+
+    def __init__(self, principal: str, grants: tuple[Grant, ...], until_us: int = 0) -> None:
+        self.principal = principal
+        self.grants = grants
+        self.until_us = until_us
+        """When the token expires; 0 is never."""
+        self._allowed: set[Need] = set()
+
+    def allows(self, need: Need) -> bool:
+        """Whether this may be done."""
+        if need in self._allowed:
+            return True
+        if need.scope and not any(_covers(grant, need) for grant in self.grants):
+            return False
+        if len(self._allowed) < _REMEMBERED:
+            self._allowed.add(need)
+        return True
+
+    def check(self, need: Need) -> None:
+        """Raise ``Denied``, with what is missing, unless it may be done."""
+        if not self.allows(need):
+            raise Denied(
+                f"{self.principal!r} may not do this, it needs {need}: "
+                f"`sulina security grant {self.principal} "
+                f"{need.action or Action.CONSUME}:{need.scope}` allows it"
+            )
+
+    def same_as(self, other: Access) -> bool:
+        """Whether nothing has changed."""
+        return (self.principal, self.grants, self.until_us) == (
+            other.principal,
+            other.grants,
+            other.until_us,
+        )
+
+    @property
+    def is_root(self) -> bool:
+        """Whether it is the root token's, and so perhaps another broker's."""
+        return self is ROOT or self is ANYBODY
+
+
+ROOT: Final = Access("root", (Grant(Action.ADMIN, EVERYTHING),))
+NOBODY: Final = Access("nobody", ())
+"""Who has not shown a token yet."""
+ANYBODY: Final = Access("anybody", (Grant(Action.ADMIN, EVERYTHING),))
+"""Where nobody is asked who they are."""
+
+
+def _covers(grant: Grant, need: Need) -> bool:
+    if grant.action is Action.SCHEMAS:
+        return need.action is Action.SCHEMAS and grant.scope in (EVERYTHING, need.scope)
+    if grant.action is not Action.ADMIN and need.action not in (None, grant.action):
+        return False
+    if grant.scope == EVERYTHING:
+        return True
+    if need.action is Action.SCHEMAS or need.scope == EVERYTHING:
+        return False
+    if grant.scope.endswith("/*"):
+        return need.scope.startswith(grant.scope[:-1])
+    base, _, number = need.scope.rpartition("-part-")
+    return grant.scope == need.scope or (base == grant.scope and number.isdecimal())

@@ -1,0 +1,90 @@
+"""JSON Web Tokens with HS256, as Danube's tools make them: only what brokers need to trust one.
+
+The algorithm is never the token's choice. A token without an end is refused: it can't be revoked.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from broker_containers.security.errors import Unauthenticated
+
+_MOST: Final = 8 << 10
+_SECOND_US: Final = 1_000_000
+_LATEST: Final = 1 << 40
+"""Seconds since 1970 beyond which a time is no time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What a token says that counts."""
+
+    principal: str
+    expires_us: int
+
+
+def looks_like_jwt(token: str) -> bool:
+    """Three parts with dots; our own tokens have none."""
+    return token.count(".") == 2
+
+
+def read_jwt(token: str, key: bytes, now_us: int) -> Claims:
+    """A token that was signed with ``key`` and holds now. Raises ``Unauthenticated``."""
+    if len(token) > _MOST or not token.isascii():
+        raise _wrong("it is too long")
+    signed, _, signature = token.rpartition(".")
+    expected = hmac.new(key, signed.encode(), hashlib.sha256).digest()
+    if not hmac.compare_digest(expected, _decoded(signature)):
+        raise _wrong("it is signed with another key, or was changed")
+    head, _, body = signed.partition(".")
+    if _object(head).get("alg") != "HS256":
+        raise _wrong("only HS256 is taken")
+    claims = _object(body)
+    name = claims.get("principal_name") or claims.get("sub")
+    if not isinstance(name, str):
+        raise _wrong("it names nobody: principal_name or sub is missing")
+    expires = _moment(claims, "exp")
+    if expires is None:
+        raise _wrong("it never expires: exp is missing")
+    begins = _moment(claims, "nbf")
+    if now_us >= expires:
+        raise Unauthenticated("the token has expired: get a new one")
+    if begins is not None and now_us < begins:
+        raise _wrong("its time has not come yet")
+    return Claims(name, expires)
+
+
+def _moment(claims: dict[str, Any], name: str) -> int | None:
+    value = claims.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < _LATEST:
+        raise _wrong(f"{name} is no time")
+    return int(value * _SECOND_US)
+
+
+def _object(part: str) -> dict[str, Any]:
+    try:
+        value = json.loads(_decoded(part))
+    except (ValueError, RecursionError):
+        raise _wrong("it can't be read") from None
+    if not isinstance(value, dict):
+        raise _wrong("it can't be read")
+    return value
+
+
+def _decoded(part: str) -> bytes:
+    try:
+        return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+    except (binascii.Error, ValueError):
+        raise _wrong("it can't be read") from None
+
+
+def _wrong(why: str) -> Unauthenticated:
+    return Unauthenticated(f"the token is no good JSON Web Token: {why}")

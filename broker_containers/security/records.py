@@ -1,0 +1,128 @@
+"""Hands out tokens and grants: the records that every broker's authority follows.
+
+Every change is one write; when it returns it is stored, and brokers go by it when their watches
+tell. A token's text exists once, in the answer to who made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from broker_containers.security.authority import PREFIX, digest_of
+from sulina.errors import NotFound, Refused
+from sulina.metadata.keys import auth, record
+from sulina.metadata.keys.auth import Grant, PrincipalRecord, TokenRecord
+from sulina.metadata.store import Absent, Delete, MetadataStore, Present, Put
+from sulina.runtime.seam import Clock
+
+_ID_BYTES: Final = 5
+_SECRET_BYTES: Final = 24
+_MOST_SECONDS: Final = 100 * 366 * 86_400
+_SECOND_US: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    """A token that was made just now."""
+
+    id: str
+    token: str
+    record: TokenRecord
+
+
+class SecurityRecords:
+    """``secret`` makes that many random bytes, as text."""
+
+    def __init__(self, store: MetadataStore, clock: Clock, secret: Callable[[int], str]) -> None:
+        self._store = store
+        self._clock = clock
+        self._secret = secret
+
+    async def create_token(
+        self, principal: str, grants: Sequence[Grant] = (), seconds: int = 0, note: str = ""
+    ) -> NewToken:
+        """A token for a principal, who is made if need be and gets ``grants`` besides others.
+
+        It expires after ``seconds``; 0 is never.
+        """
+        if not 0 <= seconds <= _MOST_SECONDS:
+            raise Refused(f"a token lasts up to {_MOST_SECONDS} seconds; 0 is for ever")
+        await self.grant(principal, grants)
+        now = self._clock.wall_us()
+        token_id = self._secret(_ID_BYTES)
+        token = f"{PREFIX}{token_id}_{self._secret(_SECRET_BYTES)}"
+        expires = now + seconds * _SECOND_US if seconds else 0
+        made = TokenRecord(principal, digest_of(token), now, expires, note)
+        key = auth.token_key(token_id)
+        result = await self._store.txn(
+            [Absent(key), Present(auth.principal_key(principal))], [Put(key, record.encode(made))]
+        )
+        if not result.succeeded:
+            raise NotFound(f"{principal!r} was deleted just now")
+        return NewToken(token_id, token, made)
+
+    async def revoke_token(self, token_id: str) -> None:
+        """A token is worth nothing from now on. Raises ``NotFound``."""
+        key = auth.token_key(token_id)
+        if not (await self._store.txn([Present(key)], [Delete(key)])).succeeded:
+            raise NotFound(f"there is no token {token_id!r}: `sulina security token list` has all")
+
+    async def tokens(self) -> dict[str, TokenRecord]:
+        """All tokens, by id; those that expired too."""
+        return await auth.list_tokens(self._store)
+
+    async def grant(self, principal: str, grants: Sequence[Grant]) -> PrincipalRecord:
+        """Allow more; the principal is made if need be."""
+
+        def change(current: PrincipalRecord | None) -> PrincipalRecord:
+            before = current or PrincipalRecord(created_us=self._clock.wall_us())
+            more = tuple(dict.fromkeys((*before.grants, *grants)))
+            if len(more) > auth.MAX_GRANTS:
+                raise Refused(f"{principal!r} would have more than {auth.MAX_GRANTS} grants")
+            return replace(before, grants=more)
+
+        made = await auth.change_principal(self._store, principal, change)
+        assert made is not None
+        return made
+
+    async def withdraw(self, principal: str, grants: Sequence[Grant]) -> PrincipalRecord:
+        """Allow less. Raises ``NotFound`` for a principal or a grant that is not there."""
+
+        def change(current: PrincipalRecord | None) -> PrincipalRecord:
+            if current is None:
+                raise _nobody(principal)
+            for grant in grants:
+                if grant not in current.grants:
+                    raise NotFound(f"{principal!r} has no grant {grant}")
+            left = tuple(grant for grant in current.grants if grant not in grants)
+            return replace(current, grants=left)
+
+        made = await auth.change_principal(self._store, principal, change)
+        assert made is not None
+        return made
+
+    async def principals(self) -> dict[str, PrincipalRecord]:
+        """All principals, by name."""
+        return await auth.list_principals(self._store)
+
+    async def delete(self, principal: str) -> None:
+        """Forget a principal, and with it all its tokens. Raises ``NotFound``."""
+        key = auth.principal_key(principal)
+        if await self._store.get(key) is None:
+            raise _nobody(principal)
+        await self._delete_tokens(principal)
+        await self._store.txn([], [Delete(key)])
+        # Those that were made meanwhile are worth nothing without their principal; should it be
+        # made anew, they stay so.
+        await self._delete_tokens(principal)
+
+    async def _delete_tokens(self, principal: str) -> None:
+        for token_id, found in (await self.tokens()).items():
+            if found.principal == principal:
+                await self._store.txn([], [Delete(auth.token_key(token_id))])
+
+
+def _nobody(principal: str) -> NotFound:
+    return NotFound(f"nobody is called {principal!r}: `sulina security list` has all")

@@ -1,0 +1,103 @@
+"""The methods about objects: for a node that has an object store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from google.protobuf.message import Message
+
+from storage_grpc import storage_pb2 as pb
+from storage_grpc.node import Node
+from storage_grpc.service.calls import Calls
+from storage_grpc.tier.peers import GatheredEntries, Links, Peer
+from storage_grpc.tier.tier import OffloadJob
+from storage_grpc.tier.wire import from_head, pack_frames, to_summary
+from sulina.errors import Unavailable
+
+if TYPE_CHECKING:
+    # It needs packages that a node without a tier does not.
+    from storage_grpc.tier.local import LocalTier
+
+_PEER_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServedTier:
+    """The tier of a node, and what it tells about it."""
+
+    tier: LocalTier
+    place: str
+    """Where its objects are, without secrets."""
+
+
+class TierCalls:
+    """What the methods do. Without a tier they answer that there is none."""
+
+    def __init__(
+        self, calls: Calls, node: Node, member: str, served: ServedTier | None, max_read: int
+    ) -> None:
+        """``member`` is what this node is called in the metadata of ledgers."""
+        self._calls = calls
+        self._node = node
+        self._member = member
+        self._served = served
+        self._max_read = max_read
+        self._links = Links()
+
+    def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+        """For gRPC, by the method's name."""
+        handler = self._calls.handler
+        return {
+            "Offload": handler(pb.OffloadRequest, self._offload, any_incarnation=True),
+            "ReadTiered": handler(pb.ReadTieredRequest, self._read, any_incarnation=True),
+            "ReadControl": handler(pb.ReadControlRequest, self._control, any_incarnation=True),
+            "VerifyTiered": handler(pb.VerifyTieredRequest, self._verify, any_incarnation=True),
+            "DeleteTiered": handler(pb.DeleteTieredRequest, self._delete, any_incarnation=True),
+        }
+
+    async def close(self) -> None:
+        """End the connections to other nodes."""
+        await self._links.close()
+
+    @property
+    def _tier(self) -> LocalTier:
+        if self._served is None:
+            raise Unavailable("this node has no object store: start it with --tier")
+        return self._served.tier
+
+    async def _offload(self, request: pb.OffloadRequest) -> Message:
+        tier = self._tier
+        job = OffloadJob(
+            from_head(request.head), request.last_offset, request.last_entry, request.closing
+        )
+        peers = {
+            peer.member: Peer(peer.address, peer.incarnation)
+            for peer in request.peers
+            if peer.member != self._member
+        }
+        holders = [(each.first_entry, tuple(each.members)) for each in request.holders]
+        source = GatheredEntries(self._node, self._links, holders, peers, _PEER_SECONDS)
+        made = await tier.offload(job, source)
+        return pb.OffloadReply(size=made.size, digest=made.digest)
+
+    async def _read(self, request: pb.ReadTieredRequest) -> bytes:
+        head = from_head(request.head)
+        if request.HasField("time_us"):
+            found = await self._tier.read_at(head, request.time_us)
+            return pack_frames(head.ledger, [] if found is None else [found])
+        then = from_head(request.then) if request.HasField("then") else None
+        size = min(request.max_bytes, self._max_read)
+        return pack_frames(head.ledger, await self._tier.read(head, request.offset, size, then))
+
+    async def _control(self, request: pb.ReadControlRequest) -> bytes:
+        head = from_head(request.head)
+        return pack_frames(head.ledger, await self._tier.control(head))
+
+    async def _verify(self, request: pb.VerifyTieredRequest) -> Message:
+        return to_summary(await self._tier.verify(from_head(request.head)))
+
+    async def _delete(self, request: pb.DeleteTieredRequest) -> Message:
+        await self._tier.delete([from_head(head) for head in request.heads])
+        return pb.DeleteTieredReply()

@@ -1,0 +1,255 @@
+"""Reads objects: footers and row groups by ranged reads, with read-ahead and bounded memory.
+
+What several ask for is fetched once. Every byte is checked against the footer's checksums before
+it is opened, so what comes back are frames as they were published, or an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from storage_grpc.tier.settings import TierSettings
+from storage_grpc.tier.tier import key_of
+from sulina.errors import CorruptEntry
+from sulina.lake.decoder import (
+    TAIL,
+    Footer,
+    NeedMore,
+    RowGroup,
+    Verifier,
+    decode_row_group,
+    open_footer,
+)
+from sulina.lake.summary import ObjectHead, ObjectSummary
+from sulina.objects.store import ObjectStore
+from sulina.runtime.seam import Aside
+from sulina.wire.header import parse_header
+
+_Place = tuple[str, int]
+_FRAME_COST: Final = 200
+"""Bytes of memory that a small frame takes besides its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """An object's footer, and the bytes at its end that came with it."""
+
+    footer: Footer
+    tail: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Frames:
+    """The frames of a row group."""
+
+    frames: list[bytes]
+    bases: list[int]
+    cost: int
+
+
+class Objects:
+    """Objects of one store. ``close`` ends what is being fetched."""
+
+    def __init__(self, store: ObjectStore, aside: Aside, settings: TierSettings) -> None:
+        self._store = store
+        self._aside = aside
+        self._settings = settings
+        self._footers: OrderedDict[str, Footer] = OrderedDict()
+        self._groups: OrderedDict[_Place, _Frames] = OrderedDict()
+        self._cached = 0
+        self._opening: dict[str, asyncio.Task[Footer]] = {}
+        self._fetching: dict[_Place, asyncio.Task[_Frames]] = {}
+        self._ahead: set[asyncio.Task[None]] = set()
+        self._turns = asyncio.Semaphore(settings.fetches)
+
+    # ---- reading ----
+
+    async def read(
+        self, head: ObjectHead, offset: int, max_bytes: int, then: ObjectHead | None = None
+    ) -> Sequence[bytes]:
+        """See ``Tier.read``."""
+        footer = await self._footer(head)
+        number = footer.find(offset)
+        if number == len(footer.row_groups) or footer.row_groups[number].first_offset > offset:
+            raise CorruptEntry(f"the object {key_of(head)} has no offset {offset}")
+        found = await self._frames(head, footer, number)
+        if number + 1 < len(footer.row_groups):
+            self._look_ahead(head, number + 1)
+        elif then is not None:
+            self._look_ahead(then, 0)
+        first = bisect_right(found.bases, offset) - 1
+        end, size = first, 0
+        while end < len(found.frames) and (end == first or size < max_bytes):
+            size += len(found.frames[end])
+            end += 1
+        return found.frames[first:end]
+
+    async def read_at(self, head: ObjectHead, time_us: int) -> bytes | None:
+        """See ``Tier.read_at``."""
+        footer = await self._footer(head)
+        for group in footer.row_groups:
+            if group.last_time_us >= time_us:
+                for frame in (await self._frames(head, footer, group.number)).frames:
+                    if parse_header(frame).last_time >= time_us:
+                        return frame
+        return None
+
+    async def control(self, head: ObjectHead) -> Sequence[bytes]:
+        """See ``Tier.control``."""
+        return (await self._footer(head)).control_frames
+
+    async def verify(self, head: ObjectHead) -> ObjectSummary:
+        """See ``Tier.verify``: nothing that was read before counts."""
+        self.forget(head)
+        opened = await self._open(head)
+        verifier = Verifier(opened.footer)
+        for group in opened.footer.row_groups:
+            data = await self._bytes(head, opened, group)
+            await self._aside(partial(verifier.add, group, data))
+        verifier.finish()
+        return opened.footer.summary
+
+    def forget(self, head: ObjectHead) -> None:
+        """Keep nothing of an object in memory."""
+        key = key_of(head)
+        self._footers.pop(key, None)
+        for place in [place for place in self._groups if place[0] == key]:
+            self._cached -= self._groups.pop(place).cost
+
+    async def close(self) -> None:
+        """End what is being fetched."""
+        tasks = [*self._ahead, *self._opening.values(), *self._fetching.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # ---- footers ----
+
+    async def _footer(self, head: ObjectHead) -> Footer:
+        key = key_of(head)
+        found = self._footers.get(key)
+        if found is not None:
+            self._footers.move_to_end(key)
+            return found
+        task = self._opening.get(key)
+        if task is None:
+            task = self._opening[key] = asyncio.create_task(self._learn(head), name=f"open {key}")
+            task.add_done_callback(lambda done: self._opened(key, done))
+        # Shielded: others may wait for the same footer.
+        return await asyncio.shield(task)
+
+    async def _learn(self, head: ObjectHead) -> Footer:
+        opened = await self._open(head)
+        first = opened.footer.row_groups[:1]
+        if first and _within(first[0], opened):
+            # A small object came as a whole: one request is enough for it.
+            self._fetch(head, opened, first[0])
+        return opened.footer
+
+    def _opened(self, key: str, done: asyncio.Task[Footer]) -> None:
+        self._opening.pop(key, None)
+        if not done.cancelled() and done.exception() is None:
+            self._footers[key] = done.result()
+            if len(self._footers) > self._settings.footers:
+                self._footers.popitem(last=False)
+
+    async def _open(self, head: ObjectHead) -> _Opened:
+        key = key_of(head)
+        tail, size = await self._store.tail(key, TAIL)
+        found = open_footer(tail, size)
+        if isinstance(found, NeedMore):
+            tail, size = await self._store.tail(key, found.length)
+            found = open_footer(tail, size)
+            if isinstance(found, NeedMore):
+                raise CorruptEntry(f"the object {key} changes while it is read")
+        summary = found.summary
+        if (summary.topic, summary.ledger, summary.first_offset) != (
+            head.topic,
+            head.ledger,
+            head.first_offset,
+        ):
+            raise CorruptEntry(
+                f"the object {key} is that of ledger {summary.ledger} of {summary.topic}: "
+                "was it copied there?"
+            )
+        return _Opened(found, tail)
+
+    # ---- row groups ----
+
+    async def _frames(self, head: ObjectHead, footer: Footer, number: int) -> _Frames:
+        place = key_of(head), number
+        found = self._groups.get(place)
+        if found is not None:
+            self._groups.move_to_end(place)
+            return found
+        task = self._fetching.get(place)
+        if task is None:
+            task = self._fetch(head, _Opened(footer, b""), footer.row_groups[number])
+        # Shielded: others may wait for the same row group.
+        return await asyncio.shield(task)
+
+    def _fetch(self, head: ObjectHead, opened: _Opened, group: RowGroup) -> asyncio.Task[_Frames]:
+        place = key_of(head), group.number
+        task = asyncio.create_task(self._fetch_group(head, opened, group), name=f"fetch {place}")
+        self._fetching[place] = task
+
+        def ended(done: asyncio.Task[_Frames]) -> None:
+            self._fetching.pop(place, None)
+            if not done.cancelled() and done.exception() is None:
+                self._keep(place, done.result())
+
+        task.add_done_callback(ended)
+        return task
+
+    async def _fetch_group(self, head: ObjectHead, opened: _Opened, group: RowGroup) -> _Frames:
+        async with self._turns:
+            data = await self._bytes(head, opened, group)
+            frames = await self._aside(partial(decode_row_group, opened.footer, group, data))
+        bases = [parse_header(frame).base_offset for frame in frames]
+        return _Frames(frames, bases, sum(map(len, frames)) + _FRAME_COST * len(frames))
+
+    async def _bytes(self, head: ObjectHead, opened: _Opened, group: RowGroup) -> bytes:
+        if _within(group, opened):
+            start = opened.footer.summary.size - len(opened.tail)
+            return opened.tail[group.start - start : group.end - start]
+        return await self._store.get(key_of(head), group.start, group.end)
+
+    def _keep(self, place: _Place, found: _Frames) -> None:
+        if place not in self._groups:
+            self._groups[place] = found
+            self._cached += found.cost
+        while self._cached > self._settings.cache_bytes and len(self._groups) > 1:
+            self._cached -= self._groups.popitem(last=False)[1].cost
+
+    # ---- ahead ----
+
+    def _look_ahead(self, head: ObjectHead, number: int) -> None:
+        """Begin to fetch what will be wanted next, if there is room for more."""
+        place = key_of(head), number
+        if place in self._groups or place in self._fetching or self._turns.locked():
+            return
+        if len(self._ahead) < self._settings.fetches:
+            task = asyncio.create_task(self._fetch_ahead(head, number), name=f"ahead {place}")
+            self._ahead.add(task)
+            task.add_done_callback(self._looked)
+
+    async def _fetch_ahead(self, head: ObjectHead, number: int) -> None:
+        footer = await self._footer(head)
+        if number < len(footer.row_groups):
+            await self._frames(head, footer, number)
+
+    def _looked(self, task: asyncio.Task[None]) -> None:
+        self._ahead.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever wants it will meet the same error
+
+
+def _within(group: RowGroup, opened: _Opened) -> bool:
+    """Whether the bytes at the object's end that are at hand have all of a row group."""
+    return group.start >= opened.footer.summary.size - len(opened.tail) and bool(opened.tail)

@@ -1,0 +1,130 @@
+"""Makes an object of a closed ledger: encode, put if absent, read back, verify.
+
+The object counts only when every byte of it was read back and its records have the digest that the
+ledger's own entries gave. If an object is there already it is verified against the same digest:
+then somebody did the same work before, or our own answer was lost. Nothing is ever deleted here:
+not even an object that turns out to be wrong, because somebody may know it to be right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from functools import partial
+
+from storage_grpc.entries import Entry
+from storage_grpc.tier.objects import Objects
+from storage_grpc.tier.settings import TierSettings
+from storage_grpc.tier.tier import OffloadJob, Source, key_of
+from sulina.errors import AlreadyExists, CorruptEntry, StorageFailed
+from sulina.lake.encoder import EncoderSettings, LedgerEncoder
+from sulina.lake.summary import ObjectSummary
+from sulina.metadata.keys.ledger_list import TieredRef
+from sulina.objects.store import ObjectStore
+from sulina.runtime.seam import Aside
+
+
+async def offload(
+    job: OffloadJob,
+    source: Source,
+    store: ObjectStore,
+    objects: Objects,
+    aside: Aside,
+    settings: TierSettings,
+) -> TieredRef:
+    """The object of ``job``, verified; see ``Tier.offload``. May be cancelled at any time."""
+    encoding = _Encoding(job, source, aside, settings)
+    chunks = encoding.chunks()
+    try:
+        await store.put(key_of(job.head), chunks)
+    except AlreadyExists:
+        if encoding.summary is None:
+            encoding = _Encoding(job, source, aside, settings)
+            async for _ in encoding.chunks():
+                pass
+    finally:
+        await chunks.aclose()
+    ours = encoding.summary
+    assert ours is not None, "the store takes an object to its end"
+    there = await objects.verify(job.head)
+    if _content(there) != _content(ours):
+        raise AlreadyExists(
+            f"the object {key_of(job.head)} holds other records than ledger {job.head.ledger} of "
+            f"{job.head.topic}: is the bucket that of another cluster? Nothing was deleted; use "
+            "another prefix, or move the object away"
+        )
+    return TieredRef(there.size, there.digest)
+
+
+def _content(summary: ObjectSummary) -> tuple[object, ...]:
+    return (
+        summary.topic,
+        summary.ledger,
+        summary.first_offset,
+        summary.last_offset,
+        summary.digest,
+    )
+
+
+class _Encoding:
+    """The bytes of an object, made while they are taken; memory is bounded by a row group."""
+
+    def __init__(
+        self, job: OffloadJob, source: Source, aside: Aside, settings: TierSettings
+    ) -> None:
+        self.summary: ObjectSummary | None = None
+        """What the object holds, once it is made to its end."""
+        self._job = job
+        self._source = source
+        self._aside = aside
+        self._settings = settings
+
+    async def chunks(self) -> AsyncGenerator[bytes]:
+        """The bytes, in order. Raises ``StorageFailed`` if the entries are not the ledger's."""
+        job = self._job
+        encoder = LedgerEncoder(job.head, EncoderSettings(self._settings.row_group_bytes))
+        async for entries in self._entries():
+            frames = [entry.payload for entry in entries]
+            for chunk in await self._aside(partial(encoder.add, frames)):
+                yield chunk
+        if job.closing:
+            for chunk in encoder.add([job.closing]):
+                yield chunk
+        rest, summary = await self._aside(encoder.finish)
+        if summary.last_offset != job.last_offset:
+            raise StorageFailed(
+                f"the entries of ledger {job.head.ledger} end at offset {summary.last_offset} and "
+                f"not at {job.last_offset}: it can't become an object"
+            )
+        for chunk in rest:
+            yield chunk
+        self.summary = summary
+
+    async def _entries(self) -> AsyncGenerator[list[Entry]]:
+        """All entries; the next ones are read while those before are encoded."""
+        job = self._job
+        reading = self._start(0)
+        try:
+            at = 0
+            while at <= job.last_entry:
+                entries = await reading
+                at += len(entries)
+                if at <= job.last_entry:
+                    reading = self._start(at)
+                yield entries
+        finally:
+            reading.cancel()
+            await asyncio.wait([reading])
+
+    def _start(self, first: int) -> asyncio.Task[list[Entry]]:
+        job = self._job
+        return asyncio.create_task(
+            self._read(first, job.last_entry - first + 1), name=f"offload-{job.head.ledger}"
+        )
+
+    async def _read(self, first: int, most: int) -> list[Entry]:
+        ledger, size = self._job.head.ledger, self._settings.read_bytes
+        found = await self._source.read(ledger, first, max_entries=most, max_bytes=size)
+        if not found or found[0].entry != first or len(found) > most:
+            raise CorruptEntry(f"entry {first} of ledger {ledger} was asked for, and not given")
+        return found

@@ -1,0 +1,224 @@
+"""The cold tier of a cluster: storage nodes make and read objects, the broker asks them.
+
+A ledger becomes an object at a node that has its entries, if one of those has an object store; if
+that fails, at the next. Reads of one object go to one node as long as it answers, so that what it
+fetched ahead is used; to the next when it fails, or is slow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
+
+from storage_grpc import storage_pb2 as pb
+from storage_grpc.remote.node import RemoteNode
+from storage_grpc.tier.tier import OffloadJob
+from storage_grpc.tier.wire import from_summary, to_head, unpack_frames
+from sulina.errors import NotFound, SulinaError, Unavailable
+from sulina.lake.summary import ObjectHead, ObjectSummary
+from sulina.metadata.keys import ledger_metadata
+from sulina.metadata.keys.ledger_list import TieredRef
+from sulina.metadata.keys.ledger_metadata import LedgerMetadata
+from sulina.metadata.store import MetadataStore
+from sulina.runtime.deadline import within
+from sulina.runtime.seam import Clock
+
+_T = TypeVar("_T")
+_DELETED_AT_ONCE: Final = 100
+
+
+class TierNodes(Protocol):
+    """Which nodes there are: ``RemoteNodes``."""
+
+    def get(self, member: str) -> RemoteNode | None: ...
+
+    def with_tier(self) -> list[RemoteNode]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteTierSettings:
+    """How patient a broker is."""
+
+    offload_seconds: float = 900.0
+    call_seconds: float = 30.0
+    """For reads and deletions."""
+    verify_seconds: float = 900.0
+    hedge_seconds: float = 2.0
+    """A read is sent to a second node when the first is silent for so long."""
+
+
+class RemoteTier:
+    """``Tier`` over the storage nodes of a cluster."""
+
+    def __init__(
+        self,
+        nodes: TierNodes,
+        store: MetadataStore,
+        clock: Clock,
+        settings: RemoteTierSettings | None = None,
+    ) -> None:
+        self._nodes = nodes
+        self._store = store
+        self._clock = clock
+        self._settings = settings or RemoteTierSettings()
+
+    @property
+    def ready(self) -> bool:
+        return bool(self._nodes.with_tier())
+
+    async def offload(self, job: OffloadJob) -> TieredRef:
+        metadata = (await ledger_metadata.get(self._store, job.head.ledger)).value
+        request = pb.OffloadRequest(
+            head=to_head(job.head),
+            last_offset=job.last_offset,
+            last_entry=job.last_entry,
+            closing=job.closing,
+            holders=[
+                pb.Holders(first_entry=fragment.first_entry, members=fragment.ensemble)
+                for fragment in metadata.fragments
+            ],
+            peers=self._peers(metadata),
+        )
+
+        async def call(node: RemoteNode) -> TieredRef:
+            reply = await node.link.ask("Offload", request, pb.OffloadReply)
+            return TieredRef(reply.size, reply.digest)
+
+        members = [member for each in metadata.fragments for member in each.ensemble]
+        # Who has most of the entries comes first.
+        nodes = sorted(self._turned(job.head), key=lambda node: -members.count(node.id))
+        return await self._first(nodes, call, self._settings.offload_seconds)
+
+    def _peers(self, metadata: LedgerMetadata) -> list[pb.Peer]:
+        members = {member for each in metadata.fragments for member in each.ensemble}
+        found = [(member, self._nodes.get(member)) for member in sorted(members)]
+        return [
+            pb.Peer(member=member, address=node.link.address, incarnation=node.incarnation)
+            for member, node in found
+            if node is not None
+        ]
+
+    async def read(
+        self, head: ObjectHead, offset: int, max_bytes: int, then: ObjectHead | None = None
+    ) -> Sequence[memoryview]:
+        request = pb.ReadTieredRequest(
+            head=to_head(head),
+            offset=offset,
+            max_bytes=max_bytes,
+            then=None if then is None else to_head(then),
+        )
+        return await self._frames("ReadTiered", head, request)
+
+    async def read_at(self, head: ObjectHead, time_us: int) -> memoryview | None:
+        request = pb.ReadTieredRequest(head=to_head(head), time_us=time_us)
+        found = await self._frames("ReadTiered", head, request)
+        return found[0] if found else None
+
+    async def control(self, head: ObjectHead) -> Sequence[memoryview]:
+        return await self._frames("ReadControl", head, pb.ReadControlRequest(head=to_head(head)))
+
+    async def _frames(
+        self, name: str, head: ObjectHead, request: pb.ReadTieredRequest | pb.ReadControlRequest
+    ) -> list[memoryview]:
+        async def call(node: RemoteNode) -> list[memoryview]:
+            return unpack_frames(await node.link.ask_raw(name, request), node.id)
+
+        settings = self._settings
+        nodes = self._turned(head)
+        return await self._first(nodes, call, settings.call_seconds, settings.hedge_seconds)
+
+    async def verify(self, head: ObjectHead) -> ObjectSummary:
+        request = pb.VerifyTieredRequest(head=to_head(head))
+
+        async def call(node: RemoteNode) -> ObjectSummary:
+            reply = await node.link.ask("VerifyTiered", request, pb.VerifyTieredReply)
+            return from_summary(head, reply)
+
+        return await self._first(self._turned(head), call, self._settings.verify_seconds)
+
+    async def delete(self, heads: Sequence[ObjectHead]) -> None:
+        for start in range(0, len(heads), _DELETED_AT_ONCE):
+            some = heads[start : start + _DELETED_AT_ONCE]
+            request = pb.DeleteTieredRequest(heads=[to_head(head) for head in some])
+
+            async def call(
+                node: RemoteNode, request: pb.DeleteTieredRequest = request
+            ) -> pb.DeleteTieredReply:
+                return await node.link.ask("DeleteTiered", request, pb.DeleteTieredReply)
+
+            await self._first(self._turned(some[0]), call, self._settings.call_seconds)
+
+    # ---- asking ----
+
+    def _turned(self, head: ObjectHead) -> list[RemoteNode]:
+        """Nodes with a tier, from another one on for each ledger, so that work is spread."""
+        nodes = self._nodes.with_tier()
+        if not nodes:
+            raise Unavailable(
+                "no storage node with an object store can be reached: start them with --tier"
+            )
+        start = head.ledger % len(nodes)
+        return [*nodes[start:], *nodes[:start]]
+
+    async def _first(
+        self,
+        nodes: Sequence[RemoteNode],
+        call: Callable[[RemoteNode], Awaitable[_T]],
+        seconds: float,
+        hedge: float | None = None,
+    ) -> _T:
+        """The first answer that is no error; the next node is asked after an error, and, with
+        ``hedge``, when nobody answered for so long."""
+        waiting, errors = list(nodes), list[SulinaError]()
+        asking: set[asyncio.Task[_T]] = set()
+        try:
+            while waiting or asking:
+                if waiting:
+                    node = waiting.pop(0)
+                    asking.add(asyncio.create_task(self._ask(node, call, seconds)))
+                pause = hedge if waiting else None
+                for task in await self._answered(asking, pause):
+                    asking.discard(task)
+                    error = task.exception()
+                    if error is None:
+                        return task.result()
+                    if not isinstance(error, SulinaError):
+                        raise error
+                    errors.append(error)
+        finally:
+            for task in asking:
+                task.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+        raise _verdict(errors)
+
+    async def _ask(
+        self, node: RemoteNode, call: Callable[[RemoteNode], Awaitable[_T]], seconds: float
+    ) -> _T:
+        try:
+            return await within(self._clock, seconds, call(node))
+        except TimeoutError:
+            raise Unavailable(f"{node.id} did not answer within {seconds:g} s") from None
+
+    async def _answered(
+        self, asking: set[asyncio.Task[_T]], pause: float | None
+    ) -> list[asyncio.Task[_T]]:
+        if pause is None:
+            await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
+        else:
+            timer = asyncio.create_task(self._clock.sleep(pause))
+            try:
+                await asyncio.wait({*asking, timer}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                timer.cancel()
+                await asyncio.gather(timer, return_exceptions=True)
+        return [task for task in asking if task.done()]
+
+
+def _verdict(errors: Sequence[SulinaError]) -> SulinaError:
+    """What it means that nobody could do it: what all say, or the first that is not temporary."""
+    if len(errors) == 1 or all(isinstance(error, NotFound) for error in errors):
+        return errors[0]
+    lasting = [error for error in errors if not isinstance(error, Unavailable)]
+    return lasting[0] if lasting else Unavailable("; ".join(map(str, errors)))

@@ -1,0 +1,64 @@
+"""Heads, frames and summaries of objects on their way between brokers and storage nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from storage_grpc import storage_pb2 as pb
+from storage_grpc.entries import Entry
+from storage_grpc.remote.wire.layout import Damaged, pack_entries, unpack_entries
+from sulina.errors import UnknownOutcome
+from sulina.lake.summary import ObjectHead, ObjectSummary
+from sulina.names import TopicName
+
+
+def to_head(head: ObjectHead) -> pb.ObjectHead:
+    """As a message."""
+    return pb.ObjectHead(topic=str(head.topic), ledger=head.ledger, first_offset=head.first_offset)
+
+
+def from_head(head: pb.ObjectHead) -> ObjectHead:
+    """What a message means. Raises ``Refused`` if it names no topic."""
+    return ObjectHead(TopicName.parse(head.topic), head.ledger, head.first_offset)
+
+
+def pack_frames(ledger: int, frames: Sequence[bytes]) -> bytes:
+    """Frames as an ``Entries`` message."""
+    return pack_entries([Entry(ledger, n, -1, frame) for n, frame in enumerate(frames)])
+
+
+def unpack_frames(message: bytes, who: str) -> list[memoryview]:
+    """The frames of an ``Entries`` message. Raises ``UnknownOutcome`` if they are damaged."""
+    try:
+        return [entry.payload for entry in unpack_entries(message)]
+    except Damaged as damaged:
+        raise UnknownOutcome(f"{who} was not understood: {damaged}") from None
+
+
+def to_summary(summary: ObjectSummary) -> pb.VerifyTieredReply:
+    """As a message."""
+    return pb.VerifyTieredReply(
+        last_offset=summary.last_offset,
+        records=summary.records,
+        first_time_us=summary.first_time_us,
+        last_time_us=summary.last_time_us,
+        digest=summary.digest,
+        bytes=summary.bytes,
+        size=summary.size,
+    )
+
+
+def from_summary(head: ObjectHead, reply: pb.VerifyTieredReply) -> ObjectSummary:
+    """What a message means, for the object of ``head``."""
+    return ObjectSummary(
+        head.topic,
+        head.ledger,
+        head.first_offset,
+        reply.last_offset,
+        reply.records,
+        reply.first_time_us,
+        reply.last_time_us,
+        reply.digest,
+        reply.bytes,
+        reply.size,
+    )

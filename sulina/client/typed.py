@@ -1,0 +1,179 @@
+"""Producers and consumers of values instead of bytes: their class is the schema.
+
+The schema is registered when a producer opens, unless it is there; a class that readers of the
+topic would not understand is refused then, before anything is sent. Messages name the version they
+were written with. A consumer reads with its own class, whatever version that was.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Generic, Self, TypeVar
+
+from sulina.client.codecs import Codec
+from sulina.client.consumer import Consumer
+from sulina.client.delays import Delay, DeliverAt
+from sulina.client.message import Batch, Message
+from sulina.client.producer import Producer
+from sulina.client.session import closed_error
+from sulina.client.tickets import Ticket
+from sulina.errors import Closed, NotFound, SulinaError
+
+T = TypeVar("T")
+Ask = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
+"""An administrative call."""
+
+
+class TypedMessage(Message, Generic[T]):
+    """A message whose payload is a value."""
+
+    __slots__ = ("_codec",)
+
+    def __init__(self, batch: Batch, index: int, payload: bytes, codec: Codec) -> None:
+        super().__init__(batch, index, payload)
+        self._codec = codec
+
+    @property
+    def value(self) -> T:
+        """The value, read anew each time. Raises ``Refused`` if the payload can't be one."""
+        found: T = self._codec.decode(self.payload)
+        return found
+
+
+class TypedConsumer(Consumer, Generic[T]):
+    """Receives values. Made by ``Client.consumer`` with a ``schema``; else as ``Consumer``.
+
+    ``batches()`` gives the payloads as they are.
+    """
+
+    _codec: Codec
+
+    @classmethod
+    def reading(cls, codec: Codec, *arguments: Any) -> TypedConsumer[T]:
+        """A consumer with what ``Consumer`` takes."""
+        made = cls(*arguments)
+        made._codec = codec
+        return made
+
+    async def receive(self, timeout: float | None = None) -> TypedMessage[T]:
+        """The next message, as ``Consumer.receive``; look at its ``value``."""
+        return self._typed(await super().receive(timeout))
+
+    async def __anext__(self) -> TypedMessage[T]:
+        return self._typed(await super().__anext__())
+
+    def _typed(self, message: Message) -> TypedMessage[T]:
+        return TypedMessage(message.batch, message.index, message.payload, self._codec)
+
+
+class TypedProducer(Generic[T]):
+    """Publishes values. Made by ``Client.producer`` with a ``schema``; use it in ``async with``."""
+
+    def __init__(
+        self, codec: Codec, subject: str, ask: Ask, make: Callable[[int, int], Producer]
+    ) -> None:
+        """``make`` gives the producer of payloads, by the schema's id and version."""
+        self._codec = codec
+        self._ask = ask
+        self._make = make
+        self._producer: Producer | None = None
+        self._closed = False
+        self.subject = subject
+        """Under which name the schema is registered."""
+        self.schema_id = 0
+        self.schema_version = 0
+
+    async def open(self) -> Self:
+        """Find or register the schema, then open the producer; ``async with`` does it.
+
+        Raises ``Refused`` if the schema does not fit those that are registered, if the topic is
+        bound to another subject, or without the right to register; and as ``Producer.open``.
+        """
+        if self._closed:
+            raise closed_error("producer")
+        schema = {
+            "subject": self.subject,
+            "type": self._codec.type,
+            "definition": self._codec.definition,
+        }
+        try:
+            found = await self._ask("schema.find", schema)
+        except NotFound:
+            found = await self._ask("schema.register", schema)
+        self.schema_id, self.schema_version = found["id"], found["version"]
+        self._producer = await self._make(self.schema_id, self.schema_version).open()
+        return self
+
+    @property
+    def producer(self) -> Producer:
+        """The producer of payloads beneath. Raises ``Closed`` before :meth:`open`."""
+        if self._producer is None:
+            raise Closed("the producer is not open yet: use it in `async with`")
+        return self._producer
+
+    async def send(
+        self,
+        value: T,
+        *,
+        key: bytes | str | None = None,
+        attributes: Mapping[str, str] | None = None,
+        publish_time_us: int | None = None,
+        deliver_at: DeliverAt | None = None,
+        delay: Delay | None = None,
+    ) -> Ticket:
+        """Hand over one value, as ``Producer.send``. Raises ``Refused`` if it is not as its class
+        says."""
+        return await self.producer.send(
+            self._codec.encode(value),
+            key=key,
+            attributes=attributes,
+            publish_time_us=publish_time_us,
+            deliver_at=deliver_at,
+            delay=delay,
+        )
+
+    async def send_many(
+        self,
+        values: Sequence[T],
+        *,
+        keys: Sequence[bytes | str | None] | None = None,
+        attributes: Sequence[Mapping[str, str] | None] | None = None,
+        publish_time_us: int | None = None,
+        deliver_at: DeliverAt | None = None,
+        delay: Delay | None = None,
+    ) -> Ticket:
+        """Hand over many values at once, as ``Producer.send_many``."""
+        return await self.producer.send_many(
+            [self._codec.encode(value) for value in values],
+            keys=keys,
+            attributes=attributes,
+            publish_time_us=publish_time_us,
+            deliver_at=deliver_at,
+            delay=delay,
+        )
+
+    async def flush(self) -> None:
+        """As ``Producer.flush``."""
+        await self.producer.flush()
+
+    async def close(self) -> None:
+        """As ``Producer.close``."""
+        self._closed = True
+        if self._producer is not None:
+            await self._producer.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: types.TracebackType | None,
+    ) -> None:
+        self._closed = True
+        if self._producer is not None:
+            with suppress(SulinaError) if error is not None else suppress():
+                await self._producer.__aexit__(kind, error, trace)

@@ -1,0 +1,114 @@
+"""Pages of a long ledger list: ``/state/{namespace}/{topic}/ledger-pages/{its first ledger}``.
+
+A page has the ledgers of a run in rows, without what follows from the row before: about 100 bytes
+each. It is written in the transaction that changes the list, and only if one of its ledgers did.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from sulina.errors import CorruptEntry, SulinaError
+from sulina.metadata.keys.ledger_list import LedgerList, LedgerRef, LedgerState, Page, TieredRef
+from sulina.metadata.keys.path import state_root
+from sulina.metadata.store import KeyValue, Put
+from sulina.names import TopicName
+
+PAGE: Final = 100
+"""Ledgers in one page. A list keeps at most twice as many closed ones in its own value."""
+
+
+def root(topic: TopicName) -> str:
+    """The prefix of a topic's pages."""
+    return state_root(topic) + "ledger-pages/"
+
+
+def key(topic: TopicName, first: int) -> str:
+    """Where one page is."""
+    return f"{root(topic)}{first:020d}"
+
+
+def sealed(ledgers: LedgerList, size: int = PAGE) -> LedgerList:
+    """The same list with its oldest ledgers in pages, once it has many that are closed."""
+    while True:
+        start = ledgers.paged
+        oldest = ledgers.ledgers[start : start + 2 * size]
+        if len(oldest) < 2 * size or any(ref.state is LedgerState.OPEN for ref in oldest):
+            return ledgers
+        ledgers = replace(ledgers, pages=(*ledgers.pages, Page(oldest[0].id, size)))
+
+
+def changes(topic: TopicName, before: LedgerList, now: LedgerList) -> tuple[list[Put], list[str]]:
+    """The pages to be written, and the keys of those that are no more."""
+    known = {page.first: before.of_page(number) for number, page in enumerate(before.pages)}
+    puts: list[Put] = []
+    for number, page in enumerate(now.pages):
+        refs = now.of_page(number)
+        stored = known.get(page.first)
+        # A page from which only the oldest went is as it was: the list says what to skip.
+        if stored is None or stored[len(stored) - len(refs) :] != refs:
+            puts.append(Put(key(topic, page.first), _encode(refs, page.skip)))
+    there = {page.first for page in now.pages}
+    gone = [key(topic, page.first) for page in before.pages if page.first not in there]
+    return puts, gone
+
+
+def join(topic: TopicName, head: LedgerList, items: Sequence[KeyValue]) -> LedgerList | None:
+    """The whole list of a head and the pages found; None if they are not of the same time."""
+    found = {item.key: item for item in items}
+    refs: list[LedgerRef] = []
+    for page in head.pages:
+        item = found.get(key(topic, page.first))
+        if item is None:
+            return None
+        gone, kept = _decode(item)
+        start = page.skip - gone
+        if start < 0:
+            return None  # it was written again since, without ledgers that the head still has
+        refs += kept[start : start + page.count]
+    return replace(head, ledgers=(*refs, *head.ledgers))
+
+
+def _encode(refs: Sequence[LedgerRef], gone: int) -> bytes:
+    rows: list[list[object]] = []
+    for ref in refs:
+        row = [ref.id, ref.records, ref.bytes, ref.first_time_us, ref.last_time_us, ref.last_entry]
+        rows.append([*row, *_tier_columns(ref.tiered)])
+    value = {"first_offset": refs[0].first_offset, "gone": gone, "rows": rows}
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _tier_columns(tiered: TieredRef | None) -> list[object]:
+    return [] if tiered is None else [tiered.size, tiered.digest, int(tiered.local)]
+
+
+def _decode(item: KeyValue) -> tuple[int, list[LedgerRef]]:
+    """How many ledgers went before the page was written last, and those that were left."""
+    try:
+        value = json.loads(item.value)
+        return int(value["gone"]), _refs(int(value["first_offset"]), value["rows"])
+    except (ValueError, KeyError, TypeError, SulinaError) as error:
+        raise CorruptEntry(f"the metadata at {item.key} can't be read: {error}") from error
+
+
+def _refs(offset: int, rows: list[list[Any]]) -> list[LedgerRef]:
+    refs: list[LedgerRef] = []
+    for id_, records, size, first_time, last_time, last_entry, *tiered in rows:
+        refs.append(
+            LedgerRef(
+                id_,
+                offset,
+                offset + records - 1,
+                LedgerState.CLOSED,
+                size,
+                first_time,
+                last_time,
+                last_entry,
+                TieredRef(tiered[0], tiered[1], bool(tiered[2])) if tiered else None,
+            )
+        )
+        offset += records
+    return refs

@@ -1,0 +1,202 @@
+"""Objects in Google Cloud Storage, through its JSON API.
+
+A put carries ``ifGenerationMatch=0``, so that of all who race to make an object one wins, and a
+mark of its own in the object's metadata, which tells after a lost answer whether it is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable
+from datetime import datetime
+from typing import Any, Final
+
+import aiohttp
+
+from sulina.client.seams import Randomness
+from sulina.errors import AlreadyExists, NotFound, Refused, Unavailable
+from sulina.objects.answers import Passing, RangeError, TakenError, UploadGoneError
+from sulina.objects.gcs_auth import GoogleTokens, NoTokens
+from sulina.objects.gcs_requests import ENDPOINT, GcsRequests, described, no_bucket
+from sulina.objects.gcs_upload import MARK, UNIT, GcsUpload
+from sulina.objects.parts import in_parts
+from sulina.objects.retry import Retrier
+from sulina.objects.store import (
+    ObjectInfo,
+    ObjectSettings,
+    check_key,
+    check_range,
+    ends_early,
+)
+from sulina.runtime.seam import Clock
+
+_CONNECTIONS: Final = 32
+_FIELDS: Final = "nextPageToken,items(name,size,etag,updated)"
+
+
+class GcsStore:
+    """``ObjectStore`` over a bucket. Use ``open_gcs``."""
+
+    def __init__(
+        self,
+        requests: GcsRequests,
+        session: aiohttp.ClientSession,
+        prefix: str,
+        random: Randomness,
+        settings: ObjectSettings,
+    ) -> None:
+        self._requests = requests
+        self._session = session
+        self._prefix = f"{prefix}/" if prefix else ""
+        self._random = random
+        self._settings = settings
+
+    async def put(self, key: str, chunks: AsyncIterable[bytes]) -> ObjectInfo:
+        check_key(key)
+        mark = f"{self._random.getrandbits(128):032x}"
+        parts = in_parts(chunks, max(self._settings.part_bytes // UNIT, 1) * UNIT)
+        try:
+            found = await GcsUpload(self._requests, key, self._prefix + key).run(mark, parts)
+        except (TakenError, UploadGoneError) as error:
+            found = await self._describe(key)
+            if found is None:
+                raise Unavailable(
+                    f"the object {key} was there and is gone, or somebody took back its parts: "
+                    "make it again"
+                ) from error
+            if found.get("metadata", {}).get(MARK) != mark:
+                raise AlreadyExists(
+                    f"there is an object {key} already in the bucket {self._requests.bucket}"
+                ) from None
+        return _info(key, found)
+
+    async def get(self, key: str, start: int, end: int) -> bytes:
+        check_range(key, start, end)
+        if start < end:
+            try:
+                data, size = await self._read(key, f"bytes={start}-{end - 1}")
+            except RangeError:
+                found = await self.info(key)
+                raise ends_early(key, end, 0 if found is None else found.size) from None
+        else:
+            data, size = b"", (await self._must(key)).size
+        if end > size:
+            raise ends_early(key, end, size)
+        return data
+
+    async def tail(self, key: str, length: int) -> tuple[bytes, int]:
+        if length < 1:
+            raise Refused(f"{length} is no length for the end of {key}")
+        try:
+            return await self._read(key, f"bytes=-{length}")
+        except RangeError:
+            return b"", 0  # an object with no bytes has no last ones
+
+    async def info(self, key: str) -> ObjectInfo | None:
+        found = await self._describe(key)
+        return None if found is None else _info(key, found)
+
+    async def list(self, prefix: str, *, after: str = "", limit: int = 1000) -> list[ObjectInfo]:
+        found: list[ObjectInfo] = []
+        query: dict[str, str | int] = {"prefix": self._prefix + prefix, "fields": _FIELDS}
+        if after:
+            query["startOffset"] = self._prefix + after
+        while len(found) < limit:
+            # One more than wanted: the first may be ``after`` itself.
+            query["maxResults"] = min(self._settings.page_keys, limit - len(found) + 1)
+            try:
+                page = await self._json("GET", self._requests.address("", "", **query), prefix)
+            except NotFound:
+                raise no_bucket(self._requests.bucket) from None
+            for row in page.get("items", []):
+                key = row["name"].removeprefix(self._prefix)
+                if key > after:
+                    found.append(_info(key, row))
+            if not page.get("nextPageToken"):
+                break
+            query["pageToken"] = page["nextPageToken"]
+        return found[:limit]
+
+    async def delete(self, key: str) -> None:
+        url = self._requests.address("", self._prefix + key)
+        try:
+            await self._requests.ask(key, lambda: self._requests.send("DELETE", url, key))
+        except NotFound:
+            return
+
+    async def abort_stale_uploads(self, prefix: str, older_than_seconds: float) -> int:
+        return 0  # the service forgets them by itself after a week, and can't list them
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    # ---- requests ----
+
+    async def _json(self, method: str, url: str, key: str) -> Any:
+        async def attempt() -> Any:
+            return described((await self._requests.send(method, url, key)).body)
+
+        return await self._requests.ask(key, attempt)
+
+    async def _describe(self, key: str) -> Any:
+        """The object's description, or None if there is none."""
+        try:
+            return await self._json("GET", self._requests.address("", self._prefix + key), key)
+        except NotFound:
+            await self.list(key, limit=1)  # it may be the bucket that is missing
+            return None
+
+    async def _must(self, key: str) -> ObjectInfo:
+        found = await self.info(key)
+        if found is None:
+            raise NotFound(f"there is no object {key} in the bucket {self._requests.bucket}")
+        return found
+
+    async def _read(self, key: str, wanted: str) -> tuple[bytes, int]:
+        """Some bytes, and the size of the whole."""
+        url = self._requests.address("download", self._prefix + key, alt="media")
+        headers = {"Range": wanted, "Accept-Encoding": "identity"}
+
+        async def attempt() -> tuple[bytes, int]:
+            answer = await self._requests.send("GET", url, key, headers=headers)
+            covers, _, size = answer.headers.get("Content-Range", "").partition("/")
+            if not size.isdigit():
+                raise Passing("the store's answer does not say which bytes it has")
+            first, _, last = covers.removeprefix("bytes ").partition("-")
+            if len(answer.body) != int(last) - int(first) + 1:
+                raise Passing("the answer ended early")
+            return answer.body, int(size)
+
+        try:
+            return await self._requests.ask(key, attempt)
+        except NotFound:
+            await self._must(key)  # which says what is missing
+            raise
+
+
+async def open_gcs(
+    bucket: str,
+    prefix: str,
+    endpoint: str | None,
+    clock: Clock,
+    random: Randomness,
+    settings: ObjectSettings,
+) -> GcsStore:
+    """A store over the bucket, which is not asked yet. With an ``endpoint`` nobody is asked who
+    we are: that is for emulators."""
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=_CONNECTIONS),
+        timeout=aiohttp.ClientTimeout(total=settings.deadline_seconds),
+    )
+    requests = GcsRequests(
+        session,
+        NoTokens() if endpoint else GoogleTokens(),
+        Retrier(clock, random, settings),
+        bucket,
+        endpoint or ENDPOINT,
+    )
+    return GcsStore(requests, session, prefix, random, settings)
+
+
+def _info(key: str, found: Any) -> ObjectInfo:
+    modified = datetime.fromisoformat(found["updated"]).timestamp()
+    return ObjectInfo(key, int(found["size"]), str(found["etag"]), round(modified * 1e6))

@@ -1,0 +1,54 @@
+"""Who we are to Google Cloud: tokens for its requests, from the library's own search for them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import google.auth
+import google.auth.exceptions
+import google.auth.transport.requests
+
+from sulina.errors import Refused
+from sulina.objects.answers import Passing
+
+_SCOPE: Final = "https://www.googleapis.com/auth/devstorage.read_write"
+
+
+class GoogleTokens:
+    """Tokens of the default credentials, each used until shortly before it ends."""
+
+    def __init__(self) -> None:
+        self._credentials: Any = None
+        self._turn = asyncio.Lock()
+
+    async def headers(self) -> dict[str, str]:
+        """For a request. Raises ``Refused`` if there are no credentials, and ``Passing``."""
+        async with self._turn:
+            if self._credentials is None or not self._credentials.valid:
+                await asyncio.to_thread(self._refresh)
+            return {"Authorization": f"Bearer {self._credentials.token}"}
+
+    def _refresh(self) -> None:
+        try:
+            if self._credentials is None:
+                self._credentials, _ = google.auth.default(scopes=[_SCOPE])
+            self._credentials.refresh(google.auth.transport.requests.Request())
+        except google.auth.exceptions.DefaultCredentialsError as error:
+            raise Refused(
+                "there are no credentials for Google Cloud: set GOOGLE_APPLICATION_CREDENTIALS to "
+                "the file of a service account, run `gcloud auth application-default login`, or "
+                "give the machine a service account"
+            ) from error
+        except google.auth.exceptions.RefreshError as error:
+            raise Refused(f"Google Cloud gives no token for these credentials: {error}") from error
+        except google.auth.exceptions.GoogleAuthError as error:
+            raise Passing(f"no token could be had ({error})") from error
+
+
+class NoTokens:
+    """For an emulator, which looks at nothing."""
+
+    async def headers(self) -> dict[str, str]:
+        """None."""
+        return {}

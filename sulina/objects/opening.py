@@ -1,0 +1,128 @@
+"""From a URL to an object store.
+
+* ``s3://bucket/prefix`` with ``?endpoint=http://...`` for what is not AWS, and ``region=...``;
+  credentials, and what the URL does not say, as all AWS tools find them (``AWS_...`` variables,
+  profiles, the role of the machine or container)
+* ``gs://bucket/prefix`` with ``?endpoint=http://...`` for an emulator; credentials as all tools
+  of Google Cloud find them
+* ``redis://user:password@host:port/0/prefix``, or ``rediss://`` with TLS
+* ``file:///folder``
+* ``memory://name``: in this process, the same objects for the same name
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit, urlunsplit
+
+from sulina.client.seams import Randomness
+from sulina.errors import Refused
+from sulina.objects.folder import FolderStore
+from sulina.objects.memory import MemoryStore
+from sulina.objects.store import ObjectSettings, ObjectStore
+from sulina.runtime.seam import Clock
+
+_named: Final[dict[str, MemoryStore]] = {}
+
+
+@asynccontextmanager
+async def open_store(
+    url: str, clock: Clock, random: Randomness, *, settings: ObjectSettings | None = None
+) -> AsyncIterator[ObjectStore]:
+    """The store of a URL, closed at the end.
+
+    Opening asks the store nothing: that it is not there, or does not let us in, shows with the
+    first call. Raises ``Refused`` if the URL can't be understood, or a package is missing that
+    this kind of store needs; the text says which.
+    """
+    store = await _open(url, clock, random, settings or ObjectSettings())
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def _open(
+    url: str, clock: Clock, random: Randomness, settings: ObjectSettings
+) -> ObjectStore:
+    place = urlsplit(url)
+    match place.scheme:
+        case "s3":
+            with _packages("s3://", "lake"):
+                from sulina.objects.s3 import S3Place, open_s3
+            options = _options(url, "endpoint", "region")
+            endpoint = options.get("endpoint") or _from_environment()
+            s3 = S3Place(_bucket(url), _prefix(place), endpoint, options.get("region"))
+            return await open_s3(s3, clock, random, settings)
+        case "gs":
+            with _packages("gs://", "gcs"):
+                from sulina.objects.gcs import open_gcs
+            endpoint = _options(url, "endpoint").get("endpoint") or None
+            bucket = _bucket(url)
+            return await open_gcs(bucket, _prefix(place), endpoint, clock, random, settings)
+        case "redis" | "rediss":
+            with _packages(f"{place.scheme}://", "redis"):
+                from sulina.objects.redis import open_redis
+            _options(url)
+            database, _, prefix = _prefix(place).partition("/")
+            if not database.isdigit():
+                raise Refused(f"{url!r} names no database: write it as redis://host:6379/0/prefix")
+            server = urlunsplit((place.scheme, place.netloc, f"/{database}", "", ""))
+            return open_redis(server, prefix, clock, random, settings)
+        case "file":
+            _options(url)
+            if place.netloc or not place.path.startswith("/"):
+                raise Refused(f"{url!r} is no folder: write it as file:///path/of/the/folder")
+            return FolderStore(Path(unquote(place.path)), random)
+        case "memory":
+            _options(url)
+            return _named.setdefault(place.netloc + place.path, MemoryStore(clock.wall_us))
+        case _:
+            raise Refused(
+                f"{url!r} is no place for objects: it starts with s3://, gs://, redis://, "
+                "file:/// or memory://"
+            )
+
+
+def _bucket(url: str) -> str:
+    bucket = urlsplit(url).netloc
+    if not bucket:
+        raise Refused(
+            f"{url!r} names no bucket: write it as {urlsplit(url).scheme}://bucket/prefix"
+        )
+    return bucket
+
+
+def _prefix(place: SplitResult) -> str:
+    return unquote(place.path).strip("/")
+
+
+def _options(url: str, *known: str) -> dict[str, str]:
+    """What follows the question mark. Raises ``Refused`` for what is not ``known``."""
+    found = dict(parse_qsl(urlsplit(url).query, keep_blank_values=True))
+    for name in found:
+        if name not in known:
+            takes = f"knows {' and '.join(known)}" if known else "takes no options"
+            raise Refused(f"{name} is no option of {url!r}, which {takes}")
+    return found
+
+
+def _from_environment() -> str | None:
+    """The endpoint, where all AWS tools look for it."""
+    names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+    return next((value for name in names if (value := os.environ.get(name))), None)
+
+
+@contextmanager
+def _packages(scheme: str, extra: str) -> Iterator[None]:
+    """Says what to install, if an import fails."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise Refused(
+            f"{scheme} needs the package {error.name}: pip install 'sulina[{extra}]'"
+        ) from None

@@ -1,0 +1,288 @@
+"""Objects in S3, or in what speaks its protocol, through aioboto3.
+
+A put carries ``If-None-Match: *``, so that of all who race to make an object one wins. It also
+carries a mark of its own in the object's metadata: when an answer was lost and the next attempt
+finds the name taken, the mark tells whether the object is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import aioboto3
+from aiobotocore.config import AioConfig
+
+from sulina.client.seams import Randomness
+from sulina.errors import AlreadyExists, NotFound, Refused, SulinaError, Unavailable
+from sulina.objects.answers import RangeError, TakenError, UploadGoneError
+from sulina.objects.parts import in_parts
+from sulina.objects.retry import Retrier
+from sulina.objects.s3_errors import translate
+from sulina.objects.s3_upload import MARK, S3Upload
+from sulina.objects.store import (
+    ObjectInfo,
+    ObjectSettings,
+    check_key,
+    check_range,
+    ends_early,
+)
+from sulina.runtime.seam import Clock
+
+_T = TypeVar("_T")
+
+_CONNECTIONS: Final = 64
+_CONNECT_SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class S3Place:
+    """Where the objects are."""
+
+    bucket: str
+    prefix: str = ""
+    """Without slashes at its ends."""
+    endpoint: str | None = None
+    region: str | None = None
+
+
+class S3Store:
+    """``ObjectStore`` over a bucket. Use ``open_s3``."""
+
+    def __init__(
+        self,
+        client: Any,
+        place: S3Place,
+        clock: Clock,
+        random: Randomness,
+        settings: ObjectSettings,
+        closing: AsyncExitStack,
+    ) -> None:
+        self._client = client
+        self._bucket = place.bucket
+        self._prefix = f"{place.prefix}/" if place.prefix else ""
+        self._clock = clock
+        self._random = random
+        self._settings = settings
+        self._retrier = Retrier(clock, random, settings)
+        self._closing = closing
+
+    async def put(self, key: str, chunks: AsyncIterable[bytes]) -> ObjectInfo:
+        check_key(key)
+        mark = f"{self._random.getrandbits(128):032x}"
+        parts = in_parts(chunks, self._settings.part_bytes)
+        first = await anext(parts)
+        second = await anext(parts, None)
+        try:
+            if second is None:
+                etag, size = await self._put_whole(key, first, mark), len(first)
+            else:
+                upload = S3Upload(
+                    self._ask, self._client, self._bucket, self._prefix + key, self._settings
+                )
+                etag, size = await upload.run(mark, first, second, parts)
+        except (TakenError, UploadGoneError) as error:
+            return await self._ours(key, mark, error)
+        return ObjectInfo(key, size, etag.strip('"'), self._clock.wall_us())
+
+    async def get(self, key: str, start: int, end: int) -> bytes:
+        check_range(key, start, end)
+        if start == end:
+            found = await self.info(key)
+            if found is None:
+                raise _not_found(key, self._bucket)
+            if end > found.size:
+                raise ends_early(key, end, found.size)
+            return b""
+        try:
+            data, size = await self._read(key, f"bytes={start}-{end - 1}")
+        except RangeError:
+            found = await self.info(key)
+            raise ends_early(key, end, 0 if found is None else found.size) from None
+        if len(data) < end - start:
+            raise ends_early(key, end, size)
+        return data
+
+    async def tail(self, key: str, length: int) -> tuple[bytes, int]:
+        if length < 1:
+            raise Refused(f"{length} is no length for the end of {key}")
+        try:
+            return await self._read(key, f"bytes=-{length}")
+        except RangeError:
+            return b"", 0  # an object with no bytes has no last ones
+
+    async def info(self, key: str) -> ObjectInfo | None:
+        try:
+            found = await self._ask(
+                key,
+                lambda: self._client.head_object(Bucket=self._bucket, Key=self._prefix + key),
+            )
+        except NotFound:
+            # The answer to HEAD has no text: it may be the bucket that is missing.
+            await self.list(key, limit=1)
+            return None
+        return _info(key, found["ContentLength"], found)
+
+    async def list(self, prefix: str, *, after: str = "", limit: int = 1000) -> list[ObjectInfo]:
+        found: list[ObjectInfo] = []
+        start = self._prefix + after if after else ""
+        while len(found) < limit:
+            count = min(self._settings.page_keys, limit - len(found))
+            page = await self._ask(prefix, self._page(prefix, start, count))
+            contents = page.get("Contents", [])
+            found += (
+                _info(row["Key"].removeprefix(self._prefix), row["Size"], row) for row in contents
+            )
+            if not page.get("IsTruncated") or not contents:
+                break
+            start = contents[-1]["Key"]
+        return found
+
+    async def delete(self, key: str) -> None:
+        await self._ask(
+            key, lambda: self._client.delete_object(Bucket=self._bucket, Key=self._prefix + key)
+        )
+
+    async def abort_stale_uploads(self, prefix: str, older_than_seconds: float) -> int:
+        before = self._clock.wall_us() / 1e6 - older_than_seconds
+        aborted, marker = 0, {"KeyMarker": "", "UploadIdMarker": ""}
+        while True:
+            page = await self._ask(prefix, self._uploads(prefix, marker))
+            for row in page.get("Uploads", []):
+                ours = row["Key"].startswith(self._prefix + prefix)
+                if ours and row["Initiated"].timestamp() <= before:
+                    aborted += await self._abort(row["Key"], row["UploadId"])
+            if not page.get("IsTruncated"):
+                return aborted
+            marker = {
+                "KeyMarker": page["NextKeyMarker"],
+                "UploadIdMarker": page["NextUploadIdMarker"],
+            }
+
+    async def close(self) -> None:
+        await self._closing.aclose()
+
+    # ---- requests ----
+
+    async def _ask(self, key: str, request: Callable[[], Awaitable[_T]], attempts: int = 0) -> _T:
+        """The answer to a request, after as many attempts as it takes."""
+
+        async def attempt() -> _T:
+            try:
+                return await request()
+            except SulinaError:
+                raise
+            except Exception as error:
+                raise translate(error, self._bucket, key) from error
+
+        what = f"a request for {key!r} in the bucket {self._bucket}"
+        return await self._retrier(what, attempt, attempts)
+
+    async def _put_whole(self, key: str, data: bytes, mark: str) -> str:
+        answer = await self._ask(
+            key,
+            lambda: self._client.put_object(
+                Bucket=self._bucket,
+                Key=self._prefix + key,
+                Body=data,
+                IfNoneMatch="*",
+                Metadata={MARK: mark},
+            ),
+        )
+        return str(answer["ETag"])
+
+    async def _ours(self, key: str, mark: str, error: Exception) -> ObjectInfo:
+        """The object that is there, if an attempt made it whose answer was lost."""
+        try:
+            found = await self._ask(
+                key,
+                lambda: self._client.head_object(Bucket=self._bucket, Key=self._prefix + key),
+            )
+        except NotFound:
+            raise Unavailable(
+                f"the object {key} was there and is gone, or somebody took back its parts: make "
+                "it again"
+            ) from error
+        if found.get("Metadata", {}).get(MARK) == mark:
+            return _info(key, found["ContentLength"], found)
+        raise AlreadyExists(
+            f"there is an object {key} already in the bucket {self._bucket}"
+        ) from None
+
+    async def _read(self, key: str, wanted: str) -> tuple[bytes, int]:
+        """Some bytes, and the size of the whole."""
+
+        async def request() -> tuple[bytes, int]:
+            answer = await self._client.get_object(
+                Bucket=self._bucket, Key=self._prefix + key, Range=wanted
+            )
+            async with answer["Body"] as body:
+                data: bytes = await body.read()
+            if len(data) != answer["ContentLength"]:
+                raise ConnectionError("the answer ended early")
+            size = str(answer.get("ContentRange", "")).rpartition("/")[2]
+            return data, int(size) if size else len(data)
+
+        return await self._ask(key, request)
+
+    def _page(self, prefix: str, start: str, count: int) -> Callable[[], Awaitable[Any]]:
+        return lambda: self._client.list_objects_v2(
+            Bucket=self._bucket,
+            Prefix=self._prefix + prefix,
+            StartAfter=start,
+            MaxKeys=count,
+        )
+
+    def _uploads(self, prefix: str, marker: dict[str, str]) -> Callable[[], Awaitable[Any]]:
+        return lambda: self._client.list_multipart_uploads(
+            Bucket=self._bucket, Prefix=self._prefix + prefix, **marker
+        )
+
+    async def _abort(self, name: str, upload: str) -> bool:
+        try:
+            await self._ask(
+                name,
+                lambda: self._client.abort_multipart_upload(
+                    Bucket=self._bucket, Key=name, UploadId=upload
+                ),
+            )
+        except (NotFound, UploadGoneError):
+            return False  # it was finished, or somebody else was faster
+        return True
+
+
+async def open_s3(
+    place: S3Place, clock: Clock, random: Randomness, settings: ObjectSettings
+) -> S3Store:
+    """A store over the bucket, which is not asked yet. Raises ``Refused`` for wrong settings."""
+    deadline = settings.deadline_seconds
+    config = AioConfig(
+        connect_timeout=min(_CONNECT_SECONDS, deadline),
+        read_timeout=deadline,
+        max_pool_connections=_CONNECTIONS,
+        retries={"total_max_attempts": 1},  # attempts are ours to count
+        # Names of buckets as hosts are for AWS alone: elsewhere nobody resolves them.
+        s3={"addressing_style": "path" if place.endpoint else "auto"},
+    )
+    closing = AsyncExitStack()
+    try:
+        client = await closing.enter_async_context(
+            aioboto3.Session().client(
+                "s3", endpoint_url=place.endpoint, region_name=place.region, config=config
+            )
+        )
+    except Exception as error:
+        await closing.aclose()
+        raise translate(error, place.bucket, "") from error
+    return S3Store(client, place, clock, random, settings, closing)
+
+
+def _info(key: str, size: int, found: Any) -> ObjectInfo:
+    modified = round(found["LastModified"].timestamp() * 1e6)
+    return ObjectInfo(key, size, str(found["ETag"]).strip('"'), modified)
+
+
+def _not_found(key: str, bucket: str) -> NotFound:
+    return NotFound(f"there is no object {key} in the bucket {bucket}")

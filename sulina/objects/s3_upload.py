@@ -1,0 +1,130 @@
+"""One object on its way to S3 in parts, several at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Final, Protocol, TypeVar
+
+from sulina.errors import SulinaError, TooLarge
+from sulina.objects.answers import UploadGoneError
+from sulina.objects.store import ObjectSettings
+
+_T = TypeVar("_T")
+
+MARK: Final = "sulina-upload"
+"""Name of the metadata that tells who made an object."""
+_MAX_PARTS: Final = 10_000
+"""S3's own limit."""
+
+
+class Ask(Protocol):
+    """Makes a request with attempts, and turns its errors into ours."""
+
+    async def __call__(
+        self, key: str, request: Callable[[], Awaitable[_T]], attempts: int = 0
+    ) -> _T: ...
+
+
+class S3Upload:
+    """Runs once. Whatever goes wrong, the parts are taken back as far as S3 can be reached."""
+
+    def __init__(
+        self, ask: Ask, client: Any, bucket: str, name: str, settings: ObjectSettings
+    ) -> None:
+        self._ask = ask
+        self._client = client
+        self._place = {"Bucket": bucket, "Key": name}
+        self._name = name
+        self._settings = settings
+        self._size = 0
+
+    async def run(
+        self, mark: str, first: bytes, second: bytes, rest: AsyncIterator[bytes]
+    ) -> tuple[str, int]:
+        """Upload all parts and make them one object. Returns its ETag and size.
+
+        Raises ``TakenError`` if there is one already, and ``UploadGoneError`` if it was finished
+        by an attempt whose answer was lost, or taken back by somebody.
+        """
+        begun = await self._ask(
+            self._name,
+            lambda: self._client.create_multipart_upload(**self._place, Metadata={MARK: mark}),
+        )
+        self._place["UploadId"] = begun["UploadId"]
+        try:
+            etags = await self._send_all(first, second, rest)
+            done = await self._ask(
+                self._name,
+                lambda: self._client.complete_multipart_upload(
+                    **self._place,
+                    MultipartUpload={
+                        "Parts": [
+                            {"ETag": etag, "PartNumber": number}
+                            for number, etag in sorted(etags.items())
+                        ]
+                    },
+                    IfNoneMatch="*",
+                ),
+            )
+        except BaseException as error:
+            if not isinstance(error, UploadGoneError):
+                await self._take_back()
+            raise
+        return str(done["ETag"]), self._size
+
+    async def _send_all(
+        self, first: bytes, second: bytes, rest: AsyncIterator[bytes]
+    ) -> dict[int, str]:
+        """The ETags of all parts, by number."""
+        etags: dict[int, str] = {}
+        slots = asyncio.Semaphore(self._settings.concurrency)
+
+        async def send(number: int, data: bytes) -> None:
+            try:
+                etags[number] = await self._send(number, data)
+            finally:
+                slots.release()
+
+        try:
+            async with asyncio.TaskGroup() as sending:
+                number = 0
+                async for data in _chained(first, second, rest):
+                    number += 1
+                    if number > _MAX_PARTS:
+                        raise TooLarge(
+                            f"{self._name} has more than {_MAX_PARTS} parts of "
+                            f"{self._settings.part_bytes} bytes: raise the size of parts"
+                        )
+                    self._size += len(data)
+                    await slots.acquire()
+                    sending.create_task(send(number, data))
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+        return etags
+
+    async def _send(self, number: int, data: bytes) -> str:
+        answer = await self._ask(
+            self._name,
+            lambda: self._client.upload_part(**self._place, PartNumber=number, Body=data),
+        )
+        return str(answer["ETag"])
+
+    async def _take_back(self) -> None:
+        """Best effort, for somebody waits: what is left is cleaned as a stale upload."""
+        with suppress(SulinaError, UploadGoneError):
+            await self._ask(
+                self._name,
+                lambda: self._client.abort_multipart_upload(**self._place),
+                attempts=2,
+            )
+
+
+async def _chained(first: bytes, second: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    del first
+    yield second
+    del second
+    async for part in rest:
+        yield part

@@ -1,0 +1,101 @@
+"""A broker in this process that asks for tokens at every door."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sulina
+from broker_containers.doors.danube.settings import DanubeListen, DanubeSettings
+from broker_containers.doors.danube_admin.settings import AdminListen
+from broker_containers.embedded import run_embedded
+from broker_containers.security.settings import AuthSettings
+from broker_containers.server import BinaryServer, Listen
+from sulina import Client
+from tests.http.client import Http, http_client
+
+ROOT = "the root token of these tests"
+JWT_KEY = b"a key for JSON Web Tokens"
+AUTH = AuthSettings(ROOT, JWT_KEY)
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """The broker, and ways to it."""
+
+    server: BinaryServer
+    root: Client
+    """Somebody who may do everything."""
+    http: Http
+    grpc_url: str
+    admin_port: int
+
+    def connect(self, token: str) -> Client:
+        """A client that shows a token."""
+        return sulina.connect(self.server.url, token=token, reconnect_timeout=5)
+
+    async def token(self, principal: str, *grants: str, **more: Any) -> str:
+        """A new token's text."""
+        return str((await self.made(principal, *grants, **more))["token"])
+
+    async def made(self, principal: str, *grants: str, **more: Any) -> dict[str, Any]:
+        """A new token, with its id."""
+        arguments = {"principal": principal, "grants": list(grants), **more}
+        made: dict[str, Any] = await self.root.admin("token.create", arguments)
+        return made
+
+
+@asynccontextmanager
+async def guarded_broker(
+    folder: Path, danube: DanubeListen | None = None
+) -> AsyncIterator[Guarded]:
+    """With a door for stock clients as ``danube`` says."""
+    door = danube or DanubeListen(port=0, settings=DanubeSettings(reopen_seconds=0.05))
+    async with (
+        run_embedded(
+            folder,
+            Listen(port=0),
+            http=Listen(port=0),
+            danube_admin=AdminListen(port=0),
+            danube=door,
+            auth=AUTH,
+        ) as server,
+        sulina.connect(server.url, token=ROOT) as root,
+        http_client(f"http://127.0.0.1:{server.http_port}") as http,
+    ):
+        assert server.danube_admin_port is not None
+        url = f"{door.scheme}://127.0.0.1:{server.grpc_port}"
+        yield Guarded(server, root, http, url, server.danube_admin_port)
+
+
+def bearer(token: str) -> dict[str, str]:
+    """The header that shows a token."""
+    return {"Authorization": f"Bearer {token}"}
+
+
+def json_web_token(
+    name: str, *, seconds: float = 600, key: bytes = JWT_KEY, algorithm: str = "HS256"
+) -> str:
+    """As Danube's tools make them."""
+    claims = {
+        "iss": "danube",
+        "sub": name,
+        "principal_type": "service_account",
+        "principal_name": name,
+        "exp": int(time.time() + seconds),
+    }
+    parts = [_encoded(json.dumps(each).encode()) for each in ({"alg": algorithm}, claims)]
+    signature = hmac.new(key, ".".join(parts).encode(), hashlib.sha256).digest()
+    return ".".join([*parts, _encoded(signature)])
+
+
+def _encoded(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")

@@ -1,0 +1,38 @@
+"""One broker that asks for tokens, with all its doors, for all tests; names of each test's own."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.auth.broker import Guarded, guarded_broker
+
+_numbers = itertools.count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    shared = pytest.mark.asyncio(loop_scope="session")
+    for item in items:
+        if Path(__file__).parent in item.path.parents and pytest_asyncio.is_async_test(item):
+            item.add_marker(shared, append=False)
+
+
+@pytest_asyncio.fixture(loop_scope="session", scope="session")
+async def guarded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Guarded]:
+    async with guarded_broker(tmp_path_factory.mktemp("auth")) as running:
+        yield running
+
+
+@pytest.fixture
+def name() -> str:
+    """A name that no other test uses."""
+    return f"name-{next(_numbers)}"
+
+
+@pytest.fixture
+def topic(name: str) -> str:
+    return f"/default/{name}"

@@ -1,0 +1,125 @@
+"""What grants cover, and which JSON Web Tokens are believed."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_containers.arguments import FORWARDED
+from broker_containers.security.access import ANYBODY, Access, Need, of_namespace, of_topic
+from broker_containers.security.errors import Denied, Unauthenticated
+from broker_containers.security.jwt import read_jwt
+from broker_containers.security.needs import check_method
+from broker_containers.security.settings import AuthSettings
+from sulina.errors import Refused
+from sulina.metadata.keys.auth import Action, Grant
+from tests.auth.broker import JWT_KEY, json_web_token
+
+ORDERS = "/default/orders"
+NOW_US = 0
+
+
+def somebody(*grants: str) -> Access:
+    return Access("somebody", tuple(Grant.parse(each) for each in grants))
+
+
+@pytest.mark.parametrize(
+    ("grant", "need", "covered"),
+    [
+        (f"produce:{ORDERS}", of_topic(Action.PRODUCE, ORDERS), True),
+        (f"produce:{ORDERS}", of_topic(Action.CONSUME, ORDERS), False),
+        (f"produce:{ORDERS}", of_topic(None, ORDERS), True),
+        (f"produce:{ORDERS}", of_topic(Action.PRODUCE, f"{ORDERS}-part-12"), True),
+        (f"produce:{ORDERS}", of_topic(Action.PRODUCE, f"{ORDERS}-part-x"), False),
+        (f"produce:{ORDERS}", of_topic(Action.PRODUCE, f"{ORDERS}2"), False),
+        ("produce:/default/*", of_topic(Action.PRODUCE, ORDERS), True),
+        ("produce:/default/*", of_topic(Action.PRODUCE, "/defaulted/orders"), False),
+        ("produce:*", of_topic(Action.PRODUCE, ORDERS), True),
+        ("produce:*", of_topic(Action.ADMIN, ORDERS), False),
+        (f"admin:{ORDERS}", of_topic(Action.CONSUME, ORDERS), True),
+        (f"admin:{ORDERS}", of_namespace("default"), False),
+        ("admin:/default/*", of_namespace("default"), True),
+        ("admin:/default/*", Need(Action.ADMIN, "*"), False),
+        ("admin:*", Need(Action.ADMIN, "*"), True),
+        ("schemas:orders", Need(Action.SCHEMAS, "orders"), True),
+        ("schemas:orders", Need(Action.SCHEMAS, "others"), False),
+        (f"schemas:{ORDERS}", of_topic(None, ORDERS), False),
+        ("admin:/default/*", Need(Action.SCHEMAS, "/default/orders"), False),
+        ("admin:*", Need(Action.SCHEMAS, "orders"), True),
+    ],
+)
+def test_a_grant_covers_what_it_says_and_nothing_else(
+    grant: str, need: Need, covered: bool
+) -> None:
+    assert somebody(grant).allows(need) is covered
+
+
+@pytest.mark.parametrize(
+    "text", ["", "produce", "own:/default/x", "produce:", "consume:/default", "admin:/a/b/c"]
+)
+def test_what_is_no_grant_is_told_so(text: str) -> None:
+    with pytest.raises(Refused):
+        Grant.parse(text)
+
+
+def test_a_denial_says_what_is_missing_and_how_to_get_it() -> None:
+    with pytest.raises(Denied, match=f"sulina security grant somebody produce:{ORDERS}"):
+        somebody().check(of_topic(Action.PRODUCE, ORDERS))
+
+
+def test_methods_that_nobody_decided_about_are_for_administrators() -> None:
+    with pytest.raises(Denied):
+        check_method(somebody("admin:/default/*", "produce:*"), "made.up", {"topic": ORDERS})
+    check_method(somebody("admin:*"), "made.up", {})
+
+
+def test_reading_a_policy_takes_less_than_changing_it() -> None:
+    consumer = somebody(f"consume:{ORDERS}")
+    check_method(consumer, "topic.policy", {"topic": ORDERS})
+    with pytest.raises(Denied):
+        check_method(consumer, "topic.policy", {"topic": ORDERS, "retention_ms": 1})
+
+
+def test_dead_letters_go_only_where_one_may_publish() -> None:
+    owner = somebody(f"admin:{ORDERS}")
+    arguments = {"topic": ORDERS, "subscription": "s", "dead_letter_topic": "/other/letters"}
+    with pytest.raises(Denied, match="produce on /other/letters"):
+        check_method(owner, "subscription.policy", arguments)
+
+
+def test_only_brokers_may_say_that_a_call_was_passed_on() -> None:
+    with pytest.raises(Denied):
+        check_method(somebody("admin:*"), "topic.list", {FORWARDED: True})
+    check_method(ANYBODY, "topic.list", {FORWARDED: True})
+
+
+def test_a_good_json_web_token_names_its_principal() -> None:
+    assert read_jwt(json_web_token("billing"), JWT_KEY, NOW_US).principal == "billing"
+
+
+@pytest.mark.parametrize(
+    ("token", "why"),
+    [
+        (json_web_token("x", key=b"another key"), "another key"),
+        (json_web_token("x", algorithm="none"), "HS256"),
+        (json_web_token("x", algorithm="RS256"), "HS256"),
+        (json_web_token("x")[:-2], "another key|read"),
+        ("a.b.c", "another key|read"),
+        ("..", "another key|read"),
+        ("é.b.c", "too long"),
+    ],
+)
+def test_a_bad_json_web_token_is_told_why(token: str, why: str) -> None:
+    with pytest.raises(Unauthenticated, match=why):
+        read_jwt(token, JWT_KEY, NOW_US)
+
+
+def test_an_expired_json_web_token_is_refused() -> None:
+    with pytest.raises(Unauthenticated, match="expired"):
+        read_jwt(json_web_token("x", seconds=60), JWT_KEY, 1 << 60)
+
+
+def test_secrets_that_can_be_guessed_are_refused() -> None:
+    with pytest.raises(Refused):
+        AuthSettings("short")
+    with pytest.raises(Refused):
+        AuthSettings("long enough to be one", b"short")

@@ -1,0 +1,230 @@
+"""The same tokens and grants at every door: good, bad, expired, revoked, and too few rights."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import pytest
+
+from sulina import FailurePolicy, Poison, Producer
+from sulina.errors import Refused
+from tests.auth.broker import ROOT, Guarded, bearer, json_web_token
+from tests.danube.calls import Calls, status_of
+from tests.danube_admin.client import AdminClient
+
+Code = grpc.StatusCode
+PATIENCE = 30.0
+
+
+@asynccontextmanager
+async def admin_calls(guarded: Guarded, token: str) -> AsyncIterator[AdminClient]:
+    place = f"127.0.0.1:{guarded.admin_port}"
+    async with grpc.aio.insecure_channel(place, interceptors=[_Shows(token)]) as channel:
+        yield AdminClient(channel)
+
+
+class _Shows(grpc.aio.UnaryUnaryClientInterceptor):
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    async def intercept_unary_unary(
+        self, continuation: Callable[..., Awaitable[Any]], details: Any, request: Any
+    ) -> Any:
+        shown = (("authorization", f"Bearer {self._token}"),) if self._token else ()
+        return await continuation(details._replace(metadata=shown), request)
+
+
+async def outcomes(guarded: Guarded, token: str, topic: str) -> list[bool]:
+    """Whether each door lets somebody publish (or describe) with this token."""
+    done = []
+    try:
+        async with guarded.connect(token) as client, client.producer(topic) as producer:
+            await producer.send(b"binary")
+        done.append(True)
+    except Refused:
+        done.append(False)
+    headers = bearer(token) if token else None
+    answer = await guarded.http(
+        "POST", f"/api/v1/topics{topic}/messages", data=b"http", headers=headers
+    )
+    assert answer.status in (200, 401, 403)
+    done.append(answer.status == 200)
+    async with Calls(guarded.grpc_url, token) as calls:
+        code = await status_of(calls.producer(topic))
+        assert code in (Code.OK, Code.UNAUTHENTICATED, Code.PERMISSION_DENIED)
+        done.append(code is Code.OK)
+    async with admin_calls(guarded, token) as calls_:
+        code = await status_of(calls_("TopicAdmin/DescribeTopic", name=topic))
+        assert code in (Code.OK, Code.UNAUTHENTICATED, Code.PERMISSION_DENIED)
+        done.append(code is Code.OK)
+    return done
+
+
+ALL, NONE = [True] * 4, [False] * 4
+
+
+async def test_a_good_token_opens_every_door(guarded: Guarded, topic: str, name: str) -> None:
+    assert await outcomes(guarded, await guarded.token(name, f"produce:{topic}"), topic) == ALL
+    assert await outcomes(guarded, ROOT, topic) == ALL
+
+
+async def test_no_token_or_a_bad_one_opens_none(guarded: Guarded, topic: str, name: str) -> None:
+    good = await guarded.token(name, f"produce:{topic}")
+    await guarded.root.admin("topic.create", {"topic": topic})
+    for bad in ("", "nonsense", good[:-1], f"{good}x", ROOT + "x", "sulina__", "sulina_x_y"):
+        assert await outcomes(guarded, bad, topic) == NONE, bad
+
+
+async def test_a_token_for_something_else_opens_none(
+    guarded: Guarded, topic: str, name: str
+) -> None:
+    await guarded.root.admin("topic.create", {"topic": topic})
+    token = await guarded.token(name, f"produce:{topic}-other", f"schemas:{topic}")
+    assert await outcomes(guarded, token, topic) == NONE
+
+
+async def test_a_revoked_token_is_worth_nothing(guarded: Guarded, topic: str, name: str) -> None:
+    made = await guarded.made(name, f"produce:{topic}")
+    assert await outcomes(guarded, made["token"], topic) == ALL
+    await guarded.root.admin("token.revoke", {"id": made["id"]})
+    assert await outcomes(guarded, made["token"], topic) == NONE
+    # Another one of the same principal goes on.
+    assert await outcomes(guarded, await guarded.token(name), topic) == ALL
+
+
+async def test_an_expired_token_is_worth_nothing(guarded: Guarded, topic: str, name: str) -> None:
+    await guarded.root.admin("topic.create", {"topic": topic})
+    token = await guarded.token(name, f"admin:{topic}", seconds=1)
+    async with asyncio.timeout(PATIENCE):
+        while await outcomes(guarded, token, topic) != NONE:
+            await asyncio.sleep(0.1)
+    with pytest.raises(Refused, match="expired"):
+        await guarded.connect(token).open()
+
+
+async def test_tokens_go_with_their_principal_for_good(
+    guarded: Guarded, topic: str, name: str
+) -> None:
+    token = await guarded.token(name, f"produce:{topic}")
+    await guarded.root.admin("topic.create", {"topic": topic})
+    await guarded.root.admin("principal.delete", {"principal": name})
+    assert await outcomes(guarded, token, topic) == NONE
+    await guarded.root.admin("principal.grant", {"principal": name, "grants": ["admin:*"]})
+    assert await outcomes(guarded, token, topic) == NONE
+
+
+async def test_danubes_json_web_tokens_open_every_door(
+    guarded: Guarded, topic: str, name: str
+) -> None:
+    await guarded.root.admin("topic.create", {"topic": topic})
+    assert await outcomes(guarded, json_web_token(name), topic) == NONE  # nobody knows it yet
+    grants = [f"produce:{topic}"]
+    await guarded.root.admin("principal.grant", {"principal": name, "grants": grants})
+    assert await outcomes(guarded, json_web_token(name), topic) == ALL
+    assert await outcomes(guarded, json_web_token(name, seconds=-1), topic) == NONE
+    assert await outcomes(guarded, json_web_token(name, key=b"another"), topic) == NONE
+
+
+async def send_for_ever(producer: Producer) -> None:
+    while True:
+        await (await producer.send(b"not any more"))
+
+
+async def test_who_is_connected_loses_what_is_withdrawn(
+    guarded: Guarded, topic: str, name: str
+) -> None:
+    token = await guarded.token(name, f"produce:{topic}", f"consume:{topic}")
+    async with guarded.connect(token) as client:
+        producer = client.producer(topic)
+        await producer.open()
+        consumer = client.consumer(topic, "s")
+        await consumer.open()
+        await guarded.root.admin(
+            "principal.withdraw", {"principal": name, "grants": [f"consume:{topic}"]}
+        )
+        with pytest.raises(Refused, match="may not do this"):
+            await consumer.receive(PATIENCE)
+        await (await producer.send(b"still allowed"))
+        await guarded.root.admin("principal.delete", {"principal": name})
+        with pytest.raises(Refused, match="token"):
+            await send_for_ever(producer)
+
+
+async def test_a_stream_of_a_stock_client_ends_with_the_token(
+    guarded: Guarded, topic: str, name: str
+) -> None:
+    made = await guarded.made(name, f"consume:{topic}")
+    async with (
+        Calls(guarded.grpc_url, made["token"]) as calls,
+        guarded.root.producer(topic) as producer,
+    ):
+        number = await calls.subscribe(topic)
+        stream = calls.stream(number)
+        await (await producer.send(b"first"))
+        assert (await stream.read()).payload == b"first"
+        await guarded.root.admin("token.revoke", {"id": made["id"]})
+        await (await producer.send(b"second"))
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stream.read()
+        assert caught.value.code() is Code.UNAUTHENTICATED
+
+
+async def test_dead_letters_of_a_consumer_go_only_where_it_may_publish(
+    guarded: Guarded, topic: str, name: str
+) -> None:
+    token = await guarded.token(name, f"consume:{topic}")
+    policy = FailurePolicy(poison=Poison.DEAD_LETTER, dead_letter_topic=f"{topic}-dead")
+    async with guarded.connect(token) as client:
+        with pytest.raises(Refused, match=f"produce on {topic}-dead"):
+            await client.consumer(topic, "s", failure_policy=policy).open()
+
+
+async def test_a_key_is_exchanged_for_a_token_if_it_is_one(guarded: Guarded, name: str) -> None:
+    token = await guarded.token(name)
+    async with Calls(guarded.grpc_url) as calls:
+        assert (await calls("Authenticate", api_key=token)).token == token
+        assert await status_of(calls("Authenticate", api_key="wrong")) is Code.UNAUTHENTICATED
+
+
+async def test_health_and_the_documentation_are_for_everybody_and_metrics_are_not(
+    guarded: Guarded, name: str
+) -> None:
+    for path in ("/health/live", "/health/ready", "/docs", "/openapi.json"):
+        assert (await guarded.http("GET", path)).status == 200
+    refused = await guarded.http("GET", "/metrics")
+    refused.problem(401, "unauthenticated")
+    assert refused.headers["WWW-Authenticate"].startswith("Bearer")
+    headers = bearer(await guarded.token(name))
+    assert (await guarded.http("GET", "/metrics", headers=headers)).status == 200
+    denied = await guarded.http("GET", "/api/v1/tokens", headers=headers)
+    assert "admin on everything" in denied.problem(403, "denied")
+
+
+async def test_the_registry_is_read_by_everybody_and_changed_by_who_may(
+    guarded: Guarded, name: str
+) -> None:
+    registering = {"subject": name, "type": "string"}
+    async with guarded.connect(await guarded.token(name)) as client:
+        with pytest.raises(Refused, match=f"schemas on {name}"):
+            await client.admin("schema.register", registering)
+        grants = {"principal": name, "grants": [f"schemas:{name}"]}
+        await guarded.root.admin("principal.grant", grants)
+        made = await client.admin("schema.register", registering)
+        assert (await client.admin("schema.lookup", {"id": made["id"]}))["subject"] == name
+
+
+async def test_tokens_are_made_listed_and_revoked_over_http(guarded: Guarded, name: str) -> None:
+    body = {"principal": name, "grants": [f"consume:/default/{name}"], "note": "for a test"}
+    made = await guarded.http.ok("POST", "/api/v1/tokens", body, headers=bearer(ROOT))
+    assert made["enforced"] and made["token"].startswith(f"sulina_{made['id']}_")
+    rows = await guarded.http.ok("GET", "/api/v1/tokens", headers=bearer(ROOT))
+    [row] = [row for row in rows if row["id"] == made["id"]]
+    assert (row["principal"], row["note"], row["expires_us"]) == (name, "for a test", None)
+    assert "token" not in row and "digest" not in row
+    await guarded.http.ok("DELETE", f"/api/v1/tokens/{made['id']}", headers=bearer(ROOT))
+    again = await guarded.http("DELETE", f"/api/v1/tokens/{made['id']}", headers=bearer(ROOT))
+    again.problem(404, "not-found")

@@ -1,0 +1,183 @@
+"""Every door holds messages to their topic's schema: the binary one, HTTP and gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+import sulina
+from broker_containers.doors.danube.settings import DanubeListen
+from broker_containers.embedded import run_embedded
+from broker_containers.server import BinaryServer, Listen
+from sulina import Client, Refused
+from tests.danube.calls import Calls
+from tests.http.client import Http, http_client
+from tests.schemas.shapes import NAME_AND_AGE
+
+TOPIC = "/default/people"
+GOOD, BAD = b'{"name": "Ada", "age": 36}', b'{"age": "many"}'
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """A broker, and a client of each door."""
+
+    server: BinaryServer
+    native: Client
+    http: Http
+    grpc: Calls
+    schema_id: int
+
+    async def bind(self, validation: str, *, payload: bool, topic: str = TOPIC) -> None:
+        arguments = {"subject": "people", "validation": validation, "payload": payload}
+        await self.native.admin("schema.bind", {"topic": topic, **arguments})
+
+    async def taken(self, payload: bytes, version: int, topic: str = TOPIC) -> list[bool]:
+        """Whether each door takes a message; the reason must be told if it does not."""
+        schema_id = self.schema_id if version else 0
+        done = []
+        producer = self.native.producer(topic, schema_id=schema_id, schema_version=version)
+        async with producer:
+            ticket = await producer.send(payload)
+            try:
+                await ticket
+                done.append(True)
+            except Refused:
+                done.append(False)
+        headers = {"Sulina-Schema-Id": str(schema_id), "Sulina-Schema-Version": str(version)}
+        path = f"/api/v1/topics{topic}/messages"
+        answer = await self.http("POST", path, data=payload, headers=headers)
+        done.append(answer.status == 200)
+        if answer.status != 200:
+            assert "takes messages of 'people' only" in answer.problem(422, "invalid-payload")
+        await self.grpc.producer(topic, "grpc")
+        try:
+            names = {"schema_id": schema_id, "schema_version": version}
+            await self.grpc.send(topic, payload, "grpc", **names)
+            done.append(True)
+        except grpc.aio.AioRpcError as error:
+            assert error.code() is grpc.StatusCode.INVALID_ARGUMENT  # noqa: PT017
+            done.append(False)
+        return done
+
+    async def counted(self) -> dict[str, float]:
+        """The metrics of the gates."""
+        text = (await self.http("GET", "/metrics")).text
+        rows = (line.rpartition(" ") for line in text.splitlines() if line.startswith("sulina_sch"))
+        return {name.partition("sulina_schema_")[2]: float(value) for name, _, value in rows}
+
+
+ALL, NONE = [True] * 3, [False] * 3
+
+
+@pytest.fixture
+async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
+    door = DanubeListen(port=0)
+    async with (
+        run_embedded(tmp_path, Listen(port=0), http=Listen(port=0), danube=door) as server,
+        sulina.connect(server.url) as native,
+        http_client(f"http://127.0.0.1:{server.http_port}") as http,
+        Calls(f"http://127.0.0.1:{server.grpc_port}") as calls,
+    ):
+        definition = json.dumps(NAME_AND_AGE)
+        made = await native.admin(
+            "schema.register", {"subject": "people", "type": "json", "definition": definition}
+        )
+        await native.admin("topic.create", {"topic": TOPIC})
+        yield Doors(server, native, http, calls, made["id"])
+
+
+async def test_what_each_policy_takes_is_the_same_at_every_door(doors: Doors) -> None:
+    assert await doors.taken(BAD, 0) == ALL  # nothing is bound yet
+    for validation, payload, unnamed, wrong in (
+        ("none", True, ALL, ALL),
+        ("warn", True, ALL, ALL),
+        ("enforce", False, NONE, ALL),
+        ("enforce", True, NONE, NONE),
+    ):
+        await doors.bind(validation, payload=payload)
+        assert await doors.taken(GOOD, 1) == ALL
+        assert await doors.taken(GOOD, 0) == unnamed, validation
+        assert await doors.taken(GOOD, 7) == unnamed, validation
+        assert await doors.taken(BAD, 1) == wrong, validation
+    counted = await doors.counted()
+    assert counted['failures_total{result="taken"}'] == 9
+    assert counted['failures_total{result="refused"}'] == 15
+    assert counted["checks_total"] > 24
+
+
+async def test_a_frame_is_refused_as_a_whole_and_the_next_one_is_taken(doors: Doors) -> None:
+    await doors.bind("enforce", payload=True)
+    async with doors.native.producer(
+        TOPIC, schema_id=doors.schema_id, schema_version=1
+    ) as producer:
+        bad = await producer.send_many([GOOD, GOOD, BAD, GOOD])
+        with pytest.raises(Refused, match=r"message 3 of a batch: .* at \$.age"):
+            await bad
+        await (await producer.send(GOOD))
+    read = await doors.native.read(TOPIC, sulina.Start.earliest())
+    assert [message.payload for batch in read for message in batch] == [GOOD]
+
+
+async def test_frames_that_wait_for_their_schema_keep_their_order(doors: Doors) -> None:
+    await doors.bind("enforce", payload=True)
+    payloads = [json.dumps({"name": str(number), "age": 1}).encode() for number in range(300)]
+    async with doors.native.producer(
+        TOPIC, schema_id=doors.schema_id, schema_version=1, batch_records=3, linger_ms=0
+    ) as producer:
+        for payload in payloads[:150]:
+            await producer.send(payload)
+        # From here on nothing is looked at: what comes now must not overtake.
+        await doors.bind("none", payload=False)
+        for payload in payloads[150:]:
+            await producer.send(payload)
+    read = await doors.native.read(TOPIC, sulina.Start.earliest(), max_records=1000)
+    assert [message.payload for batch in read for message in batch] == payloads
+
+
+async def test_partitions_are_held_to_the_schema_of_their_topic(doors: Doors) -> None:
+    topic = "/default/parted"
+    await doors.native.admin("topic.create", {"topic": topic, "partitions": 2})
+    await doors.bind("enforce", payload=True, topic=topic)
+    part = f"{topic}-part-1"
+    assert await doors.taken(BAD, 1, part) == NONE
+    assert await doors.taken(GOOD, 1, part) == ALL
+
+
+async def test_messages_carry_their_schema_through_http(doors: Doors) -> None:
+    listed: dict[str, Any] = {
+        "messages": [{"payload": "a", "schema_id": doors.schema_id, "schema_version": 1}] * 2
+    }
+    path = f"/api/v1/topics{TOPIC}/messages"
+    body = json.dumps(listed).encode()
+    headers = {"Content-Type": "application/vnd.sulina.messages+json"}
+    await doors.http.ok("POST", path, data=body, headers=headers)
+    found = await doors.http.ok("GET", f"{path}?start=earliest")
+    assert [(row["schema_id"], row["schema_version"]) for row in found["messages"]] == [
+        (doors.schema_id, 1)
+    ] * 2
+    listed["messages"].append({"payload": "b"})
+    mixed = await doors.http("POST", path, data=json.dumps(listed).encode(), headers=headers)
+    assert "one schema" in mixed.problem(400, "refused")
+
+
+async def test_two_http_messages_with_different_schemas_are_both_stored(doors: Doors) -> None:
+    path = f"/api/v1/topics{TOPIC}/messages"
+    versions = [0, 1, 0, 1]
+
+    async def publish(version: int) -> None:
+        headers = {"Sulina-Schema-Id": str(doors.schema_id if version else 0)}
+        headers["Sulina-Schema-Version"] = str(version)
+        await doors.http.ok("POST", path, data=str(version).encode(), headers=headers)
+
+    await asyncio.gather(*map(publish, versions))
+    read = await doors.native.read(TOPIC, sulina.Start.earliest())
+    found = [(each.payload, each.schema_version) for batch in read for each in batch]
+    assert sorted(found) == [(b"0", 0), (b"0", 0), (b"1", 1), (b"1", 1)]

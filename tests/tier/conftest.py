@@ -1,0 +1,17 @@
+"""A world for each test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.support.fixtures import shared_sulina_process as shared_sulina_process
+from tests.tier.world import World, make_world
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = await make_world()
+    yield made
+    await made.close()

@@ -1,0 +1,170 @@
+"""Storage nodes make and read objects, and brokers ask them: over real gRPC on the loopback."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from broker_containers.tiering import untiered
+from storage_grpc.tier.tier import head_of
+from sulina.errors import CorruptEntry, NotFound, Unavailable, UnknownOutcome
+from sulina.wire.decode import Frame
+from tests.tier.remote.cluster import TierCluster, tier_cluster
+from tests.tier.world import TOPIC, read_all
+
+
+async def test_a_whole_topic_goes_through_nodes_into_objects_and_back(
+    cluster: TierCluster,
+) -> None:
+    world, broker = cluster.world, cluster.broker()
+    log = await world.log(broker)
+    await world.publish(log, 12, producer="a")
+    await broker.tiering.round()
+    await world.publish(log, 6, producer="b")
+    assert await read_all(log) == world.published
+    await broker.tiering.flush(log)
+    await broker.tiering.round()
+    assert not untiered(log.refs) and not any(ref.is_local for ref in log.refs)
+    assert all(storage.entries.ledgers() == [] for storage in cluster.storages)
+    again = await world.log(cluster.broker())
+    assert again.dedup.snapshot() == log.dedup.snapshot()
+    assert await read_all(again) == world.published
+    time = Frame((await again.reader(20).read(1))[0].data).times[0]
+    assert await again.offset_at(time) in range(18, 21)
+    tier = cluster.tier()
+    for ref in again.refs:
+        summary = await tier.verify(head_of(TOPIC, ref))
+        assert ref.tiered is not None
+        assert (summary.digest, summary.size) == (ref.tiered.digest, ref.tiered.size)
+    await tier.delete([head_of(TOPIC, ref) for ref in again.refs])
+    assert await world.keys() == []
+    with pytest.raises(NotFound):
+        await tier.verify(head_of(TOPIC, again.refs[0]))
+
+
+async def test_a_node_fetches_entries_that_it_lacks_from_the_others(cluster: TierCluster) -> None:
+    world, broker = cluster.world, cluster.broker()
+    log = await world.log(broker)
+    await world.publish(log, 4)
+    await broker.tiering.flush(log)
+    # No node has all of it, and each has some.
+    for number, storage in enumerate(cluster.storages):
+        for ledger in storage.entries._ledgers.values():
+            for entry in list(ledger.entries):
+                if entry % 3 != number:
+                    del ledger.entries[entry]
+    await broker.tiering.round()
+    assert broker.tiering.counters.failures == 0 and not untiered(log.refs)
+    assert await read_all(log) == world.published
+
+
+async def test_nothing_is_made_of_a_ledger_that_lost_an_entry_everywhere(
+    cluster: TierCluster,
+) -> None:
+    world, broker = cluster.world, cluster.broker()
+    log = await world.log(broker)
+    await world.publish(log, 1)
+    [ref] = await broker.tiering.flush(log)
+    for storage in cluster.storages:
+        storage.entries._ledgers[ref.id].entries.pop(1)
+    await broker.tiering.round()
+    assert broker.tiering.counters.failures == 1
+    assert await world.keys() == [] and untiered(log.refs)
+
+
+async def test_reads_go_on_when_nodes_go(cluster: TierCluster) -> None:
+    world, broker = cluster.world, cluster.broker()
+    log = await world.log(broker)
+    await world.publish(log, 12)
+    await broker.tiering.flush(log)
+    await broker.tiering.round()
+    await cluster.storages[0].stop()
+    assert await read_all(log) == world.published
+    await cluster.storages[1].stop()
+    assert await read_all(log) == world.published
+    await cluster.storages[2].stop()
+    with pytest.raises((Unavailable, UnknownOutcome)):
+        await read_all(log)
+    for storage in cluster.storages:
+        await storage.start()
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                assert await read_all(log) == world.published
+            except (Unavailable, UnknownOutcome):
+                await asyncio.sleep(0.05)
+            else:
+                break
+
+
+async def test_a_slow_node_is_not_waited_for(cluster: TierCluster) -> None:
+    world, broker = cluster.world, cluster.broker()
+    log = await world.log(broker)
+    await world.publish(log, 3)
+    await broker.tiering.flush(log)
+    await broker.tiering.round()
+    slow = 0
+    held = asyncio.Event()
+
+    async def first_waits(moment: str, key: str) -> None:
+        nonlocal slow
+        if moment == "before tail":
+            slow += 1
+            if slow == 1:
+                await held.wait()
+
+    for storage in cluster.storages:
+        await storage.stop()  # so that nothing is cached
+        await storage.start()
+    await cluster.eventually_known(3)
+    async with asyncio.timeout(60):
+        await cluster.nodes.ready(3)
+    world.objects.hook = first_waits
+    log.tier = cluster.tier(hedge_seconds=0.05)
+    assert await read_all(log) == world.published
+    assert slow >= 2
+    held.set()
+
+
+async def test_only_nodes_with_an_object_store_are_asked() -> None:
+    async with tier_cluster(tiers=1) as cluster:
+        world, broker = cluster.world, cluster.broker()
+        assert len(cluster.nodes.with_tier()) == 1
+        log = await world.log(broker)
+        await world.publish(log, 12)
+        await broker.tiering.flush(log)
+        await broker.tiering.round()
+        assert broker.tiering.counters.failures == 0 and not untiered(log.refs)
+        assert await read_all(log) == world.published
+
+
+async def test_without_an_object_store_nothing_is_done() -> None:
+    async with tier_cluster(tiers=0) as cluster:
+        world, broker = cluster.world, cluster.broker()
+        log = await world.log(broker)
+        await world.publish(log, 12)
+        await broker.tiering.round()
+        assert not broker.tiering.ready and broker.tiering.counters.failures == 0
+        with pytest.raises(Unavailable, match="--tier"):
+            await cluster.tier().verify(head_of(TOPIC, log.refs[0]))
+        assert await read_all(log) == world.published
+
+
+async def test_a_damaged_object_is_an_error_on_the_way_too(cluster: TierCluster) -> None:
+    world, broker = cluster.world, cluster.broker()
+    log = await world.log(broker)
+    await world.publish(log, 3)
+    await broker.tiering.flush(log)
+    await broker.tiering.round()
+    for key, (info, data) in list(world.objects.inner._objects.items()):
+        damaged = data[:30] + bytes([data[30] ^ 1]) + data[31:]
+        world.objects.inner._objects[key] = (info, damaged)
+    for storage in cluster.storages:
+        await storage.stop()
+        await storage.start()
+    await cluster.eventually_known(3)
+    async with asyncio.timeout(60):
+        await cluster.nodes.ready(3)
+    with pytest.raises(CorruptEntry):
+        await read_all(log)
