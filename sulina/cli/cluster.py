@@ -7,13 +7,17 @@ import click
 from sulina.cli.brokers import BROKER_COLUMNS, broker_rows
 from sulina.cli.commands import Group
 from sulina.cli.output import print_fields, print_table, write_json
+from sulina.cli.rebuild import rebuild
 from sulina.cli.running import ask
 from sulina.cli.settings import Settings
 
 
 @click.group(cls=Group)
 def cluster() -> None:
-    """Look at the cluster as a whole."""
+    """Look at the cluster as a whole, and rebuild it."""
+
+
+cluster.add_command(rebuild)
 
 
 @cluster.command("describe", examples=["sulina cluster describe", "sulina cluster describe --json"])

@@ -1,0 +1,82 @@
+"""A rebuild from beginning to end: etcd, storage nodes and the object store of a real cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Final
+
+from broker_containers.rebuild.plan import OnGap, TopicPlan, plan_topics
+from broker_containers.rebuild.rebuild import Rebuild, Rebuilt, known_lists, wait_until_alone
+from broker_containers.rebuild.survey import Copies, Progress, Survey, survey
+from storage_grpc.quorum.calls import with_deadline
+from storage_grpc.quorum.ledgers import QuorumLedgers
+from storage_grpc.quorum.settings import QuorumSettings
+from storage_grpc.remote import RemoteNodes
+from sulina.metadata.etcd import EtcdSettings, EtcdStore
+from sulina.metadata.keys import namespaces
+from sulina.objects.opening import open_store
+from sulina.runtime.real_clock import RealClock
+from sulina.runtime.real_random import real_random
+
+_NODES_SECONDS: Final = 15.0
+_ALONE_SECONDS: Final = 60.0
+"""How long to wait for registrations to run out that came back with an old copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildSettings:
+    """What to rebuild from, and how."""
+
+    etcd: EtcdSettings
+    places: Sequence[str]
+    """Every storage node there is, ``name=host:port`` each."""
+    quorum: QuorumSettings
+    tier: str = ""
+    """The URL of the object store, or nothing."""
+    on_gap: OnGap = OnGap.STOP
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was found, what was planned, and what was done."""
+
+    survey: Survey
+    plans: tuple[TopicPlan, ...]
+    rebuilt: tuple[Rebuilt, ...]
+
+
+async def run_rebuild(settings: RebuildSettings, progress: Progress) -> Outcome:
+    """Look at everything, plan, and carry it out unless ``dry_run``.
+
+    Raises ``Unavailable`` if etcd, one of the storage nodes or the object store does not answer,
+    ``Refused`` while brokers run.
+    """
+    clock = RealClock()
+    async with AsyncExitStack() as stack:
+        store = await EtcdStore.open(settings.etcd, clock)
+        stack.push_async_callback(store.close)
+        nodes = await stack.enter_async_context(RemoteNodes(settings.places, clock, real_random()))
+        await with_deadline(
+            clock, _NODES_SECONDS, nodes.ready(len(settings.places)), "one of the storage nodes"
+        )
+        objects = None
+        if settings.tier:
+            objects = await stack.enter_async_context(
+                open_store(settings.tier, clock, real_random())
+            )
+        await wait_until_alone(store, clock, _ALONE_SECONDS)
+        copies = Copies(nodes.all(), clock)
+        found = await survey(copies, objects, progress)
+        plans = plan_topics(found, await known_lists(store), settings.on_gap)
+        rebuilt: list[Rebuilt] = []
+        if not settings.dry_run:
+            await namespaces.create_first(store)
+            ledgers = QuorumLedgers(nodes, store, clock, settings.quorum)
+            rebuild = Rebuild(store, ledgers, copies, clock)
+            await rebuild.never_again(found)
+            wanted = [plan for plan in plans if plan.changed and plan.pieces]
+            rebuilt += [await rebuild.carry_out(plan, progress) for plan in wanted]
+        return Outcome(found, tuple(plans), tuple(rebuilt))
