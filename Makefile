@@ -14,10 +14,10 @@ ARGS ?=
 PYTHON ?=
 
 bin := .venv/bin
-typed := sulina broker_containers storage_grpc emr_jobs benchmarks tests
+typed := sulina broker_containers storage_grpc emr_jobs functions localstack benchmarks tests
 packages := sulina broker_containers storage_grpc emr_jobs functions
 # Environments of their own, for what must not meet Sulina's packages: the tests run these programs.
-apart := $(patsubst %,.venv-%/installed.lock,emulators localstack)
+apart := $(patsubst %,.venv-%/installed.lock,danube emulators localstack spark)
 protos = $(shell find $(wildcard $(packages)) -name '*.proto')
 
 .PHONY: help

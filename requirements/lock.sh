@@ -7,6 +7,7 @@
 #   bench.lock  run.lock and what `make bench` needs
 #   broker.lock, storage.lock, functions.lock   what the containers and the Lambda functions have
 #   emulators.lock, localstack.lock   servers that stand in for a cloud's, in environments of their own
+#   spark.lock, emr.lock   the newest Spark for a test; what the jobs take along to EMR
 #   danube.lock Danube's own client, unmodified, which the tests run in an environment of its own
 set -euo pipefail
 
@@ -51,6 +52,7 @@ localstack_pins() {
 apart danube "$@"
 apart emulators "$@"
 apart spark "$@"
+apart emr "$@"
 pins=$(mktemp)
 while IFS= read -r line; do
     version=${line#*==}

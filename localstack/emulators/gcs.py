@@ -5,10 +5,14 @@ Everything is in memory, and credentials are not looked at.
 
 from __future__ import annotations
 
+import http.client
+import json
+from http import HTTPStatus
 from pathlib import Path
 
 from localstack.emulators.server import HOST, EmulatorServer, Program, answers_http, free_ports
 from localstack.environments import environment
+from sulina.errors import Unavailable
 
 
 def running_gcs(folder: Path, port: int = 0) -> EmulatorServer:
@@ -25,3 +29,18 @@ def running_gcs(folder: Path, port: int = 0) -> EmulatorServer:
         ready=answers_http("/"),
     )
     return EmulatorServer(folder, program)
+
+
+def make_bucket(server: EmulatorServer, name: str) -> None:
+    """Make a bucket, if it is not there."""
+    connection = http.client.HTTPConnection(HOST, server.port, timeout=30)
+    try:
+        connection.request(
+            *("POST", "/storage/v1/b?project=test", json.dumps({"name": name})),
+            {"Content-Type": "application/json"},
+        )
+        status = connection.getresponse().status
+    finally:
+        connection.close()
+    if status not in (HTTPStatus.OK, HTTPStatus.CONFLICT):
+        raise Unavailable(f"the emulator made no bucket {name}: it answered {status}")

@@ -3,6 +3,7 @@
 * ``ifGenerationMatch`` on uploads and deletions: the emulator takes one request at a time, so that
   looking first and acting then is one step;
 * pages of a listing (``maxResults``, ``pageToken``) and where it starts (``startOffset``);
+* no ``Range`` in the answer about an upload of which nothing has come yet;
 * ranges that count from the end (``bytes=-N``), ranges beyond the end, and a reply of its own
   for a range of an object with no bytes.
 
@@ -17,6 +18,7 @@ import sys
 from http import HTTPStatus
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from gcp_storage_emulator.exceptions import NotFound
 from gcp_storage_emulator.handlers import objects
@@ -64,10 +66,10 @@ def insert(request: Any, response: Any, storage: Any, *rest: Any, **more: Any) -
     if not _meets(response, storage, bucket, str(name), wanted):
         return
     _insert(request, response, storage, *rest, **more)
-    if wanted is not None and _first(request, "uploadType") == "resumable":
-        upload = re.search(r"upload_id=([^&]+)", response["Location"])
-        assert upload is not None
-        _conditions[upload.group(1)] = wanted
+    begun = response.status is HTTPStatus.OK and _first(request, "uploadType") == "resumable"
+    if wanted is not None and begun:
+        [upload] = parse_qs(urlsplit(response["Location"]).query)["upload_id"]
+        _conditions[upload] = wanted
 
 
 def upload_partial(request: Any, response: Any, storage: Any, *rest: Any, **more: Any) -> None:
@@ -95,6 +97,14 @@ def cancel_upload(request: Any, response: Any, storage: Any, *rest: Any, **more:
         response.status = HTTPStatus.NOT_FOUND
         return
     response.status = SimpleNamespace(value=499, phrase="Client Closed Request")
+
+
+def say_incomplete(response: Any, storage: Any, upload: str, fallback_end: int = 0) -> None:
+    """How much of an upload is there; nothing is said of nothing."""
+    response.status = objects.GoogleHTTPStatus.RESUME_INCOMPLETE
+    received = storage.get_resumable_byte_count(upload)
+    if received:
+        response["Range"] = f"bytes=0-{received - 1}"
 
 
 def ls(request: Any, response: Any, storage: Any, *rest: Any, **more: Any) -> None:
@@ -166,6 +176,7 @@ def _replace_handlers() -> None:
     # Called by another handler, by its name in the module.
     objects.download, objects.upload_partial = download, upload_partial
     objects.insert = insert
+    objects._resumable_incomplete = say_incomplete
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
+from botocore.exceptions import ClientError
 
 from localstack.emulators.credentials import Credentials
 
@@ -25,3 +26,13 @@ def s3_client(url: str, credentials: Credentials) -> Any:
             s3={"addressing_style": "path"},
         ),
     )
+
+
+def make_bucket(url: str, credentials: Credentials, name: str) -> None:
+    """Make a bucket, if it is not there."""
+    client = s3_client(url, credentials)
+    try:
+        client.create_bucket(Bucket=name)
+    except ClientError as error:
+        if not error.response["Error"]["Code"].startswith("BucketAlready"):
+            raise

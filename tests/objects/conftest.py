@@ -1,0 +1,94 @@
+"""Every kind of object store, for the contract that all of them keep."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import pytest
+
+from localstack.emulators.gcs import make_bucket as make_gcs_bucket
+from localstack.emulators.s3 import make_bucket
+from localstack.emulators.server import EmulatorServer
+from sulina.objects.opening import open_store
+from sulina.objects.store import ObjectSettings, ObjectStore
+from sulina.runtime.real_clock import RealClock
+from tests.support.emulators import gcs as gcs
+from tests.support.emulators import localstack as localstack
+from tests.support.emulators import moto as moto
+from tests.support.emulators import redis as redis
+from tests.support.emulators import seaweedfs as seaweedfs
+
+Opening = Callable[..., AbstractAsyncContextManager[ObjectStore]]
+"""Opens the store under test, again and again if need be; keywords are settings."""
+
+BUCKET = "contract"
+S3_KINDS = ("seaweedfs", "localstack", "moto")
+_KINDS = ("memory", "folder", *S3_KINDS, "gcs", "redis")
+_numbers = itertools.count()
+
+
+@pytest.fixture(params=_KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    """Which store it is."""
+    return str(request.param)
+
+
+@pytest.fixture
+def url(
+    kind: str,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> str:
+    """A place for this test alone."""
+    prefix = f"tests/{next(_numbers)}"
+    if kind == "memory":
+        return f"memory://{prefix}"
+    if kind == "folder":
+        return f"file://{tmp_path}/objects"
+    server: EmulatorServer = request.getfixturevalue(kind)
+    if kind == "redis":
+        return f"redis://127.0.0.1:{server.port}/0/{prefix}"
+    if kind == "gcs":
+        make_gcs_bucket(server, BUCKET)
+        return f"gs://{BUCKET}/{prefix}?endpoint={server.url}"
+    return s3_url(server, monkeypatch, prefix)
+
+
+@pytest.fixture
+def opening(url: str) -> Opening:
+    """Opens the store under test."""
+
+    def opens(**settings: object) -> AbstractAsyncContextManager[ObjectStore]:
+        made = ObjectSettings(**settings) if settings else None  # type: ignore[arg-type]
+        return open_store(url, RealClock(), random.Random(1), settings=made)
+
+    return opens
+
+
+@pytest.fixture
+def small_parts(kind: str) -> int:
+    """The smallest size of parts that the store takes."""
+    return {"gcs": 256 << 10}.get(kind, 5 << 20 if kind in S3_KINDS else 64 << 10)
+
+
+@pytest.fixture
+def s3_place(
+    seaweedfs: EmulatorServer, monkeypatch: pytest.MonkeyPatch
+) -> tuple[EmulatorServer, str]:
+    """SeaweedFS, and a prefix in its bucket."""
+    prefix = f"tests/{next(_numbers)}"
+    s3_url(seaweedfs, monkeypatch, prefix)
+    return seaweedfs, prefix
+
+
+def s3_url(server: EmulatorServer, monkeypatch: pytest.MonkeyPatch, prefix: str) -> str:
+    """The URL of a prefix in a bucket that is there, with the credentials in the environment."""
+    for name, value in server.credentials.variables.items():
+        monkeypatch.setenv(name, value)
+    make_bucket(server.url, server.credentials, BUCKET)
+    return f"s3://{BUCKET}/{prefix}?endpoint={server.url}"
