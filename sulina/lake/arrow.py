@@ -16,7 +16,7 @@ from sulina.lake.frame_columns import BinaryColumn, FrameColumns, open_columns
 from sulina.lake.frame_table import FrameTable, IrregularFrames, read_table, require
 from sulina.lake.frame_value import pack_values
 from sulina.lake.irregular import inflate, stand_in
-from sulina.lake.ragged import Ints, join_runs, starts_of
+from sulina.lake.ragged import Ints, join_runs, runs, spread, starts_of
 from sulina.lake.schema import ATTRIBUTES_TYPE, TIME_TYPE, WRITTEN_SCHEMA
 from sulina.runtime.seam import Buffer
 from sulina.wire import header as h
@@ -78,26 +78,26 @@ class _Opening:
         if self._unreadable:
             by_frame = np.ones(len(table), np.bool_)
             by_frame[self._unreadable] = False
-            readable = np.repeat(by_frame, table.counts)
+            readable = spread(by_frame, table.counts)
         counts = table.counts
 
-        def spread(field: str) -> Ints:
-            return np.repeat(table.field(field), counts)
+        def of_records(field: str) -> Ints:
+            return spread(table.field(field), counts)
 
-        within = np.arange(int(counts.sum())) - np.repeat(starts_of(counts)[:-1], counts)
+        within = runs(np.zeros_like(counts), counts)
         dues = table.dues
         return pa.RecordBatch.from_arrays(
             [
-                pa.array(spread("base_offset") + within),
+                pa.array(of_records("base_offset") + within),
                 _times(columns.times),
                 _producers(table),
-                pa.array(spread("first_sequence") + within),
+                pa.array(of_records("first_sequence") + within),
                 _keys(columns),
                 _binary(pa.binary(), columns.payloads, readable),
                 _attributes(table, columns, self._regular),
-                pa.array(spread("schema_id")),
-                pa.array(np.repeat(table.headers["schema_version"].astype(np.int32), counts)),
-                _times(np.repeat(dues, counts), np.repeat(dues != 0, counts)),
+                pa.array(of_records("schema_id")),
+                pa.array(spread(table.headers["schema_version"].astype(np.int32), counts)),
+                _times(spread(dues, counts), spread(dues != 0, counts)),
                 _frames(table, pack_values(table, self._verbatim)),
             ],
             schema=WRITTEN_SCHEMA,
@@ -134,7 +134,7 @@ def _producers(table: FrameTable) -> pa.Array:
     text = np.array([_is_text(name) for name in names.to_pylist()])
     require(text[codes])
     return pa.DictionaryArray.from_arrays(
-        pa.array(np.repeat(codes, table.counts)), names.cast(pa.string())
+        pa.array(spread(codes, table.counts)), names.cast(pa.string())
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sulina.lake.frame_table import FrameTable, IrregularFrames, require
-from sulina.lake.ragged import Bytes, Ints, join_runs, padded, runs, starts_of
+from sulina.lake.ragged import Bytes, Ints, join_runs, padded, runs, spread, starts_of
 from sulina.wire import header as h
 
 Bools = NDArray[np.bool_]
@@ -105,7 +105,7 @@ class _Cursor:
     def bits(self) -> Bools:
         starts = self.take((self.counts + 7) // 8)
         within = runs(np.zeros_like(self.counts), self.counts)
-        octets = self.data[np.repeat(starts, self.counts) + (within >> 3)]
+        octets = self.data[spread(starts, self.counts) + (within >> 3)]
         spare = self.counts % 8
         last = self.data[starts + (self.counts - 1) // 8]
         self.require((spare == 0) | (last >> spare.astype(np.uint8) == 0))
@@ -138,7 +138,7 @@ def _part(table: FrameTable, cursor: _Cursor, flag: int) -> tuple[_Cursor, Bools
         return None
     chosen = np.flatnonzero(marked)
     part = _Cursor(table, chosen, cursor.at[chosen], cursor.ends[chosen])
-    return part, np.repeat(marked, table.counts)
+    return part, spread(marked, table.counts)
 
 
 def _keys(table: FrameTable, cursor: _Cursor) -> tuple[BinaryColumn | None, Bools]:
@@ -173,7 +173,7 @@ def _attributes(table: FrameTable, cursor: _Cursor) -> Attributes | None:
 
 def _times(table: FrameTable, cursor: _Cursor) -> Ints:
     first_times = table.field("first_time")
-    times = np.repeat(first_times, table.counts)
+    times = spread(first_times, table.counts)
     found = _part(table, cursor, h.HAS_TIMES)
     if found is None:
         return times
@@ -184,5 +184,6 @@ def _times(table: FrameTable, cursor: _Cursor) -> Ints:
     part.require(np.minimum.reduceat(deltas, begins) == 0)
     part.require(np.maximum.reduceat(deltas, begins) == span)
     cursor.at[part.chosen] = part.at
+    times = times.copy()
     times[where] += deltas
     return times

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -64,9 +65,12 @@ def require(regular: NDArray[np.bool_]) -> None:
         raise IrregularFrames(np.flatnonzero(~regular))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FrameTable:
-    """Frames one after the other in ``data``, each with an intact, plausible header."""
+    """Frames one after the other in ``data``, each with an intact, plausible header.
+
+    Where the parts of each frame start is worked out when first asked for, and then kept.
+    """
 
     data: Bytes
     starts: Ints
@@ -86,19 +90,19 @@ class FrameTable:
         marked: NDArray[np.bool_] = (self.flags & flag) != 0
         return marked
 
-    @property
+    @cached_property
     def names_at(self) -> Ints:
         return self.starts + h.HEADER_SIZE + _WORD * self.has(h.DELAYED)
 
-    @property
+    @cached_property
     def slots_at(self) -> Ints:
         return self.names_at + padded(self.field("name_length"))
 
-    @property
+    @cached_property
     def columns_at(self) -> Ints:
         return self.slots_at + padded(self.counts) * self.has(h.HAS_KEYS)
 
-    @property
+    @cached_property
     def dues(self) -> Ints:
         """When each frame may be delivered; 0 for those that are not delayed."""
         places = (self.starts + h.HEADER_SIZE) // _WORD

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
+_T = TypeVar("_T", bound=np.generic)
 
 _SHORT: Final = 24
 """Below this mean length, copying byte by byte in numpy is faster than a slice for each run."""
@@ -29,9 +30,21 @@ def starts_of(lengths: Ints) -> Ints:
 
 def runs(starts: Ints, lengths: Ints) -> Ints:
     """The positions of all runs one after the other: start, start + 1, ... of each."""
+    if _all_one(lengths):
+        return starts
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
     return np.repeat(starts - (ends - lengths), lengths) + np.arange(total)
+
+
+def spread(values: NDArray[_T], counts: Ints) -> NDArray[_T]:
+    """Each value as many times as its count says. Not to be changed: it may be ``values``."""
+    return values if _all_one(counts) else np.repeat(values, counts)
+
+
+def _all_one(counts: Ints) -> bool:
+    """Whether this is a ledger of frames with one record, where much can be left out."""
+    return bool((counts == 1).all())
 
 
 def copy_runs(out: Bytes, at: Ints, source: Bytes, starts: Ints, lengths: Ints) -> None:

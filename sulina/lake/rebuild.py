@@ -19,7 +19,7 @@ from sulina.lake import schema
 from sulina.lake.buffers import integers, octets, offsets, present
 from sulina.lake.frame_table import HEADER, checksums, write_headers
 from sulina.lake.frame_value import VALUE_SIZE, VERBATIM, read_heads
-from sulina.lake.ragged import Bytes, Ints, padded, runs, starts_of
+from sulina.lake.ragged import Bytes, Ints, padded, runs, spread, starts_of
 from sulina.lake.sections import Bits, Copied, Int32s, Section, total, values
 from sulina.wire import header as h
 
@@ -200,7 +200,7 @@ class _Rebuilding:
         counts = self._counts * has
         deltas = self._times.copy()
         if has.any():
-            deltas[runs(self._firsts, counts)] -= np.repeat(self._first_times(), counts)
+            deltas[runs(self._firsts, counts)] -= spread(self._first_times(), counts)
         return Int32s(deltas, self._firsts, counts)
 
 

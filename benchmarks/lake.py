@@ -1,0 +1,244 @@
+"""``python -m benchmarks.lake``: how fast ledgers become Parquet objects, and frames again.
+
+One core, no object store: a ledger's frames are encoded, the object is decoded to frames, and it
+is verified as after an upload (every byte, every frame, the digest). Rates are bytes of frames, as
+they are uncompressed, by CPU time, which other work on the machine disturbs least. Beside it, as a
+yardstick, the same columns written by pyarrow alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.table import Table
+
+from sulina.lake.arrow import frames_to_batch
+from sulina.lake.decoder import Footer, NeedMore, Verifier, decode_row_group, open_footer
+from sulina.lake.encoder import LedgerEncoder
+from sulina.lake.schema import WRITER_OPTIONS, WRITTEN_SCHEMA
+from sulina.lake.summary import ObjectHead
+from sulina.names import TopicName
+from sulina.wire.compression import Compression
+from sulina.wire.encode import Origin, encode_frame
+from sulina.wire.header import assign
+
+GOAL_ENCODE = 150.0
+"""MB/s a core, for frames that hold what a busy producer packs."""
+_AT_ONCE = 1024
+"""Frames handed to the encoder at a time, as they come from a storage node."""
+_PAYLOADS = 50_000
+"""Different ones in a ledger: too many for a compressor to see one twice."""
+_PRODUCERS = 8
+_START_US = 1_750_000_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What the frames of a ledger are like."""
+
+    name: str
+    records: int
+    """In each frame."""
+    size: int
+    """Bytes of a payload."""
+    keys: bool = False
+    attributes: bool = False
+    noise: bool = False
+    """Payloads that do not compress, instead of JSON."""
+    compression: Compression = Compression.NONE
+
+
+KINDS = (
+    Kind("100 B", 1000, 100),
+    Kind("200 B, keys", 1000, 200, keys=True),
+    Kind("200 B, keys, lz4 frames", 1000, 200, keys=True, compression=Compression.LZ4),
+    Kind("200 B, keys, attributes", 1000, 200, keys=True, attributes=True),
+    Kind("1 KiB of noise", 200, 1024, noise=True),
+    Kind("100 B, one record a frame", 1, 100),
+    Kind("1 KiB, keys, one record a frame", 1, 1024, keys=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Rates in MB/s of uncompressed frames, the best of all repetitions."""
+
+    name: str
+    frames: int
+    records: int
+    frame_bytes: int
+    object_bytes: int
+    encode: float
+    decode: float
+    verify: float
+    parquet: float
+
+    @property
+    def microseconds_a_frame(self) -> float:
+        return self.frame_bytes / self.frames / self.encode
+
+
+def main() -> int:
+    """Measure as the command line says; fails if a busy producer's frames encode too slowly."""
+    options = _parse(sys.argv[1:])
+    console = Console(stderr=options.json)
+    results = [measure(kind, options.megabytes * 1_000_000, options.repeat) for kind in KINDS]
+    console.print(_table(results, options.megabytes))
+    document = json.dumps([asdict(result) for result in results], indent=1)
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "lake.json").write_text(document)
+    if options.json:
+        sys.stdout.write(document + "\n")
+    busy = [result for result, kind in zip(results, KINDS, strict=True) if kind.records > 1]
+    return 0 if all(result.encode >= GOAL_ENCODE for result in busy) else 1
+
+
+def measure(kind: Kind, size: int, repeat: int) -> Result:
+    """The rates for a ledger of about ``size`` bytes of payload."""
+    frames = make_frames(kind, max(size // (kind.records * kind.size), 1))
+    data = _encode(frames)
+    footer = _footer(data)
+    batch = frames_to_batch(frames)
+    inflated = sum(map(len, _decode(footer, data)))
+
+    def rate(work: Callable[[], object]) -> float:
+        return inflated / min(_cpu_seconds(work) for _ in range(repeat)) / 1e6
+
+    return Result(
+        name=kind.name,
+        frames=len(frames),
+        records=footer.summary.records,
+        frame_bytes=inflated,
+        object_bytes=len(data),
+        encode=rate(lambda: _encode(frames)),
+        decode=rate(lambda: _decode(footer, data)),
+        verify=rate(lambda: _verify(footer, data)),
+        parquet=rate(lambda: _write_plainly(batch)),
+    )
+
+
+def make_frames(kind: Kind, count: int) -> list[bytes]:
+    """Frames as brokers assign them; the same each time."""
+    random = Random(1)
+    payloads = [_payload(kind, random) for _ in range(min(count * kind.records, _PAYLOADS))]
+    keys = [b"customer-%d" % number for number in range(1000)]
+    attributes = [{"region": f"r-{number}", "trace": f"{number:016x}"} for number in range(50)]
+    frames: list[bytes] = []
+    for number in range(count):
+        first = number * kind.records
+        frame = bytearray(
+            encode_frame(
+                Origin(f"producer-{number % _PRODUCERS}", 1, 1),
+                first,
+                random.choices(payloads, k=kind.records),
+                [_START_US + 50 * (first + place) for place in range(kind.records)],
+                keys=random.choices(keys, k=kind.records) if kind.keys else None,
+                attributes=random.choices(attributes, k=kind.records) if kind.attributes else None,
+                compression=kind.compression,
+            )
+        )
+        assign(frame, first, 1)
+        frames.append(bytes(frame))
+    return frames
+
+
+def _payload(kind: Kind, random: Random) -> bytes:
+    if kind.noise:
+        return random.randbytes(kind.size)
+    text = ""
+    while len(text) < kind.size:
+        event = {
+            "order": random.randrange(10**8),
+            "state": random.choice(["new", "paid", "packed", "sent"]),
+            "amount": random.randrange(10**5) / 100,
+        }
+        text += json.dumps(event)
+    return text[: kind.size].encode()
+
+
+def _encode(frames: Sequence[bytes]) -> bytes:
+    encoder = LedgerEncoder(ObjectHead(TopicName("default", "orders"), 1, 0))
+    chunks: list[bytes] = []
+    for start in range(0, len(frames), _AT_ONCE):
+        chunks += encoder.add(frames[start : start + _AT_ONCE])
+    last, _ = encoder.finish()
+    return b"".join(chunks + last)
+
+
+def _footer(data: bytes) -> Footer:
+    footer = open_footer(data, len(data))
+    assert not isinstance(footer, NeedMore)
+    return footer
+
+
+def _decode(footer: Footer, data: bytes) -> list[bytes]:
+    frames: list[bytes] = []
+    for group in footer.row_groups:
+        frames += decode_row_group(footer, group, data[group.start : group.end])
+    return frames
+
+
+def _verify(footer: Footer, data: bytes) -> None:
+    verifier = Verifier(footer)
+    for group in footer.row_groups:
+        verifier.add(group, data[group.start : group.end])
+    verifier.finish()
+
+
+def _write_plainly(batch: pa.RecordBatch) -> None:
+    with pq.ParquetWriter(pa.BufferOutputStream(), WRITTEN_SCHEMA, **WRITER_OPTIONS) as writer:
+        writer.write_batch(batch)
+
+
+def _cpu_seconds(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def _table(results: Sequence[Result], megabytes: int) -> Table:
+    table = Table(
+        title=f"ledgers of {megabytes:,} MB of payload to Parquet and back, on one core",
+        title_justify="left",
+        caption=f"MB/s of frames by CPU time; goal: encode at {GOAL_ENCODE:g} or more "
+        "where producers pack records together",
+    )
+    table.add_column("payload")
+    for heading in ("encode", "us a frame", "decode", "verify", "pyarrow alone", "object"):
+        table.add_column(heading, justify="right")
+    for result in results:
+        table.add_row(
+            result.name,
+            f"{result.encode:.0f}",
+            f"{result.microseconds_a_frame:.1f}",
+            f"{result.decode:.0f}",
+            f"{result.verify:.0f}",
+            f"{result.parquet:.0f}",
+            f"{result.object_bytes / result.frame_bytes:.0%}",
+        )
+    return table
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.lake", description="Ledgers to Parquet objects and back."
+    )
+    parser.add_argument("--megabytes", type=int, default=40, help="payload of each ledger")
+    parser.add_argument("--repeat", type=int, default=3, help="repetitions; the best counts")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
