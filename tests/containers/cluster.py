@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from tests.containers.engine import Docker
 from tests.support.etcd import free_ports
@@ -49,6 +52,12 @@ class ComposedCluster:
     def s3_url(self) -> str:
         return f"http://127.0.0.1:{self._ports['S3_PORT']}"
 
+    def objects(self, prefix: str) -> list[str]:
+        """The keys of the lake that begin with ``prefix``."""
+        url = f"{self.s3_url}/sulina?list-type=2&prefix={quote(prefix, safe='')}"
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            return re.findall(r"<Key>([^<]+)</Key>", answer.read().decode())
+
     def compose(self, *arguments: str) -> str:
         """``docker compose`` about this cluster."""
         command = (*self._compose, "--project-name", self._project, "--file", str(COMPOSE))
@@ -71,10 +80,11 @@ class ComposedCluster:
         return json.loads(self._docker("inspect", self.container(service)))[0]
 
     def healthy(self, service: str) -> bool:
-        """As its own check says; whether it runs, if there is none."""
+        """As its own check says; without one, whether it runs, or did what it was to do."""
         state = self.inspect(service)["State"]
         health = state.get("Health", {}).get("Status", "healthy")
-        return bool(state["Running"]) and health == "healthy"
+        done = state["Status"] == "exited" and state["ExitCode"] == 0
+        return health == "healthy" and (bool(state["Running"]) or done)
 
     def kill(self, service: str) -> None:
         """As power loss does; nobody starts it again."""

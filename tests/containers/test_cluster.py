@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import json
 import urllib.request
-from typing import Any
 
 import pytest
 
 import sulina
 from sulina.client.client import Client
+from sulina.lake.layout import parse_key
 from tests.containers.cluster import ComposedCluster
 from tests.containers.engine import Docker
 from tests.containers.images import BROKER, STORAGE
@@ -60,15 +60,23 @@ def test_nobody_is_root_and_nobody_can_write_but_to_the_volume(cluster: Composed
         assert "Read-only file system" in said
 
 
-def test_the_endpoint_serves_http_and_s3_answers(cluster: ComposedCluster) -> None:
-    def get(url: str) -> Any:
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            return answer.status
-
-    assert get(f"{cluster.http_url}/health/ready") == 200
-    request = urllib.request.Request(f"{cluster.s3_url}/sulina", method="PUT")
-    with urllib.request.urlopen(request, timeout=30) as answer:
+def test_the_endpoint_serves_http(cluster: ComposedCluster) -> None:
+    with urllib.request.urlopen(f"{cluster.http_url}/health/ready", timeout=10) as answer:
         assert answer.status == 200
+
+
+async def test_closed_ledgers_become_objects_of_the_s3_beside_it(cluster: ComposedCluster) -> None:
+    topic = "/default/tiered"
+    async with sulina.connect(cluster.url) as client:
+        async with client.producer(topic) as producer:
+            await producer.send_many([b"a record"] * 1000)
+        await client.admin("ledger.offload", {"topic": topic})
+        async with asyncio.timeout(120):
+            while not await asyncio.to_thread(cluster.objects, "ledgers/namespace=default"):
+                await asyncio.sleep(0.5)
+    [key] = cluster.objects("ledgers/namespace=default")
+    name = parse_key(key)
+    assert (name.topic, name.first_offset) == ("tiered", 0)
 
 
 async def test_clients_go_on_when_the_container_of_their_broker_is_killed(

@@ -154,7 +154,7 @@ def test_the_options_in_the_compose_file_exist(compose: Any) -> None:
         if name.startswith("broker"):
             assert "--storage-node" in command_line(given, ())
         if name.startswith("storage"):
-            assert given.keys() <= known
+            assert {each for each in given if not each.startswith("AWS_")} <= known
             assert load({}, given).id == name
 
 

@@ -1,0 +1,3 @@
+"""Registers the partition of a new object in the catalogue."""
+
+from __future__ import annotations

@@ -1,0 +1,130 @@
+"""``python -m functions.package``: one archive for each function, as Lambda takes them.
+
+An archive has the function, what it shares with others, ``sulina``, and the packages that
+``requirements/functions.lock`` pins, each checked by its hash. The same code and lock give the same
+bytes, so that a deployment changes only what changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+_ROOT: Final = Path(__file__).resolve().parents[1]
+FUNCTIONS: Final = ("catalog", "discovery", "janitor", "scaler")
+ARCHITECTURES: Final = {"arm64": "aarch64", "x86_64": "x86_64"}
+PYTHON: Final = "3.13"
+"""Of Lambda's runtime that infra/ chooses."""
+_SERVICES: Final = frozenset(
+    {"cloudwatch", "emr-serverless", "glue", "lambda", "s3", "secretsmanager", "sts"}
+)
+"""Of AWS; boto3 knows hundreds, which is most of its size."""
+_LEFT_OUT: Final = ("*.dist-info/RECORD", "*.proto", "*.pyi", "*.pyc", "bin/*", "*/tests/*")
+_OURS: Final = ("sulina", "functions/__init__.py", "functions/parts")
+_PACKAGES, _REPORT = "packages", "report.json"
+_EPOCH: Final = (1980, 1, 1, 0, 0, 0)
+
+
+def main() -> int:
+    """Write the archives and say where; returns the exit code of the process."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--folder", type=Path, default=_ROOT / "build" / "functions")
+    parser.add_argument("--architecture", choices=ARCHITECTURES, default="arm64")
+    parser.add_argument("--python", default=PYTHON, help="the runtime's version")
+    given = parser.parse_args()
+    try:
+        for made in package(given.folder, given.architecture, given.python):
+            digest = hashlib.sha256(made.read_bytes()).hexdigest()
+            sys.stdout.write(f"{made}  {made.stat().st_size:,} bytes  sha256 {digest}\n")
+    except RuntimeError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+def package(folder: Path, architecture: str, python: str) -> list[Path]:
+    """Write all archives to ``folder``. Raises ``RuntimeError`` with what pip said."""
+    with tempfile.TemporaryDirectory() as scratch:
+        install(Path(scratch), architecture, python)
+        return [archive(folder, name, Path(scratch)) for name in FUNCTIONS]
+
+
+def install(folder: Path, architecture: str, python: str) -> None:
+    """What the lock pins, for a machine of Lambda's. Raises ``RuntimeError`` as above."""
+    machine = ARCHITECTURES[architecture]
+    command = [
+        *(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"),
+        *("--target", str(folder / _PACKAGES), "--report", str(folder / _REPORT)),
+        *("--platform", f"manylinux_2_28_{machine}", "--platform", f"manylinux2014_{machine}"),
+        *("--implementation", "cp", "--python-version", python, "--only-binary", ":all:"),
+        *("--no-compile", "--require-hashes"),
+        *("--requirement", str(_ROOT / "requirements" / "functions.lock")),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"the packages can't be installed:\n{done.stdout}{done.stderr}")
+
+
+def _packages(folder: Path) -> Iterator[tuple[str, Path]]:
+    data = ("botocore", "data")
+    for name, path in _files(folder):
+        parts = Path(name).parts
+        if parts[:2] == data and len(parts) > 3 and parts[2] not in _SERVICES:
+            continue
+        yield name, path
+
+
+def archive(folder: Path, function: str, installed: Path) -> Path:
+    """Write the archive of one function, with the packages that were installed before."""
+    content = {name: path.read_bytes() for name, path in _packages(installed / _PACKAGES)}
+    for place in (*_OURS, f"functions/{function}"):
+        for name, path in _files(_ROOT / place):
+            content[f"{place}/{name}" if name else place] = path.read_bytes()
+    content["sbom.json"] = _bill(function, installed / _REPORT)
+    folder.mkdir(parents=True, exist_ok=True)
+    part = folder / f"{function}.zip.part"
+    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as written:
+        for name in sorted(content):
+            entry = zipfile.ZipInfo(name, _EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o100644 << 16
+            written.writestr(entry, content[name])
+    return part.replace(folder / f"{function}.zip")
+
+
+def _bill(function: str, report: Path) -> bytes:
+    """What is in it (CycloneDX)."""
+    from sulina.version import __version__
+
+    script = _ROOT / "requirements" / "sbom.py"
+    name = f"sulina-{function}"
+    return subprocess.run(
+        [
+            *(sys.executable, str(script), "--name", name, "--version", __version__),
+            *("--report", str(report)),
+        ],
+        capture_output=True,
+        check=True,
+    ).stdout
+
+
+def _files(place: Path) -> Iterator[tuple[str, Path]]:
+    """The files of a folder, by their names in it; a file itself has none."""
+    if not place.is_dir():
+        yield "", place
+        return
+    for path in sorted(place.rglob("*")):
+        name = path.relative_to(place)
+        if path.is_file() and not any(name.match(each) for each in _LEFT_OUT):
+            yield name.as_posix(), path
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,3 @@
+"""What several functions share."""
+
+from __future__ import annotations

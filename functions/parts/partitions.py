@@ -1,0 +1,85 @@
+"""The partitions of the table over the ledgers, in Glue: one for each partition of a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from functions.parts.aws import code_of
+from functions.parts.lake import Lake
+from sulina.lake.layout import ObjectName
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionName:
+    """What a partition of the table is for."""
+
+    namespace: str
+    topic: str
+    partition: str
+
+    @classmethod
+    def of(cls, name: ObjectName) -> PartitionName:
+        """The partition that an object belongs to."""
+        return cls(name.namespace, name.topic, str(name.partition))
+
+    @property
+    def values(self) -> list[str]:
+        """As Glue has them, in the order of the table's keys."""
+        return [self.namespace, self.topic, self.partition]
+
+    @property
+    def folder(self) -> str:
+        """What the keys of its objects begin with, relative to the lake."""
+        any_object = ObjectName(self.namespace, self.topic, int(self.partition), 0, 0)
+        return any_object.key.rpartition("/")[0] + "/"
+
+
+class Partitions:
+    """The partitions of one table. Errors of Glue are raised as they are."""
+
+    def __init__(self, glue: Any, database: str, table: str, lake: Lake) -> None:
+        self._glue = glue
+        self._table = {"DatabaseName": database, "TableName": table}
+        self._lake = lake
+
+    def add(self, found: PartitionName) -> bool:
+        """Have a partition; False if it was there."""
+        try:
+            self._glue.get_partition(**self._table, PartitionValues=found.values)
+            return False
+        except ClientError as error:
+            if code_of(error) != "EntityNotFoundException":
+                raise
+        table = self._glue.get_table(
+            DatabaseName=self._table["DatabaseName"], Name=self._table["TableName"]
+        )["Table"]
+        place = {**table["StorageDescriptor"], "Location": self._lake.url(found.folder)}
+        entry = {"Values": found.values, "StorageDescriptor": place}
+        try:
+            self._glue.create_partition(**self._table, PartitionInput=entry)
+        except ClientError as error:
+            if code_of(error) == "AlreadyExistsException":  # another call was faster
+                return False
+            raise
+        return True
+
+    def all(self) -> Iterator[PartitionName]:
+        """Every partition of the table."""
+        pages = self._glue.get_paginator("get_partitions").paginate(
+            **self._table, ExcludeColumnSchema=True
+        )
+        for page in pages:
+            for entry in page["Partitions"]:
+                yield PartitionName(*entry["Values"])
+
+    def remove(self, name: PartitionName) -> None:
+        """Forget a partition; its objects are not touched. Fine if it is gone already."""
+        try:
+            self._glue.delete_partition(**self._table, PartitionValues=name.values)
+        except ClientError as error:
+            if code_of(error) != "EntityNotFoundException":
+                raise
