@@ -1,0 +1,97 @@
+"""What a compacted table holds: a small record of each run beside its data.
+
+``<table>/_runs/00000007.json`` says how far each topic partition had been compacted after run 7. A
+run counts once its record is there, which is written last and only if it is absent; what a run
+without a record left behind is overwritten by the next one, which has the same number.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from emr_jobs.source.footers import read_footer
+from emr_jobs.source.objects import TopicPartition, candidates
+from emr_jobs.source.options import Place
+from emr_jobs.source.positions import Positions, follow, from_json, to_json
+from emr_jobs.source.storage import Found, Storage, open_url
+from sulina.errors import Refused
+
+_RUNS: Final = "_runs"
+
+
+@dataclass(frozen=True, slots=True)
+class Uncompacted:
+    """Records of one topic partition that are not in the table yet."""
+
+    part: TopicPartition
+    start: int
+    end: int
+
+    @property
+    def name(self) -> str:
+        """For the option ``topic``: this partition alone."""
+        return f"{self.part.topic}-part-{self.part.number}"
+
+
+def todo(
+    storage: Storage, parts: Mapping[TopicPartition, list[Found]], done: Positions
+) -> list[Uncompacted]:
+    """What is new since ``done``. Raises ``Refused`` if records in between are missing."""
+    pieces = []
+    for part, objects in parts.items():
+        start = done.get(part, objects[0].name.first_offset)
+        chosen = candidates(objects, start)
+        end = follow(part, start, (read_footer(storage, each.found).summary for each in chosen))
+        if end > start:
+            pieces.append(Uncompacted(part, start, end))
+    return pieces
+
+
+class Table:
+    """The runs of a table. Calls block on the store."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        if urlsplit(place.url).scheme in ("", "file"):
+            import fsspec
+
+            self._files: Any = fsspec.filesystem("file", auto_mkdir=True)
+            self._root = os.path.abspath(urlsplit(place.url).path)
+        else:
+            self._files, self._root = open_url(place)
+
+    def state(self) -> tuple[int, Positions]:
+        """The number of the next run, and how far the table goes."""
+        try:
+            found = sorted(self._files.ls(f"{self._root}/{_RUNS}", detail=False))
+        except FileNotFoundError:
+            found = []
+        if not found:
+            return 0, {}
+        last = json.loads(self._files.cat_file(found[-1]))
+        return int(last["run"]) + 1, from_json(last["ends"])
+
+    def commit(self, number: int, pieces: list[Uncompacted]) -> None:
+        """The run's data is there. Raises ``Refused`` if another run took the number."""
+        before, ends = self.state()
+        taken = before != number
+        ends.update((each.part, each.end) for each in pieces)
+        text = json.dumps({"run": number, "ends": to_json(ends)}, indent=1).encode()
+        path = f"{self._root}/{_RUNS}/{number:08}.json"
+        if not taken:
+            try:
+                self._files.pipe_file(path, text, mode="create")
+            except (FileExistsError, OSError):
+                taken = self._files.exists(path)
+                if not taken:
+                    raise
+        if taken:
+            raise Refused(
+                f"another run compacted {self._place.url} at the same time: run one at a time. "
+                "The next run adds what is missing"
+            )

@@ -1,0 +1,108 @@
+"""Compaction of small ledgers into a table of large Parquet files, partitioned by topic and date.
+
+Each run adds what came since the last one: the table's own record of its runs says which offsets
+are in it. A run that failed, or the same run twice, adds nothing twice. The objects stay as they
+are: retention and the deletion of topics remove them, nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from emr_jobs import native
+from emr_jobs.jobs.compacted import Table, Uncompacted, todo
+from emr_jobs.jobs.running import (
+    DONE,
+    Result,
+    add_source,
+    command,
+    parser,
+    run,
+    session,
+    source_options,
+    spark_path,
+)
+from emr_jobs.source.objects import list_parts
+from emr_jobs.source.options import Place, parse_options
+from emr_jobs.source.storage import Storage
+from sulina.errors import Refused
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_EXAMPLES = """\
+  python -m emr_jobs.jobs.compaction --path s3://lake --topic '/default/*' --table s3://tables/orders
+  spark.read.parquet("s3://tables/orders/data").where("date = '2026-05-01'")"""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the job."""
+    arguments = parser(__spec__.name, __doc__, _EXAMPLES)
+    add_source(arguments)
+    arguments.add_argument("--table", required=True, help="the table: a folder or a URL")
+    arguments.add_argument(
+        "--file-records", type=int, default=5_000_000, help="at most in a file (default: 5000000)"
+    )
+    arguments.add_argument(
+        "--scheme", default="", help="what Spark calls the store, if not s3: s3a outside of EMR"
+    )
+    return run(arguments.parse_args(argv), work)
+
+
+def work(arguments: argparse.Namespace) -> tuple[int, Result]:
+    """Compact what is new. Only one run of a table at a time; the later of two is refused."""
+    options = source_options(arguments)
+    bounds = {"startTime", "endTime", "startOffset", "endOffset"} & options.keys()
+    if bounds:
+        raise Refused(f"compaction takes all that is new: leave {', '.join(sorted(bounds))} out")
+    parsed = parse_options(options)
+    storage = Storage(parsed.place)
+    table = Table(Place(arguments.table.rstrip("/"), arguments.endpoint))
+    number, done = table.state()
+    pieces = todo(storage, list_parts(storage, parsed.topics), done)
+    result: Result = {"job": "compaction", "table": arguments.table, "run": number, "records": 0}
+    if not pieces:
+        return DONE, {**result, "topics": {}}
+    spark = session(arguments, "compaction")
+    target = f"{spark_path(arguments.table)}/data"
+    _write(
+        spark,
+        [native(spark, scheme=arguments.scheme, **(options | _range(each))) for each in pieces],
+        f"{target}/run={number:08}",
+        arguments.file_records,
+    )
+    table.commit(number, pieces)
+    result["records"] = sum(each.end - each.start for each in pieces)
+    result["topics"] = {str(each.part): [each.start, each.end] for each in pieces}
+    return DONE, result
+
+
+def _range(piece: Uncompacted) -> dict[str, str]:
+    """The options that choose one topic partition's new records."""
+    return {"topic": piece.name, "startOffset": str(piece.start), "endOffset": str(piece.end)}
+
+
+def _write(spark: SparkSession, frames: list[DataFrame], path: str, file_records: int) -> None:
+    """One run's files. Overwriting makes what a failed run left behind harmless."""
+    from functools import reduce
+
+    from pyspark.sql import functions as f
+
+    rows = reduce(lambda one, other: one.unionByName(other), frames)
+    rows = rows.withColumn("date", f.to_date("publish_time"))
+    folders = ["namespace", "topic", "date"]
+    (
+        rows.repartition(*folders)
+        .sortWithinPartitions(*folders, "partition", "offset")
+        .write.mode("overwrite")
+        .option("compression", "zstd")
+        .option("maxRecordsPerFile", str(file_records))
+        .partitionBy(*folders)
+        .parquet(path)
+    )
+
+
+if __name__ == "__main__":
+    command(main)

@@ -1,0 +1,157 @@
+"""Packs the jobs for EMR Serverless: ``python -m emr_jobs.package``, and all is in ``dist/emr``.
+
+* ``environment.tar.gz``: a virtual environment with the libraries, for ``spark.archives``
+* ``sulina.zip``: our own code, for ``--py-files``
+* ``jobs/<name>.py``: an entry point for each job
+* ``manifest.json``: what is in there, with checksums
+
+Build the environment where Python and the C library are those of EMR: on Amazon Linux 2023, or in
+its container, with Python 3.11. Elsewhere everything but the environment is the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import platform
+import subprocess
+import sys
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from sulina.errors import Refused, SulinaError, Unavailable
+from sulina.version import __version__
+
+ENVIRONMENT: Final = "environment.tar.gz"
+CODE: Final = "sulina.zip"
+MANIFEST: Final = "manifest.json"
+JOBS: Final = ("compaction", "ledger_audit", "replay_query", "topic_statistics")
+
+_ROOT: Final = Path(__file__).parents[1]
+_PACKAGES: Final = ("emr_jobs", "sulina")
+_SUFFIXES: Final = (".py", ".typed")
+_EXAMPLES: Final = """\
+examples:
+  python -m emr_jobs.package
+  python -m emr_jobs.package --output s3-files --python python3.11 --python-prefix /usr
+  python -m emr_jobs.package --code-only      # the environment has not changed"""
+# One time for all files of an archive: the same code gives the same bytes.
+_TIME: Final = (1980, 1, 1, 0, 0, 0)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Pack, and tell the manifest. Returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m emr_jobs.package",
+        description=__doc__,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--output", type=Path, default=Path("dist/emr"), help="the folder")
+    parser.add_argument(
+        "--requirements",
+        type=Path,
+        default=_ROOT / "requirements" / "emr.lock",
+        help="what the environment holds, pinned with hashes",
+    )
+    parser.add_argument("--python", default=sys.executable, help="for the environment")
+    parser.add_argument(
+        "--python-prefix", default="", help="where EMR has that Python, if not in the same place"
+    )
+    parser.add_argument("--code-only", action="store_true", help="leave the environment as it is")
+    given = parser.parse_args(argv)
+    try:
+        output: Path = given.output
+        pack_code(output)
+        if not given.code_only:
+            _say(f"installing {given.requirements.name}; this takes a minute or two")
+            pack_environment(output, given.requirements, given.python, given.python_prefix)
+        sys.stdout.write(json.dumps(write_manifest(output), indent=2) + "\n")
+    except (SulinaError, OSError) as error:
+        _say(f"error: {error}")
+        return 1
+    return 0
+
+
+def pack_code(output: Path) -> None:
+    """The code and the entry points. The same code gives the same bytes."""
+    jobs = output / "jobs"
+    jobs.mkdir(parents=True, exist_ok=True)
+    for name in JOBS:
+        (jobs / f"{name}.py").write_text(_entry_point(name))
+    with zipfile.ZipFile(output / CODE, "w", zipfile.ZIP_DEFLATED) as archive:
+        for package in _PACKAGES:
+            for path in sorted((_ROOT / package).rglob("*")):
+                if path.suffix in _SUFFIXES and "__pycache__" not in path.parts:
+                    info = zipfile.ZipInfo(path.relative_to(_ROOT).as_posix(), _TIME)
+                    info.compress_type = zipfile.ZIP_DEFLATED
+                    archive.writestr(info, path.read_bytes())
+
+
+def pack_environment(output: Path, requirements: Path, python: str, prefix: str = "") -> None:
+    """A virtual environment of ``requirements`` as an archive. Blocks for minutes.
+
+    Raises ``Refused`` if the requirements are not there, ``Unavailable`` with what pip said.
+    """
+    if not requirements.exists():
+        raise Refused(f"{requirements} is not there: run this in the source tree, or name yours")
+    folder = output / "environment"
+    _run(python, "-m", "venv", "--clear", str(folder))
+    own = str(folder / "bin" / "python")
+    _run(
+        *(own, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"),
+        *("--require-hashes", "--requirement", str(requirements)),
+    )
+    moved = ("--python-prefix", prefix) if prefix else ()
+    target = str(output / ENVIRONMENT)
+    _run(
+        *(own, "-m", "venv_pack", "--prefix", str(folder), "--output", target, "--force"),
+        *("--quiet", *moved),
+    )
+
+
+def write_manifest(output: Path) -> dict[str, Any]:
+    """What is there now, also as a file."""
+    files = sorted(each for each in (output, output / "jobs") if each.is_dir())
+    names = [path for folder in files for path in sorted(folder.iterdir()) if path.is_file()]
+    manifest = {
+        "version": __version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "files": {
+            path.relative_to(output).as_posix(): {
+                "bytes": path.stat().st_size,
+                "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+            }
+            for path in names
+            if path.name != MANIFEST
+        },
+    }
+    (output / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
+    return manifest
+
+
+def _entry_point(name: str) -> str:
+    return (
+        f'"""Starts emr_jobs.jobs.{name}: spark-submit wants a file."""\n\n'
+        "import sys\n\n"
+        f"from emr_jobs.jobs.{name} import main\n\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Unavailable(f"{' '.join(command)} failed: {done.stdout}{done.stderr}".strip())
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Publishing rows to topics: the writing half of the data source ``sulina``."""

@@ -1,0 +1,53 @@
+"""``df.write.format("sulina")``: publishes the rows of a data frame to a topic."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from emr_jobs.sink.options import WriteOptions
+from emr_jobs.sink.publisher import Published, publish
+from emr_jobs.sink.rows import check_columns, from_batches
+
+
+@dataclass
+class Done(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    published: Published
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Records are durable, and visible to consumers, as the tasks go on: a topic has no commit.
+
+    A task that runs again does not publish again. With the option ``producer`` the same holds for
+    the whole write: run again, after a failure or by mistake, it adds what is missing.
+    """
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        check_columns(schema)
+        self._options = options
+        self._name = options.producer or f"spark-{uuid.uuid4().hex}"
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        name = f"{self._name}/{task_number()}"
+        return Done(publish(self._options, name, from_batches(iterator)))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Nothing to do: records are durable when their task ends."""
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """What was published stays; a write that is run again under its name goes on from it."""
+
+
+def task_number() -> int:
+    """The number of the partition that this task writes: the same when it is tried again."""
+    context = TaskContext.get()
+    assert context is not None, "only a task writes"
+    return context.partitionId()

@@ -1,0 +1,1 @@
+"""The data source ``sulina``: batch and streaming reads of a topic's objects."""

@@ -1,0 +1,39 @@
+"""Counts records by the objects' own figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from emr_jobs.source.footers import Footer
+from emr_jobs.source.objects import Candidate, choose, footers
+from emr_jobs.source.options import Bounds, parse_options
+from emr_jobs.source.planning import Slice
+from emr_jobs.source.reading import read_slice
+from emr_jobs.source.storage import Storage
+
+
+def count_records(options: Mapping[str, Any]) -> int:
+    """How many records the options select. Blocks on the store; raises as a read does."""
+    parsed = parse_options({name: str(value) for name, value in options.items()})
+    storage, bounds = Storage(parsed.place), parsed.bounds
+    chosen = choose(storage, parsed.topics, bounds)
+    known = footers(storage, [each.found for each in chosen])
+    return sum(
+        _count(storage, each, footer, bounds) for each, footer in zip(chosen, known, strict=True)
+    )
+
+
+def _count(storage: Storage, candidate: Candidate, footer: Footer, bounds: Bounds) -> int:
+    total = 0
+    for group in footer.row_groups:
+        first = max(group.first_offset, bounds.start_offset)
+        end = min(group.last_offset + 1, bounds.end_offset)
+        if group.last_time_us < bounds.start_time or group.first_time_us >= bounds.end_time:
+            continue
+        if group.first_time_us >= bounds.start_time and group.last_time_us < bounds.end_time:
+            total += max(end - first, 0)
+            continue
+        slice_ = Slice(candidate.found, first, end)
+        total += sum(rows.table.num_rows for rows in read_slice(storage, slice_, [], bounds))
+    return total

@@ -1,0 +1,65 @@
+"""The data source ``sulina``: what Spark asks for readers and writers.
+
+Spark sends it to other processes by name, so ``emr_jobs`` has to be importable there, too: it is
+if it is installed, or given with ``--py-files`` or in the archive that ``emr_jobs.package`` makes.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import DataType, StructType
+
+from emr_jobs.sink.batch import BatchWriter
+from emr_jobs.sink.options import parse_write_options
+from emr_jobs.sink.stream import StreamWriter
+from emr_jobs.source.batch import BatchReader
+from emr_jobs.source.columns import check_schema, default_schema
+from emr_jobs.source.options import ReadOptions, parse_options
+from emr_jobs.source.payloads import Decoder, make_decoder
+from emr_jobs.source.stream import StreamReader
+
+
+class SulinaDataSource(DataSource):
+    """Topics as data frames. The options are in docs/spark.md."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "sulina"
+
+    def schema(self) -> StructType:
+        """All columns, or those of the option ``columns``. May ask the schema registry."""
+        return default_schema(self._read_options.columns, self._value_type)
+
+    def reader(self, schema: StructType) -> BatchReader:
+        """Reads what is there now."""
+        return BatchReader(self._read_options, self._checked(schema), self._decoder)
+
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
+        """Reads on as objects come."""
+        return StreamReader(self._read_options, self._checked(schema), self._decoder)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """Publishes rows to a topic."""
+        return BatchWriter(parse_write_options(self.options, overwrite), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
+        """Publishes each batch of a stream to a topic, once."""
+        return StreamWriter(parse_write_options(self.options, overwrite=False), schema)
+
+    @cached_property
+    def _read_options(self) -> ReadOptions:
+        return parse_options(self.options)
+
+    @cached_property
+    def _decoder(self) -> Decoder | None:
+        return make_decoder(self._read_options.payload, self._read_options.topics)
+
+    @property
+    def _value_type(self) -> DataType | None:
+        return None if self._decoder is None else self._decoder.type
+
+    def _checked(self, schema: StructType) -> StructType:
+        check_schema(schema, self._value_type)
+        return schema

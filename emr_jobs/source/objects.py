@@ -1,0 +1,128 @@
+"""Which objects a read is about: listed, sorted by topic partition, chosen by name and by footer.
+
+Names tell the first offset of each object, so most of what a read does not want is left out
+without a look inside. Publish times are in the objects' footers, which are read many at a time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from emr_jobs.source.footers import Footer, read_footer
+from emr_jobs.source.options import END, Bounds, Topics
+from emr_jobs.source.storage import Found, Storage
+from sulina.lake.layout import ROOT, namespace_prefix, topic_prefix
+from sulina.names import TopicName
+
+FOOTER_THREADS: Final = 16
+_MOST_FOOTERS: Final = 20_000
+"""Beyond, choosing by time is left to the tasks, which see the footers anyway."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    """One order of offsets: a partition of a topic, or a topic without partitions (number 0)."""
+
+    topic: str
+    number: int
+
+    @classmethod
+    def of(cls, name: TopicName) -> TopicPartition:
+        """``/ns/orders-part-3`` is partition 3 of ``/ns/orders``."""
+        base, number = name.partition_of or (name, 0)
+        return cls(str(base), number)
+
+    def __str__(self) -> str:
+        return f"{self.topic} partition {self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An object of which records are wanted, as far as its name tells."""
+
+    found: Found
+    end: int | None
+    """The offset at which the next object begins, and so this one must end; None for the last."""
+    footer: Footer | None = None
+
+    @property
+    def part(self) -> TopicPartition:
+        name = self.found.name
+        return TopicPartition(f"/{name.namespace}/{name.topic}", name.partition)
+
+
+def list_parts(storage: Storage, topics: Topics) -> dict[TopicPartition, list[Found]]:
+    """The objects of each topic partition in the order of their offsets. Blocks on the store."""
+    found: dict[str, Found] = {}
+    for prefix in _prefixes(topics):
+        found.update((each.key, each) for each in storage.list(prefix))
+    parts: defaultdict[TopicPartition, list[Found]] = defaultdict(list)
+    wanted: dict[TopicPartition, bool] = {}
+    for _, each in sorted(found.items()):
+        name = each.name
+        part = TopicPartition(f"/{name.namespace}/{name.topic}", name.partition)
+        if part not in wanted:
+            base = TopicName(name.namespace, name.topic)
+            wanted[part] = topics.match(base) or topics.match(base.partition(name.partition))
+        if wanted[part]:
+            parts[part].append(each)
+    return dict(sorted(parts.items()))
+
+
+def candidates(objects: Sequence[Found], start: int = 0, end: int = END) -> list[Candidate]:
+    """The objects of one topic partition that may hold offsets from ``start`` to before ``end``."""
+    chosen = []
+    for found, following in zip(objects, [*objects[1:], None], strict=True):
+        after = following.name.first_offset if following is not None else None
+        if found.name.first_offset < end and (after is None or after > start):
+            chosen.append(Candidate(found, after))
+    return chosen
+
+
+def choose(storage: Storage, topics: Topics, bounds: Bounds) -> list[Candidate]:
+    """The objects in which there may be records within the bounds, by topic partition and offset.
+
+    Blocks on the store: a listing, and with bounds of time also a look at the footers.
+    """
+    chosen = [
+        each
+        for objects in list_parts(storage, topics).values()
+        for each in candidates(objects, bounds.start_offset, bounds.end_offset)
+    ]
+    if not bounds.by_time or len(chosen) > _MOST_FOOTERS:
+        return chosen
+    return [
+        Candidate(each.found, each.end, footer)
+        for each, footer in zip(chosen, footers(storage, [c.found for c in chosen]), strict=True)
+        if footer.summary.records
+        and footer.summary.last_time_us >= bounds.start_time
+        and footer.summary.first_time_us < bounds.end_time
+    ]
+
+
+def footers(storage: Storage, objects: Iterable[Found]) -> list[Footer]:
+    """The footers of objects, in the same order; a few requests run at a time."""
+    objects = list(objects)
+    if len(objects) < 2:
+        return [read_footer(storage, each) for each in objects]
+    with ThreadPoolExecutor(FOOTER_THREADS) as pool:
+        return list(pool.map(lambda each: read_footer(storage, each), objects))
+
+
+def _prefixes(topics: Topics) -> list[str]:
+    """What to list. A pattern that names its namespace is looked for in that namespace alone."""
+    prefixes = set()
+    for pattern in topics.patterns:
+        parts = pattern.split("/")
+        exact = Topics((pattern,)).exact
+        if exact is not None:
+            prefixes.add(topic_prefix(exact[0]))
+        elif len(parts) == 3 and not any(mark in parts[1] for mark in "*?["):
+            prefixes.add(namespace_prefix(parts[1]))
+        else:
+            prefixes.add(ROOT)
+    return sorted(prefixes)

@@ -1,0 +1,125 @@
+"""Reads slices of objects as Arrow batches: only the row groups and columns that are wanted.
+
+What is read is checked on the way: an object that ends before the next one begins leaves a gap,
+and one that reaches into it holds records twice. Both end the read with a sentence, unless the
+reader wants to see what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from emr_jobs.source.footers import read_footer
+from emr_jobs.source.options import Bounds
+from emr_jobs.source.planning import Slice
+from emr_jobs.source.storage import Storage
+from sulina.errors import CorruptEntry, Refused
+from sulina.lake.schema import OFFSET, PUBLISH_TIME, TIME_TYPE
+from sulina.lake.summary import ObjectSummary
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Some rows of an object, and whose they are."""
+
+    summary: ObjectSummary
+    table: Any
+    """A record batch."""
+
+
+def read_slice(
+    storage: Storage,
+    slice_: Slice,
+    columns: list[str],
+    bounds: Bounds = Bounds(),  # noqa: B008 - frozen
+    batch_records: int = 32_768,
+) -> Iterator[Rows]:
+    """The rows of a slice within the bounds, in the order of their offsets. Blocks on the store.
+
+    Raises ``NotFound`` if the object is gone, ``CorruptEntry`` if it is damaged, ``Refused`` for a
+    gap or a repeat behind it.
+    """
+    footer = read_footer(storage, slice_.found)
+    start, end = max(slice_.start, bounds.start_offset), min(slice_.end, bounds.end_offset)
+    _check_end(footer.summary, slice_.until, end)
+    groups = [
+        group.number
+        for group in footer.row_groups
+        if group.last_offset >= start
+        and group.first_offset < end
+        and group.last_time_us >= bounds.start_time
+        and group.first_time_us < bounds.end_time
+    ]
+    if not groups:
+        return
+    keep = _Keep(footer.summary, start, end, bounds)
+    # A column of no interest is read where none is asked for: rows have to be counted.
+    names = sorted({*columns, *keep.columns}) or [OFFSET]
+    with storage.open(slice_.found.key) as source:
+        try:
+            file = pq.ParquetFile(source, metadata=footer.parquet, pre_buffer=True)
+            for batch in file.iter_batches(batch_records, groups, names):
+                rows = keep.filter(batch)
+                if rows.num_rows:
+                    yield Rows(footer.summary, rows)
+        except (pa.ArrowException, OSError) as error:
+            raise CorruptEntry(f"{slice_.found.key} can't be read: {error}") from None
+
+
+def _check_end(summary: ObjectSummary, until: int | None, wanted: int) -> None:
+    """Raise ``Refused`` if an object does not end where the next one begins.
+
+    What is behind ``wanted`` is of no interest.
+    """
+    end = min(summary.last_offset + 1, wanted)
+    until = end if until is None else min(until, wanted)
+    if end == until:
+        return
+    if end < until:
+        raise gap_error(str(summary.topic), end, until)
+    raise Refused(
+        f"records {until} to {end - 1} of {summary.topic} are in two objects: ledger "
+        f"{summary.ledger} overlaps the next one. Run the job ledger_audit"
+    )
+
+
+def gap_error(topic: str, start: int, end: int) -> Refused:
+    """Records that should be there are not."""
+    return Refused(
+        f"records {start} to {end - 1} of {topic} are missing: their object was deleted, by "
+        "retention or by hand, or is not written yet. Nothing was skipped. Run the job "
+        "ledger_audit; to go on behind the gap, begin anew with startOffset "
+        f"{end} (a stream: with a new checkpoint)"
+    )
+
+
+class _Keep:
+    """Which rows of an object are wanted, and the columns that tell."""
+
+    def __init__(self, summary: ObjectSummary, start: int, end: int, bounds: Bounds) -> None:
+        self._ranges: list[tuple[str, Any, Any]] = []
+        if start > summary.first_offset or end <= summary.last_offset:
+            self._ranges.append((OFFSET, pa.scalar(start), pa.scalar(end)))
+        first, last = bounds.start_time, bounds.end_time
+        if first > summary.first_time_us or last <= summary.last_time_us:
+            times = pa.scalar(first, TIME_TYPE), pa.scalar(last, TIME_TYPE)
+            self._ranges.append((PUBLISH_TIME, *times))
+
+    @property
+    def columns(self) -> list[str]:
+        return [name for name, _, _ in self._ranges]
+
+    def filter(self, rows: Any) -> Any:
+        for name, start, end in self._ranges:
+            values = rows.column(name)
+            keep = pc.and_(pc.greater_equal(values, start), pc.less(values, end))
+            # Mostly all of a batch is wanted; then it is not copied.
+            if not pc.all(keep).as_py():
+                rows = rows.filter(keep)
+        return rows

@@ -1,0 +1,219 @@
+"""Starts a job on EMR Serverless: builds the StartJobRun request, checks it, sends it.
+
+The request is plain data. It is checked against botocore's own model of the service, the same
+one that would send it, so a misspelt or missing field is found without AWS.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from emr_jobs.package import CODE, ENVIRONMENT, JOBS
+from sulina.errors import Refused, SulinaError, Unavailable
+
+RELEASE: Final = "emr-spark-8.0.0"
+"""The release that the jobs are built and tested for: Spark 4.0.2."""
+TYPE: Final = "SPARK"
+
+_EXAMPLES: Final = """\
+examples:
+  python -m emr_jobs.submit ledger_audit --application 00abc123 --artifacts s3://code/sulina \\
+      --role arn:aws:iam::123456789012:role/jobs --dry-run -- --path s3://lake --topic '/default/*'
+  python -m emr_jobs.submit compaction ... --upload dist/emr --logs s3://logs/emr \\
+      -- --path s3://lake --topic '/default/*' --table s3://tables/orders"""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a job."""
+
+    job: str
+    application: str
+    role: str
+    artifacts: str
+    """Where the files of ``emr_jobs.package`` are: s3://bucket/prefix."""
+    arguments: tuple[str, ...] = ()
+    logs: str = ""
+    streaming: bool = False
+    attempts: int = 3
+    """Batch: at all; streaming: failures an hour."""
+    timeout_minutes: int = 12 * 60
+    """0: no limit, as for streams."""
+    spark: Mapping[str, str] = field(default_factory=dict)
+    """More of Spark's settings."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    token: str = ""
+    """Makes a repeated request the same run; by default a digest of the request."""
+
+
+def application_request(name: str, *, token: str) -> dict[str, Any]:
+    """A CreateApplication request for an application that runs the jobs."""
+    return {
+        "name": name,
+        "releaseLabel": RELEASE,
+        "type": TYPE,
+        "clientToken": token,
+        "autoStartConfiguration": {"enabled": True},
+        "autoStopConfiguration": {"enabled": True, "idleTimeoutMinutes": 15},
+    }
+
+
+def job_request(run: Run) -> dict[str, Any]:
+    """The StartJobRun request. Raises ``Refused`` if it can't be right."""
+    if run.job not in JOBS:
+        raise Refused(f"there is no job {run.job!r}: {', '.join(JOBS)} are")
+    artifacts = run.artifacts.rstrip("/")
+    if not artifacts.startswith("s3://"):
+        raise Refused(f"the artifacts are in S3, as s3://bucket/prefix, not {run.artifacts!r}")
+    request: dict[str, Any] = {
+        "applicationId": run.application,
+        "executionRoleArn": run.role,
+        "name": f"sulina-{run.job.replace('_', '-')}",
+        "mode": "STREAMING" if run.streaming else "BATCH",
+        "retryPolicy": (
+            {"maxFailedAttemptsPerHour": run.attempts}
+            if run.streaming
+            else {"maxAttempts": run.attempts}
+        ),
+        "executionTimeoutMinutes": 0 if run.streaming else run.timeout_minutes,
+        "jobDriver": {
+            "sparkSubmit": {
+                "entryPoint": f"{artifacts}/jobs/{run.job}.py",
+                "entryPointArguments": list(run.arguments),
+                "sparkSubmitParameters": _parameters(artifacts, run.spark),
+            }
+        },
+    }
+    if run.logs:
+        request["configurationOverrides"] = {
+            "monitoringConfiguration": {"s3MonitoringConfiguration": {"logUri": run.logs}}
+        }
+    if run.tags:
+        request["tags"] = dict(run.tags)
+    request["clientToken"] = run.token or _digest(request)
+    check(request)
+    return request
+
+
+def check(request: Mapping[str, Any], operation: str = "StartJobRun") -> None:
+    """Raise ``Refused`` if the service's model does not take the request."""
+    import botocore.session
+    from botocore.validate import ParamValidator
+
+    model = botocore.session.get_session().get_service_model("emr-serverless")
+    shape = model.operation_model(operation).input_shape
+    report = ParamValidator().validate(dict(request), shape)
+    if report.has_errors():
+        raise Refused(f"{operation} would be refused: {report.generate_report()}")
+
+
+def upload(folder: Path, artifacts: str, client: Any) -> list[str]:
+    """Put the files of ``emr_jobs.package`` where runs expect them; the keys. Blocks."""
+    bucket, _, prefix = artifacts.removeprefix("s3://").partition("/")
+    files = [folder / CODE, folder / ENVIRONMENT, *sorted((folder / "jobs").glob("*.py"))]
+    keys = []
+    for path in files:
+        if not path.exists():
+            raise Refused(f"{path} is missing: run python -m emr_jobs.package first")
+        key = "/".join(filter(None, (prefix.strip("/"), path.relative_to(folder).as_posix())))
+        client.upload_file(str(path), bucket, key)
+        keys.append(key)
+    return keys
+
+
+def main(argv: Sequence[str]) -> int:
+    """Start a job, or with ``--dry-run`` tell the request. Returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m emr_jobs.submit",
+        description=__doc__,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("job", choices=JOBS)
+    parser.add_argument("--application", required=True, help="its id")
+    parser.add_argument("--role", required=True, help="the ARN of the role that the job has")
+    parser.add_argument("--artifacts", required=True, help="s3://bucket/prefix of the package")
+    parser.add_argument("--upload", type=Path, help="put the package of this folder there first")
+    parser.add_argument("--logs", default="", help="s3://bucket/prefix for logs")
+    parser.add_argument("--attempts", type=int, default=3)
+    parser.add_argument("--timeout-minutes", type=int, default=12 * 60)
+    parser.add_argument("--streaming", action="store_true", help="runs until it is stopped")
+    parser.add_argument(
+        "--conf", action="append", default=[], help="a setting of Spark: spark.x=y", metavar="K=V"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="tell the request, send nothing")
+    parser.add_argument("arguments", nargs="*", help="of the job, behind --")
+    given = parser.parse_args(argv)
+    try:
+        request = job_request(
+            Run(
+                job=given.job,
+                application=given.application,
+                role=given.role,
+                artifacts=given.artifacts,
+                arguments=tuple(given.arguments),
+                logs=given.logs,
+                streaming=given.streaming,
+                attempts=given.attempts,
+                timeout_minutes=given.timeout_minutes,
+                spark=dict(_setting(text) for text in given.conf),
+            )
+        )
+        answer = request if given.dry_run else _start(request, given.upload, given.artifacts)
+    except SulinaError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2 if isinstance(error, Refused) else 3
+    sys.stdout.write(json.dumps(answer, indent=2) + "\n")
+    return 0
+
+
+def _start(request: dict[str, Any], package: Path | None, artifacts: str) -> dict[str, Any]:
+    import boto3
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        if package is not None:
+            upload(package, artifacts, boto3.client("s3"))
+        answer = boto3.client("emr-serverless").start_job_run(**request)
+    except (BotoCoreError, ClientError) as error:
+        raise Unavailable(f"the job was not started: {error}") from None
+    return {name: answer[name] for name in ("applicationId", "jobRunId", "arn")}
+
+
+def _parameters(artifacts: str, more: Mapping[str, str]) -> str:
+    """What spark-submit gets: our code, the environment, and the Python in it for all processes."""
+    python = "./environment/bin/python"
+    settings = {
+        "spark.archives": f"{artifacts}/{ENVIRONMENT}#environment",
+        "spark.submit.pyFiles": f"{artifacts}/{CODE}",
+        "spark.emr-serverless.driverEnv.PYSPARK_DRIVER_PYTHON": python,
+        "spark.emr-serverless.driverEnv.PYSPARK_PYTHON": python,
+        "spark.executorEnv.PYSPARK_PYTHON": python,
+        "spark.sql.session.timeZone": "UTC",
+        **more,
+    }
+    return " ".join(f"--conf {shlex.quote(f'{name}={value}')}" for name, value in settings.items())
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise Refused(f"--conf {text!r} should read name=value")
+    return name, value
+
+
+def _digest(request: Mapping[str, Any]) -> str:
+    text = json.dumps(request, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:64]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,102 @@
+"""A lake in a folder, made of real frames by the real encoder, for tests of who reads it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sulina.lake.encoder import EncoderSettings, LedgerEncoder
+from sulina.lake.layout import object_key
+from sulina.lake.summary import ObjectHead, ObjectSummary
+from sulina.names import TopicName
+from sulina.wire.encode import Origin, encode_frame
+from sulina.wire.header import assign
+
+NOON = 1_777_636_800_000_000
+"""2026-05-01T12:00:00Z in microseconds."""
+FRAME = 50
+
+
+@dataclass
+class LakeFolder:
+    """Objects of topics, ledger by ledger. A record's offset decides its time, key and payload."""
+
+    root: Path
+    row_group_bytes: int = 4 << 10
+    ends: dict[str, int] = field(default_factory=dict)
+    ledgers: int = 100
+
+    def add(
+        self,
+        topic: str,
+        count: int,
+        *,
+        payloads: Sequence[bytes] | None = None,
+        time_us: int | None = None,
+        schema: tuple[int, int] = (0, 0),
+    ) -> ObjectSummary:
+        """One more ledger of ``count`` records, a second apart from noon on."""
+        name = TopicName.parse(topic)
+        first = self.ends.get(topic, 0)
+        self.ledgers += 1
+        encoder = LedgerEncoder(
+            ObjectHead(name, self.ledgers, first), EncoderSettings(self.row_group_bytes)
+        )
+        chunks: list[bytes] = []
+        for start in range(first, first + count, FRAME):
+            offsets = range(start, min(start + FRAME, first + count))
+            bodies = (
+                [payload_of(offset) for offset in offsets]
+                if payloads is None
+                else list(payloads[start - first : start - first + len(offsets)])
+            )
+            frame = bytearray(
+                encode_frame(
+                    Origin(f"p{start // FRAME % 2}", *schema),
+                    start,
+                    bodies,
+                    [time_of(offset) if time_us is None else time_us for offset in offsets],
+                    keys=[key_of(offset) for offset in offsets],
+                    attributes=[attributes_of(offset) for offset in offsets],
+                )
+            )
+            assign(frame, start, 1)
+            chunks += encoder.add([bytes(frame)])
+        last, summary = encoder.finish()
+        self.put(object_key(name, first, self.ledgers), b"".join([*chunks, *last]))
+        self.ends[topic] = first + count
+        return summary
+
+    def put(self, key: str, data: bytes) -> None:
+        """An object, there as a whole at once."""
+        path = self.root / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name("." + path.name)
+        part.write_bytes(data)
+        part.rename(path)
+
+    def objects(self, topic: str = "") -> list[Path]:
+        """All objects, or those of a topic, in the order of their offsets."""
+        return sorted(self.root.glob(f"ledgers/*/topic={topic or '*'}/*/*.parquet"))
+
+
+def time_of(offset: int) -> int:
+    """Microseconds."""
+    return NOON + offset * 1_000_000
+
+
+def payload_of(offset: int) -> bytes:
+    """A small JSON text."""
+    return json.dumps({"id": offset, "amount": offset / 4, "note": f"n{offset}"}).encode()
+
+
+def key_of(offset: int) -> bytes | None:
+    """Every tenth record has no key."""
+    return None if offset % 10 == 9 else b"k%d" % (offset % 7)
+
+
+def attributes_of(offset: int) -> Mapping[str, str] | None:
+    """Every third record has some."""
+    return {"source": "web", "n": str(offset)} if offset % 3 == 0 else None

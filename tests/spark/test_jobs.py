@@ -1,0 +1,229 @@
+"""Each job does its work on real Spark, tells it as JSON, and fails loudly where it should."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+import sulina
+from emr_jobs.jobs import compaction, ledger_audit, replay_query, topic_statistics
+from emr_jobs.jobs.auditing import audit_object
+from emr_jobs.source.objects import list_parts
+from emr_jobs.source.options import Place, Topics
+from emr_jobs.source.storage import Storage
+from tests.spark.lake_folder import NOON, LakeFolder, key_of
+from tests.support.server import SulinaProcess
+
+ORDERS = "/default/orders"
+Audited = list[dict[str, Any]]
+
+
+def result(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """What a job wrote to standard output."""
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def source(lake: LakeFolder, topic: str = ORDERS) -> list[str]:
+    return ["--path", str(lake.root), "--topic", topic]
+
+
+# ---- statistics ----
+
+
+def test_statistics_count_records_sizes_and_keys_by_window(
+    spark: SparkSession, lake: LakeFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake.add(ORDERS, 60, payloads=[b"x" * 10] * 59 + [b"x" * 1000])
+    lake.add(ORDERS, 30, payloads=[b"x" * 10] * 30)
+    output, chart = tmp_path / "windows", tmp_path / "chart.png"
+    more = ["--window", "1 minute", "--top", "2", "--output", str(output), "--chart", str(chart)]
+    assert topic_statistics.main([*source(lake), *more]) == 0
+    told = result(capsys)
+    assert (told["records"], told["bytes"]) == (90, 89 * 10 + 1000)
+    first, second = told["windows"]
+    assert (first["topic"], first["records"], second["records"]) == (ORDERS, 60, 30)
+    assert (first["records_per_second"], first["size_p50"], first["size_max"]) == (1.0, 10, 1000)
+    counts = [sum(key_of(n) == b"k%d" % k for n in range(90)) for k in range(7)]
+    assert [each["records"] for each in told["top_keys"]] == sorted(counts, reverse=True)[:2]
+    assert pq.read_table(output).num_rows == 2
+    assert chart.read_bytes().startswith(b"\x89PNG")
+
+
+# ---- audit ----
+
+
+def audit(lake: LakeFolder, late_us: int = 300_000_000) -> dict[str, Any]:
+    """The audit without Spark: the same two steps."""
+    storage = Storage(Place(str(lake.root)))
+    names = [part.strip() for part in _COLUMNS.split(",")]
+    rows: Audited = []
+    for objects in list_parts(storage, Topics(("/default/*",))).values():
+        newest = 0
+        for each in objects:
+            rows.append(dict(zip(names, audit_object(storage, each, newest, late_us), strict=True)))
+    return ledger_audit.judge(rows, late_is_fault=True)
+
+
+_COLUMNS = "object,topic,partition,first,end,records,late,readable,faults,sequences"
+
+
+def kinds(report: dict[str, Any]) -> list[str]:
+    return [each["kind"] for each in report["details"]]
+
+
+def test_an_audit_of_sound_ledgers_finds_nothing_and_of_a_planted_fault_exits_with_1(
+    spark: SparkSession, lake: LakeFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for count in (120, 5, 60):
+        lake.add(ORDERS, count)
+    assert ledger_audit.main(source(lake)) == 0
+    told = result(capsys)
+    assert (told["objects"], told["records"], told["faults"]) == (3, 185, 0)
+    lake.objects()[1].unlink()
+    assert ledger_audit.main(source(lake)) == 1
+    assert "records 120 to 124" in result(capsys)["details"][0]["what"]
+
+
+def test_an_audit_sees_bytes_that_changed(lake: LakeFolder) -> None:
+    lake.add(ORDERS, 200)
+    [path] = lake.objects()
+    data = bytearray(path.read_bytes())
+    data[len(data) // 4] ^= 1
+    path.write_bytes(data)
+    assert kinds(audit(lake)) == ["damaged"]
+
+
+def test_an_audit_sees_a_record_that_was_changed_by_someone_who_knows_parquet(
+    lake: LakeFolder,
+) -> None:
+    lake.add(ORDERS, 50)
+    [path] = lake.objects()
+    table = pq.read_table(path, partitioning=None)
+    metadata = pq.read_metadata(path).metadata
+    payloads = table.column("payload").to_pylist()
+    payloads[17] = b"forged"
+    table = table.set_column(5, table.schema.field(5), pa.array(payloads, pa.binary()))
+    kept = {key: value for key, value in metadata.items() if key.startswith(b"sulina.")}
+    pq.write_table(table.replace_schema_metadata(kept), path, store_schema=False)
+    assert kinds(audit(lake)) == ["damaged"]
+
+
+def test_an_audit_sees_objects_that_overlap(lake: LakeFolder) -> None:
+    lake.add(ORDERS, 50)
+    lake.ends[ORDERS] = 40
+    lake.add(ORDERS, 20)
+    assert "repeat" in kinds(audit(lake))
+
+
+def test_an_audit_sees_a_producers_records_that_were_stored_twice(lake: LakeFolder) -> None:
+    lake.add(ORDERS, 50)
+    report = ledger_audit.judge(
+        [
+            _object("a", 0, 50, [("p", 0, 49)]),
+            _object("b", 50, 60, [("p", 50, 54), ("p", 45, 49)]),
+        ],
+        late_is_fault=True,
+    )
+    assert kinds(report) == ["repeat"]
+    assert "sequences 45 to 49 come twice" in report["details"][0]["what"]
+
+
+def test_an_audit_counts_late_records(lake: LakeFolder) -> None:
+    lake.add(ORDERS, 50)
+    lake.add(ORDERS, 50, time_us=NOON - 3_600_000_000)
+    storage = Storage(Place(str(lake.root)))
+    [objects] = list_parts(storage, Topics((ORDERS,))).values()
+    late = audit_object(storage, objects[1], NOON, 300_000_000)[6]
+    assert late == 50
+
+
+def _object(
+    key: str, first: int, end: int, sequences: list[tuple[str, int, int]]
+) -> dict[str, Any]:
+    row: tuple[Any, ...] = (key, ORDERS, 0, first, end, end - first, 0, True, [], sequences)
+    return dict(zip(_COLUMNS.split(","), row, strict=True))
+
+
+# ---- compaction ----
+
+
+def test_compaction_adds_each_record_once_over_runs_and_failures(
+    spark: SparkSession, lake: LakeFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "table"
+    arguments = [*source(lake), "--table", str(table)]
+    for _ in range(3):
+        lake.add(ORDERS, 10)
+    assert compaction.main(arguments) == 0
+    assert result(capsys)["records"] == 30
+    assert compaction.main(arguments) == 0
+    assert result(capsys)["records"] == 0
+    lake.add(ORDERS, 15)
+    # A run that ended before its record was written: its data is there, and does not count.
+    lost = table / "data" / "run=00000001" / "namespace=default" / "topic=orders"
+    lost.mkdir(parents=True)
+    compacted = sorted((table / "data" / "run=00000000").rglob("*.parquet"))
+    (lost / "part.parquet").write_bytes(compacted[0].read_bytes())
+    assert compaction.main(arguments) == 0
+    assert result(capsys)["topics"] == {f"{ORDERS} partition 0": [30, 45]}
+    rows = pq.read_table(table / "data", columns=["offset", "date", "topic"]).to_pylist()
+    assert sorted(row["offset"] for row in rows) == list(range(45))
+    assert {(str(row["topic"]), str(row["date"])) for row in rows} == {("orders", "2026-05-01")}
+    assert len(compacted) == 1
+
+
+# ---- replay ----
+
+
+def test_a_query_is_replayed_into_a_topic_once(
+    spark: SparkSession,
+    lake: LakeFolder,
+    shared_sulina_process: SulinaProcess,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lake.add(ORDERS, 30)
+    schema = '{"type": "object", "properties": {"id": {"type": "integer"}}}'
+    arguments = [
+        *(*source(lake), "--payload", "json", "--payload-schema", schema),
+        *("--query", "SELECT value.id AS id, key FROM records WHERE value.id % 2 = 0"),
+        *("--url", shared_sulina_process.url, "--to", "/default/replayed"),
+        *("--producer", "fix-1", "--order-by", "id"),
+    ]
+    for _ in range(2):
+        assert replay_query.main(arguments) == 0
+        assert result(capsys)["records"] == 15
+
+    async def read() -> list[int]:
+        async with sulina.connect(shared_sulina_process.url) as client:
+            found = await client.read("/default/replayed", sulina.Start.earliest())
+            return [json.loads(body)["id"] for batch in found for body in batch.payloads]
+
+    assert asyncio.run(read()) == list(range(0, 30, 2))
+
+
+# ---- what people see ----
+
+
+def test_help_has_examples_and_mistakes_are_sentences(
+    lake: LakeFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for job in (topic_statistics, ledger_audit, compaction, replay_query):
+        with pytest.raises(SystemExit) as ended:
+            job.main(["--help"])
+        assert ended.value.code == 0
+        assert f"python -m {job.__name__}" in capsys.readouterr().out.partition("examples:")[2]
+    assert ledger_audit.main(source(lake, "orders")) == 2
+    assert "is not a topic name" in capsys.readouterr().err
+    assert replay_query.main([*source(lake), *_REPLAY, "--producer", "x"]) == 2
+    assert "--producer needs --order-by" in capsys.readouterr().err
+
+
+_REPLAY = ["--query", "SELECT 1", "--url", "sulina://127.0.0.1:1", "--to", "/a/b"]
