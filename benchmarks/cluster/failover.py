@@ -70,6 +70,7 @@ async def failover(topics: int, lease: int) -> dict[str, Any]:
                 publishing.create_task(publish(producer))
         served.sort()
         gone, placed, opened = await noticed
+        rows = await ask(client, "broker.list")
         used = {name: round(cpu - before[name], 2) for name, cpu in cpu_seconds(cluster).items()}
         return {
             "topics": topics,
@@ -82,7 +83,9 @@ async def failover(topics: int, lease: int) -> dict[str, Any]:
             "half_served": served[len(served) // 2],
             "all_served": served[-1],
             "after_noticed": served[-1] - gone,
+            "topics_of": {row["broker"]: row["topics"] for row in rows},
             "cpu_seconds": used,
+            "cpu_seconds_of_all": round(sum(used.values()), 2),
         }
 
 
@@ -103,4 +106,4 @@ async def _noticed(
                 opened = [await open_topics(cluster, name) for name in others]
                 if sum(opened) >= rows["topics"]:
                     return gone, placed, time.monotonic() - killed
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.25)
