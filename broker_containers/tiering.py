@@ -19,7 +19,7 @@ from broker_containers.topics.managed_ledger import ManagedLedger
 from broker_containers.topics.topic import Topic
 from storage_grpc.tier.tier import OffloadJob, Tier, head_of
 from sulina.errors import SulinaError, Unavailable
-from sulina.metadata.keys.ledgers import LedgerRef, LedgerState, TieredRef
+from sulina.metadata.keys.ledgers import LedgerList, LedgerRef, LedgerState, TieredRef
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
 
@@ -141,7 +141,6 @@ class Tiering:
                 await log.settle()
                 if log.written_for >= self.settings.after_seconds:
                     await log.roll()
-                await self.drop_local(log)
             except SulinaError as error:
                 _log.warning("the ledgers of %s stay as they are for now: %s", log.topic, error)
             work += [(log, ref) for ref in untiered(log.refs) if not self._pausing(ref.id, now)]
@@ -149,6 +148,7 @@ class Tiering:
         work.sort(key=lambda each: each[1].last_time_us)
         most = _AT_A_TIME * self.settings.at_once
         await self._all(work[:most])
+        await self._drop_all()
         return len(work) > most
 
     async def _all(self, work: Sequence[tuple[ManagedLedger, LedgerRef]]) -> None:
@@ -171,7 +171,6 @@ class Tiering:
             return
         try:
             await self.tier(log, ref)
-            await self.drop_local(log)
             self._failed.pop(ref.id, None)
         except SulinaError as error:
             self.counters.failures += 1
@@ -197,13 +196,28 @@ class Tiering:
             self.counters.bytes += ref.bytes
             self.counters.object_bytes += tiered.size
 
+    async def _drop_all(self) -> None:
+        for log in self._logs():
+            try:
+                await self.drop_local(log)
+            except SulinaError as error:
+                _log.warning("entries of %s stay for now, though not needed: %s", log.topic, error)
+
     async def drop_local(self, log: ManagedLedger) -> None:
         """Delete the entries of ledgers whose objects are on the list, and may be alone there."""
-        for ref in droppable(log.refs, self.settings, self._clock.wall_us()):
-            assert ref.tiered is not None and ref.tiered.local
-            await log.ledgers.delete(ref.id)
-            await self._note(log, ref, replace(ref.tiered, local=False))
-            self.counters.local_deleted += 1
+        while refs := droppable(log.refs, self.settings, self._clock.wall_us())[:_AT_A_TIME]:
+            gone: dict[int, LedgerRef] = {}
+            for ref in refs:
+                assert ref.tiered is not None and ref.tiered.local
+                await log.ledgers.delete(ref.id)
+                gone[ref.id] = replace(ref, tiered=replace(ref.tiered, local=False))
+
+            def without(before: LedgerList, gone: dict[int, LedgerRef] = gone) -> LedgerList:
+                left = tuple(gone.get(ref.id, ref) for ref in before.ledgers)
+                return replace(before, ledgers=left)
+
+            await log.commit(without)
+            self.counters.local_deleted += len(gone)
 
     async def _note(self, log: ManagedLedger, ref: LedgerRef, tiered: TieredRef) -> bool:
         """Swap the list; returns whether the ledger is still on it."""

@@ -7,10 +7,11 @@ one that would send it, so a misspelt or missing field is found without AWS.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
+import re
 import shlex
 import sys
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,7 +52,7 @@ class Run:
     """More of Spark's settings."""
     tags: Mapping[str, str] = field(default_factory=dict)
     token: str = ""
-    """Makes a repeated request the same run; by default a digest of the request."""
+    """Makes a repeated request the same run; a new one by default, so each call is a new run."""
 
 
 def application_request(name: str, *, token: str) -> dict[str, Any]:
@@ -98,7 +99,7 @@ def job_request(run: Run) -> dict[str, Any]:
         }
     if run.tags:
         request["tags"] = dict(run.tags)
-    request["clientToken"] = run.token or _digest(request)
+    request["clientToken"] = run.token or uuid.uuid4().hex
     check(request)
     return request
 
@@ -111,8 +112,17 @@ def check(request: Mapping[str, Any], operation: str = "StartJobRun") -> None:
     model = botocore.session.get_session().get_service_model("emr-serverless")
     shape = model.operation_model(operation).input_shape
     report = ParamValidator().validate(dict(request), shape)
-    if report.has_errors():
-        raise Refused(f"{operation} would be refused: {report.generate_report()}")
+    problems = [report.generate_report()] if report.has_errors() else []
+    for name, member in shape.members.items():
+        # botocore leaves lengths and patterns of texts to the service; we do not.
+        value, rules = request.get(name), member.metadata
+        if isinstance(value, str) and (
+            len(value) > rules.get("max", len(value))
+            or not re.fullmatch(rules.get("pattern", ".*"), value, re.DOTALL)
+        ):
+            problems.append(f"{name} can't be {value!r}: it has to match {rules.get('pattern')}")
+    if problems:
+        raise Refused(f"{operation} would be refused: {'; '.join(problems)}")
 
 
 def upload(folder: Path, artifacts: str, client: Any) -> list[str]:
@@ -133,6 +143,7 @@ def main(argv: Sequence[str]) -> int:
     """Start a job, or with ``--dry-run`` tell the request. Returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m emr_jobs.submit",
+        usage="%(prog)s JOB [options] -- [arguments of the job]",
         description=__doc__,
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -150,8 +161,8 @@ def main(argv: Sequence[str]) -> int:
         "--conf", action="append", default=[], help="a setting of Spark: spark.x=y", metavar="K=V"
     )
     parser.add_argument("--dry-run", action="store_true", help="tell the request, send nothing")
-    parser.add_argument("arguments", nargs="*", help="of the job, behind --")
-    given = parser.parse_args(argv)
+    own, _, behind = "\0".join(argv).partition("\0--\0")
+    given = parser.parse_args(own.split("\0") if own else [])
     try:
         request = job_request(
             Run(
@@ -159,7 +170,7 @@ def main(argv: Sequence[str]) -> int:
                 application=given.application,
                 role=given.role,
                 artifacts=given.artifacts,
-                arguments=tuple(given.arguments),
+                arguments=tuple(behind.split("\0")) if behind else (),
                 logs=given.logs,
                 streaming=given.streaming,
                 attempts=given.attempts,
@@ -208,11 +219,6 @@ def _setting(text: str) -> tuple[str, str]:
     if not equals or not name:
         raise Refused(f"--conf {text!r} should read name=value")
     return name, value
-
-
-def _digest(request: Mapping[str, Any]) -> str:
-    text = json.dumps(request, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:64]
 
 
 if __name__ == "__main__":

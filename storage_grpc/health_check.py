@@ -2,42 +2,51 @@
 
 Asks gRPC's health service about the node's own service: a node whose disk failed takes nothing
 any more until it is started again, and says so there. Exits with 0, or with 1 and a sentence.
+
+It is run every few seconds in every container, so it loads gRPC and nothing of the node.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from typing import Final
 
 import grpc
-from grpc_health.v1 import health, health_pb2
+from grpc_health.v1 import health_pb2
 
-from storage_grpc.remote.wire.service import SERVICE
-from storage_grpc.service.settings import load
-
-_SECONDS: Final = 4.0
+SERVICE: Final = "sulina.storage.Storage"
+"""The node's own, as remote/wire/service.py has it."""
+_METHOD: Final = "/grpc.health.v1.Health/Check"
+_SECONDS: Final = 8.0
 _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
+
+
+def place(environment: Mapping[str, str]) -> str:
+    """Where the node listens, by the variables that it was started with."""
+    host = environment.get("SULINA_STORAGE_HOST") or "127.0.0.1"
+    port = environment.get("SULINA_STORAGE_PORT") or "6660"
+    return f"{_EVERYWHERE.get(host, host)}:{port}"
 
 
 def main() -> int:
     """Ask once; returns the exit code of the process."""
-    settings = load({}, os.environ)
-    place = f"{_EVERYWHERE.get(settings.host, settings.host)}:{settings.port}"
+    asked = place(os.environ)
     try:
-        with grpc.insecure_channel(place) as channel:
+        with grpc.insecure_channel(asked) as channel:
             check = channel.unary_unary(
-                f"/{health.SERVICE_NAME}/Check",
+                _METHOD,
                 health_pb2.HealthCheckRequest.SerializeToString,
                 health_pb2.HealthCheckResponse.FromString,
             )
             request = health_pb2.HealthCheckRequest(service=SERVICE)
             answer = check(request, timeout=_SECONDS, wait_for_ready=True)
     except grpc.RpcError as error:
-        sys.stderr.write(f"{place} does not answer: {error.code().name}\n")
+        sys.stderr.write(f"{asked} does not answer: {error.code().name}\n")
         return 1
     if answer.status != health_pb2.HealthCheckResponse.SERVING:
-        sys.stderr.write(f"{place} does not serve: its disk failed, or it is stopping\n")
+        sys.stderr.write(f"{asked} does not serve: its disk failed, or it is stopping\n")
         return 1
     return 0
 

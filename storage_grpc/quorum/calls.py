@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from storage_grpc.node import Node
 from storage_grpc.quorum.nodes import Nodes
-from sulina.errors import SulinaError, Unavailable
+from sulina.errors import SulinaError, Unavailable, UnknownOutcome
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
 
@@ -48,20 +48,45 @@ async def ask_all(
 ) -> Answers[_T]:
     """Ask all members at once; the answers as soon as they are ``enough``, or all there are.
 
-    One member that hangs holds up nobody whose answer is not needed.
+    One member that hangs holds up nobody whose answer is not needed. One deadline for all: a new
+    owner of a thousand topics asks thousands of times.
     """
     answers: Answers[_T] = {}
-    asking = {
-        asyncio.create_task(ask(nodes, clock, seconds, member, call)): member for member in members
-    }
-    waiting = set(asking)
+    asking: dict[asyncio.Future[_T], str] = {}
+    for member in members:
+        node = nodes.get(member)
+        if node is None:
+            answers[member] = Unavailable(f"{member} is not there")
+        else:
+            asking[asyncio.ensure_future(call(node))] = member
+    timer = asyncio.ensure_future(clock.sleep(seconds))
+    waiting: set[asyncio.Future[Any]] = set(asking)
     try:
-        while waiting and not enough(answers):
-            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        while waiting and not timer.done() and not enough(answers):
+            await asyncio.wait({*waiting, timer}, return_when=asyncio.FIRST_COMPLETED)
             # In the order of the ensemble, so that a run can be repeated exactly.
-            answers.update({m: task.result() for task, m in asking.items() if task in done})
+            for task, member in asking.items():
+                if task in waiting and task.done():
+                    outcome = _outcome(task)
+                    answers[member] = outcome
+                    waiting.discard(task)
+        if timer.done():
+            late = {asking[task] for task in waiting}
+            for member in asking.values():
+                if member in late:
+                    answers[member] = Unavailable(f"{member} did not answer within {seconds:g} s")
     finally:
+        timer.cancel()
         for task in waiting:
             task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
+        await asyncio.gather(*waiting, timer, return_exceptions=True)
     return answers
+
+
+def _outcome(task: asyncio.Future[_T]) -> _T | SulinaError:
+    if task.cancelled():
+        return UnknownOutcome("the call was given up")
+    error = task.exception()
+    if isinstance(error, SulinaError):
+        return error
+    return task.result()

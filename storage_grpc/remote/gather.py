@@ -19,6 +19,8 @@ from storage_grpc.remote.wire.codes import error_of
 from sulina.errors import SulinaError, UnknownOutcome
 
 _UNDER_WAY: Final = 2
+_WORTH_A_CALL: Final = 32
+"""While a call is under way another one is made only if so many wait for it."""
 _TOGETHER: Final = 256
 
 Alone = Callable[[], Awaitable[pb.Told]]
@@ -75,7 +77,7 @@ class Gather:
 
     def _wake(self) -> None:
         self._woken = False
-        while self._waiting and len(self._tasks) < _UNDER_WAY and not self._closed:
+        while self._waiting and self._may_send():
             calls: list[_Waiting] = []
             while self._waiting and len(calls) < _TOGETHER:
                 call = self._waiting.popleft()
@@ -85,6 +87,11 @@ class Gather:
                 task = asyncio.create_task(self._send(calls))
                 self._tasks.add(task)
                 task.add_done_callback(self._sent)
+
+    def _may_send(self) -> bool:
+        if self._closed or not self._tasks:
+            return not self._closed
+        return len(self._tasks) < _UNDER_WAY and len(self._waiting) >= _WORTH_A_CALL
 
     def _sent(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from sulina.client.dataclass_codec import DataclassCodec
@@ -15,7 +14,7 @@ class Codec(Protocol):
     """Values of one class as payloads."""
 
     @property
-    def type(self) -> str:
+    def language(self) -> str:
         """The language of the schema, as the registry calls it."""
         ...
 
@@ -36,7 +35,7 @@ class Codec(Protocol):
 class PydanticCodec:
     """A pydantic model: it has the schema, and reads and writes JSON itself."""
 
-    type: Final = "json_schema"
+    language: Final = "json_schema"
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -55,11 +54,10 @@ class PydanticCodec:
             raise Refused(f"the payload can't be read as {self._model.__name__}: {error}") from None
 
 
-@lru_cache(maxsize=256)
-def codec_of(kind: type) -> Codec:
+def codec_of(kind: type[Any]) -> Codec:
     """The codec of a pydantic model or a dataclass. Raises ``Refused`` for anything else."""
     if hasattr(kind, "model_validate_json") and hasattr(kind, "model_json_schema"):
         return PydanticCodec(kind)
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+    if dataclasses.is_dataclass(kind):
         return DataclassCodec(kind)
     raise Refused(f"{kind!r} is neither a pydantic model nor a dataclass")

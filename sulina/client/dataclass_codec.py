@@ -54,7 +54,7 @@ class _Shape:
 class DataclassCodec:
     """The codec of one dataclass. Raises ``Refused`` for annotations that have no JSON."""
 
-    type: Final = "json_schema"
+    language: Final = "json_schema"
 
     def __init__(self, kind: type) -> None:
         self._kind = kind
@@ -256,7 +256,9 @@ def _first(choices: list[Callable[[Any], Any]], value: Any) -> Any:
     raise _Wrong(" and ".join(reasons))
 
 
-def _each(taken: type, turn: Callable[[Any], Any], given: Callable[[Any], Any], value: Any) -> Any:
+def _each(
+    taken: type[Any], turn: Callable[[Any], Any], given: Callable[[Any], Any], value: Any
+) -> Any:
     if not isinstance(value, taken):
         raise _Wrong(f"{value!r:.80} is no {taken.__name__}")
     made = []

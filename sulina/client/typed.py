@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import types
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Generic, Self, TypeVar
 
 from sulina.client.codecs import Codec
@@ -19,7 +18,7 @@ from sulina.client.message import Batch, Message
 from sulina.client.producer import Producer
 from sulina.client.session import closed_error
 from sulina.client.tickets import Ticket
-from sulina.errors import Closed, NotFound, SulinaError
+from sulina.errors import Closed, NotFound
 
 T = TypeVar("T")
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
@@ -95,7 +94,7 @@ class TypedProducer(Generic[T]):
             raise closed_error("producer")
         schema = {
             "subject": self.subject,
-            "type": self._codec.type,
+            "type": self._codec.language,
             "definition": self._codec.definition,
         }
         try:
@@ -175,5 +174,4 @@ class TypedProducer(Generic[T]):
     ) -> None:
         self._closed = True
         if self._producer is not None:
-            with suppress(SulinaError) if error is not None else suppress():
-                await self._producer.__aexit__(kind, error, trace)
+            await self._producer.__aexit__(kind, error, trace)

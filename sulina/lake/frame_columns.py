@@ -166,9 +166,9 @@ def _attributes(table: FrameTable, cursor: _Cursor) -> Attributes | None:
     names = part.binary(totals)
     values = part.binary(totals)
     cursor.at[part.chosen] = part.at
-    spread = np.zeros(len(where), np.int64)
-    spread[where] = counts
-    return Attributes(spread, names, values)
+    of_records = np.zeros(len(where), np.int64)
+    of_records[where] = counts
+    return Attributes(of_records, names, values)
 
 
 def _times(table: FrameTable, cursor: _Cursor) -> Ints:

@@ -36,6 +36,8 @@ from sulina.metadata.store import (
 _UNDER_WAY: Final = 2
 """Calls to the store at the same time; what comes meanwhile is put together. Few: each costs every
 member of the store as much as dozens of operations more in one."""
+_WORTH_A_CALL: Final = 32
+"""While a call is under way another one is made only if so many wait for it."""
 _SHORT: Final = 16
 """A listing of no more keys is read together with others; longer ones are read on their own."""
 
@@ -137,7 +139,10 @@ class BatchingStore:
 
     def _wake(self) -> None:
         self._woken = False
-        while self._waiting and len(self._tasks) < _UNDER_WAY:
+        while self._waiting and (
+            not self._tasks
+            or (len(self._tasks) < _UNDER_WAY and len(self._waiting) >= _WORTH_A_CALL)
+        ):
             batch = _Batch()
             while self._waiting and batch.takes(self._waiting[0]):
                 batch.add(self._waiting.popleft())

@@ -17,7 +17,8 @@ def test_the_public_names_are_these_and_no_others() -> None:
         *("Delivery", "FailurePolicy", "Fenced", "Message", "MessageId", "NotFound"),
         *("Overloaded", "Poison", "Producer", "ProtocolError", "ReadResult", "Refused"),
         *("Retriable", "Start", "StorageFull", "SubscriptionType", "SulinaError", "Ticket"),
-        *("TooLarge", "TopicInfo", "Unavailable", "UnknownOutcome", "__version__", "connect"),
+        *("TooLarge", "TopicInfo", "TypedConsumer", "TypedMessage", "TypedProducer"),
+        *("Unavailable", "UnknownOutcome", "__version__", "connect"),
     }
     assert all(hasattr(sulina, name) for name in sulina.__all__)
 

@@ -6,10 +6,12 @@ import itertools
 import random
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from localstack.emulators.credentials import Credentials
 from localstack.emulators.gcs import make_bucket as make_gcs_bucket
 from localstack.emulators.s3 import make_bucket
 from localstack.emulators.server import EmulatorServer
@@ -90,5 +92,10 @@ def s3_url(server: EmulatorServer, monkeypatch: pytest.MonkeyPatch, prefix: str)
     """The URL of a prefix in a bucket that is there, with the credentials in the environment."""
     for name, value in server.credentials.variables.items():
         monkeypatch.setenv(name, value)
-    make_bucket(server.url, server.credentials, BUCKET)
+    _make_bucket_once(server.url, server.credentials)
     return f"s3://{BUCKET}/{prefix}?endpoint={server.url}"
+
+
+@cache
+def _make_bucket_once(url: str, credentials: Credentials) -> None:
+    make_bucket(url, credentials, BUCKET)

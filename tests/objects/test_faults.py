@@ -7,6 +7,7 @@ import itertools
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import pytest
 
@@ -20,8 +21,10 @@ from tests.objects.chunks import chunks_of, some_bytes
 from tests.objects.conftest import BUCKET, s3_url
 from tests.support.faulty_http import Fault, FaultyHttp, Seen
 
-PART = 256 << 10
-DATA = some_bytes(2 * PART + 1000)
+SIZE = (5 << 20) + 1000
+PARTS = {"s3": 5 << 20, "gs": 3 << 20}
+"""S3 takes no smaller ones."""
+DATA = some_bytes(SIZE)
 DEADLINE = 60.0
 _numbers = itertools.count()
 
@@ -41,13 +44,13 @@ class QuickClock(RealClock):
         await super().sleep(seconds)
 
 
+@dataclass(frozen=True, slots=True)
 class Scene:
     """A store behind the network, and the same store without it."""
 
-    def __init__(self, proxy: FaultyHttp, store: ObjectStore, direct: ObjectStore) -> None:
-        self.proxy = proxy
-        self.store = store
-        self.direct = direct
+    proxy: FaultyHttp
+    store: ObjectStore
+    direct: ObjectStore
 
 
 @pytest.fixture(params=["seaweedfs", "gcs"])
@@ -82,12 +85,14 @@ async def _scene(
     server: EmulatorServer, clock: QuickClock, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Scene]:
     prefix = f"faults/{next(_numbers)}"
-    settings = ObjectSettings(part_bytes=PART, concurrency=1, attempts=4, deadline_seconds=DEADLINE)
-    if server.url.startswith("http") and "gcs" in server.folder.name:
+    if "gcs" in server.folder.name:
         make_gcs_bucket(server, BUCKET)
         url = f"gs://{BUCKET}/{prefix}?endpoint={server.url}"
     else:
         url = s3_url(server, monkeypatch, prefix)
+    settings = ObjectSettings(
+        part_bytes=PARTS[url[:2]], concurrency=1, attempts=4, deadline_seconds=DEADLINE
+    )
     chance = random.Random(7)
     async with (
         FaultyHttp(server.port) as proxy,
@@ -177,7 +182,7 @@ async def test_reads_and_deletions_survive_any_failure(scene: Scene) -> None:
     await scene.direct.put("a", chunks_of(DATA))
     for fault in (Fault.BUSY, Fault.CUT, Fault.LOST, Fault.TORN):
         scene.proxy.spoil(fault, fault)
-        assert await scene.store.get("a", 1000, PART) == DATA[1000:PART]
+        assert await scene.store.get("a", 1000, 5000) == DATA[1000:5000]
         scene.proxy.spoil(fault, fault)
         assert await scene.store.tail("a", 100) == (DATA[-100:], len(DATA))
         scene.proxy.spoil(fault, fault)
@@ -197,9 +202,7 @@ async def test_pauses_between_attempts_grow_and_differ(s3_scene: Scene, clock: Q
     s3_scene.proxy.choose = lambda seen: Fault.BUSY
 
     for _ in range(3):
-        with pytest.raises(
-            Unavailable, match="failed in 4 attempts; at last the store answered 503"
-        ):
+        with pytest.raises(Unavailable, match="at last the store answered 503"):
             await s3_scene.store.info("a")
 
     assert len(s3_scene.proxy.seen) == 12
@@ -225,7 +228,7 @@ async def test_a_server_that_says_nothing_is_given_up(
 async def test_parts_are_asked_for_only_as_others_are_gone(
     s3_scene: Scene, seaweedfs: EmulatorServer
 ) -> None:
-    parts, concurrency, most = 12, 3, 0
+    part, parts, concurrency, most = PARTS["s3"], 9, 3, 0
     held = asyncio.Semaphore(1)
 
     async def one_at_a_time(seen: Seen) -> None:
@@ -239,13 +242,13 @@ async def test_parts_are_asked_for_only_as_others_are_gone(
         nonlocal most
         for number in range(parts):
             most = max(most, number - gone())
-            yield bytes(PART)
+            yield bytes(part)
 
     s3_scene.proxy.meanwhile = one_at_a_time
-    settings = ObjectSettings(part_bytes=PART, concurrency=concurrency)
+    settings = ObjectSettings(part_bytes=part, concurrency=concurrency)
     url = f"s3://{BUCKET}/bounded/{next(_numbers)}?endpoint={s3_scene.proxy.url}"
     async with open_store(url, RealClock(), random.Random(1), settings=settings) as store:
-        assert (await store.put("a", counted())).size == parts * PART
+        assert (await store.put("a", counted())).size == parts * part
 
     assert most <= concurrency + 2
 
@@ -286,12 +289,12 @@ async def test_an_upload_that_was_taken_back_too_early_says_so(s3_scene: Scene) 
     assert await s3_scene.direct.info("a") is None
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 async def test_in_a_storm_every_object_is_whole_or_not_there(scene: Scene, seed: int) -> None:
     chance = random.Random(seed)
     bodies = {
-        f"object/{number}": some_bytes(chance.choice((10, PART, 3 * PART)), number)
-        for number in range(10)
+        f"object/{number}": some_bytes(chance.choice((10, 10_000, SIZE)), number)
+        for number in range(8)
     }
     scene.proxy.choose = lambda seen: (
         chance.choice((Fault.BUSY, Fault.CUT, Fault.LOST)) if chance.random() < 0.3 else None

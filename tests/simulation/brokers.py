@@ -22,6 +22,7 @@ from broker_containers.topics.topic import Topic
 from storage_grpc.ledgers import LedgerWriter
 from storage_grpc.quorum.ledgers import QuorumLedgers
 from storage_grpc.quorum.settings import QuorumSettings
+from storage_grpc.tier.tier import Tier
 from sulina.errors import Refused, Retriable, SulinaError
 from sulina.metadata.keys import ledgers
 from sulina.model import FailurePolicy, Start, SubscriptionType
@@ -149,9 +150,15 @@ class SimBroker:
         watched.outside = self._outside
         return watched
 
+    def _tier(self, machine: Machine, ledgers: WatchedLedgers) -> Tier | None:
+        """The cold tier of a process, if it has one."""
+        return None
+
     async def _serve(self, machine: Machine) -> None:
         store = self._store(machine)
-        broker = Broker(self._ledgers(machine, store), store, self.clock, self._settings)
+        ledgers = self._ledgers(machine, store)
+        tier = self._tier(machine, ledgers)
+        broker = Broker(ledgers, store, self.clock, self._settings, tier=tier)
         while True:
             try:
                 await broker.__aenter__()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sulina.metadata.keys import cursors, ledger_metadata, ledgers, record
+from sulina.metadata.keys import cursors, ledger_metadata, ledger_pages, ledgers, record
 from sulina.metadata.keys.cursors import CursorRecord
 from sulina.metadata.keys.ledger_metadata import LedgerMetadata, State
 from sulina.metadata.keys.ledgers import LedgerList, LedgerState
@@ -55,6 +55,7 @@ class Checker:
         self._confirmed: dict[int, int] = {}
         self._metadata: dict[int, LedgerMetadata] = {}
         self._topic_of: dict[int, TopicName] = {}
+        self._pages: dict[str, KeyValue] = {}
 
     def fail(self, what: str) -> None:
         self.trace.note(f"VIOLATION {what}")
@@ -145,22 +146,32 @@ class Checker:
     def metadata_changed(self, key: str, value: bytes | None, revision: int) -> None:
         """A change of the metadata became visible."""
         item = KeyValue(key, value or b"", 0, revision, 0, 0)
-        if key in self._lists:
+        if "/ledger-pages/" in key:
+            self._pages[key] = item
+        elif key in self._lists:
             if value is not None:
-                topic = self._lists[key]
-                self._list_changed(topic, record.decode(LedgerList, item))
+                topic, head = self._lists[key], record.decode(LedgerList, item)
+                whole = ledger_pages.join(topic, head, list(self._pages.values()))
+                if whole is None:
+                    self.fail(f"the list of {topic} names a page that is not there")
+                else:
+                    self._list_changed(topic, whole)
         elif key.endswith("/metadata") and key.startswith(ledger_metadata.ROOT):
             ledger = int(key.split("/")[2])
             if value is not None:
                 self._ledger_changed(ledger, record.decode(LedgerMetadata, item))
             elif self._confirmed.get(ledger, 0) > 0:
-                self.fail(f"ledger {ledger} is deleted, and has confirmed records")
+                self.ledger_deleted(ledger)
         elif "/cursors/" in key and value is not None:
             root, _, name = key.rpartition("/")
             topic = self._cursor_roots[root + "/"]
             self._cursor_changed(topic, name, record.decode(CursorRecord, item))
         else:
             self.other_changed(item, deleted=value is None)
+
+    def ledger_deleted(self, ledger: int) -> None:
+        """A ledger that has confirmed records is deleted."""
+        self.fail(f"ledger {ledger} is deleted, and has confirmed records")
 
     def other_changed(self, item: KeyValue, *, deleted: bool) -> None:
         """A change that is not about topics' data."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import logging
 from dataclasses import dataclass, field
+from unittest.mock import patch
 
 from sulina.errors import SulinaError
+from sulina.metadata.keys import ledger_pages
 from tests.simulation.clock import SimClock
 from tests.simulation.cluster import Cluster
 from tests.simulation.cluster_faults import ClusterFaults
@@ -14,6 +16,7 @@ from tests.simulation.cluster_world import ClusterWorld
 from tests.simulation.faults import Faults
 from tests.simulation.loop import SimLoop, Stuck
 from tests.simulation.switches import Switches, patched
+from tests.simulation.tier_world import TierFaults, TierWorld
 from tests.simulation.trace import Trace, Violation
 from tests.simulation.watchdog import Spinning, watchdog
 
@@ -42,10 +45,12 @@ def simulate(
     *,
     keep: int | None = 200,
     services: bool = False,
+    tier: bool = False,
 ) -> Outcome:
     """Run one seed to its end. Needs no event loop, and makes no sound.
 
-    With ``services``, the cluster's services decide who owns what; without, the faults do.
+    With ``services``, the cluster's services decide who owns what; without, the faults do. With
+    ``tier``, ledgers become objects.
     """
     switches = switches or Switches()
     logging.disable(logging.CRITICAL)
@@ -54,7 +59,7 @@ def simulate(
     loop = SimLoop()
     trace = Trace(loop, keep)
     with patched(switches):
-        cluster, faults = _made(seed, loop, trace, switches, services=services)
+        cluster, faults = _made(seed, loop, trace, switches, services=services, tier=tier)
         violation = None
         try:
             with watchdog(_CPU_SECONDS):
@@ -71,8 +76,13 @@ def simulate(
 
 
 def _made(
-    seed: int, loop: SimLoop, trace: Trace, switches: Switches, *, services: bool
+    seed: int, loop: SimLoop, trace: Trace, switches: Switches, *, services: bool, tier: bool
 ) -> tuple[Cluster, Faults]:
+    if tier:
+        # So that lists of a few ledgers have pages; undone with the other patches.
+        patch.object(ledger_pages, "PAGE", 3).start()
+        tiered = TierWorld(seed, loop, trace, switches)
+        return tiered, TierFaults(seed, tiered)
     if services:
         world = ClusterWorld(seed, loop, trace, switches)
         return world, ClusterFaults(seed, world)

@@ -27,7 +27,7 @@ from sulina.errors import NotFound
 from sulina.metadata.keys import ledger_metadata
 from sulina.metadata.keys.ledger_metadata import LedgerMetadata, StoredMetadata
 from sulina.metadata.keys.ledgers import LedgerList, LedgerRef
-from tests.simulation import cluster_patches
+from tests.simulation import cluster_patches, tier_patches
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,12 @@ class Switches:
     """A broker serves only topics whose record names it."""
     paths_with_owners: bool = True
     """Brokers' own paths change with the owners' records, in one transaction."""
+    verify_objects: bool = True
+    """An object is read back as a whole and compared before it counts."""
+    swap_before_delete: bool = True
+    """A ledger's entries go only when the topic's list says that its object is there."""
+    put_if_absent: bool = True
+    """An object is never written over."""
 
     def names(self) -> list[str]:
         """The names of all switches, those of the quorum code first."""
@@ -95,6 +101,11 @@ class Switches:
     def about_cluster(name: str) -> bool:
         """Whether a safeguard, or one of ``this+that``, is one of the cluster's services."""
         return not CLUSTER_SAFEGUARDS.isdisjoint(name.split("+"))
+
+    @staticmethod
+    def about_tier(name: str) -> bool:
+        """Whether a safeguard, or one of ``this+that``, is one of the cold tier."""
+        return not TIER_SAFEGUARDS.isdisjoint(name.split("+"))
 
     def without(self, name: str) -> Switches:
         """The same with one safeguard off, or with several: ``this+that``."""
@@ -120,6 +131,8 @@ CLUSTER_SAFEGUARDS = frozenset(
     }
 )
 """They matter only where the cluster's services run."""
+TIER_SAFEGUARDS = frozenset({"verify_objects", "swap_before_delete", "put_if_absent"})
+"""They matter only where ledgers become objects."""
 
 
 @contextmanager
@@ -141,6 +154,7 @@ def patched(switches: Switches) -> Iterator[None]:
     if not switches.heed_closing_conflict:
         changes.append((Recovery, "_close", _close_anyway))
     changes += cluster_patches.changes(switches)
+    changes += tier_patches.changes(switches)
     for target, name, value in changes:
         patcher = patch.object(target, name, value, create=True)
         patcher.start()

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 import emr_jobs
 from emr_jobs.java import find_java
 from tests.spark.lake_folder import LakeFolder
+from tests.support.emulators import moto as moto
 from tests.support.fixtures import shared_sulina_process as shared_sulina_process
 
 _HERE = Path(__file__).parent

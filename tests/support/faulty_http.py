@@ -57,6 +57,7 @@ class FaultyHttp:
     done: list[Seen] = field(default_factory=list)
     """All that were answered by the server behind."""
     port: int = 0
+    _ending: asyncio.Event = field(default_factory=asyncio.Event)
     _runner: web.AppRunner | None = None
     _session: ClientSession | None = None
 
@@ -77,6 +78,7 @@ class FaultyHttp:
 
     async def __aexit__(self, *exc: object) -> None:
         assert self._runner is not None and self._session is not None
+        self._ending.set()
         await self._runner.cleanup()
         await self._session.close()
 
@@ -102,7 +104,8 @@ class FaultyHttp:
             case Fault.CUT:
                 return _cut(request)
             case Fault.SILENT:
-                await asyncio.Event().wait()
+                await self._ending.wait()
+                return _cut(request)
         answer = await self._forward(request, body)
         self.done.append(seen)
         if fault is Fault.LOST:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from sulina.errors import CorruptEntry, SulinaError
 from sulina.metadata.keys.ledger_list import LedgerList, LedgerRef, LedgerState, Page, TieredRef
@@ -17,7 +17,7 @@ from sulina.metadata.keys.path import state_root
 from sulina.metadata.store import KeyValue, Put
 from sulina.names import TopicName
 
-PAGE: Final = 100
+PAGE = 100
 """Ledgers in one page. A list keeps at most twice as many closed ones in its own value."""
 
 
@@ -31,8 +31,9 @@ def key(topic: TopicName, first: int) -> str:
     return f"{root(topic)}{first:020d}"
 
 
-def sealed(ledgers: LedgerList, size: int = PAGE) -> LedgerList:
+def sealed(ledgers: LedgerList) -> LedgerList:
     """The same list with its oldest ledgers in pages, once it has many that are closed."""
+    size = PAGE
     while True:
         start = ledgers.paged
         oldest = ledgers.ledgers[start : start + 2 * size]

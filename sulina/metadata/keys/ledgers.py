@@ -93,7 +93,7 @@ async def swap(
     """
     head = replace(ledgers, ledgers=ledgers.ledgers[ledgers.paged :])
     puts, gone = ledger_pages.changes(topic, before or LedgerList(), ledgers)
-    ops: list[Op] = [Put(key(topic), record.encode(head)), *puts, *map(Delete, gone), *also]
+    ops: list[Op] = [*puts, Put(key(topic), record.encode(head)), *map(Delete, gone), *also]
     compares = [ModRevisionIs(key(topic), expected_revision), exists(topic), *guards]
     result = await store.txn(compares, ops)
     return result.revision if result.succeeded else None
