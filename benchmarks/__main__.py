@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 
 from rich.console import Console
 
+from benchmarks import danube
 from benchmarks import options as command_line
 from benchmarks.cell import CellFailure
 from benchmarks.options import Options
@@ -14,6 +16,8 @@ from benchmarks.report import print_report, profile_table
 from benchmarks.results import Results, to_json
 from benchmarks.run import measure, profile
 from benchmarks.systems import OURS, SYSTEMS
+from benchmarks.systems.base import CannotStart
+from sulina.errors import SulinaError
 
 FILE_WIDTH = 140  # a file or a pipe has no width of its own, and tables need some
 
@@ -76,12 +80,22 @@ def show_all(options: Options, console: Console) -> int:
         draw(results, options, console)
     if options.json:
         sys.stdout.write(document)
+    if OURS in options.systems:
+        show_danube(options, console)
     broken = [
         outcome
         for outcome in results.outcomes
         if isinstance(outcome, CellFailure) and outcome.cell.system == OURS
     ]
     return 1 if broken else 0
+
+
+def show_danube(options: Options, console: Console) -> None:
+    """The rows of the door for Danube's clients."""
+    try:
+        danube.run(options.out, options.seconds, options.repeat, console)
+    except (SulinaError, CannotStart, subprocess.SubprocessError) as error:
+        console.print(f"Danube's clients were not measured: {error}", style="yellow")
 
 
 def draw(results: Results, options: Options, console: Console) -> None:

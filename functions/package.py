@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 _ROOT: Final = Path(__file__).resolve().parents[1]
-FUNCTIONS: Final = ("catalog", "discovery", "janitor", "scaler")
+FUNCTIONS: Final = ("analytics", "catalog", "discovery", "janitor", "scaler")
 ARCHITECTURES: Final = {"arm64": "aarch64", "x86_64": "x86_64"}
 PYTHON: Final = "3.13"
 """Of Lambda's runtime that infra/ chooses."""
@@ -28,6 +28,10 @@ _SERVICES: Final = frozenset(
 """Of AWS; boto3 knows hundreds, which is most of its size."""
 _LEFT_OUT: Final = ("*.dist-info/RECORD", "*.proto", "*.pyi", "*.pyc", "bin/*", "*/tests/*")
 _OURS: Final = ("sulina", "functions/__init__.py", "functions/parts")
+_ALSO: Final = {
+    "analytics": ("emr_jobs/__init__.py", "emr_jobs/package.py", "emr_jobs/submit.py"),
+}
+"""What builds the request that starts a job."""
 _PACKAGES, _REPORT = "packages", "report.json"
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
@@ -84,7 +88,7 @@ def _packages(folder: Path) -> Iterator[tuple[str, Path]]:
 def archive(folder: Path, function: str, installed: Path) -> Path:
     """Write the archive of one function, with the packages that were installed before."""
     content = {name: path.read_bytes() for name, path in _packages(installed / _PACKAGES)}
-    for place in (*_OURS, f"functions/{function}"):
+    for place in (*_OURS, f"functions/{function}", *_ALSO.get(function, ())):
         for name, path in _files(_ROOT / place):
             content[f"{place}/{name}" if name else place] = path.read_bytes()
     content["sbom.json"] = _bill(function, installed / _REPORT)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -61,13 +62,10 @@ class Storage:
         if the folder or bucket is not there.
         """
         try:
-            rows = list(self._walk(prefix))
-        except FileNotFoundError:
+            with self._errors("listed"):
+                rows = list(self._walk(prefix))
+        except NotFound:
             rows = []
-        except PermissionError as error:
-            raise Refused(f"{self.url} can't be read: {error}") from None
-        except OSError as error:
-            raise Unavailable(f"{self.url} could not be listed: {error}") from None
         found = []
         for path, size in rows:
             try:
@@ -80,23 +78,15 @@ class Storage:
 
     def open(self, key: str) -> Any:
         """An object as a file of Arrow, for ranged reads; close it. Raises ``NotFound``."""
-        try:
+        with self._errors("read", key):
             return self._files.open_input_file(f"{self._root}/{key}")
-        except FileNotFoundError:
-            raise NotFound(
-                f"{key} is gone from {self.url}: it was deleted since the objects were listed, "
-                "as retention or the deletion of its topic do"
-            ) from None
 
     def tail(self, key: str, size: int, length: int = _FOOTER_BYTES) -> bytes:
         """The last ``length`` bytes of an object of ``size`` bytes, or all of it."""
         start = max(size - length, 0)
         if self._fsspec is not None:
-            try:
-                data = self._fsspec.cat_file(f"{self._root}/{key}", start=start, end=size)
-                return bytes(data)
-            except FileNotFoundError:
-                raise NotFound(f"{key} is gone from {self.url}") from None
+            with self._errors("read", key):
+                return bytes(self._fsspec.cat_file(f"{self._root}/{key}", start=start, end=size))
         with self.open(key) as file:
             return bytes(file.read_at(size - start, start))
 
@@ -105,6 +95,23 @@ class Storage:
         if self._fsspec is None:
             return f"{self._root}/{key}"
         return f"{scheme or urlsplit(self.url).scheme}://{self._root}/{key}"
+
+    @contextmanager
+    def _errors(self, what: str, key: str = "") -> Iterator[None]:
+        """Tells the errors of file systems, and of AWS's library below them, as ours."""
+        try:
+            yield
+        except FileNotFoundError:
+            raise NotFound(
+                f"{key} is gone from {self.url}: it was deleted since the objects were listed, "
+                "as retention and the deletion of its topic do"
+            ) from None
+        except PermissionError as error:
+            raise Refused(f"{self.url} can't be {what}: {error}") from None
+        except Exception as error:
+            if not isinstance(error, OSError) and not _is_botocores(error):
+                raise
+            raise Unavailable(f"{self.url} could not be {what}: {error}") from None
 
     def _walk(self, prefix: str) -> Iterator[tuple[str, int]]:
         base = f"{self._root}/{prefix}"
@@ -143,11 +150,16 @@ def open_url(place: Place) -> tuple[Any, str]:
     return files, (url.netloc + unquote(url.path)).rstrip("/")
 
 
+def _is_botocores(error: Exception) -> bool:
+    """Its errors are no OSErrors. It need not be installed for folders, so go by the name."""
+    return any(base.__module__.startswith("botocore.") for base in type(error).__mro__)
+
+
 def _s3_options(place: Place) -> dict[str, Any]:
     endpoint = place.endpoint or os.environ.get("AWS_ENDPOINT_URL", "")
     client: dict[str, Any] = {"region_name": place.region} if place.region else {}
     config: dict[str, Any] = {"connect_timeout": 10, "read_timeout": 60}
-    config["retries"] = {"max_attempts": 5, "mode": "standard"}
+    config["retries"] = {"total_max_attempts": 2, "mode": "standard"}  # s3fs tries again itself
     if endpoint:
         # Emulators have one host name for all buckets.
         config["s3"] = {"addressing_style": "path"}

@@ -3,6 +3,7 @@
 * ``ifGenerationMatch`` on uploads and deletions: the emulator takes one request at a time, so that
   looking first and acting then is one step;
 * pages of a listing (``maxResults``, ``pageToken``) and where it starts (``startOffset``);
+* bytes of an upload that come again are left out;
 * no ``Range`` in the answer about an upload of which nothing has come yet;
 * ranges that count from the end (``bytes=-N``), ranges beyond the end, and a reply of its own
   for a range of an object with no bytes.
@@ -84,7 +85,27 @@ def upload_partial(request: Any, response: Any, storage: Any, *rest: Any, **more
             return
         if not _meets(response, storage, found["bucket"], found["name"], wanted):
             return
-    _partial(request, response, storage, *rest, **more)
+    if not _skip_known(request, response, storage, upload):
+        _partial(request, response, storage, *rest, **more)
+
+
+def _skip_known(request: Any, response: Any, storage: Any, upload: str) -> bool:
+    """Leave out what came before. Whether nothing is left then, and it was said."""
+    sent = re.fullmatch(r"bytes (\d+)-(\d+)/(.+)", request.get_header("Content-Range") or "")
+    try:
+        there = storage.get_resumable_byte_count(upload)
+    except NotFound:
+        return False
+    if sent is None or int(sent.group(1)) >= there:
+        return False
+    start, end, total = int(sent.group(1)), int(sent.group(2)), sent.group(3)
+    request._data = (request.data or b"")[there - start :]
+    if not request._data and total == "*":
+        say_incomplete(response, storage, upload)
+        return True
+    covers = f"bytes {there}-{end}/{total}" if request._data else f"bytes */{total}"
+    request._request_handler.headers.replace_header("Content-Range", covers)
+    return False
 
 
 def cancel_upload(request: Any, response: Any, storage: Any, *rest: Any, **more: Any) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
+import os
 import re
 import subprocess
 import sys
 import tomllib
+from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,10 @@ import pytest
 import yaml
 
 from broker_containers.container import command_line
-from broker_containers.health_check import live_url
+from broker_containers.health_check import connection
+from storage_grpc import health_check as storage_check
+from storage_grpc.remote.wire.service import SERVICE
+from storage_grpc.service.process import storage_node
 from storage_grpc.service.settings import PREFIX as STORAGE_PREFIX
 from storage_grpc.service.settings import ServiceSettings, describe, load
 from sulina.cli.admin_door import ADMIN_PORT
@@ -25,6 +31,8 @@ from sulina.errors import Refused
 from sulina.version import __version__
 from tests.containers.dockerfile import Instruction, stages, values
 from tests.containers.images import BALANCER, BASE, ETCD, ROOT, S3
+from tests.http.broker import running
+from tests.support.etcd import free_ports
 
 BROKER = ROOT / "broker_containers" / "Dockerfile"
 STORAGE = ROOT / "storage_grpc" / "Dockerfile"
@@ -194,7 +202,42 @@ def test_a_variable_that_means_nothing_is_refused_with_those_that_do() -> None:
         command_line({"SULINA_BROKER_CASH_MB": "1"}, ())
 
 
-def test_the_health_check_asks_where_the_broker_listens() -> None:
+def test_the_health_checks_ask_where_the_process_listens_and_for_what_it_serves() -> None:
     told = {"SULINA_BROKER_HOST": "0.0.0.0", "SULINA_BROKER_HTTP_PORT": "81"}
-    assert live_url(told) == "http://127.0.0.1:81/health/live"
-    assert live_url({**told, "SULINA_BROKER_TLS_CERT": "x.pem"}).startswith("https://")
+    asked = connection(told)
+    assert (asked.host, asked.port) == ("127.0.0.1", 81)
+    assert isinstance(connection({**told, "SULINA_BROKER_TLS_CERT": "x"}), HTTPSConnection)
+    assert storage_check.place({"SULINA_STORAGE_HOST": "0.0.0.0"}) == "127.0.0.1:6660"
+    assert storage_check.SERVICE == SERVICE
+
+
+@pytest.mark.parametrize("module", ["broker_containers.health_check", "storage_grpc.health_check"])
+def test_the_health_check_of_something_that_is_not_there_says_so(module: str) -> None:
+    [port] = free_ports(1)
+    places = {"SULINA_BROKER_HTTP_PORT": str(port), "SULINA_BROKER_HOST": "127.0.0.1"}
+    places["SULINA_STORAGE_PORT"] = "no-port"
+    done = subprocess.run(
+        [sys.executable, "-m", module],
+        cwd=ROOT,
+        env={**os.environ, **places},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "does not answer" in done.stderr and "Traceback" not in done.stderr
+
+
+async def test_the_health_checks_of_what_serves_are_content(tmp_path: Path) -> None:
+    settings = ServiceSettings(data=tmp_path / "storage", port=0)
+    async with storage_node(settings) as (node, _), running(tmp_path) as broker:
+        places = {
+            "SULINA_BROKER_HOST": "127.0.0.1",
+            "SULINA_BROKER_HTTP_PORT": str(broker.port),
+            "SULINA_STORAGE_PORT": str(node.port),
+        }
+        for module in ("broker_containers.health_check", "storage_grpc.health_check"):
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", module), cwd=ROOT, env={**os.environ, **places}
+            )
+            assert await process.wait() == 0, module

@@ -17,7 +17,8 @@ from functions.package import FUNCTIONS, archive, install
 _HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
-NAME = "catalog"
+NAME = "analytics"
+"""The one that needs most."""
 
 
 @pytest.fixture(scope="module")

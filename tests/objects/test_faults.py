@@ -105,7 +105,6 @@ async def _scene(
 async def test_whichever_request_of_a_put_fails_once_the_object_is_made_once(scene: Scene) -> None:
     await scene.store.put("well", chunks_of(DATA))
     requests = len(scene.proxy.seen)
-    assert requests >= 4
 
     for fault in (Fault.BUSY, Fault.CUT, Fault.LOST):
         for number in range(requests):
@@ -281,8 +280,8 @@ async def test_uploads_that_nobody_finished_are_taken_back_and_no_others(
 async def test_an_upload_that_was_taken_back_too_early_says_so(s3_scene: Scene) -> None:
     async def slow() -> AsyncIterator[bytes]:
         yield DATA
-        assert await s3_scene.direct.abort_stale_uploads("", 0) == 1
         yield DATA
+        assert await s3_scene.direct.abort_stale_uploads("", 0) == 1
 
     with pytest.raises(Unavailable, match="somebody took back its parts: make it again"):
         await s3_scene.store.put("a", slow())

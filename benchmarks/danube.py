@@ -1,0 +1,208 @@
+"""``python -m benchmarks.danube``: the door for Danube's clients beside a gRPC server that does
+nothing.
+
+One stock producer at a time, and 64 sends at once, each against `sulina up` and against the bare
+server, in turns, from the same client process on the same cores; and the disk's fdatasync in the
+same run. `make bench` runs it too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.stats import Percentiles, summarize
+from benchmarks.systems.base import HOST, Address, Server, free_port, started
+from benchmarks.yardsticks import paced_sync
+from localstack.environments import environment
+
+ACK_GOAL: Final = 2.0
+RATE_GOAL: Final = 0.8
+CALLERS: Final = 64
+SYNC_RATE: Final = 1000
+_LOAD: Final = Path(__file__).with_name("danube_load.py")
+_START_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """One load against one server."""
+
+    rate: float
+    """Answers a second."""
+    ms: Percentiles
+    """From a call to its answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Everything once, one after the other."""
+
+    fdatasync_ms: float
+    """Median of a 4 KiB append with its fdatasync."""
+    bare_one: Loaded
+    door_one: Loaded
+    """The stock producer, one send at a time."""
+    bare_many: Loaded
+    door_many: Loaded
+    """The same calls as to the bare server."""
+    stock_many: Loaded
+    """The stock producer, which does more for each send than the call."""
+
+    @property
+    def ack_ratio(self) -> float:
+        """Time to the acknowledgement, in bare round trips with one fdatasync."""
+        return self.door_one.ms.p50 / (self.bare_one.ms.p50 + self.fdatasync_ms)
+
+    @property
+    def rate_ratio(self) -> float:
+        """The rate of many sends at once, as a share of the bare one."""
+        return self.door_many.rate / self.bare_many.rate
+
+
+def measure(folder: Path, seconds: float, repeat: int, size: int = 1024) -> list[Round]:
+    """Take all rounds; blocks for about six times ``seconds`` each. Leaves nothing in ``folder``.
+
+    Raises ``CannotStart``, and ``Unavailable`` without the stock client's environment.
+    """
+    python = environment("danube") / "python"
+
+    def load(place: str, how: str, callers: int) -> Loaded:
+        command = [str(python), str(_LOAD), place, how, str(callers), str(seconds), str(size)]
+        done = subprocess.run(command, capture_output=True, check=True, timeout=60 + 10 * seconds)
+        found = json.loads(done.stdout)
+        return Loaded(found["answered"] / found["seconds"], summarize(found["ms"]))
+
+    with _servers(folder) as (bare, door):
+        rounds = []
+        for _ in range(repeat):
+            syncs, _reached = paced_sync(folder / "sync", seconds, SYNC_RATE)
+            rounds.append(
+                Round(
+                    summarize(syncs).p50,
+                    bare_one=load(bare, "raw", 1),
+                    door_one=load(door, "stock", 1),
+                    bare_many=load(bare, "raw", CALLERS),
+                    door_many=load(door, "raw", CALLERS),
+                    stock_many=load(door, "stock", CALLERS),
+                )
+            )
+        return rounds
+
+
+@contextmanager
+def _servers(folder: Path) -> Iterator[tuple[str, str]]:
+    """Where the bare server and the door are."""
+    bare = Server(Address(HOST, free_port()), folder / "bare.log")
+    door = Server(Address(HOST, free_port()), folder / "door.log")
+    try:
+        bare.run([sys.executable, "-m", "benchmarks.danube_bare", str(bare.address.port)])
+        door.run(
+            [
+                *(sys.executable, "-m", "sulina.cli", "up", "--data", str(folder / "data")),
+                *("--port", "0", "--grpc-port", str(door.address.port)),
+            ]
+        )
+        started(bare, _START_SECONDS)
+        started(door, _START_SECONDS)
+        yield tuple(f"{HOST}:{server.address.port}" for server in (bare, door))  # type: ignore[misc]
+    finally:
+        for server in (bare, door):
+            server.stop()
+
+
+def table(rounds: Sequence[Round]) -> Table:
+    """The medians of all rounds, with the goals."""
+    made = Table(
+        title=f"the door for Danube's clients, {len(rounds)} rounds, medians",
+        title_justify="left",
+        caption=f"goals: one send within {ACK_GOAL:g} bare round trips with an fdatasync; "
+        f"{CALLERS} at once at {RATE_GOAL:.0%} of the bare rate",
+    )
+    for heading in ("", "sends/s", "p50 ms", "p99 ms", "against the bare server"):
+        made.add_column(heading, justify="left" if not heading else "right")
+
+    def row(name: str, loads: list[Loaded], ratio: str = "") -> None:
+        made.add_row(
+            name,
+            f"{median(load.rate for load in loads):,.0f}",
+            f"{median(load.ms.p50 for load in loads):.2f}",
+            f"{median(load.ms.p99 for load in loads):.2f}",
+            ratio,
+        )
+
+    sync = median(each.fdatasync_ms for each in rounds)
+    made.add_row("a 4 KiB append with its fdatasync", "", f"{sync:.2f}", "", "")
+    row("bare server, one call at a time", [each.bare_one for each in rounds])
+    row("stock producer, one send at a time", [each.door_one for each in rounds], _ack(rounds))
+    row(f"bare server, {CALLERS} calls at once", [each.bare_many for each in rounds])
+    row(f"door, {CALLERS} of the same calls", [each.door_many for each in rounds], _rate(rounds))
+    share = median(each.stock_many.rate / each.bare_many.rate for each in rounds)
+    stock = [each.stock_many for each in rounds]
+    row(f"stock producer, {CALLERS} sends at once", stock, f"{share:.0%} of the rate")
+    return made
+
+
+def _ack(rounds: Sequence[Round]) -> str:
+    found = median(each.ack_ratio for each in rounds)
+    return f"{found:.2f} x with an fdatasync: {'met' if found <= ACK_GOAL else 'missed'}"
+
+
+def _rate(rounds: Sequence[Round]) -> str:
+    found = median(each.rate_ratio for each in rounds)
+    return f"{found:.0%} of the rate: {'met' if found >= RATE_GOAL else 'missed'}"
+
+
+def run(out: Path, seconds: float, repeat: int, console: Console) -> str:
+    """Measure, print the table, write ``danube.json``; returns that document."""
+    out.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="danube-", dir=out)).resolve()
+    try:
+        rounds = measure(folder, seconds, repeat)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    console.print(table(rounds))
+    document = json.dumps(
+        {
+            "ack_ratio": median(each.ack_ratio for each in rounds),
+            "rate_ratio": median(each.rate_ratio for each in rounds),
+            "rounds": [asdict(each) for each in rounds],
+        },
+        indent=1,
+    )
+    (out / "danube.json").write_text(document + "\n")
+    return document
+
+
+def main() -> int:
+    """As the command line says."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.danube", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=3.0, help="for each load (default: 3)")
+    parser.add_argument("--repeat", type=int, default=3, help="rounds (default: 3)")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--json", action="store_true", help="print the JSON as well")
+    given = parser.parse_args()
+    console = Console(stderr=given.json)
+    if not console.is_terminal:
+        console.width = 140
+    document = run(given.out, given.seconds, given.repeat, console)
+    if given.json:
+        sys.stdout.write(document + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
