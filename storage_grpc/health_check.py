@@ -41,7 +41,7 @@ def main() -> int:
                 health_pb2.HealthCheckResponse.FromString,
             )
             request = health_pb2.HealthCheckRequest(service=SERVICE)
-            answer = check(request, timeout=_SECONDS, wait_for_ready=True)
+            answer = check(request, timeout=_SECONDS)
     except grpc.RpcError as error:
         sys.stderr.write(f"{asked} does not answer: {error.code().name}\n")
         return 1

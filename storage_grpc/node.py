@@ -14,13 +14,15 @@ one. Whatever carries the calls, the answers mean the same:
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from storage_grpc.entries import Entry, EntryStore, PerhapsDamaged, absent
 from storage_grpc.standing import Standing
 from sulina.errors import NotFound, SulinaError, UnknownOutcome
 from sulina.runtime.seam import Buffer
+
+_TAIL_ENTRIES = 64
 
 
 class MaybeLost(UnknownOutcome):
@@ -37,6 +39,17 @@ class FencedLedger:
     """The highest entry it has, -1 for none. Only a recovery can add more."""
     certain: bool
     """Whether it certainly never acknowledged one behind that; else it may have lost some."""
+    tail: tuple[Entry, ...] = ()
+    """Its last entries as they are behind the fence, without a gap, up to ``last_entry``: all of
+    it, or those behind its LAC. Nothing if that is much: read it, then."""
+
+    def shows(self, first: int) -> list[Entry] | None:
+        """What the node has from ``first`` on; None if the tail does not tell."""
+        if self.last_entry < first:
+            return []
+        if not self.tail or self.tail[0].entry > first:
+            return None
+        return list(self.tail[first - self.tail[0].entry :])
 
 
 class Node(Protocol):
@@ -76,6 +89,9 @@ class Node(Protocol):
 
 class LocalNode:
     """A node whose store is in this process. ``standing`` says what it may deny."""
+
+    tail_bytes = 16 << 10
+    """Up to so much a fence brings along."""
 
     def __init__(self, id: str, store: EntryStore, standing: Standing) -> None:
         self.id = id
@@ -119,7 +135,25 @@ class LocalNode:
 
     async def fence(self, ledger: int) -> FencedLedger:
         await self._store.fence(ledger)
-        return self.known_of(ledger)
+        known = self.known_of(ledger)
+        return replace(known, tail=await self._tail(ledger, known))
+
+    async def _tail(self, ledger: int, known: FencedLedger) -> tuple[Entry, ...]:
+        stat = self._store.stat(ledger)
+        if stat is None or known.last_entry < 0:
+            return ()
+        first = 0 if stat.bytes <= self.tail_bytes else known.lac + 1
+        first = max(first, stat.first_entry)
+        count = known.last_entry - first + 1
+        if not 0 < count <= _TAIL_ENTRIES:
+            return ()
+        try:
+            found = await self._store.read(
+                ledger, first, max_entries=count, max_bytes=self.tail_bytes
+            )
+        except SulinaError:
+            return ()  # whoever reads it is told why not
+        return tuple(found) if len(found) == count else ()
 
     def known_of(self, ledger: int) -> FencedLedger:
         """What a fence answers."""

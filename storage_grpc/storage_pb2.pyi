@@ -295,22 +295,26 @@ class FenceReply(_message.Message):
     LAC_FIELD_NUMBER: _builtins.int
     LAST_ENTRY_FIELD_NUMBER: _builtins.int
     CERTAIN_FIELD_NUMBER: _builtins.int
+    TAIL_FIELD_NUMBER: _builtins.int
     lac: _builtins.int
     """the highest LAC the node knows, -1 for none"""
     last_entry: _builtins.int
     """the highest entry it has, -1 for none"""
     certain: _builtins.bool
     """it certainly never acknowledged one behind that"""
+    tail: _builtins.bytes
+    """an Entries message: its last ones, without a gap up to last_entry,"""
     def __init__(
         self,
         *,
         lac: _builtins.int = ...,
         last_entry: _builtins.int = ...,
         certain: _builtins.bool = ...,
+        tail: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["certain", b"certain", "lac", b"lac", "last_entry", b"last_entry"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certain", b"certain", "lac", b"lac", "last_entry", b"last_entry", "tail", b"tail"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from storage_grpc.entries import Entry
 from storage_grpc.meter import Meter
 from storage_grpc.node import Node
@@ -18,6 +21,8 @@ from sulina.metadata.store import MetadataStore
 from sulina.runtime.seam import Clock
 
 _CACHED = 10_000
+_KEPT = 256
+"""Small ledgers whose entries are kept after their recovery: a new owner looks into them next."""
 
 
 class QuorumLedgers:
@@ -33,6 +38,7 @@ class QuorumLedgers:
         self._reader = QuorumReader(nodes, clock, settings)
         self._writers: dict[int, QuorumWriter] = {}
         self._closed: dict[int, LedgerMetadata] = {}
+        self._recovered: dict[int, list[Entry]] = {}
         self._meter = Meter(settings.high_water)
 
     async def create(self, ledger: int) -> QuorumWriter:
@@ -65,6 +71,10 @@ class QuorumLedgers:
         closed = await recovery.run()
         assert closed.last_entry is not None
         self._remember(ledger, closed)  # for who looks into it next
+        if recovery.entries:
+            if len(self._recovered) >= _KEPT:
+                del self._recovered[next(iter(self._recovered))]
+            self._recovered[ledger] = recovery.entries
         return closed.last_entry
 
     async def read(
@@ -76,6 +86,8 @@ class QuorumLedgers:
                 raise NotFound(f"ledger {ledger} ends at entry {metadata.last_entry}")
             # Nodes may have more: what a fenced writer sent and nobody confirmed.
             max_entries = min(max_entries, metadata.last_entry - first + 1)
+            if (kept := self._recovered.get(ledger)) is not None:
+                return _chosen(kept[first:], max_entries, max_bytes, head)
         return await self._reader.read(
             ledger, metadata, first, max_entries=max_entries, max_bytes=max_bytes, head=head
         )
@@ -101,6 +113,7 @@ class QuorumLedgers:
         """Forget a ledger. Nodes that can't be reached keep their copies until they ask."""
         self._writers.pop(ledger, None)
         self._closed.pop(ledger, None)
+        self._recovered.pop(ledger, None)
         try:
             metadata = (await ledger_metadata.get(self._store, ledger)).value
         except NotFound:
@@ -120,3 +133,18 @@ class QuorumLedgers:
 
     async def wait_writable(self) -> None:
         await self._meter.wait()
+
+
+def _chosen(
+    entries: Sequence[Entry], max_entries: int, max_bytes: int, head: int | None
+) -> list[Entry]:
+    """Those of ``entries`` that a read returns: at least one, within the limits."""
+    found: list[Entry] = []
+    size = 0
+    for entry in entries[: max(1, max_entries)]:
+        shown = entry if head is None else replace(entry, payload=entry.payload[:head])
+        size += len(shown.payload)
+        if found and size > max_bytes:
+            break
+        found.append(shown)
+    return found

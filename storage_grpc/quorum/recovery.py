@@ -50,6 +50,8 @@ class Recovery:
         self._clock = clock
         self._settings = settings
         self._safe = settings.safeguards
+        self.entries: list[Entry] = []
+        """After ``run``: all of a small ledger's entries, if the fences brought them along."""
 
     async def run(self) -> LedgerMetadata:
         """Close the ledger; returns its metadata, which stays as it is.
@@ -65,10 +67,15 @@ class Recovery:
         if not self._safe.recover_from_last_fragment:
             fragment = metadata.fragments[0]
         fenced = await self._fence(metadata, fragment.ensemble)
-        lac = max(fragment.first_entry - 1, *(found.lac for found in fenced))
-        end = self._known_end(metadata, fenced)
-        last, final = await self._find_end(metadata, fragment.ensemble, lac, end)
-        return await self._close(stored, final.closed(last))
+        lac = max(fragment.first_entry - 1, *(found.lac for found in fenced.values()))
+        end = self._known_end(metadata, list(fenced.values()))
+        before = next((found for each in fenced.values() if (found := each.shows(0))), [])
+        self.entries = before[: lac + 1]
+        last, final = await self._find_end(metadata, fragment.ensemble, lac, end, fenced)
+        closed = await self._close(stored, final.closed(last))
+        if len(self.entries) != last + 1:
+            self.entries = []
+        return closed
 
     async def _begin(self) -> StoredMetadata:
         """Mark the ledger as in recovery, so that its writer can't change it any more."""
@@ -87,7 +94,7 @@ class Recovery:
 
     async def _fence(
         self, metadata: LedgerMetadata, ensemble: tuple[str, ...]
-    ) -> list[FencedLedger]:
+    ) -> dict[str, FencedLedger]:
         needed = metadata.enough_to_rule_out if self._safe.fence_before_recovery else 1
 
         async def call(node: Node) -> FencedLedger:
@@ -99,7 +106,7 @@ class Recovery:
             return sum(isinstance(answer, FencedLedger) for answer in answers.values()) >= needed
 
         answers = await self._ask(ensemble, call, enough)
-        found = [answer for answer in answers.values() if isinstance(answer, FencedLedger)]
+        found = {m: answer for m, answer in answers.items() if isinstance(answer, FencedLedger)}
         if len(found) < needed:
             raise self._too_few("be fenced", answers)
         return found
@@ -119,18 +126,25 @@ class Recovery:
     # ---- the end ----
 
     async def _find_end(
-        self, metadata: LedgerMetadata, ensemble: tuple[str, ...], lac: int, end: int | None
+        self,
+        metadata: LedgerMetadata,
+        ensemble: tuple[str, ...],
+        lac: int,
+        end: int | None,
+        fenced: Mapping[str, FencedLedger],
     ) -> tuple[int, LedgerMetadata]:
         """The last entry, and the metadata with the ensembles to which entries were rewritten.
 
-        Nothing is looked for behind ``end``, if that is known.
+        Nothing is looked for behind ``end``, if that is known; and nothing is read that ``fenced``
+        nodes have shown already.
         """
         target = metadata.fragments[-1].ensemble
         lost: set[str] = set()
         entry = lac + 1
         at_once = _FEW
         while end is None or entry <= end:
-            answers = await self._read(metadata, ensemble, entry, at_once)
+            answers = self._shown(metadata, fenced, entry) if end is not None else {}
+            answers = answers or await self._read(metadata, ensemble, entry, at_once)
             if not answers:
                 break
             held = [answers[member] for member in target if member in answers]
@@ -142,9 +156,22 @@ class Recovery:
                     target = await self._rewrite(metadata, target, lost, entries)
                     if target != before:
                         metadata = metadata.with_ensemble(entry, target)
+            self.entries += entries if len(self.entries) == entry else []
             entry += len(entries)
             at_once = min(2 * at_once, _MANY)
         return entry - 1, metadata
+
+    def _shown(
+        self, metadata: LedgerMetadata, fenced: Mapping[str, FencedLedger], first: int
+    ) -> dict[str, list[Entry]]:
+        """What ``_read`` would return, if the fences of enough nodes brought it along; else none.
+
+        A node shows what it has behind its fence, so this is as good as a recovery read.
+        """
+        shown = {member: found.shows(first) for member, found in fenced.items()}
+        if len(shown) < metadata.ack_quorum or None in shown.values():
+            return {}
+        return {member: entries for member, entries in shown.items() if entries}
 
     async def _read(
         self, metadata: LedgerMetadata, ensemble: tuple[str, ...], first: int, at_once: int

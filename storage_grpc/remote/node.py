@@ -7,6 +7,7 @@ with another one, all calls fail as unknown: nobody is there any more who could 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 from google.protobuf.message import Message
@@ -18,7 +19,7 @@ from storage_grpc.remote.appends import Appends
 from storage_grpc.remote.gather import Gather
 from storage_grpc.remote.link import Link
 from storage_grpc.remote.settings import RemoteSettings
-from storage_grpc.remote.wire.layout import Damaged, unpack_entries
+from storage_grpc.remote.wire.layout import Damaged, Received, unpack_entries
 from sulina.errors import UnknownOutcome
 from sulina.runtime.seam import Buffer, Clock
 
@@ -118,7 +119,11 @@ class RemoteNode:
             return pb.Told(fence=reply)
 
         reply = (await self._fences.call(pb.Ask(fence=request), alone)).fence
-        return FencedLedger(reply.lac, reply.last_entry, reply.certain)
+        tail: list[Entry] = []
+        if reply.tail:
+            found = self._unpacked(reply.tail)
+            tail = self._checked(found, ledger, reply.last_entry - len(found) + 1)
+        return FencedLedger(reply.lac, reply.last_entry, reply.certain, tuple(tail))
 
     async def delete(self, ledger: int) -> None:
         check_ids(ledger, 0, -1)
@@ -162,10 +167,15 @@ class RemoteNode:
 
     def _entries(self, message: bytes, ledger: int, first: int) -> list[Entry]:
         """The entries that a read returns: of that ledger, whole, consecutive from ``first`` on."""
+        return self._checked(self._unpacked(message), ledger, first)
+
+    def _unpacked(self, message: bytes) -> list[Received]:
         try:
-            found = unpack_entries(message)
+            return unpack_entries(message)
         except Damaged as damaged:
             raise UnknownOutcome(f"{self.id} was not understood: {damaged}") from None
+
+    def _checked(self, found: Sequence[Received], ledger: int, first: int) -> list[Entry]:
         expected = [(ledger, first + step) for step in range(len(found))]
         if not found or [(entry.ledger, entry.entry) for entry in found] != expected:
             raise UnknownOutcome(f"{self.id} answered with other entries than it was asked for")

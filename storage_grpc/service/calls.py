@@ -120,7 +120,12 @@ class Calls:
 
     async def _fence(self, request: pb.FenceRequest) -> pb.FenceReply:
         found = await self._node.fence(request.ledger)
-        return pb.FenceReply(lac=found.lac, last_entry=found.last_entry, certain=found.certain)
+        return pb.FenceReply(
+            lac=found.lac,
+            last_entry=found.last_entry,
+            certain=found.certain,
+            tail=pack_entries(found.tail) if found.tail else b"",
+        )
 
     async def _delete(self, request: pb.DeleteRequest) -> Message:
         await self._node.delete(request.ledger)

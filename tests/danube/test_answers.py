@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import grpc
@@ -12,8 +12,6 @@ import pytest_asyncio
 
 import sulina
 from broker_containers.doors.danube import danube_pb2 as pb
-from broker_containers.doors.danube.settings import DanubeListen, DanubeSettings
-from broker_containers.settings import BrokerSettings
 from sulina.model import Start
 from sulina.names import TopicName
 from tests.danube.broker import OneBroker, one_broker
@@ -143,8 +141,12 @@ async def test_what_is_too_large_is_refused_and_never_exhausts(calls: Calls, top
         assert await status_of(calls.send(topic, bytes(size))) is Code.INVALID_ARGUMENT
 
 
-async def test_older_clients_get_a_token_for_any_key(calls: Calls) -> None:
-    assert (await calls("Authenticate", api_key="a key")).token
+async def test_where_nobody_is_asked_any_key_gets_a_token_and_any_token_will_do(
+    calls: Calls, broker: OneBroker, topic: str
+) -> None:
+    token = (await calls("Authenticate", api_key="a key")).token
+    async with Calls(broker.url, token) as shown:
+        await shown.producer(topic)
 
 
 async def test_messages_that_arrive_together_share_a_frame(
@@ -179,27 +181,6 @@ async def test_closed_ledgers_are_told_as_segments(broker: OneBroker, tmp_path: 
         after = await calls("ListSegmentDescriptors", topic=topic, after_offset=3)
         assert not after.segments
         assert await status_of(calls("ListSegmentDescriptors", topic="/a/b")) is Code.NOT_FOUND
-
-
-async def test_who_is_silent_is_let_go_so_that_limits_do_not_leak(tmp_path: Path) -> None:
-    topic = "/default/limits"
-    settings = DanubeSettings(silent_seconds=4.0, sweep_seconds=0.1)
-    door = DanubeListen(port=0, settings=settings)
-    async with one_broker(tmp_path, BrokerSettings(), door) as broker, Calls(broker.url) as calls:
-        await calls.producer(topic, "first")
-        async with sulina.connect(broker.native_url) as native:
-            limits = {"max_producers_per_topic": 1, "max_consumers_per_topic": 1}
-            await native.admin("topic.policy", {"topic": topic, **limits})
-        await calls.subscribe(topic, "first", kind="Shared")
-        newcomers: tuple[Callable[[], Awaitable[int]], ...] = (
-            lambda: calls.producer(topic, "second"),
-            lambda: calls.subscribe(topic, "second", kind="Shared"),
-        )
-        for call in newcomers:
-            assert await status_of(call()) is Code.UNAVAILABLE
-        for call in newcomers:
-            while await status_of(call()) is not Code.OK:
-                await asyncio.sleep(0.05)
 
 
 async def test_a_broker_that_is_not_the_owner_says_so_in_a_way_that_clients_try_again() -> None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from pathlib import Path
 
 import pytest
-import trustme
 
 import sulina
-from broker_containers.doors.danube.settings import DanubeListen
 from sulina.model import FailurePolicy, Poison, Start
-from tests.danube.broker import OneBroker, one_broker
-from tests.danube.stock import Stock, StockClient, StockConsumer, StockError
+from tests.danube.broker import OneBroker
+from tests.danube.stock import StockClient, StockConsumer, StockError
 
 
 async def test_a_new_subscription_begins_at_the_end_and_misses_nothing_from_then_on(
@@ -268,33 +265,3 @@ async def test_a_producer_is_told_why_its_message_is_refused(
     with pytest.raises(StockError, match=r"INVALID_ARGUMENT.*over the limit"):
         await producer.send("x" * (5 << 20))
     await producer.send("and goes on")
-
-
-async def test_topics_whose_names_begin_alike_have_nothing_in_common(
-    client: StockClient, topic: str
-) -> None:
-    producer = await client.producer(topic)
-    longer = await client.producer(f"{topic}bar")
-    consumer = await client.consumer(topic, "SHARED")
-    await longer.send("not for it")
-    await producer.send("for it")
-    assert (await consumer.take()).payload == "for it"
-
-
-async def test_tls_with_a_token(stock: Stock, tmp_path: Path) -> None:
-    authority = trustme.CA()
-    issued = authority.issue_cert("localhost", "127.0.0.1")
-    trusted = tmp_path / "ca.pem"
-    authority.cert_pem.write_to_path(str(trusted))
-    door = DanubeListen(
-        port=0,
-        certificate=b"".join(blob.bytes() for blob in issued.cert_chain_pems),
-        key=issued.private_key_pem.bytes(),
-    )
-    async with one_broker(tmp_path / "data", danube=door) as broker:
-        assert broker.url.startswith("https://")
-        client = await stock.client(broker.url, ca=trusted, token="a token")
-        producer = await client.producer("/default/secret")
-        consumer = await client.consumer("/default/secret")
-        await producer.send("over TLS")
-        assert [message.payload for message in await consumer.take_all(1)] == ["over TLS"]

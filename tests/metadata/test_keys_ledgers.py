@@ -83,7 +83,7 @@ async def test_ledger_ids_are_never_given_twice(store: EmbeddedStore) -> None:
 async def test_a_subscription_is_made_with_its_cursor_and_deleted_with_it(
     store: EmbeddedStore,
 ) -> None:
-    wanted = SubscriptionRecord(SubscriptionType.SHARED, created_us=3, max_unacked=10)
+    wanted = SubscriptionRecord(SubscriptionType.SHARED, created_us=3)
     name = "любое имя / any name"
     await subscriptions.create(store, ORDERS, name, wanted, CursorRecord(42))
     assert await subscriptions.get(store, ORDERS, name) == wanted
@@ -104,8 +104,6 @@ async def test_a_subscription_needs_a_topic_and_a_printable_name(store: Embedded
         await subscriptions.create(store, nowhere, "s", SubscriptionRecord(), CursorRecord(0))
     with pytest.raises(Refused, match="printable"):
         await subscriptions.create(store, ORDERS, "a\nb", SubscriptionRecord(), CursorRecord(0))
-    with pytest.raises(Refused, match="max_unacked"):
-        SubscriptionRecord(max_unacked=10_001)
 
 
 async def test_a_failure_policy_has_danubes_defaults_and_can_be_replaced(

@@ -51,12 +51,12 @@ class Finding:
 def look_for(safeguard: str, most: int, jobs: int, first: int = 0) -> Finding:
     """Run seeds without a safeguard until one is violated: the lowest such seed.
 
-    Those of the cluster's services are looked for where these run.
+    Those of the cluster's services, and of the cold tier, are looked for where these run.
     """
-    services = Switches.about_cluster(safeguard)
+    services, tier = Switches.about_cluster(safeguard), Switches.about_tier(safeguard)
     for start in range(first, first + most, _AT_ONCE):
         seeds = range(start, min(start + _AT_ONCE, first + most))
-        outcomes = run_many(seeds, jobs, safeguard, services=services)
+        outcomes = run_many(seeds, jobs, safeguard, services=services, tier=tier)
         found = [outcome for outcome in outcomes if outcome.violation is not None]
         if found:
             earliest = min(found, key=lambda outcome: outcome.seed)

@@ -29,6 +29,8 @@ from tests.simulation.simulate import Outcome, simulate
 from tests.simulation.switches import Switches
 
 _SHOWN = 60
+Mode = dict[str, bool]
+"""Which kind of cluster: ``services``, ``tier``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +44,26 @@ class Summary:
     seconds: float
 
 
-def replay_command(seed: int, without: str | None = None, *, services: bool = False) -> str:
+def replay_command(
+    seed: int, without: str | None = None, *, services: bool = False, tier: bool = False
+) -> str:
     """What a person types to see the same run again."""
     option = f" --without {without}" if without else ""
-    mode = " --cluster" if services else ""
+    mode = " --cluster" if services else " --tier" if tier else ""
     return f"python -m tests.simulation{mode} --seeds {seed} --trace{option}"
 
 
 def run_many(
-    seeds: Sequence[int], jobs: int, without: str | None = None, *, services: bool = False
+    seeds: Sequence[int],
+    jobs: int,
+    without: str | None = None,
+    *,
+    services: bool = False,
+    tier: bool = False,
 ) -> Iterator[Outcome]:
     """The outcomes, in the order in which they come."""
     switches = Switches() if without is None else Switches().without(without)
-    work = partial(simulate, switches=switches, keep=_SHOWN, services=services)
+    work = partial(simulate, switches=switches, keep=_SHOWN, services=services, tier=tier)
     if jobs == 1 or len(seeds) == 1:
         yield from map(work, seeds)
         return
@@ -98,21 +107,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--cluster", action="store_true", help="with the cluster's services: who owns what"
     )
+    parser.add_argument("--tier", action="store_true", help="with objects made of ledgers")
     parser.add_argument("--trace", action="store_true", help="show everything that happens")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.add_argument(
         "--without", type=parse_safeguards, metavar="SAFEGUARD", help="switch one off, or this+that"
     )
     options = parser.parse_args(arguments)
-    services = options.cluster
+    mode = {"services": options.cluster, "tier": options.tier}
     console = Console(stderr=options.json)
     if options.trace:
-        return _show(console, options.seeds, options.without, services)
-    summary = _run(console, options.seeds, options.jobs, options.without, services)
+        return _show(console, options.seeds, options.without, mode)
+    summary = _run(console, options.seeds, options.jobs, options.without, mode)
     for outcome in summary.failed:
-        _report(console, outcome, options.without, services)
+        _report(console, outcome, options.without, mode)
     if options.json:
-        sys.stdout.write(json.dumps(_as_json(summary, options.without, services), indent=2) + "\n")
+        sys.stdout.write(json.dumps(_as_json(summary, options.without, mode), indent=2) + "\n")
     else:
         console.print(
             f"{summary.seeds} seeds, {len(summary.failed)} failed, "
@@ -124,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(
-    console: Console, seeds: Sequence[int], jobs: int, without: str | None, services: bool
+    console: Console, seeds: Sequence[int], jobs: int, without: str | None, mode: Mode
 ) -> Summary:
     columns = (
         TextColumn("simulating"),
@@ -139,7 +149,7 @@ def _run(
     began = time.perf_counter()
     with Progress(*columns, console=console, transient=True) as progress:
         bar = progress.add_task("", total=len(seeds), failed=0)
-        for outcome in run_many(seeds, jobs, without, services=services):
+        for outcome in run_many(seeds, jobs, without, **mode):
             events += outcome.events
             records += outcome.records
             if outcome.violation is not None:
@@ -149,20 +159,20 @@ def _run(
     return Summary(len(seeds), failed, events, records, time.perf_counter() - began)
 
 
-def _report(console: Console, outcome: Outcome, without: str | None, services: bool) -> None:
+def _report(console: Console, outcome: Outcome, without: str | None, mode: Mode) -> None:
     console.rule(f"seed {outcome.seed}")
     for line in outcome.lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.print(f"[red]{outcome.violation}", soft_wrap=True)
-    again = replay_command(outcome.seed, without, services=services)
+    again = replay_command(outcome.seed, without, **mode)
     console.print(f"again: {again}", soft_wrap=True)
 
 
-def _show(console: Console, seeds: Sequence[int], without: str | None, services: bool) -> int:
+def _show(console: Console, seeds: Sequence[int], without: str | None, mode: Mode) -> int:
     failed = 0
     switches = Switches() if without is None else Switches().without(without)
     for seed in seeds:
-        outcome = simulate(seed, switches, keep=None, services=services)
+        outcome = simulate(seed, switches, keep=None, **mode)
         for line in outcome.lines:
             console.print(line, markup=False, highlight=False, soft_wrap=True)
         console.print(f"seed {seed}: {outcome.violation or 'no violation'}, {outcome.digest}")
@@ -170,7 +180,7 @@ def _show(console: Console, seeds: Sequence[int], without: str | None, services:
     return 1 if failed else 0
 
 
-def _as_json(summary: Summary, without: str | None, services: bool) -> dict[str, object]:
+def _as_json(summary: Summary, without: str | None, mode: Mode) -> dict[str, object]:
     return {
         "seeds": summary.seeds,
         "records": summary.records,
@@ -180,7 +190,7 @@ def _as_json(summary: Summary, without: str | None, services: bool) -> dict[str,
             {
                 "seed": outcome.seed,
                 "violation": outcome.violation,
-                "again": replay_command(outcome.seed, without, services=services),
+                "again": replay_command(outcome.seed, without, **mode),
             }
             for outcome in summary.failed
         ],

@@ -7,8 +7,9 @@ and ``SimNodes`` is what a broker knows of all of them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from random import Random
 
 from storage_grpc.entries import Entry, fenced
@@ -102,12 +103,12 @@ class SimStorage:
             standing = Standing(in_doubt=False)
         kind = LocalNode if self._switches.durable_fence else ForgetfulNode
         self.member = member
-        self.endpoint.up(
-            machine,
-            StorageService(
-                kind(member, store, standing), store, self._switches, self._acknowledged
-            ),
-        )
+        node = kind(member, store, standing)
+        # With tails nothing is left to be read, as a rule; and what is read is what some safeguards
+        # are about.
+        if self._switches != Switches() or self._chance.random() < 0.5:
+            node.tail_bytes = 0
+        self.endpoint.up(machine, StorageService(node, store, self._switches, self._acknowledged))
 
     def kill(self, *, power: bool = True) -> None:
         """The machine loses power: what was not synced may be torn or gone.
@@ -224,17 +225,22 @@ class StorageService:
         self._check(member)
         read = self._node.read if self._skips_fence(ledger) else self._node.recovery_read
         found = _copied(await read(ledger, first, max_entries=entries, max_bytes=size))
+        self._shown(member, found)
+        return found
+
+    def _shown(self, member: str, found: Iterable[Entry]) -> None:
         for entry in found:
             # What is shown is durable, also what the node had no time to acknowledge before it
             # went down: a recovery may count on it.
-            self._acknowledged(member, ledger, entry.entry)
-        return found
+            self._acknowledged(member, entry.ledger, entry.entry)
 
     async def fence(self, member: str, ledger: int) -> FencedLedger:
         self._check(member)
         if self._skips_fence(ledger):
             return self._node.known_of(ledger)
-        return await self._node.fence(ledger)
+        fenced = await self._node.fence(ledger)
+        self._shown(member, fenced.tail)
+        return replace(fenced, tail=tuple(_copied(fenced.tail)))
 
     def _skips_fence(self, ledger: int) -> bool:
         """Without a safeguard: no fence, or one that comes later than its answer."""
@@ -257,7 +263,7 @@ class StorageService:
         await self._node.delete(ledger)
 
 
-def _copied(entries: list[Entry]) -> list[Entry]:
+def _copied(entries: Iterable[Entry]) -> list[Entry]:
     return [Entry(e.ledger, e.entry, e.lac, bytes(e.payload)) for e in entries]
 
 

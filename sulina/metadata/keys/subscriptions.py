@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from sulina.errors import AlreadyExists, NotFound, Refused
+from sulina.errors import AlreadyExists, NotFound
 from sulina.metadata import cas
 from sulina.metadata.keys import cursors, record
 from sulina.metadata.keys.cursors import CursorRecord
@@ -19,8 +19,6 @@ from sulina.metadata.store import Absent, Delete, Get, KeyValue, MetadataStore, 
 from sulina.model import FailurePolicy, SubscriptionType
 from sulina.names import TopicName, check_label
 
-MAX_UNACKED = 10_000
-
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionRecord:
@@ -29,12 +27,6 @@ class SubscriptionRecord:
     type: SubscriptionType = SubscriptionType.EXCLUSIVE
     created_us: int = 0
     failure: FailurePolicy = field(default_factory=FailurePolicy)
-    max_unacked: int = 0
-    """How many records may be delivered and not acknowledged; 0 leaves it to the broker."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.max_unacked <= MAX_UNACKED:
-            raise Refused(f"max_unacked is 0 to {MAX_UNACKED}, not {self.max_unacked}")
 
 
 def root(topic: TopicName) -> str:

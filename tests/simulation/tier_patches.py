@@ -1,0 +1,38 @@
+"""Parts of the cold tier that lack a safeguard, in place of the real ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from broker_containers.tiering import Tiering
+from broker_containers.topics.managed_ledger import ManagedLedger
+from storage_grpc.tier.objects import Objects
+from sulina.lake.summary import ObjectHead, ObjectSummary
+from sulina.metadata.keys.ledgers import LedgerRef, TieredRef
+
+if TYPE_CHECKING:
+    from tests.simulation.switches import Switches
+
+
+def changes(switches: Switches) -> list[tuple[Any, str, Any]]:
+    """What to patch."""
+    found: list[tuple[Any, str, Any]] = []
+    if not switches.verify_objects:
+        found.append((Objects, "verify", _trust))
+    if not switches.swap_before_delete:
+        found.append((Tiering, "_note", _delete_first))
+    return found
+
+
+async def _trust(objects: Any, head: ObjectHead) -> ObjectSummary:
+    summary: ObjectSummary = (await objects._open(head)).footer.summary
+    return summary
+
+
+async def _delete_first(
+    tiering: Tiering, log: ManagedLedger, ref: LedgerRef, tiered: TieredRef
+) -> bool:
+    await log.ledgers.delete(ref.id)
+    await log.commit(lambda before: before.changed(replace(ref, tiered=tiered)))
+    return True

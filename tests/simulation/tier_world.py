@@ -1,0 +1,180 @@
+"""A simulated cluster whose ledgers become objects, and go from the storage nodes then.
+
+At the end everything is flushed, in some runs all storage nodes lose everything, and every topic
+is read again from its start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+
+from broker_containers.settings import BrokerSettings
+from broker_containers.tiering import TieringSettings, untiered
+from broker_containers.topics.managed_ledger import ManagedLedger
+from storage_grpc.tier.local import LocalTier
+from storage_grpc.tier.settings import TierSettings
+from storage_grpc.tier.tier import Tier
+from sulina.errors import SulinaError
+from sulina.metadata.keys.ledgers import LedgerRef
+from sulina.names import TopicName
+from sulina.runtime.seam import at_once
+from tests.simulation.brokers import SimBroker, WatchedLedgers
+from tests.simulation.clock import SimClock
+from tests.simulation.cluster import Cluster, Shape
+from tests.simulation.faults import Faults
+from tests.simulation.loop import Machine, SimLoop
+from tests.simulation.network import Endpoint
+from tests.simulation.objects import ObjectsService, SimObjects
+from tests.simulation.switches import Switches
+from tests.simulation.tier_checker import TierChecker
+from tests.simulation.trace import Trace
+
+_FLUSH_SECONDS = 120.0
+
+
+class TierBroker(SimBroker):
+    """A broker that makes objects itself, from entries that it reads from the storage nodes."""
+
+    objects: Endpoint
+    row_group_bytes: int
+
+    def _tier(self, machine: Machine, ledgers: WatchedLedgers) -> Tier | None:
+        store = SimObjects(self._network, machine, self.objects, self.clock)
+        settings = TierSettings(row_group_bytes=self.row_group_bytes, cache_bytes=20_000)
+        return LocalTier(store, ledgers, at_once, settings)
+
+
+class TierWorld(Cluster):
+    """All machines of one run with an object store."""
+
+    checker: TierChecker
+
+    def __init__(self, seed: int, loop: SimLoop, trace: Trace, switches: Switches) -> None:
+        self._tier_chance = chance = Random(f"{seed}/tier")
+        self._tiering = TieringSettings(
+            after_seconds=chance.choice((1.0, 3.0, 30.0)),
+            check_seconds=chance.choice((0.1, 0.5)),
+            at_once=chance.choice((1, 3)),
+            local_seconds=chance.choice((0.0, 0.0, 2.0)),
+            offload_seconds=chance.choice((2.0, 10.0)),
+        )
+        self._row_group_bytes = chance.choice((500, 4000, 1 << 20))
+        self.objects = Endpoint("objects")
+        super().__init__(seed, loop, trace, switches)
+        self.service = ObjectsService(
+            Random(f"{seed}/objects"),
+            self.checker.object_changed,
+            put_if_absent=switches.put_if_absent,
+        )
+        self.checker.objects = self.service.objects
+        self.objects.up(Machine(loop, "objects"), self.service)
+
+    def _drawn(self) -> Shape:
+        shape = super()._drawn()
+        # Small ledgers, and not many: each becomes an object.
+        return replace(
+            shape,
+            roll_bytes=self.chance.choice((2_000, 4_000, 8_000)),
+            frames=min(shape.frames, 60),
+            topics=1,
+        )
+
+    def _checker(self) -> TierChecker:
+        return TierChecker(self.trace, self.topics)
+
+    def _settings(self, name: str) -> BrokerSettings:
+        return replace(super()._settings(name), tier=self._tiering)
+
+    def lone_broker(self, name: str) -> SimBroker:
+        broker = TierBroker(*self._parts(name))
+        broker.objects = self.objects
+        broker.row_group_bytes = self._row_group_bytes
+        return broker
+
+    async def audit(self) -> None:
+        for topic in self.topics:
+            await self._flush(topic)
+        if self._tier_chance.random() < 0.5:
+            self.trace.note("all storage nodes lose everything")
+            for storage in self.storages:
+                storage.wipe()
+                storage.start()
+        await super().audit()
+
+    async def _flush(self, topic: TopicName) -> None:
+        """Wait until all of a topic is in objects, and nowhere else."""
+        clock = SimClock(self.loop)
+        end = clock.now() + _FLUSH_SECONDS
+        while clock.now() < end:
+            broker = self.owners[topic]
+            if broker.machine is not None and broker.broker is not None:
+                try:
+                    log = await broker.machine.spawn(self._owned(broker, topic), "flush")
+                except SulinaError:
+                    log = None
+                if log is not None and log.refs and _all_objects(log.refs):
+                    return
+            await clock.sleep(0.5)
+            for error in self.loop.errors:
+                self.checker.fail(f"an error that nobody handled: {error}")
+            self.checker.check()
+        self.checker.fail(f"{topic} does not become objects within {_FLUSH_SECONDS} s")
+        self.checker.check()
+
+    async def _owned(self, broker: SimBroker, topic: TopicName) -> ManagedLedger:
+        assert broker.broker is not None
+        log = (await broker.broker.topic(topic)).log
+        assert isinstance(log, ManagedLedger)
+        await broker.broker.tiering.flush(log)
+        return log
+
+
+def _all_objects(refs: Sequence[LedgerRef]) -> bool:
+    """Whether all records are in objects, and nowhere else."""
+    return not untiered(refs) and not any(ref.is_local for ref in refs if ref.records)
+
+
+class TierFaults(Faults):
+    """The same faults, and those of the object store."""
+
+    kinds = (*Faults.kinds, "object_errors", "lost_answers", "slow_objects", "damaged_objects")
+
+    def __init__(self, seed: int, cluster: TierWorld) -> None:
+        self._world = cluster
+        super().__init__(seed, cluster)
+
+    def _names(self) -> list[str]:
+        return [*super()._names(), "objects"]
+
+    async def _object_errors(self) -> None:
+        self._note("the object store refuses")
+        self._world.service.errors = self._chance.choice((0.2, 0.8))
+        await self._for(0.3, 2.0)
+        self._world.service.errors = 0.0
+
+    async def _lost_answers(self) -> None:
+        self._note("the object store's answers are lost")
+        self._world.service.lost = self._chance.choice((0.2, 0.8))
+        await self._for(0.3, 2.0)
+        self._world.service.lost = 0.0
+
+    async def _slow_objects(self) -> None:
+        self._note("the object store is slow")
+        self._world.service.slow = self._chance.choice((0.05, 0.5))
+        await self._for(0.3, 2.0)
+        self._world.service.slow = 0.0
+
+    async def _damaged_objects(self) -> None:
+        self._note("objects are damaged on their way")
+        self._world.service.damage = self._chance.choice((0.3, 1.0))
+        await self._for(0.3, 1.5)
+        self._world.service.damage = 0.0
+
+    async def heal(self) -> None:
+        await super().heal()
+        self._world.service.heal()
+        # Somebody looks at what could not be verified, and moves it away.
+        for key in self._world.checker.damaged():
+            self._world.service.objects.pop(key)
