@@ -12,7 +12,7 @@ from localstack.emulators.credentials import Credentials
 
 
 def s3_client(url: str, credentials: Credentials) -> Any:
-    """boto3's client for S3 at ``url``. Calls block, ten seconds at most and a retry."""
+    """boto3's client for S3 at ``url``. Calls block, a minute at most, and are tried thrice."""
     return boto3.client(
         "s3",
         endpoint_url=url,
@@ -21,7 +21,7 @@ def s3_client(url: str, credentials: Credentials) -> Any:
         region_name=credentials.region,
         config=Config(
             connect_timeout=10,
-            read_timeout=30,
+            read_timeout=60,
             retries={"total_max_attempts": 3, "mode": "standard"},
             s3={"addressing_style": "path"},
         ),

@@ -18,7 +18,7 @@ from sulina.errors import Unavailable
 from sulina.runtime.child_process import ChildProcess
 
 HOST: Final = "127.0.0.1"
-READY_SECONDS: Final = 90.0
+READY_SECONDS: Final = 180.0
 _OURS: Final = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 _POLL_SECONDS: Final = 0.05
 _PROBE_SECONDS: Final = 20.0

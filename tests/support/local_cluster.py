@@ -22,6 +22,11 @@ SECONDS = 100.0
 class ClusterUp:
     """Made stopped; use it in ``with``. Ports are free ones, the same at each start."""
 
+    command: tuple[str, ...] = ("sulina.cli", "up")
+    """The module that is run, and its first arguments."""
+    seconds = SECONDS
+    """How long anything may take."""
+
     def __init__(self, data: Path, *arguments: str) -> None:
         self.data = data
         self.ready: dict[str, Any] = {}
@@ -46,7 +51,7 @@ class ClusterUp:
         arguments = ("--port", "0", "--data", str(self.data), "--json", *self._arguments)
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "sulina.cli", "up", *arguments],
+                [sys.executable, "-m", *self.command, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -60,7 +65,7 @@ class ClusterUp:
         process = self._running()
         assert process.stdout is not None
         fd = process.stdout.fileno()
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + self.seconds
         while b"\n" not in self._unread:
             found, _, _ = select.select((fd,), (), (), max(end - time.monotonic(), 0))
             part = os.read(fd, 65536) if found else b""
@@ -74,14 +79,19 @@ class ClusterUp:
         """Send it a signal and wait for its end; returns its exit code."""
         process = self._running()
         process.send_signal(number)
-        code = process.wait(SECONDS)
+        code = process.wait(self.seconds)
         assert process.stdout is not None
         process.stdout.close()
         self._process = None
         return code
 
     def __enter__(self) -> Self:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            if self._process is not None:
+                self.stop(signal.SIGKILL)
+            raise
 
     def __exit__(
         self,

@@ -1,0 +1,188 @@
+"""``python -m localstack.cloud``: start everything, say where it is, end it with Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from localstack.cloud.folder import cloud_folder
+from localstack.cloud.panel import print_panel, write_variables
+from localstack.cloud.provision import make_lake, publish_settings, tier_url
+from localstack.emulators.aws import running_localstack
+from localstack.emulators.seaweedfs import running_seaweedfs
+from localstack.emulators.server import EmulatorServer
+from localstack.environments import main as make_environments
+from sulina.cli.failures import ExitCode, Failed
+from sulina.cli.local_plan import BROKER_PORT
+from sulina.cli.local_processes import ServerProcess
+from sulina.cli.serving import Stop
+from sulina.errors import SulinaError, Unavailable
+from sulina.runtime.real_clock import RealClock
+
+_AWS_PORT: Final = 4566
+_STOP_SECONDS: Final = 60.0
+_POLL_SECONDS: Final = 0.5
+_KINDS: Final = {
+    "localstack": ("localstack", running_localstack, False),
+    "seaweedfs": ("emulators", running_seaweedfs, True),
+}
+"""By name: the environment, what starts it, and whether its objects last over a restart."""
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--s3",
+    type=click.Choice(list(_KINDS)),
+    default="localstack",
+    show_default=True,
+    help="What stands in for AWS: LocalStack has more services, SeaweedFS keeps its objects.",
+)
+@click.option("--brokers", type=click.IntRange(1, 99), default=3, show_default=True)
+@click.option("--storage", type=click.IntRange(1, 99), default=3, show_default=True)
+@click.option("--etcd", type=click.Choice(["1", "3", "5", "7"]), default="3", show_default=True)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=BROKER_PORT,
+    show_default=True,
+    help="Of the first broker, the others follow; 0 for any free ones.",
+)
+@click.option(
+    "--aws-port",
+    type=click.IntRange(0, 65535),
+    default=_AWS_PORT,
+    show_default=True,
+    help="Of the emulated AWS; 0 for any free one.",
+)
+@click.option("--bucket", default="sulina-lake", show_default=True, help="Its name.")
+@click.option(
+    "--tier-after",
+    type=click.FloatRange(min=1),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long messages wait at most before they go to S3.",
+)
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    default=Path(".sulina-cloud"),
+    show_default=True,
+    help="The folder that everything is kept in; made if it is missing.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One line of JSON when it is ready.")
+@click.argument("more", nargs=-1, metavar="[-- OPTIONS OF sulina up]")
+def main(
+    s3: str,
+    brokers: int,
+    storage: int,
+    etcd: str,
+    port: int,
+    aws_port: int,
+    bucket: str,
+    tier_after: float,
+    data: Path,
+    as_json: bool,
+    more: tuple[str, ...],
+) -> None:
+    """Run a whole cloud on this machine, without Docker: an emulated AWS, and a Sulina whose
+    ledgers go to its S3. Ctrl-C ends everything."""
+    environment, start, lasting = _KINDS[s3]
+    counts = ("--brokers", str(brokers), "--storage", str(storage), "--etcd", etcd)
+    try:
+        if make_environments([environment]):
+            sys.exit(ExitCode.FAILED)
+        with cloud_folder(data, s3, lasting=lasting) as folder:
+            _say(f"starting {s3}, data in {folder}", as_json)
+            with start(folder / "aws", aws_port) as server:
+                make_lake(server, bucket)
+                tier = tier_url(server, bucket)
+                os.environ.update(server.variables)  # the nodes find their credentials there
+                command = (
+                    *("up", *counts, "--port", str(port), "--data", str(folder / "cluster")),
+                    *("--tier", tier, "--tier-after", str(tier_after), *more),
+                )
+                cloud = _Cloud(folder, server, command, as_json)
+                done = asyncio.run(cloud.run({"kind": s3, "bucket": bucket, "tier": tier}))
+    except SulinaError as error:
+        raise Failed(error, as_json=as_json) from error
+    except KeyboardInterrupt:
+        done = False
+    sys.exit(ExitCode.FINE if done else ExitCode.INTERRUPTED)
+
+
+class _Cloud:
+    """The cluster beside an AWS that runs."""
+
+    def __init__(
+        self, folder: Path, server: EmulatorServer, command: Sequence[str], as_json: bool
+    ) -> None:
+        self._folder = folder
+        self._server = server
+        self._as_json = as_json
+        self._cluster = ServerProcess("the cluster", command, folder / "cluster.log")
+        self._clock = RealClock()
+
+    async def run(self, aws: dict[str, Any]) -> bool:
+        """Until told to stop. False if that came before it was ready.
+
+        Raises ``Unavailable`` if the cluster, or AWS, ends by itself.
+        """
+        stop = Stop()
+        _say("starting brokers, storage nodes and etcd", self._as_json)
+        try:
+            self._cluster.child.start()
+            await self._cluster.ready()
+            stop.ready = True
+            self._announce(aws)
+            while not stop.asked.is_set():
+                if not self._cluster.child.running:
+                    raise Unavailable(f"the cluster ended: {self._cluster.child.said()}")
+                if not self._server.running:
+                    raise Unavailable(f"{aws['kind']} ended: its log is in {self._server.folder}")
+                await self._clock.sleep(_POLL_SECONDS)
+            _say("stopping: the cluster first, then AWS", self._as_json)
+        except asyncio.CancelledError:
+            if not stop.asked.is_set():
+                raise
+            return False
+        finally:
+            await self._cluster.child.stop(self._clock, _STOP_SECONDS)
+        return True
+
+    def _announce(self, aws: dict[str, Any]) -> None:
+        cluster, server = self._cluster.said, self._server
+        lasting = _KINDS[aws["kind"]][2]
+        ready = {
+            "event": "ready",
+            "pid": os.getpid(),
+            "data": str(self._folder),
+            "aws": {**aws, "endpoint": server.url, "lasting": lasting, "pid": server.pid},
+            "cluster": cluster,
+        }
+        variables = {**server.variables, "SULINA_URL": cluster["url"], "SULINA_TIER": aws["tier"]}
+        path = self._folder / "cloud.env"
+        write_variables(path, variables)
+        if aws["kind"] == "localstack":
+            publish_settings(server, {"url": cluster["url"], "tier": aws["tier"]})
+        if self._as_json:
+            click.echo(json.dumps({**ready, "variables": variables}))
+        else:
+            print_panel(ready, path)
+        sys.stdout.flush()
+
+
+def _say(sentence: str, as_json: bool) -> None:
+    if not as_json:
+        click.echo(sentence, err=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""What a person reads when the cloud is ready: where everything is, and what to try."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import Any
+
+from rich.panel import Panel
+from rich.table import Table
+
+from sulina.cli.output import console
+from sulina.cli.serving import own_program
+
+
+def write_variables(path: Path, variables: dict[str, str]) -> None:
+    """A file for ``source``, after which AWS tools and ``sulina`` find this cloud."""
+    lines = (f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
+    path.write_text("".join(lines))
+
+
+def print_panel(ready: dict[str, Any], variables: Path) -> None:
+    """Tell a person."""
+    cluster, aws = ready["cluster"], ready["aws"]
+    sulina = own_program()
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold")
+    grid.add_column(overflow="fold")
+    grid.add_row("brokers", cluster["url"])
+    grid.add_row("http", f"{cluster['brokers'][0]['http_url']}/docs")
+    grid.add_row("AWS", f"{aws['endpoint']}  ({aws['kind']})")
+    grid.add_row("lake", aws["tier"])
+    grid.add_row("data, logs", ready["data"])
+    if not aws["lasting"]:
+        grid.add_row("", "nothing is kept over the next start: LocalStack forgets its objects")
+    grid.add_row()
+    grid.add_row("first", f"source {os.path.relpath(variables)}")
+    grid.add_row("produce", f'{sulina} produce /default/hello "hello"')
+    grid.add_row("to S3 now", f"{sulina} ledger offload /default/hello --wait")
+    grid.add_row("look", f"{sulina} ledger list /default/hello")
+    grid.add_row("replay", f"{sulina} consume /default/hello --from earliest")
+    grid.add_row("stop", "Ctrl-C")
+    title = "Sulina: a cloud on one machine is ready"
+    console().print(Panel.fit(grid, title=title, border_style="green"))
