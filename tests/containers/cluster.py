@@ -14,7 +14,7 @@ from tests.containers.engine import Docker
 from tests.support.etcd import free_ports
 
 COMPOSE = Path(__file__).parents[2] / "broker_containers" / "compose.yaml"
-_READY_SECONDS = 180.0
+_READY_SECONDS = 300.0
 
 
 class ComposedCluster:
@@ -28,15 +28,29 @@ class ComposedCluster:
         self._ports = dict(zip(names, map(str, free_ports(len(names))), strict=True))
 
     def __enter__(self) -> ComposedCluster:
-        self.compose("up", "--detach", "--no-build")
-        until = time.monotonic() + _READY_SECONDS
-        while waiting := [name for name in self.names() if not self.healthy(name)]:
-            if time.monotonic() > until:
-                raise AssertionError(f"{waiting} are not healthy:\n{self.compose('logs')[-5000:]}")
-            time.sleep(0.5)
+        try:
+            self.compose("up", "--detach", "--no-build")
+            self._wait()
+        except BaseException:
+            self._down()
+            raise
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self._down()
+
+    def _wait(self) -> None:
+        until = time.monotonic() + _READY_SECONDS
+        names = self.names()
+        while waiting := [name for name in names if not self.healthy(name)]:
+            if time.monotonic() > until:
+                said = "\n".join(
+                    self._docker("logs", self.container(name), ok=False) for name in waiting
+                )
+                raise AssertionError(f"{waiting} are not healthy:\n{said[-5000:]}")
+            time.sleep(1)
+
+    def _down(self) -> None:
         self.compose("down", "--volumes", "--timeout", "5")
 
     @property
