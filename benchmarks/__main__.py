@@ -8,7 +8,7 @@ import sys
 
 from rich.console import Console
 
-from benchmarks import danube
+from benchmarks import danube_door
 from benchmarks import options as command_line
 from benchmarks.cell import CellFailure
 from benchmarks.options import Options
@@ -93,7 +93,7 @@ def show_all(options: Options, console: Console) -> int:
 def show_danube(options: Options, console: Console) -> None:
     """The rows of the door for Danube's clients."""
     try:
-        danube.run(options.out, options.seconds, options.repeat, console)
+        danube_door.run(options.out, options.seconds, options.repeat, console)
     except (SulinaError, CannotStart, subprocess.SubprocessError) as error:
         console.print(f"Danube's clients were not measured: {error}", style="yellow")
 

@@ -191,8 +191,7 @@ class TopicGate:
         right. Waits for nothing; if it says no, ``check`` or ``check_frame`` decides.
         """
         if self._key is None:
-            bound = self._gates.bound.items
-            return not any(place in bound for place in self._places)
+            return self._gates.bound.items.keys().isdisjoint(self._places)
         config = self.config
         if config is None or config.validation is Validation.NONE:
             return True

@@ -8,12 +8,12 @@ message is its sequence number, its broker the one that delivers it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker_containers.doors.danube import danube_pb2 as pb
 from broker_containers.doors.danube.identity import producer_number
 from sulina.names import TopicName
+from sulina.runtime.seam import Clock
 from sulina.wire import selection
 from sulina.wire.decode import Frame
 from sulina.wire.encode import MAX_TIME_SPAN_US, Origin, encode_frame
@@ -21,9 +21,8 @@ from sulina.wire.encode import MAX_TIME_SPAN_US, Origin, encode_frame
 _LATEST_MS: Final = (1 << 62) // 1000 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A message on its way into a frame."""
+class Record(NamedTuple):
+    """A message on its way into a frame; one is made for each, so it is a tuple."""
 
     payload: bytes
     key: bytes | None
@@ -41,14 +40,14 @@ class Record:
         )
 
 
-def record_of(message: pb.StreamMessage, size: int, now_us: int) -> Record:
-    """A message as it was sent; ``now_us`` if it does not say when that was."""
+def record_of(message: pb.StreamMessage, size: int, clock: Clock) -> Record:
+    """A message as it was sent; now, if it does not say when that was."""
     sent_ms = message.publish_time
     return Record(
         message.payload,
         message.routing_key.encode() if message.HasField("routing_key") else None,
-        dict(message.attributes) or None,
-        sent_ms * 1000 if 0 < sent_ms < _LATEST_MS else now_us,
+        dict(message.attributes) if message.attributes else None,
+        sent_ms * 1000 if 0 < sent_ms < _LATEST_MS else clock.wall_us(),
         (message.schema_id, message.schema_version),
         size,
     )

@@ -8,7 +8,7 @@ from typing import Final
 from broker_containers.broker import Broker
 from broker_containers.doors.danube import danube_pb2 as pb
 from broker_containers.doors.danube.calls import Unary
-from broker_containers.doors.danube.messages import record_of
+from broker_containers.doors.danube.messages import Record, record_of
 from broker_containers.doors.danube.partitions import make_room
 from broker_containers.doors.danube.producers import Producers
 from broker_containers.doors.danube.routing import Routing
@@ -89,18 +89,23 @@ class ProducerService:
             raise Overloaded("too many messages wait to become durable: try again")
         self._pending_bytes += size
         try:
-            return await self._send(request, size, context)
+            record = record_of(request, size, self._broker.clock)
+            attached = self._producers.attached(request.msg_id.topic_name, request.producer_name)
+            if attached is None:
+                return await self._send_first(request, record, context)
+            outcome = attached.send_now(record)
+            if outcome is None:
+                await attached.send(record)
+            else:
+                await outcome
+            return pb.MessageResponse(request_id=request.request_id)
         finally:
             self._pending_bytes -= size
 
-    async def _send(
-        self, request: pb.StreamMessage, size: int, context: Context
+    async def _send_first(
+        self, request: pb.StreamMessage, record: Record, context: Context
     ) -> pb.MessageResponse:
-        record = record_of(request, size, self._broker.clock.wall_us())
-        attached = self._producers.attached(request.msg_id.topic_name, request.producer_name)
-        if attached is not None:
-            await attached.send(record)
-            return pb.MessageResponse(request_id=request.request_id)
+        """From a producer that is not attached here, or not any more."""
         topic = topic_name(request.msg_id.topic_name)
         name = label("producer", request.producer_name)
 

@@ -41,12 +41,9 @@ class Producers:
         return True
 
     def attached(self, topic: str, name: str) -> ProducerEnd | None:
-        """A producer that is attached here, by the names in a message; heard of with that."""
+        """A producer that is attached here, by the names in a message."""
         end = self._by_name.get((topic, name))
-        if end is None or end.gone is not None:
-            return None
-        end.seen = self._broker.clock.now()
-        return end
+        return None if end is None or end.gone is not None else end
 
     async def create(
         self, topic: TopicName, name: str, delivery: Delivery, subject: str, *, exclusive: bool

@@ -1,5 +1,4 @@
-"""``python -m benchmarks.danube``: the door for Danube's clients beside a gRPC server that does
-nothing.
+"""``python -m benchmarks.danube_door``: Danube's clients beside a gRPC server that does nothing.
 
 One stock producer at a time, and 64 sends at once, each against `sulina up` and against the bare
 server, in turns, from the same client process on the same cores; and the disk's fdatasync in the
@@ -81,7 +80,7 @@ def measure(folder: Path, seconds: float, repeat: int, size: int = 1024) -> list
     python = environment("danube") / "python"
 
     def load(place: str, how: str, callers: int) -> Loaded:
-        command = [str(python), str(_LOAD), place, how, str(callers), str(seconds), str(size)]
+        command = load_command(python, place, how, callers, seconds, size)
         done = subprocess.run(command, capture_output=True, check=True, timeout=60 + 10 * seconds)
         found = json.loads(done.stdout)
         return Loaded(found["answered"] / found["seconds"], summarize(found["ms"]))
@@ -101,6 +100,13 @@ def measure(folder: Path, seconds: float, repeat: int, size: int = 1024) -> list
                 )
             )
         return rounds
+
+
+def load_command(
+    python: Path, place: str, how: str, callers: int, seconds: float, size: int
+) -> list[str]:
+    """What runs a load, in the stock client's environment: see ``danube_load``."""
+    return [str(python), str(_LOAD), place, how, str(callers), str(seconds), str(size)]
 
 
 @contextmanager
@@ -189,7 +195,7 @@ def run(out: Path, seconds: float, repeat: int, console: Console) -> str:
 
 def main() -> int:
     """As the command line says."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.danube", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.danube_door", description=__doc__)
     parser.add_argument("--seconds", type=float, default=3.0, help="for each load (default: 3)")
     parser.add_argument("--repeat", type=int, default=3, help="rounds (default: 3)")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
