@@ -14,7 +14,7 @@ ARGS ?=
 PYTHON ?=
 
 bin := .venv/bin
-typed := sulina broker_containers storage_grpc emr_jobs functions localstack benchmarks tests
+typed := sulina broker_containers storage_grpc emr_jobs functions infra localstack benchmarks tests
 packages := sulina broker_containers storage_grpc emr_jobs functions
 # Environments of their own, for what must not meet Sulina's packages: the tests run these programs.
 apart := $(patsubst %,.venv-%/installed.lock,danube emulators localstack spark)
@@ -25,8 +25,8 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: up
-up: .venv/.stamp-project ## run a whole Sulina in one process; Ctrl-C stops it
-	@exec $(bin)/sulina up $(ARGS)
+up: .venv/.stamp-project $(if $(CLOUD),.venv-localstack/installed.lock) ## run Sulina in one process; CLOUD=1: a cluster on an emulated AWS
+	@exec $(bin)/$(if $(CLOUD),python -m localstack.cloud,sulina up) $(ARGS)
 
 .PHONY: test
 test: .venv/.stamp-dev .venv/.stamp-project $(apart) ## run the tests; one of them: ARGS="-k name"

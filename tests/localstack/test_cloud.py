@@ -1,0 +1,129 @@
+"""``python -m localstack.cloud``: everything on one machine, from a message to a Parquet object."""
+
+from __future__ import annotations
+
+import io
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pyarrow.parquet
+import pytest
+
+from localstack.cloud.folder import cloud_folder
+from localstack.emulators.credentials import Credentials
+from localstack.emulators.s3 import s3_client
+from sulina.errors import Refused
+from tests.cli.direct import Direct
+from tests.cli.runner import Sulina
+from tests.support.local_cluster import ClusterUp, wait_gone
+
+
+class CloudUp(ClusterUp):
+    """A real cloud of few processes."""
+
+    command = ("localstack.cloud",)
+    seconds = 300.0
+
+    @property
+    def url(self) -> str:
+        return str(self.ready["cluster"]["url"])
+
+    @property
+    def pids(self) -> dict[str, int]:
+        rows = [row for kind in ("brokers", "storage", "etcd") for row in self.cluster[kind]]
+        return {"aws": self.ready["aws"]["pid"], **{row["id"]: row["pid"] for row in rows}}
+
+    @property
+    def cluster(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.ready["cluster"]
+        return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_messages_become_parquet_in_the_bucket_and_everything_ends_together(
+    tmp_path: Path,
+) -> None:
+    few = ("--brokers", "1", "--storage", "1", "--etcd", "1", "--aws-port", "0")
+    with CloudUp(tmp_path / "cloud", *few) as cloud:
+        aws = cloud.ready["aws"]
+        assert aws["tier"] == (
+            f"s3://sulina-lake/sulina?endpoint={aws['endpoint']}&region=us-east-1"
+        )
+        Direct(cloud.url).publish("/default/t", "one", "two", "three")
+        Sulina(cloud.url)("ledger", "offload", "/default/t", "--wait")
+
+        assert _payloads(aws) == ["one", "two", "three"]
+        assert _parameter(aws, "/sulina/tier") == aws["tier"]
+        assert Direct(cloud.url).read("/default/t") == ["one", "two", "three"]
+        assert f"export SULINA_URL={cloud.url}" in (tmp_path / "cloud/cloud.env").read_text()
+
+        pids = list(cloud.pids.values())
+        assert cloud.stop(signal.SIGINT) == 0
+        wait_gone(pids)
+
+
+def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("precious")
+
+    with pytest.raises(Refused, match="holds something else: choose another folder with --data"):
+        cloud_folder(tmp_path, "localstack", lasting=False).__enter__()
+    assert (tmp_path / "mine").read_text() == "precious"
+
+
+def test_what_outlived_its_objects_goes_and_what_lasts_stays(tmp_path: Path) -> None:
+    for s3, lasting in (("localstack", False), ("seaweedfs", True)):
+        folder = tmp_path / s3
+        with cloud_folder(folder, s3, lasting=lasting):
+            (folder / "cluster").mkdir()
+        with cloud_folder(folder, s3, lasting=lasting):
+            assert (folder / "cluster").exists() is lasting
+
+
+def test_a_folder_is_for_one_cloud_of_one_kind(tmp_path: Path) -> None:
+    folder = tmp_path / "cloud"
+    with (
+        cloud_folder(folder, "seaweedfs", lasting=True),
+        pytest.raises(Refused, match="another cloud runs in"),
+    ):
+        cloud_folder(folder, "seaweedfs", lasting=True).__enter__()
+    with pytest.raises(Refused, match="holds a cloud with --s3 seaweedfs: start it with that"):
+        cloud_folder(folder, "localstack", lasting=False).__enter__()
+
+
+def test_a_person_s_mistake_is_told_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("precious")
+    ran = subprocess.run(
+        [sys.executable, "-m", "localstack.cloud", "--data", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert ran.returncode == 1
+    assert ran.stderr.startswith(f"sulina: {tmp_path} holds something else")
+    assert "Traceback" not in ran.stderr
+
+
+def _payloads(aws: dict[str, Any]) -> list[str]:
+    """Of all objects in the bucket, as any reader of Parquet sees them."""
+    client = s3_client(aws["endpoint"], Credentials())
+    rows = client.list_objects_v2(Bucket=aws["bucket"], Prefix="sulina/ledgers/")["Contents"]
+    found: list[str] = []
+    for row in rows:
+        body = client.get_object(Bucket=aws["bucket"], Key=row["Key"])["Body"].read()
+        table = pyarrow.parquet.read_table(io.BytesIO(body), columns=["payload"])
+        found += [payload.decode() for payload in table["payload"].to_pylist()]
+    return found
+
+
+def _parameter(aws: dict[str, Any], name: str) -> str:
+    known = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
+    client: Any = boto3.client(
+        "ssm", endpoint_url=aws["endpoint"], region_name="us-east-1", **known
+    )
+    return str(client.get_parameter(Name=name)["Parameter"]["Value"])
