@@ -1,0 +1,3 @@
+"""Sulina on AWS: the Pulumi program."""
+
+from __future__ import annotations

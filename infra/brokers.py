@@ -1,0 +1,162 @@
+"""Brokers: containers without state on Fargate, behind the load balancer.
+
+Each is named after its own host and tells the others its address; clients are told the load
+balancer's name. One that stops hands its topics over first, so deployments and scaling lose
+nothing; new ones come before old ones go.
+"""
+
+from __future__ import annotations
+
+import pulumi
+import pulumi_aws as aws
+
+from infra import ports
+from infra.balancer import DOORS, Balancer
+from infra.boot import USER
+from infra.config import Settings
+from infra.containers import Containers
+from infra.coordination import Coordination
+from infra.firewall import Firewall
+from infra.images import Images
+from infra.keys import Keys
+from infra.logs import log_group
+from infra.names import Names
+from infra.network import Network
+from infra.policies import allow
+from infra.storage import Storage
+from infra.tier import Place, Tier
+
+PART = "broker"
+_STOP_SECONDS = 60
+"""How long a broker may take to hand over its topics: ``cluster.leave_seconds`` and some more."""
+
+
+class Brokers(Tier):
+    """The service, its containers, and the name by which functions find them."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        place: Place,
+        keys: Keys,
+        network: Network,
+        names: Names,
+        firewall: Firewall,
+        images: Images,
+        containers: Containers,
+        coordination: Coordination,
+        storage: Storage,
+        balancer: Balancer,
+        parent: pulumi.Resource,
+    ) -> None:
+        super().__init__("Brokers", settings, place, parent)
+        self.log = log_group(self, PART, keys.operations.arn)
+        self.registry = names.service(self, "brokers", 10)
+        self.internal_url = f"http://brokers.{names.domain}:{ports.HTTP}"
+        starter = containers.starter(
+            PART,
+            [
+                allow("Token", ["secretsmanager:GetSecretValue"], [keys.token.arn]),
+                allow(
+                    "TokenKey",
+                    ["kms:Decrypt"],
+                    [keys.operations.arn],
+                    {
+                        "StringEquals": {
+                            "kms:ViaService": f"secretsmanager.{place.region}.amazonaws.com"
+                        }
+                    },
+                ),
+            ],
+        )
+        environment = broker_environment(settings, coordination.url, storage.nodes)
+        variables: list[dict[str, pulumi.Input[str]]] = [
+            {"name": name, "value": value} for name, value in environment.items()
+        ]
+        variables += [
+            {"name": "SULINA_BROKER_PROXY", "value": balancer.url(ports.BINARY)},
+            {"name": "SULINA_BROKER_GRPC_PROXY", "value": balancer.url(ports.GRPC)},
+        ]
+        container = {
+            "name": PART,
+            "image": images.tagged(PART, settings.image_tag or "none"),
+            "essential": True,
+            "user": f"{USER}:{USER}",
+            "readonlyRootFilesystem": not settings.shell,
+            "stopTimeout": _STOP_SECONDS,
+            "linuxParameters": {"initProcessEnabled": True, "capabilities": {"drop": ["ALL"]}},
+            "ulimits": [{"name": "nofile", "softLimit": 65_536, "hardLimit": 65_536}],
+            "portMappings": [{"containerPort": port, "protocol": "tcp"} for port in ports.BROKER],
+            "mountPoints": [{"sourceVolume": "tmp", "containerPath": "/tmp", "readOnly": False}],
+            "environment": variables,
+            "secrets": [{"name": "SULINA_ROOT_TOKEN", "valueFrom": keys.token.arn}],
+            "logConfiguration": containers.logging(PART, PART),
+        }
+        definition = aws.ecs.TaskDefinition(
+            PART,
+            family=self.named(PART),
+            requires_compatibilities=["FARGATE"],
+            network_mode="awsvpc",
+            cpu=str(settings.brokers.cpu),
+            memory=str(settings.brokers.memory),
+            runtime_platform={
+                "cpu_architecture": settings.architecture.upper(),
+                "operating_system_family": "LINUX",
+            },
+            execution_role_arn=starter.arn,
+            task_role_arn=containers.runner(PART, []).arn,
+            container_definitions=pulumi.Output.json_dumps([container]),
+            volumes=[{"name": "tmp"}],
+            opts=self.within(),
+        )
+        self.service = aws.ecs.Service(
+            PART,
+            name=self.named(PART),
+            cluster=containers.cluster.arn,
+            task_definition=definition.arn,
+            launch_type="FARGATE",
+            desired_count=settings.brokers.least if settings.image_tag else 0,
+            deployment_minimum_healthy_percent=100,
+            deployment_maximum_percent=200,
+            deployment_circuit_breaker={"enable": True, "rollback": True},
+            availability_zone_rebalancing="ENABLED",
+            health_check_grace_period_seconds=120,
+            enable_execute_command=settings.shell,
+            enable_ecs_managed_tags=True,
+            propagate_tags="SERVICE",
+            network_configuration={
+                "subnets": [subnet.id for subnet in network.work],
+                "security_groups": [firewall.group("brokers")],
+                "assign_public_ip": False,
+            },
+            load_balancers=[
+                {"target_group_arn": target.arn, "container_name": PART, "container_port": port}
+                for port, target in balancer.targets.items()
+            ],
+            service_registries={"registry_arn": self.registry.arn},
+            wait_for_steady_state=bool(settings.image_tag),
+            opts=self.within(
+                # How many there are is autoscaling's business once they run.
+                ignore_changes=["desiredCount"] if settings.image_tag else [],
+                depends_on=[
+                    *balancer.listeners,
+                    *(member.service for member in coordination.members),
+                    *(member.service for member in storage.members),
+                ],
+            ),
+        )
+        self.register_outputs({"service": self.service.name, "doors": list(DOORS.values())})
+
+
+def broker_environment(settings: Settings, etcd: str, nodes: str) -> dict[str, str]:
+    """A broker's options, as its container reads them from the environment."""
+    copies = min(3, settings.storage.count)
+    return {
+        "SULINA_BROKER_ETCD": etcd,
+        "SULINA_BROKER_STORAGE_NODE": nodes,
+        "SULINA_BROKER_WRITE_QUORUM": str(copies),
+        "SULINA_BROKER_ACK_QUORUM": str(copies // 2 + 1),
+        "SULINA_BROKER_LEASE_SECONDS": str(settings.brokers.lease_seconds),
+        # A quarter of the memory for fresh messages leaves room for connections and Python.
+        "SULINA_BROKER_CACHE_MB": str(settings.brokers.memory // 4),
+    }

@@ -1,0 +1,101 @@
+"""Storage nodes: one a machine, each with its own name, address and volume for its journal.
+
+They write closed ledgers to the lake, read them back and delete them; nobody else writes there but
+Spark's jobs, and those elsewhere. A node that comes back finds its journal; one that lost it is
+made up for by the others (docs/faults.md).
+"""
+
+from __future__ import annotations
+
+import pulumi
+
+from infra import ports
+from infra.boot import MOUNT
+from infra.config import Settings
+from infra.containers import Containers
+from infra.firewall import Firewall
+from infra.images import Images
+from infra.keys import Keys
+from infra.lake import LEDGERS, LakeBuckets
+from infra.logs import log_group
+from infra.member import Kind, Member, machine_image
+from infra.names import Names
+from infra.network import Network
+from infra.tier import Place, Tier
+
+KIND = "storage"
+
+
+class Storage(Tier):
+    """The nodes, and the list of them that brokers are given."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        place: Place,
+        keys: Keys,
+        network: Network,
+        names: Names,
+        firewall: Firewall,
+        lake: LakeBuckets,
+        images: Images,
+        containers: Containers,
+        parent: pulumi.Resource,
+    ) -> None:
+        super().__init__("Storage", settings, place, parent)
+        log_group(self, KIND, keys.operations.arn)
+        kind = Kind(
+            name=KIND,
+            sizes=settings.storage,
+            cluster=containers.cluster,
+            network=network,
+            names=names,
+            image_id=machine_image(self),
+            profile=containers.machines(KIND).name,
+            group=firewall.group(KIND),
+            key=keys.data.arn,
+            execution_role=containers.starter(KIND).arn,
+            task_role=containers.runner(KIND, lake.write("Ledgers", lake.lake, LEDGERS)).arn,
+            # A copy of an old journal is no help: what it lacks was acknowledged since.
+            snapshots=False,
+        )
+        self.members: list[Member] = []
+        for number in range(1, settings.storage.count + 1):
+            name = f"{KIND}-{number}"
+            container = {
+                "name": KIND,
+                "image": images.tagged(KIND, settings.image_tag or "none"),
+                "memoryReservation": 1_024,
+                "environment": [
+                    {"name": variable, "value": value}
+                    for variable, value in storage_environment(
+                        name, f"{lake.url}?region={place.region}"
+                    ).items()
+                ],
+                "healthCheck": {
+                    "command": ["CMD", "python", "-m", "storage_grpc.health_check"],
+                    "interval": 30,
+                    "timeout": 10,
+                    "retries": 3,
+                    # The index of a large journal is read before the node serves.
+                    "startPeriod": 300,
+                },
+                "logConfiguration": containers.logging(KIND, name),
+            }
+            after = [self.members[-1].service] if self.members else []
+            self.members.append(Member(self, kind, number, container, after))
+        self.nodes = ",".join(
+            f"{member.name}={member.host}:{ports.STORAGE}" for member in self.members
+        )
+        self.register_outputs({"nodes": self.nodes})
+
+
+def storage_environment(name: str, tier: str) -> dict[str, str]:
+    """A node's settings, as `sulina storage` reads them from the environment."""
+    return {
+        "SULINA_STORAGE_ID": name,
+        "SULINA_STORAGE_HOST": "0.0.0.0",
+        "SULINA_STORAGE_PORT": str(ports.STORAGE),
+        "SULINA_STORAGE_DATA": f"{MOUNT}/journal",
+        "SULINA_STORAGE_TIER": tier,
+    }

@@ -1,0 +1,124 @@
+"""Graphs of the stacks, made once for all processes of a test run."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import boto3
+import pytest
+
+from localstack.emulators.moto import running_moto
+from tests.infra.graph import Graph
+from tests.infra.stack_files import ROOT
+
+FUNCTIONS = ("discovery", "analytics", "catalog", "janitor", "scaler")
+DOMAIN = "sulina.example.com"
+_PATIENCE = 540
+"""Seconds for all plans together, which take 15 s of CPU: machines may be slow and busy."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Whichever test comes first waits for all plans.
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(_PATIENCE + 60))
+
+
+@pytest.fixture(scope="session")
+def graph_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Graph]:
+    """The graph of a plan by its name. The processes of a test run share what one of them made."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if base.name.startswith("popen-") else base) / "infra"
+    folder.mkdir(exist_ok=True)
+    with (folder / "making").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if not (folder / "made").exists():
+            _make(folder)
+            (folder / "made").touch()
+
+    def graph(name: str) -> Graph:
+        return Graph.read(folder / f"{name}.json")
+
+    return graph
+
+
+@pytest.fixture
+def prod(graph_of: Callable[[str], Graph]) -> Graph:
+    """The graph of the stack that is relied on."""
+    return graph_of("prod")
+
+
+@pytest.fixture
+def dev(graph_of: Callable[[str], Graph]) -> Graph:
+    """The graph of the stack to try things."""
+    return graph_of("dev")
+
+
+@pytest.fixture
+def emulated(graph_of: Callable[[str], Graph]) -> Graph:
+    """The stack that is relied on, really made, in an emulated account."""
+    return graph_of("emulated")
+
+
+def _make(folder: Path) -> None:
+    """Runs the program for all plans. Blocks for seconds; raises with what it said."""
+    built = _built(folder)
+    named = {**built, "domain": DOMAIN, "zoneId": "Z0123456789ABC"}
+    public = {**named, "public": "true", "allowed": "203.0.113.0/24", "upTo": "cluster"}
+    with running_moto(folder) as server:
+        zone = _public_zone(server.url)
+        plans = [
+            _plan("dev", "dev", built),
+            _plan("prod", "prod", named),
+            _plan("public", "prod", public),
+            _plan("localstack", "localstack", {}),
+            _plan("unbuilt", "dev", {**built, "functionsFolder": "nowhere"}),
+            _plan("nameless", "prod", built),
+            _plan("imageless", "dev", {"upTo": "cluster"}),
+            _plan("emulated", "prod", {**named, "zoneId": zone}, server.url),
+        ]
+        (folder / "plans.json").write_text(json.dumps(plans))
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.infra.runner", folder / "plans.json", folder],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_PATIENCE,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _plan(name: str, stack: str, settings: dict[str, str], aws: str = "") -> dict[str, object]:
+    return {"name": name, "stack": stack, "settings": settings, "aws": aws}
+
+
+def _public_zone(url: str) -> str:
+    """Where the emulated account's name is looked up; whoever deploys has one already."""
+    client = boto3.client(
+        "route53",
+        endpoint_url=url,
+        region_name="eu-central-1",
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+    )
+    made = client.create_hosted_zone(Name="example.com", CallerReference="tests")
+    return str(made["HostedZone"]["Id"]).rpartition("/")[2]
+
+
+def _built(folder: Path) -> dict[str, str]:
+    """Archives of functions and files of jobs, as a build leaves them, and where they are."""
+    for name in FUNCTIONS:
+        with zipfile.ZipFile(folder / f"{name}.zip", "w") as archive:
+            archive.writestr(f"functions/{name}/handler.py", "def handler(event, context): ...\n")
+    jobs = folder / "jobs"
+    jobs.mkdir()
+    (jobs / "environment.tar.gz").write_bytes(b"packed")
+    (jobs / "audit.py").write_text("# a job\n")
+    return {"functionsFolder": str(folder), "jobsFolder": str(jobs), "imageTag": "1.2.3"}

@@ -1,0 +1,1 @@
+"""Makes Pulumi's resources with boto3 on an emulated AWS: what AWS's own model refuses, fails."""

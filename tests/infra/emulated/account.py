@@ -1,0 +1,61 @@
+"""The emulated account: its clients, and the table of who makes which resource."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import ParamValidationError
+from botocore.validate import ParamValidator
+
+from tests.infra.emulated.given import Given
+
+Made = tuple[str, dict[str, Any]]
+Make = Callable[["Account", Given], Made]
+MAKERS: dict[str, Make] = {}
+
+
+def makes(kind: str) -> Callable[[Make], Make]:
+    """Enters a function as the maker of a kind: ``ec2/vpc:Vpc``."""
+
+    def enter(make: Make) -> Make:
+        MAKERS[f"aws:{kind}"] = make
+        return make
+
+    return enter
+
+
+class Account:
+    """An account of AWS at a URL."""
+
+    def __init__(self, url: str, region: str) -> None:
+        self.url = url
+        self.region = region
+        self.client = cache(self._client)
+        self.at_end: list[Callable[[], object]] = []
+        """What has to wait until everything else is made."""
+
+    def finish(self) -> None:
+        """Do what had to wait."""
+        for each in self.at_end:
+            each()
+
+    def _client(self, service: str) -> Any:
+        return boto3.client(
+            service,
+            endpoint_url=self.url,
+            region_name=self.region,
+            aws_access_key_id="test",
+            aws_secret_access_key="test",
+            config=Config(retries={"max_attempts": 1}, s3={"addressing_style": "path"}),
+        )
+
+    def check(self, service: str, operation: str, request: dict[str, Any]) -> None:
+        """Raises if AWS's model of a service does not know a request, without sending it."""
+        model = self.client(service).meta.service_model.operation_model(operation)
+        report = ParamValidator().validate(request, model.input_shape)
+        if report.has_errors():
+            raise ParamValidationError(report=report.generate_report())

@@ -1,0 +1,78 @@
+"""Logs, alarms, rules, the dashboard, and the topic that people read."""
+
+from __future__ import annotations
+
+from tests.infra.emulated.account import Account, Made, makes
+from tests.infra.emulated.given import Given
+
+
+@makes("cloudwatch/logGroup:LogGroup")
+def log_group(account: Account, given: Given) -> Made:
+    logs, name = account.client("logs"), given.take("name")
+    logs.create_log_group(
+        logGroupName=name, kmsKeyId=given.take("kmsKeyId"), tags=given.take("tags")
+    )
+    logs.put_retention_policy(logGroupName=name, retentionInDays=given.take("retentionInDays"))
+    return name, {"name": name}
+
+
+@makes("cloudwatch/metricAlarm:MetricAlarm")
+def alarm(account: Account, given: Given) -> Made:
+    tags, name = given.tags(), given.take("name")
+    dimensions = [{"Name": n, "Value": value} for n, value in given.take("dimensions").items()]
+    request = given.pascal()
+    request["OKActions"] = request.pop("OkActions")
+    account.client("cloudwatch").put_metric_alarm(
+        AlarmName=name, Dimensions=dimensions, Tags=tags, **request
+    )
+    return name, {}
+
+
+@makes("cloudwatch/dashboard:Dashboard")
+def dashboard(account: Account, given: Given) -> Made:
+    request = given.pascal()
+    account.client("cloudwatch").put_dashboard(**request)
+    return request["DashboardName"], {}
+
+
+@makes("cloudwatch/eventRule:EventRule")
+def rule(account: Account, given: Given) -> Made:
+    tags, name = given.tags(), given.take("name")
+    made = account.client("events").put_rule(Name=name, Tags=tags, **given.pascal())
+    return name, {"arn": made["RuleArn"], "name": name}
+
+
+@makes("cloudwatch/eventTarget:EventTarget")
+def target(account: Account, given: Given) -> Made:
+    made = account.client("events").put_targets(
+        Rule=given.take("rule"), Targets=[{"Id": "topic", "Arn": given.take("arn")}]
+    )
+    assert not made["FailedEntryCount"]
+    return "topic", {}
+
+
+@makes("sns/topic:Topic")
+def topic(account: Account, given: Given) -> Made:
+    name = given.take("name")
+    attributes = {"KmsMasterKeyId": given.take("kmsMasterKeyId")}
+    made = account.client("sns").create_topic(Name=name, Attributes=attributes, Tags=given.tags())
+    return made["TopicArn"], {"arn": made["TopicArn"], "name": name}
+
+
+@makes("sns/topicPolicy:TopicPolicy")
+def topic_policy(account: Account, given: Given) -> Made:
+    arn = given.take("arn")
+    account.client("sns").set_topic_attributes(
+        TopicArn=arn, AttributeName="Policy", AttributeValue=given.take("policy")
+    )
+    return arn, {}
+
+
+@makes("sns/topicSubscription:TopicSubscription")
+def subscription(account: Account, given: Given) -> Made:
+    made = account.client("sns").subscribe(
+        TopicArn=given.take("topic"),
+        Protocol=given.take("protocol"),
+        Endpoint=given.take("endpoint"),
+    )
+    return made["SubscriptionArn"], {}

@@ -1,0 +1,93 @@
+"""The graph of a stack, as the program made it, with the questions that tests ask of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.infra.policy import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A resource."""
+
+    kind: str
+    name: str
+    inputs: dict[str, Any]
+    outputs: dict[str, Any]
+    id: str
+    taggable: bool
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+    @property
+    def arn(self) -> str:
+        """Its ARN."""
+        return str(self.outputs["arn"])
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """All resources of a stack, and its outputs."""
+
+    resources: tuple[Made, ...]
+    outputs: dict[str, Any]
+    seen: dict[str, Any]
+    """What boto3 saw when all was made."""
+    wrong: str
+    """With which sentence the program refused, if it did."""
+
+    @classmethod
+    def read(cls, path: Path) -> Graph:
+        """From the runner's file."""
+        found = json.loads(path.read_text())
+        return cls(
+            tuple(Made(**each) for each in found.get("resources", ())),
+            found.get("outputs", {}),
+            found.get("seen", {}),
+            found.get("wrong", ""),
+        )
+
+    def all(self, kind: str) -> list[Made]:
+        """The resources of a kind, named by the end of Pulumi's name: ``ecs/service:Service``."""
+        return [made for made in self.resources if made.kind == f"aws:{kind}"]
+
+    def one(self, kind: str, name: str) -> Made:
+        """A resource by kind and name."""
+        found = [made for made in self.all(kind) if made.name == name]
+        assert len(found) == 1, f"{len(found)} {kind} are named {name}"
+        return found[0]
+
+    def policy(self, role: str) -> Policy:
+        """What a role may do; its name is without the stack's prefix."""
+        documents = [
+            made.inputs["policy"]
+            for made in self.all("iam/rolePolicy:RolePolicy")
+            if made.name == role
+        ]
+        return Policy.of(*documents)
+
+    def trust(self, role: str) -> Policy:
+        """Who may take a role."""
+        return Policy.of(self.one("iam/role:Role", role).inputs["assumeRolePolicy"])
+
+    def roles(self) -> Iterator[str]:
+        """The names of all roles."""
+        return (made.name for made in self.all("iam/role:Role"))
+
+    def container(self, name: str) -> dict[str, Any]:
+        """The one container of a task definition."""
+        definition = self.one("ecs/taskDefinition:TaskDefinition", name)
+        containers = json.loads(definition.inputs["containerDefinitions"])
+        assert len(containers) == 1
+        found: dict[str, Any] = containers[0]
+        return found
+
+    def environment(self, name: str) -> dict[str, str]:
+        """The environment of a container."""
+        return {each["name"]: each["value"] for each in self.container(name)["environment"]}

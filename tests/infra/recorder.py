@@ -1,0 +1,93 @@
+"""Stands in for AWS when only the graph matters: every resource gets a plausible identity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Inputs = Mapping[str, Any]
+ACCOUNT = "123456789012"
+REGION = "eu-central-1"
+
+ANSWERS: dict[str, dict[str, Any]] = {
+    "aws:index/getRegion:getRegion": {"region": REGION},
+    "aws:index/getPartition:getPartition": {"partition": "aws"},
+    "aws:index/getCallerIdentity:getCallerIdentity": {"accountId": ACCOUNT},
+    "aws:index/getAvailabilityZones:getAvailabilityZones": {
+        "names": [f"{REGION}{letter}" for letter in "abc"]
+    },
+    "aws:ssm/getParameter:getParameter": {"value": "ami-0123456789abcdef0"},
+    "aws:secretsmanager/getRandomPassword:getRandomPassword": {"randomPassword": "x" * 48},
+}
+"""What the program asks AWS before it makes anything."""
+
+
+def _arn(service: str, resource: str) -> str:
+    return f"arn:aws:{service}:{REGION}:{ACCOUNT}:{resource}"
+
+
+_ARNS: dict[str, Callable[[str, Inputs], str]] = {
+    "aws:iam/role:Role": lambda name, given: f"arn:aws:iam::{ACCOUNT}:role/{given['name']}",
+    "aws:ecs/cluster:Cluster": lambda name, given: _arn("ecs", f"cluster/{given['name']}"),
+    "aws:ecr/repository:Repository": lambda name, given: _arn("ecr", f"repository/{given['name']}"),
+    "aws:kms/key:Key": lambda name, given: _arn("kms", f"key/{name}"),
+    "aws:secretsmanager/secret:Secret": lambda name, given: _arn(
+        "secretsmanager", f"secret:{given['name']}-AbCdEf"
+    ),
+    "aws:emrserverless/application:Application": lambda name, given: _arn(
+        "emr-serverless", f"/applications/{name}"
+    ),
+    "aws:lambda/function:Function": lambda name, given: _arn("lambda", f"function:{given['name']}"),
+    "aws:sqs/queue:Queue": lambda name, given: _arn("sqs", given["name"]),
+    "aws:sns/topic:Topic": lambda name, given: _arn("sns", given["name"]),
+}
+
+
+class Recorder:
+    """Makes nothing. Answers as AWS might."""
+
+    def call(self, token: str, arguments: Inputs) -> dict[str, Any]:
+        """The answer to a question of the program."""
+        return ANSWERS[token]
+
+    def look(self) -> dict[str, Any]:
+        """Nothing is there to be seen."""
+        return {}
+
+    def make(self, kind: str, name: str, given: Inputs) -> tuple[str, dict[str, Any]]:
+        """A resource's id, and what AWS would add to its properties."""
+        if kind in _ARNS:
+            arn = _ARNS[kind](name, given)
+        else:
+            arn = _arn(kind.split("/")[0].removeprefix("aws:"), name)
+        return f"{name}-id", {"arn": arn, **_more(kind, name, given)}
+
+
+def _more(kind: str, name: str, given: Inputs) -> dict[str, Any]:
+    if kind == "aws:ecr/repository:Repository":
+        registry = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com"
+        return {"repositoryUrl": f"{registry}/{given['name']}"}
+    if kind == "aws:acm/certificate:Certificate":
+        option = {
+            "resourceRecordName": "_1.example.com",
+            "resourceRecordType": "CNAME",
+            "resourceRecordValue": "_2.acm-validations.aws",
+        }
+        return {"domainValidationOptions": [option]}
+    return _MORE.get(kind, {})
+
+
+_MORE: dict[str, dict[str, Any]] = {
+    "aws:kms/key:Key": {"keyId": "key-id"},
+    "aws:ec2/vpcEndpoint:VpcEndpoint": {"prefixListId": "pl-s3"},
+    "aws:servicediscovery/privateDnsNamespace:PrivateDnsNamespace": {"hostedZone": "ZPRIVATE"},
+    "aws:lb/loadBalancer:LoadBalancer": {
+        "dnsName": "sulina.elb.example.com",
+        "zoneId": "ZLB",
+        "arnSuffix": "net/sulina/1",
+    },
+    "aws:lb/targetGroup:TargetGroup": {"arnSuffix": "targetgroup/binary/1"},
+    "aws:lambda/functionUrl:FunctionUrl": {"functionUrl": "https://discovery.example.com/"},
+    "aws:route53/record:Record": {"fqdn": "proof.example.com"},
+    "aws:sqs/queue:Queue": {"url": "https://sqs.example.com/failed"},
+}

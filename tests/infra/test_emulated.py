@@ -1,0 +1,164 @@
+"""The real program on an emulated AWS: everything was made, and boto3 finds it as it should be."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.infra.emulated.account import Account
+from tests.infra.emulated.given import Given
+from tests.infra.emulated.maker import EmulatedMaker
+from tests.infra.graph import Graph
+from tests.infra.policy import Policy
+
+
+def test_the_same_resources_are_made_as_in_the_graph(emulated: Graph, prod: Graph) -> None:
+    def counted(graph: Graph) -> list[tuple[str, str]]:
+        return sorted((made.kind, made.name) for made in graph.resources)
+
+    assert counted(emulated) == counted(prod)
+    assert len(emulated.resources) > 250
+
+
+def test_the_load_balancer_leads_to_the_ports_of_the_brokers(emulated: Graph) -> None:
+    targets = {each["TargetGroupArn"]: each for each in emulated.seen["targetGroups"]}
+    doors = {}
+    for listener in emulated.seen["listeners"]:
+        target = targets[listener["DefaultActions"][0]["TargetGroupArn"]]
+        doors[listener["Port"]] = target
+        assert listener["Protocol"] == "TLS"
+        assert listener["Certificates"][0]["CertificateArn"].startswith("arn:aws:acm:")
+        assert target["Port"] == listener["Port"]
+        assert target["TargetType"] == "ip"
+        assert target["HealthCheckPort"] == "8080"
+        assert target["HealthCheckPath"] == "/health/live"
+        assert target["Attributes"]["deregistration_delay.timeout_seconds"] == "30"
+    assert sorted(doors) == [6650, 6655, 8080, 50051]
+    broker = _service(emulated, "broker")
+    joined = {each["containerPort"]: each["targetGroupArn"] for each in broker["loadBalancers"]}
+    assert joined == {port: target["TargetGroupArn"] for port, target in doors.items()}
+    listened = broker["definition"]["containerDefinitions"][0]["portMappings"]
+    assert {each["containerPort"] for each in listened} == set(doors)
+
+
+def test_each_schedule_calls_its_function_with_a_role_that_may(emulated: Graph) -> None:
+    schedules, functions = emulated.seen["schedules"], emulated.seen["functions"]
+    called = {
+        "statistics": "analytics",
+        "audit": "analytics",
+        "compaction": "analytics",
+        "janitor": "janitor",
+        "scaler": "scaler",
+    }
+    assert schedules.keys() == called.keys()
+    for name, function in called.items():
+        target = schedules[name]["Target"]
+        arn = functions[f"sulina-prod-{function}"]["FunctionArn"]
+        assert target["Arn"] == arn
+        role = target["RoleArn"].rpartition("/")[2]
+        assert _policy(emulated, role).allows("lambda:InvokeFunction", arn)
+
+
+def test_the_audit_schedule_ends_in_a_job_that_the_function_may_start(emulated: Graph) -> None:
+    event = json.loads(emulated.seen["schedules"]["audit"]["Target"]["Input"])
+    assert event["job"] == "audit"
+    function = emulated.seen["functions"]["sulina-prod-analytics"]
+    told = function["Environment"]["Variables"]
+    application = emulated.seen["applications"][0]
+    assert told["SULINA_EMR_APPLICATION"] == application["id"]
+    may = _policy(emulated, function["Role"].rpartition("/")[2])
+    assert may.allows("emr-serverless:StartJobRun", application["arn"])
+    passing = {"iam:PassedToService": "emr-serverless.amazonaws.com"}
+    assert may.allows("iam:PassRole", told["SULINA_JOB_ROLE"], passing)
+    assert told["SULINA_JOB_ROLE"] == emulated.seen["roles"]["sulina-prod-job"]["arn"]
+
+
+def test_functions_have_the_handlers_that_were_agreed_on(emulated: Graph) -> None:
+    for name, function in emulated.seen["functions"].items():
+        short = name.removeprefix("sulina-prod-")
+        assert function["Handler"] == f"functions.{short}.handler.handler"
+        inside = bool(function.get("VpcConfig", {}).get("SubnetIds"))
+        assert inside == (short == "discovery")
+
+
+def test_every_role_has_a_policy_of_its_own_and_none_of_anybody_else(emulated: Graph) -> None:
+    for name, role in emulated.seen["roles"].items():
+        assert not role["attached"], name
+        assert len(role["policies"]) <= 1, name
+
+
+def test_members_got_their_addresses_and_volumes(emulated: Graph) -> None:
+    machines = {_tag(machine, "Name"): machine for machine in emulated.seen["machines"]}
+    volumes = {
+        _tag(volume, "Name"): volume
+        for volume in emulated.seen["volumes"]
+        if _tag(volume, "Backup")
+    }
+    for number, zone in ((1, "a"), (2, "b"), (3, "c")):
+        for kind, last in (("etcd", 10), ("storage", 20)):
+            name = f"sulina-prod-{kind}-{number}"
+            machine, volume = machines[name], volumes[name]
+            assert machine["PrivateIpAddress"] == f"10.42.{47 + number}.{last}"
+            assert machine["Placement"]["AvailabilityZone"] == f"eu-central-1{zone}"
+            assert volume["Attachments"][0]["InstanceId"] == machine["InstanceId"]
+            assert volume["Encrypted"]
+
+
+def test_groups_let_in_nobody_but_each_other_and_the_network(emulated: Graph) -> None:
+    for group in emulated.seen["groups"]:
+        for rule in (*group["IpPermissions"], *group["IpPermissionsEgress"]):
+            if group.get("VpcId") == _vpc(emulated):
+                blocks = {each["CidrIp"] for each in rule["IpRanges"]}
+                assert blocks <= {"10.42.0.0/16"}, group["GroupName"]
+
+
+def test_the_lake_refuses_who_comes_without_tls(emulated: Graph) -> None:
+    assert emulated.seen["withoutTls"] == "403"
+
+
+def test_athena_finds_a_parquet_table_by_topic(emulated: Graph) -> None:
+    table = emulated.seen["table"]["Table"]
+    assert [key["Name"] for key in table["PartitionKeys"]] == ["namespace", "topic", "partition"]
+    bucket = emulated.one("s3/bucket:Bucket", "lake").id
+    assert table["StorageDescriptor"]["Location"] == f"s3://{bucket}/ledgers/"
+    assert "parquet" in table["StorageDescriptor"]["InputFormat"]
+
+
+def test_brokers_are_scaled_by_a_metric_of_the_load_manager(emulated: Graph) -> None:
+    policy = emulated.seen["scaling"][0]
+    tracked = policy["TargetTrackingScalingPolicyConfiguration"]
+    assert tracked["CustomizedMetricSpecification"]["MetricName"] == "BrokerLoad"
+    assert policy["ResourceId"] == "service/sulina-prod-cluster/sulina-prod-broker"
+
+
+def test_wrong_arguments_fail() -> None:
+    maker = EmulatedMaker("http://127.0.0.1:9", "eu-central-1")
+    with pytest.raises(Exception, match="Unknown parameter in input"):
+        maker.make(
+            "aws:ec2/subnet:Subnet", "x", {"mapPublicIpOnLaunch": False, "cidr": "10.0.0.0/8"}
+        )
+    with pytest.raises(ValueError, match="nobody took"):
+        Given({"name": "x"}).end()
+    with pytest.raises(Exception, match="Missing required parameter"):
+        Account("http://127.0.0.1:9", "eu-central-1").check("dlm", "CreateLifecyclePolicy", {})
+
+
+def _service(graph: Graph, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(
+        each for each in graph.seen["services"] if each["serviceName"] == f"sulina-prod-{name}"
+    )
+    return found
+
+
+def _policy(graph: Graph, role: str) -> Policy:
+    return Policy.of(*graph.seen["roles"][role]["policies"])
+
+
+def _tag(found: dict[str, Any], name: str) -> str:
+    return next((tag["Value"] for tag in found.get("Tags", ()) if tag["Key"] == name), "")
+
+
+def _vpc(graph: Graph) -> str:
+    return graph.one("ec2/vpc:Vpc", "vpc").id

@@ -1,0 +1,336 @@
+"""The graph of the program: names, tags, encryption, protection, and what belongs together."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.infra.graph import Graph
+from tests.infra.stack_files import ROOT
+
+FOLDERS = {"sulina", "broker_containers", "storage_grpc", "emr_jobs", "functions", "localstack"}
+STACKS = ("dev", "prod", "localstack")
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_everything_that_can_have_tags_has_them(
+    graph_of: Callable[[str], Graph], stack: str
+) -> None:
+    for made in graph_of(stack).resources:
+        if made.taggable:
+            tags = made.inputs["tags"]
+            assert (tags["Project"], tags["Stack"], tags["ManagedBy"]) == (
+                "sulina",
+                stack,
+                "pulumi",
+            ), str(made)
+            assert tags["Name"], str(made)
+            assert tags["Owner"], str(made)
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_no_argument_is_unknown_to_the_provider(
+    graph_of: Callable[[str], Graph], stack: str
+) -> None:
+    # Pulumi turns the names that it knows into camelCase, and passes others on as they are.
+    for made in graph_of(stack).resources:
+        for name in _names(made.inputs):
+            assert not re.search(r"[a-z]_[a-z]", name), f"{made} has no {name}"
+
+
+def _names(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield name
+            if name not in ("tags", "variables", "parameters"):
+                yield from _names(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _names(inner)
+
+
+def test_the_program_imports_none_of_the_parts_that_it_deploys() -> None:
+    for path in (ROOT / "infra").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            elif isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            else:
+                continue
+            assert not {name.partition(".")[0] for name in names} & FOLDERS, path.name
+
+
+def test_names_of_resources_begin_with_the_stack(prod: Graph) -> None:
+    named = [made for made in prod.resources if isinstance(made.inputs.get("name"), str)]
+    others = {
+        "aws:iam/rolePolicy:RolePolicy",
+        "aws:scheduler/schedule:Schedule",  # within a group that has the name
+        "aws:route53/record:Record",
+        "aws:servicediscovery/privateDnsNamespace:PrivateDnsNamespace",
+        "aws:servicediscovery/service:Service",
+        "aws:glue/catalogTable:CatalogTable",  # within a database that has the name
+    }
+    for made in named:
+        if made.kind not in others:
+            assert re.match(r"(alias)?/?sulina[-_]prod", made.inputs["name"]), str(made)
+
+
+def test_whatever_keeps_data_is_encrypted_with_our_key(prod: Graph) -> None:
+    key = prod.one("kms/key:Key", "data").arn
+    operations = prod.one("kms/key:Key", "operations").arn
+    for volume in prod.all("ebs/volume:Volume"):
+        assert (volume.inputs["encrypted"], volume.inputs["kmsKeyId"]) == (True, key)
+    for machine in prod.all("ec2/instance:Instance"):
+        assert machine.inputs["rootBlockDevice"]["encrypted"]
+    buckets = {made.id for made in prod.all("s3/bucket:Bucket")}
+    kind = "s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration"
+    for rule in prod.all(kind):
+        chosen = rule.inputs["rules"][0]["applyServerSideEncryptionByDefault"]
+        assert chosen == {"sseAlgorithm": "aws:kms", "kmsMasterKeyId": key}
+        buckets.remove(rule.inputs["bucket"])
+    assert not buckets
+    for repository in prod.all("ecr/repository:Repository"):
+        assert repository.inputs["encryptionConfigurations"][0]["kmsKey"] == key
+    for log in prod.all("cloudwatch/logGroup:LogGroup"):
+        assert log.inputs["kmsKeyId"] == operations
+        assert log.inputs["retentionInDays"] == 90
+    assert prod.one("secretsmanager/secret:Secret", "token").inputs["kmsKeyId"] == operations
+    assert prod.one("sns/topic:Topic", "alarms").inputs["kmsMasterKeyId"] == operations
+    assert prod.one("sqs/queue:Queue", "failed").inputs["sqsManagedSseEnabled"]
+    for made in prod.all("kms/key:Key"):
+        assert made.inputs["enableKeyRotation"]
+
+
+def test_no_bucket_can_become_public_and_uploads_that_were_given_up_go(prod: Graph) -> None:
+    guarded = {
+        made.name: made for made in prod.all("s3/bucketPublicAccessBlock:BucketPublicAccessBlock")
+    }
+    rules = {
+        made.name: made.inputs["rules"]
+        for made in prod.all("s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration")
+    }
+    for bucket in prod.all("s3/bucket:Bucket"):
+        guard = guarded[bucket.name].inputs
+        assert all(
+            guard[name]
+            for name in (
+                "blockPublicAcls",
+                "blockPublicPolicy",
+                "ignorePublicAcls",
+                "restrictPublicBuckets",
+            )
+        )
+        aborts = [
+            rule["abortIncompleteMultipartUpload"]
+            for rule in rules[bucket.name]
+            if "abortIncompleteMultipartUpload" in rule
+        ]
+        assert aborts == [{"daysAfterInitiation": 2}]
+
+
+def test_deleted_ledgers_can_be_brought_back_in_prod_and_cost_nothing_in_dev(
+    dev: Graph, prod: Graph
+) -> None:
+    kind = "s3/bucketVersioning:BucketVersioning"
+    assert [made.name for made in prod.all(kind)] == ["lake"]
+    assert not dev.all(kind)
+    rules = prod.one("s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration", "lake").inputs[
+        "rules"
+    ]
+    kept = [rule for rule in rules if "noncurrentVersionExpiration" in rule]
+    assert kept[0]["noncurrentVersionExpiration"] == {"noncurrentDays": 7}
+
+
+def test_members_keep_name_address_zone_and_volume(prod: Graph) -> None:
+    addresses = {"etcd": "10.42.{}.10", "storage": "10.42.{}.20"}
+    for kind, pattern in addresses.items():
+        for number in (1, 2, 3):
+            name = f"{kind}-{number}"
+            zone = f"eu-central-1{'abc'[number - 1]}"
+            machine = prod.one("ec2/instance:Instance", name)
+            volume = prod.one("ebs/volume:Volume", name)
+            joined = prod.one("ec2/volumeAttachment:VolumeAttachment", name)
+            known = prod.one("servicediscovery/instance:Instance", name)
+            service = prod.one("servicediscovery/service:Service", name)
+            subnet = prod.one("ec2/subnet:Subnet", f"data-{number}")
+            address = pattern.format(48 + number - 1)
+            assert volume.inputs["availabilityZone"] == subnet.inputs["availabilityZone"] == zone
+            assert machine.inputs["subnetId"] == subnet.id
+            assert machine.inputs["privateIp"] == address
+            assert known.inputs["serviceId"] == service.id
+            assert known.inputs["attributes"] == {"AWS_INSTANCE_IPV4": address}
+            assert joined.inputs["volumeId"] == volume.id
+            assert joined.inputs["instanceId"] == machine.id
+            assert volume.id.replace("-", "") in machine.inputs["userData"]
+            definition = prod.one("ecs/taskDefinition:TaskDefinition", name)
+            expression = definition.inputs["placementConstraints"][0]["expression"]
+            assert expression == f"attribute:sulina.member == {name}"
+            assert f'"sulina.member": "{name}"' in machine.inputs["userData"]
+
+
+def test_there_is_never_a_second_container_on_a_volume(prod: Graph) -> None:
+    for service in prod.all("ecs/service:Service"):
+        if service.name != "broker":
+            assert service.inputs["desiredCount"] == 1
+            assert service.inputs["deploymentMaximumPercent"] == 100
+            assert service.inputs["deploymentMinimumHealthyPercent"] == 0
+
+
+def test_containers_can_write_to_their_volume_and_nothing_else(prod: Graph) -> None:
+    for definition in prod.all("ecs/taskDefinition:TaskDefinition"):
+        container = prod.container(definition.name)
+        assert container["readonlyRootFilesystem"], definition.name
+        assert container["user"] == "10001:10001"
+        assert container["linuxParameters"]["capabilities"] == {"drop": ["ALL"]}
+        assert "privileged" not in container
+
+
+def test_machines_ask_for_their_role_with_a_token(prod: Graph) -> None:
+    for machine in prod.all("ec2/instance:Instance"):
+        asked = machine.inputs["metadataOptions"]
+        assert asked == {"httpTokens": "required", "httpPutResponseHopLimit": 1}
+        assert machine.inputs["associatePublicIpAddress"] is False
+
+
+def test_brokers_stand_behind_tls_listeners_and_are_asked_whether_they_live(prod: Graph) -> None:
+    doors = {"binary": 6655, "grpc": 6650, "http": 8080, "admin": 50051}
+    service = prod.one("ecs/service:Service", "broker").inputs
+    joined = {each["targetGroupArn"]: each["containerPort"] for each in service["loadBalancers"]}
+    for door, port in doors.items():
+        listener = prod.one("lb/listener:Listener", door).inputs
+        target = prod.one("lb/targetGroup:TargetGroup", door)
+        assert (listener["port"], listener["protocol"]) == (port, "TLS")
+        assert listener["sslPolicy"].startswith("ELBSecurityPolicy-TLS13")
+        assert listener["defaultActions"][0]["targetGroupArn"] == target.arn
+        assert target.inputs["port"] == port == joined[target.arn]
+        assert target.inputs["healthCheck"]["path"] == "/health/live"
+        assert target.inputs["healthCheck"]["port"] == "8080"
+        assert target.inputs["deregistrationDelay"] == 30
+    for door in ("grpc", "admin"):
+        assert prod.one("lb/listener:Listener", door).inputs["alpnPolicy"] == "HTTP2Only"
+
+
+def test_brokers_are_scaled_by_the_load_that_the_scaler_tells(prod: Graph) -> None:
+    target = prod.one("appautoscaling/target:Target", "brokers").inputs
+    assert (target["minCapacity"], target["maxCapacity"]) == (3, 12)
+    assert target["resourceId"] == "service/sulina-prod-cluster/sulina-prod-broker"
+    policy = prod.one("appautoscaling/policy:Policy", "load").inputs
+    tracked = policy["targetTrackingScalingPolicyConfiguration"]
+    metric = tracked["customizedMetricSpecification"]
+    assert tracked["targetValue"] == 0.6
+    assert (metric["namespace"], metric["metricName"]) == ("Sulina", "BrokerLoad")
+    scaler = prod.one("lambda/function:Function", "scaler").inputs["environment"]["variables"]
+    assert scaler["SULINA_METRICS"] == metric["namespace"]
+    assert metric["dimensions"] == [{"name": "Cluster", "value": scaler["SULINA_CLUSTER"]}]
+
+
+def test_schedules_start_jobs_through_the_function_that_refuses_overlaps(prod: Graph) -> None:
+    analytics = prod.one("lambda/function:Function", "analytics").arn
+    role = prod.one("iam/role:Role", "schedules").arn
+    for job in ("statistics", "audit", "compaction"):
+        target = prod.one("scheduler/schedule:Schedule", job).inputs["target"]
+        assert target["arn"] == analytics
+        assert target["roleArn"] == role
+        assert json.loads(target["input"])["job"] == job
+
+
+def test_a_new_object_calls_the_catalogue_and_only_our_bucket_may(prod: Graph) -> None:
+    lake = prod.one("s3/bucket:Bucket", "lake")
+    told = prod.one("s3/bucketNotification:BucketNotification", "catalog").inputs
+    called = told["lambdaFunctions"][0]
+    assert told["bucket"] == lake.id
+    assert called["lambdaFunctionArn"] == prod.one("lambda/function:Function", "catalog").arn
+    assert (called["filterPrefix"], called["filterSuffix"]) == ("ledgers/", ".parquet")
+    permission = prod.one("lambda/permission:Permission", "catalog").inputs
+    assert permission["sourceArn"] == f"arn:aws:s3:::{lake.inputs['bucket']}"
+    assert permission["sourceAccount"] == "123456789012"
+
+
+def test_a_function_logs_to_a_group_that_it_can_not_make_itself(prod: Graph) -> None:
+    groups = {made.inputs["name"] for made in prod.all("cloudwatch/logGroup:LogGroup")}
+    for made in prod.all("lambda/function:Function"):
+        assert made.inputs["loggingConfig"]["logGroup"] in groups
+    assert groups == {
+        f"/sulina-prod/{part}"
+        for part in (
+            *("broker", "storage", "etcd"),
+            *("discovery", "analytics", "catalog", "janitor", "scaler"),
+        )
+    }
+
+
+def test_alarms_watch_every_member_and_function_and_say_what_to_do(prod: Graph) -> None:
+    alarms = {made.name: made.inputs for made in prod.all("cloudwatch/metricAlarm:MetricAlarm")}
+    for member in ("etcd-1", "etcd-2", "etcd-3", "storage-1", "storage-2", "storage-3"):
+        assert f"{member}-machine" in alarms
+        assert f"{member}-container" in alarms
+    for name in ("discovery", "analytics", "catalog", "janitor", "scaler"):
+        assert f"{name}-errors" in alarms
+    topic = prod.one("sns/topic:Topic", "alarms").arn
+    for alarm in alarms.values():
+        assert ":" in alarm["alarmDescription"]
+        assert alarm["alarmActions"] == [topic]
+
+
+def test_the_dashboard_is_a_document_of_widgets(prod: Graph) -> None:
+    body = json.loads(prod.all("cloudwatch/dashboard:Dashboard")[0].inputs["dashboardBody"])
+    titles = [widget["properties"]["title"] for widget in body["widgets"]]
+    assert "Load of the brokers" in titles
+    for widget in body["widgets"]:
+        assert widget["x"] + widget["width"] <= 24
+
+
+def test_outputs_can_be_pasted(prod: Graph, dev: Graph) -> None:
+    assert prod.outputs["url"] == "sulina+tls://sulina.example.com:6655"
+    assert prod.outputs["danubeUrl"] == "https://sulina.example.com:6650"
+    assert prod.outputs["adminUrl"] == "https://sulina.example.com:50051"
+    assert prod.outputs["connect"].startswith("export SULINA_URL=sulina+tls://sulina.example.com")
+    assert dev.outputs["url"] == "sulina://sulina.elb.example.com:6655"
+    assert set(prod.outputs["repositories"]) == {"broker", "storage", "etcd"}
+    assert prod.outputs["glueTable"] == "sulina_prod.ledgers"
+
+
+def test_localstack_gets_what_it_knows(graph_of: Callable[[str], Graph]) -> None:
+    services = {made.kind.split("/")[0] for made in graph_of("localstack").resources}
+    assert services <= {
+        "aws:ec2",
+        "aws:kms",
+        "aws:s3",
+        "aws:secretsmanager",
+        "aws:vpc",
+        *(each for each in services if each.startswith("sulina:")),
+    }
+
+
+def test_what_was_not_built_is_told_with_the_command(graph_of: Callable[[str], Graph]) -> None:
+    said = graph_of("unbuilt").wrong
+    assert said == ("nowhere/discovery.zip is missing: build the functions with `make functions`")
+
+
+def test_prod_is_not_deployed_without_a_certificate(graph_of: Callable[[str], Graph]) -> None:
+    assert "sulina:requireTls is 'true' and there is no certificate" in graph_of("nameless").wrong
+
+
+def test_before_there_are_images_nothing_is_started(graph_of: Callable[[str], Graph]) -> None:
+    imageless = graph_of("imageless")
+    for service in imageless.all("ecs/service:Service"):
+        assert service.inputs["desiredCount"] == 0
+    assert imageless.one("appautoscaling/target:Target", "brokers").inputs["minCapacity"] == 0
+
+
+def test_a_public_endpoint_has_no_door_for_administration(
+    graph_of: Callable[[str], Graph],
+) -> None:
+    public = graph_of("public")
+    assert {made.name for made in public.all("lb/listener:Listener")} == {"binary", "grpc", "http"}
+    assert "adminUrl" not in public.outputs
+    balancer = public.one("lb/loadBalancer:LoadBalancer", "clients").inputs
+    assert not balancer["internal"]
+    edges = {made.id for made in public.all("ec2/subnet:Subnet") if "edge" in made.name}
+    assert set(balancer["subnets"]) == edges

@@ -1,0 +1,116 @@
+"""The network: who reaches whom, and that nothing else is open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from infra.addresses import address_of, subnets, zone_of
+from tests.infra.graph import Graph
+
+INGRESS = "vpc/securityGroupIngressRule:SecurityGroupIngressRule"
+EGRESS = "vpc/securityGroupEgressRule:SecurityGroupEgressRule"
+
+
+def ways(graph: Graph, kind: str) -> set[tuple[str, str, int]]:
+    """Rules as (group, other group or block, port)."""
+    names = {made.id: made.name for made in graph.all("ec2/securityGroup:SecurityGroup")}
+    found = set()
+    for made in graph.all(kind):
+        given = made.inputs
+        assert given["fromPort"] == given["toPort"]
+        assert given["ipProtocol"] == "tcp"
+        other = names.get(given.get("referencedSecurityGroupId", ""), "")
+        other = other or given.get("cidrIpv4") or given["prefixListId"]
+        found.add((names[given["securityGroupId"]], other, int(given["fromPort"])))
+    return found
+
+
+def test_brokers_are_reached_through_the_load_balancer_by_functions_and_by_each_other(
+    prod: Graph,
+) -> None:
+    into = {(other, port) for group, other, port in ways(prod, INGRESS) if group == "brokers"}
+    assert into == {
+        ("balancer", 6655),
+        ("balancer", 6650),
+        ("balancer", 8080),
+        ("balancer", 50051),
+        ("brokers", 6655),
+        ("brokers", 6650),
+        ("brokers", 8080),
+        ("functions", 8080),
+    }
+
+
+def test_only_brokers_reach_what_keeps_data(prod: Graph) -> None:
+    rules = ways(prod, INGRESS)
+    assert {rule for rule in rules if rule[0] == "storage"} == {("storage", "brokers", 6660)}
+    assert {rule for rule in rules if rule[0] == "etcd"} == {
+        ("etcd", "brokers", 2379),
+        ("etcd", "etcd", 2380),
+    }
+
+
+@pytest.mark.parametrize("stack", ["dev", "prod", "public", "localstack"])
+def test_blocks_of_addresses_are_let_in_at_the_load_balancer_alone(
+    graph_of: Callable[[str], Graph], stack: str
+) -> None:
+    allowed = "203.0.113.0/24" if stack == "public" else "10.42.0.0/16"
+    for group, other, port in ways(graph_of(stack), INGRESS):
+        if "/" in other:
+            assert (group, other) == ("balancer", allowed)
+            assert port in (6655, 6650, 8080, 50051)
+            assert stack != "public" or port != 50051
+
+
+def test_nobody_leaves_but_to_a_named_group_or_to_s3(prod: Graph) -> None:
+    for group, other, port in ways(prod, EGRESS):
+        assert "/" not in other, group
+        if other == "pl-s3":
+            assert port == 443
+    for made in prod.all("ec2/securityGroup:SecurityGroup"):
+        assert "egress" not in made.inputs
+        assert "ingress" not in made.inputs
+
+
+def test_every_way_is_open_at_both_ends(prod: Graph) -> None:
+    leave = {(a, b, port) for a, b, port in ways(prod, EGRESS) if b != "pl-s3"}
+    enter = {(a, b, port) for b, a, port in ways(prod, INGRESS) if "/" not in a}
+    assert leave == enter
+
+
+def test_private_subnets_have_no_way_out(prod: Graph, graph_of: Callable[[str], Graph]) -> None:
+    for kind in ("ec2/natGateway:NatGateway", "ec2/internetGateway:InternetGateway"):
+        assert not prod.all(kind)
+    public = graph_of("public")
+    route = public.one("ec2/route:Route", "internet").inputs
+    leading_out = route["routeTableId"]
+    for made in public.all("ec2/routeTableAssociation:RouteTableAssociation"):
+        assert (made.inputs["routeTableId"] == leading_out) == made.name.startswith("edge-")
+
+
+def test_services_of_aws_are_reached_by_private_endpoints(prod: Graph, dev: Graph) -> None:
+    def services(graph: Graph) -> set[str]:
+        made = graph.all("ec2/vpcEndpoint:VpcEndpoint")
+        return {each.inputs["serviceName"].split(".", 3)[3] for each in made}
+
+    needed = {"s3", "ecr.api", "ecr.dkr", "ecs", "ecs-agent", "ecs-telemetry", "logs"}
+    assert services(prod) == needed | {"secretsmanager", "glue"}
+    assert services(dev) == services(prod) | {"ssmmessages"}
+    assert len(prod.one("ec2/vpcEndpoint:VpcEndpoint", "logs").inputs["subnetIds"]) == 3
+    assert len(dev.one("ec2/vpcEndpoint:VpcEndpoint", "logs").inputs["subnetIds"]) == 1
+
+
+def test_addresses_never_meet() -> None:
+    found = {
+        address_of("10.42.0.0/16", kind, number)
+        for kind, most in (("etcd", 5), ("storage", 60))
+        for number in range(1, most + 1)
+    }
+    assert len(found) == 65
+    blocks = [
+        block for zone in subnets("10.42.0.0/16") for block in (zone.work, zone.data, zone.edge)
+    ]
+    assert len(set(blocks)) == 9
+    assert [zone_of(number) for number in (1, 2, 3, 4)] == [0, 1, 2, 0]

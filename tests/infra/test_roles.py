@@ -1,0 +1,255 @@
+"""What each role may do, by evaluation: its work, and nothing more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from tests.infra.graph import Graph
+from tests.infra.policy import Policy
+
+ACCOUNT = "123456789012"
+REGION = "eu-central-1"
+LAKE = f"arn:aws:s3:::sulina-prod-lake-{ACCOUNT}-{REGION}"
+WORK = f"arn:aws:s3:::sulina-prod-work-{ACCOUNT}-{REGION}"
+LEDGER = f"{LAKE}/ledgers/namespace=default/topic=orders/partition=0/1-2.parquet"
+THROUGH_S3 = {"kms:ViaService": f"s3.{REGION}.amazonaws.com"}
+
+ROLES = {
+    "etcd-machine": "ec2.amazonaws.com",
+    "etcd-start": "ecs-tasks.amazonaws.com",
+    "etcd-run": "ecs-tasks.amazonaws.com",
+    "etcd-backup": "dlm.amazonaws.com",
+    "storage-machine": "ec2.amazonaws.com",
+    "storage-start": "ecs-tasks.amazonaws.com",
+    "storage-run": "ecs-tasks.amazonaws.com",
+    "broker-start": "ecs-tasks.amazonaws.com",
+    "broker-run": "ecs-tasks.amazonaws.com",
+    "job": "emr-serverless.amazonaws.com",
+    "discovery": "lambda.amazonaws.com",
+    "analytics": "lambda.amazonaws.com",
+    "catalog": "lambda.amazonaws.com",
+    "janitor": "lambda.amazonaws.com",
+    "scaler": "lambda.amazonaws.com",
+    "schedules": "scheduler.amazonaws.com",
+}
+
+
+def arn(service: str, resource: str) -> str:
+    return f"arn:aws:{service}:{REGION}:{ACCOUNT}:{resource}"
+
+
+def test_there_is_one_role_for_each_part(prod: Graph) -> None:
+    assert set(prod.roles()) == set(ROLES)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_can_be_taken_by_its_own_service_alone(prod: Graph, role: str) -> None:
+    trust = prod.trust(role)
+    sources = {
+        "ecs-tasks.amazonaws.com": arn("ecs", "task/sulina-prod-cluster/1"),
+        "dlm.amazonaws.com": arn("dlm", "policy/1"),
+        "emr-serverless.amazonaws.com": arn("emr-serverless", "/applications/1/jobruns/1"),
+        "scheduler.amazonaws.com": arn("scheduler", "schedule-group/sulina-prod"),
+    }
+    facts = {"aws:SourceAccount": ACCOUNT, "aws:SourceArn": sources.get(ROLES[role], "")}
+    for service in set(ROLES.values()):
+        taken = trust.allows("sts:AssumeRole", "", facts, ("Service", service))
+        assert taken == (service == ROLES[role])
+    assert not trust.allows("sts:AssumeRole", "", facts, ("AWS", f"arn:aws:iam::{ACCOUNT}:root"))
+    if ROLES[role] in sources:
+        stranger = {**facts, "aws:SourceAccount": "999999999999"}
+        assert not trust.allows("sts:AssumeRole", "", stranger, ("Service", ROLES[role]))
+
+
+@pytest.mark.parametrize("stack", ["dev", "prod", "public"])
+def test_no_policy_has_a_star_where_something_narrower_exists(
+    graph_of: Callable[[str], Graph], stack: str
+) -> None:
+    # AWS defines no resource for these: Describe and network interfaces of Lambda, the login to
+    # ECR, the endpoint of ECS's agent, metrics (held by their namespace), shells.
+    anywhere = {
+        "cloudwatch:PutMetricData",
+        "ec2:CreateNetworkInterface",
+        "ec2:DeleteNetworkInterface",
+        "ec2:DescribeNetworkInterfaces",
+        "ec2:DescribeSnapshots",
+        "ec2:DescribeVolumes",
+        "ecr:GetAuthorizationToken",
+        "ecs:DiscoverPollEndpoint",
+        "ssmmessages:CreateControlChannel",
+        "ssmmessages:CreateDataChannel",
+        "ssmmessages:OpenControlChannel",
+        "ssmmessages:OpenDataChannel",
+    }
+    graph = graph_of(stack)
+    for made in graph.all("iam/rolePolicy:RolePolicy"):
+        for statement in Policy.of(made.inputs["policy"]).statements:
+            for action in statement.actions:
+                assert "*" not in action, f"{made.name} {statement.sid}"
+            if statement.effect == "Allow" and "*" in statement.resources:
+                assert set(statement.actions) <= anywhere, f"{made.name} {statement.sid}"
+
+
+def test_nobody_but_storage_and_the_janitor_can_touch_a_ledger(prod: Graph) -> None:
+    for role in ROLES:
+        may = prod.policy(role)
+        for action in ("s3:PutObject", "s3:DeleteObject"):
+            assert may.allows(action, LEDGER) == (role in ("storage-run", "janitor")), role
+        reads = role in ("storage-run", "janitor", "catalog", "job")
+        assert may.allows("s3:GetObject", LEDGER) == reads, role
+
+
+def test_storage_nodes_can_do_all_that_the_tier_does_and_only_below_ledgers(prod: Graph) -> None:
+    may = prod.policy("storage-run")
+    key = prod.one("kms/key:Key", "data").arn
+    for action in (
+        "s3:GetObject",
+        "s3:PutObject",
+        "s3:DeleteObject",
+        "s3:AbortMultipartUpload",
+        "s3:ListMultipartUploadParts",
+    ):
+        assert may.allows(action, LEDGER)
+        assert not may.allows(action, f"{LAKE}/tables/x")
+        assert not may.allows(action, f"{WORK}/jobs/x")
+    assert may.allows("s3:ListBucketMultipartUploads", LAKE)
+    assert may.allows("s3:ListBucket", LAKE, {"s3:prefix": "ledgers/namespace=default/"})
+    assert not may.allows("s3:ListBucket", LAKE, {"s3:prefix": "tables/"})
+    assert not may.allows("s3:ListBucket", LAKE)
+    assert may.allows("kms:GenerateDataKey", key, THROUGH_S3)
+    assert not may.allows("kms:GenerateDataKey", key)
+    assert not may.allows("s3:DeleteBucket", LAKE)
+    assert not may.allows("s3:PutBucketPolicy", LAKE)
+
+
+def test_brokers_have_no_rights_of_their_own_and_only_their_start_reads_the_token(
+    prod: Graph,
+) -> None:
+    token = prod.one("secretsmanager/secret:Secret", "token").arn
+    assert not prod.policy("broker-run").statements
+    for role in ROLES:
+        reads = prod.policy(role).allows("secretsmanager:GetSecretValue", token)
+        assert reads == (role in ("broker-start", "discovery")), role
+    assert not prod.policy("broker-start").allows(
+        "secretsmanager:GetSecretValue", arn("secretsmanager", "secret:other")
+    )
+
+
+@pytest.mark.parametrize("part", ["etcd", "storage", "broker"])
+def test_a_part_is_started_from_its_own_image_into_its_own_log(prod: Graph, part: str) -> None:
+    may = prod.policy(f"{part}-start")
+    for other in ("etcd", "storage", "broker"):
+        repository = arn("ecr", f"repository/sulina-prod/{other}")
+        stream = arn("logs", f"log-group:/sulina-prod/{other}:log-stream:x")
+        assert may.allows("ecr:BatchGetImage", repository) == (other == part)
+        assert may.allows("logs:PutLogEvents", stream) == (other == part)
+    assert not may.allows("ecr:PutImage", arn("ecr", f"repository/sulina-prod/{part}"))
+    assert not may.allows("logs:CreateLogGroup", arn("logs", "log-group:x"))
+
+
+def test_machines_can_join_their_cluster_and_no_other(prod: Graph) -> None:
+    may = prod.policy("storage-machine")
+    ours, other = (arn("ecs", f"cluster/{name}") for name in ("sulina-prod-cluster", "other"))
+    assert may.allows("ecs:RegisterContainerInstance", ours)
+    assert not may.allows("ecs:RegisterContainerInstance", other)
+    instance = arn("ecs", "container-instance/sulina-prod-cluster/1")
+    assert may.allows("ecs:Poll", instance, {"ecs:cluster": ours})
+    assert not may.allows("ecs:Poll", instance, {"ecs:cluster": other})
+    assert not may.allows("ec2:AttachVolume", arn("ec2", "volume/vol-1"))
+    assert not may.allows("s3:GetObject", LEDGER)
+
+
+def test_jobs_read_ledgers_write_tables_and_leave_the_rest_alone(prod: Graph) -> None:
+    may = prod.policy("job")
+    assert may.allows("s3:PutObject", f"{LAKE}/tables/orders/1.parquet")
+    assert may.allows("s3:GetObject", f"{WORK}/jobs/audit.py")
+    assert not may.allows("s3:PutObject", f"{WORK}/jobs/audit.py")
+    assert may.allows("s3:PutObject", f"{WORK}/job-logs/1")
+    table = arn("glue", "table/sulina_prod/ledgers")
+    assert may.allows("glue:GetPartitions", table)
+    assert not may.allows("glue:DeleteTable", table)
+    assert not may.allows("glue:GetPartitions", arn("glue", "table/other/ledgers"))
+
+
+def test_the_analytics_function_starts_jobs_of_our_application_with_our_role(prod: Graph) -> None:
+    may = prod.policy("analytics")
+    ours = prod.one("emrserverless/application:Application", "spark").arn
+    job = prod.one("iam/role:Role", "job").arn
+    to_emr = {"iam:PassedToService": "emr-serverless.amazonaws.com"}
+    assert may.allows("emr-serverless:StartJobRun", ours)
+    assert not may.allows("emr-serverless:StartJobRun", arn("emr-serverless", "/applications/x"))
+    assert not may.allows("emr-serverless:DeleteApplication", ours)
+    assert may.allows("emr-serverless:CancelJobRun", f"{ours}/jobruns/1")
+    assert may.allows("iam:PassRole", job, to_emr)
+    assert not may.allows("iam:PassRole", job, {"iam:PassedToService": "ec2.amazonaws.com"})
+    assert not may.allows("iam:PassRole", prod.one("iam/role:Role", "janitor").arn, to_emr)
+
+
+def test_the_catalogue_function_adds_partitions_and_takes_none_away(prod: Graph) -> None:
+    may, table = prod.policy("catalog"), arn("glue", "table/sulina_prod/ledgers")
+    assert may.allows("glue:CreatePartition", table)
+    assert not may.allows("glue:DeletePartition", table)
+    assert not may.allows("glue:UpdateTable", table)
+
+
+def test_the_scaler_writes_metrics_of_sulina_only(prod: Graph) -> None:
+    may = prod.policy("scaler")
+    assert may.allows("cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": "Sulina"})
+    assert not may.allows("cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": "AWS/EC2"})
+    assert may.allows("lambda:InvokeFunction", arn("lambda", "function:sulina-prod-discovery"))
+    assert not may.allows("lambda:InvokeFunction", arn("lambda", "function:sulina-prod-janitor"))
+    assert not may.allows("ecs:UpdateService", arn("ecs", "service/x"))
+
+
+def test_lambda_plugs_discovery_into_the_network_but_its_code_can_not(prod: Graph) -> None:
+    may = prod.policy("discovery")
+    function = {"lambda:SourceFunctionArn": arn("lambda", "function:sulina-prod-discovery")}
+    assert may.allows("ec2:CreateNetworkInterface", "*")
+    assert not may.allows("ec2:CreateNetworkInterface", "*", function)
+
+
+def test_copies_are_made_of_tagged_volumes_only(prod: Graph) -> None:
+    may, volume = prod.policy("etcd-backup"), arn("ec2", "volume/vol-1")
+    ours = {"aws:ResourceTag/Backup": "sulina-prod-etcd"}
+    assert may.allows("ec2:CreateSnapshot", volume, ours)
+    assert not may.allows("ec2:CreateSnapshot", volume)
+    assert not may.allows("ec2:DeleteSnapshot", f"arn:aws:ec2:{REGION}::snapshot/snap-1")
+    tags = prod.one("ebs/volume:Volume", "etcd-1").inputs["tags"]
+    assert tags["Backup"] == "sulina-prod-etcd"
+    assert prod.one("ebs/volume:Volume", "storage-1").inputs["tags"]["Backup"] == "no"
+
+
+def test_buckets_refuse_plain_http_from_everybody(prod: Graph) -> None:
+    for made in prod.all("s3/bucketPolicy:BucketPolicy"):
+        policy = json.loads(made.inputs["policy"])
+        assert [each["Effect"] for each in policy["Statement"]] == ["Deny"]
+        everything = {**policy["Statement"][0], "Effect": "Allow", "Condition": {}}
+        with_all = Policy.of(json.dumps({"Statement": [*policy["Statement"], everything]}))
+        where = f"{LAKE if made.name == 'lake' else WORK}/x"
+        for secure in ("true", "false"):
+            facts = {"aws:SecureTransport": secure}
+            assert with_all.allows("s3:GetObject", where, facts) == (secure == "true")
+
+
+def test_the_key_of_logs_serves_our_groups_and_the_key_of_data_no_service(prod: Graph) -> None:
+    logs = ("Service", f"logs.{REGION}.amazonaws.com")
+    context = "kms:EncryptionContext:aws:logs:arn"
+    operations = Policy.of(prod.one("kms/key:Key", "operations").inputs["policy"])
+    ours = {context: arn("logs", "log-group:/sulina-prod/broker")}
+    assert operations.allows("kms:GenerateDataKey", "*", ours, logs)
+    other = {context: arn("logs", "log-group:/other")}
+    assert not operations.allows("kms:GenerateDataKey", "*", other, logs)
+    data = Policy.of(prod.one("kms/key:Key", "data").inputs["policy"])
+    assert not data.allows("kms:Decrypt", "*", ours, logs)
+
+
+def test_the_way_to_s3_leads_to_our_buckets_and_the_layers_of_images(prod: Graph) -> None:
+    policy = Policy.of(prod.one("ec2/vpcEndpoint:VpcEndpoint", "s3").inputs["policy"])
+    layers = f"arn:aws:s3:::prod-{REGION}-starport-layer-bucket/x"
+    assert policy.allows("s3:PutObject", LEDGER)
+    assert policy.allows("s3:GetObject", layers)
+    assert not policy.allows("s3:PutObject", layers)
+    assert not policy.allows("s3:PutObject", "arn:aws:s3:::somebody-elses/x")
