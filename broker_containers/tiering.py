@@ -19,7 +19,9 @@ from broker_containers.topics.managed_ledger import ManagedLedger
 from broker_containers.topics.topic import Topic
 from storage_grpc.tier.tier import OffloadJob, Tier, head_of
 from sulina.errors import SulinaError, Unavailable
+from sulina.metadata.keys import closing
 from sulina.metadata.keys.ledgers import LedgerList, LedgerRef, LedgerState, TieredRef
+from sulina.metadata.store import Op
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
 
@@ -173,9 +175,12 @@ class Tiering:
             await self.tier(log, ref)
             self._failed.pop(ref.id, None)
         except SulinaError as error:
-            self.counters.failures += 1
-            self._failed_at(ref.id)
+            self._failure(ref.id)
             _log.warning("ledger %d of %s is no object yet: %s", ref.id, log.topic, error)
+        except Exception:
+            # Whatever it is, other ledgers must not wait for it.
+            self._failure(ref.id)
+            _log.exception("ledger %d of %s is no object yet", ref.id, log.topic)
 
     # ---- the steps ----
 
@@ -191,7 +196,7 @@ class Tiering:
             tiered = await within(self._clock, seconds, self._tier.offload(job))
         except TimeoutError:
             raise Unavailable(f"no object was made of it within {seconds:g} s") from None
-        if await self._note(log, ref, tiered):
+        if await self._note(log, ref, tiered, closing.puts(log.topic, ref.id, job.closing)):
             self.counters.objects += 1
             self.counters.bytes += ref.bytes
             self.counters.object_bytes += tiered.size
@@ -219,11 +224,13 @@ class Tiering:
             await log.commit(without)
             self.counters.local_deleted += len(gone)
 
-    async def _note(self, log: ManagedLedger, ref: LedgerRef, tiered: TieredRef) -> bool:
+    async def _note(
+        self, log: ManagedLedger, ref: LedgerRef, tiered: TieredRef, also: Sequence[Op]
+    ) -> bool:
         """Swap the list; returns whether the ledger is still on it."""
         if all(each.id != ref.id for each in log.refs):
             return False
-        await log.commit(lambda before: before.changed(replace(ref, tiered=tiered)))
+        await log.commit(lambda before: before.changed(replace(ref, tiered=tiered)), also)
         return True
 
     # ---- on demand ----
@@ -256,7 +263,8 @@ class Tiering:
         failed = self._failed.get(ledger)
         return failed is not None and now < failed.until
 
-    def _failed_at(self, ledger: int) -> None:
+    def _failure(self, ledger: int) -> None:
+        self.counters.failures += 1
         before = self._failed.get(ledger)
         pause = _FIRST_PAUSE if before is None else min(2 * before.pause, _LAST_PAUSE)
         self._failed[ledger] = _Failed(self._clock.now() + pause, pause)

@@ -14,7 +14,7 @@ one. Whatever carries the calls, the answers mean the same:
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from storage_grpc.entries import Entry, EntryStore, PerhapsDamaged, absent
@@ -39,7 +39,7 @@ class FencedLedger:
     """The highest entry it has, -1 for none. Only a recovery can add more."""
     certain: bool
     """Whether it certainly never acknowledged one behind that; else it may have lost some."""
-    tail: tuple[Entry, ...] = ()
+    tail: tuple[Entry, ...] = field(default=(), compare=False)
     """Its last entries as they are behind the fence, without a gap, up to ``last_entry``: all of
     it, or those behind its LAC. Nothing if that is much: read it, then."""
 
@@ -140,7 +140,7 @@ class LocalNode:
 
     async def _tail(self, ledger: int, known: FencedLedger) -> tuple[Entry, ...]:
         stat = self._store.stat(ledger)
-        if stat is None or known.last_entry < 0:
+        if stat is None or known.last_entry < 0 or not self.tail_bytes:
             return ()
         first = 0 if stat.bytes <= self.tail_bytes else known.lac + 1
         first = max(first, stat.first_entry)
@@ -153,7 +153,8 @@ class LocalNode:
             )
         except SulinaError:
             return ()  # whoever reads it is told why not
-        return tuple(found) if len(found) == count else ()
+        fits = sum(len(entry.payload) for entry in found) <= self.tail_bytes
+        return tuple(found) if fits and len(found) == count else ()
 
     def known_of(self, ledger: int) -> FencedLedger:
         """What a fence answers."""

@@ -110,6 +110,13 @@ class Ownership:
                     break
         raise Retriable(f"{topic} has no owner yet: does the cluster have a leader?")
 
+    async def has_partitions(self, topic: TopicName) -> bool:
+        """Whether it is its partitions that have owners. Costs nothing for a topic with one."""
+        if self._tables.owner(topic) is not None:
+            return False
+        found = await topics.get(self._store, topic)
+        return found is not None and found.partitions > 0
+
     async def serves(self, topic: TopicName) -> bool:
         """Whether this broker is the owner, as :meth:`where`."""
         return await self.where(topic) is None

@@ -46,7 +46,10 @@ class Router:
         """
         topic = arguments.get("topic")
         if method in OWNERS_METHODS and isinstance(topic, str):
-            found = await self._ownership.where(TopicName.parse(topic))
+            name = TopicName.parse(topic)
+            if await self._ownership.has_partitions(name):
+                return None  # these have owners, and the method sees to them or names them
+            found = await self._ownership.where(name)
             return None if found is None else found[0]
         if method in LEADERS_METHODS:
             who, _ = self._tables.leader()

@@ -98,9 +98,8 @@ class BinarySession:
             return
         try:
             access = self._authority.access(self._token)
-        except Refused as error:
-            self.stream.send(Command.ERROR, 0, error_body(error))
-            self.close()
+        except Refused:
+            self.close()  # the client comes again, perhaps with another token, or is told why not
             return
         if not access.same_as(self._access):
             self._ends.keep_to(access)

@@ -12,6 +12,7 @@ import grpc
 
 from broker_containers.security.access import ANYBODY, Access, Need, of_topic
 from broker_containers.security.authority import Authority
+from sulina.errors import Refused
 from sulina.metadata.keys.auth import Action
 from sulina.names import TopicName
 
@@ -41,6 +42,14 @@ class Callers:
         """The same, about a topic."""
         if self.on:
             self.access(context).check(of_topic(action, topic))
+
+    def known(self, context: Context) -> bool:
+        """Whether the caller shows a good token, or needs none."""
+        try:
+            self.access(context)
+        except Refused:
+            return False
+        return True
 
     def check_token(self, token: str) -> None:
         """Whether a token is a good one."""

@@ -51,7 +51,9 @@ class LedgerReader:
         return at if at < len(refs) else None
 
     async def _frames(self, at: int, max_bytes: int) -> list[CachedFrame]:
-        ref = self._log.refs[at]
+        refs = self._log.refs
+        ref = refs[at]
+        then = refs[at + 1] if at + 1 < len(refs) else None
         if ref.is_local and ref.id != self._unreadable:
             try:
                 return await self._from_entries(ref, max_bytes)
@@ -62,7 +64,7 @@ class LedgerReader:
                 if ref.tiered is None or self._log.tier is None:
                     raise
                 self._unreadable = ref.id
-        return await self._from_object(ref, max_bytes)
+        return await self._from_object(ref, max_bytes, then)
 
     async def _from_entries(self, ref: LedgerRef, max_bytes: int) -> list[CachedFrame]:
         if ref.id != self._ledger:
@@ -78,11 +80,11 @@ class LedgerReader:
         self._entry += len(frames)
         return frames
 
-    async def _from_object(self, ref: LedgerRef, max_bytes: int) -> list[CachedFrame]:
+    async def _from_object(
+        self, ref: LedgerRef, max_bytes: int, then: LedgerRef | None
+    ) -> list[CachedFrame]:
         tier, topic = needed_tier(self._log.tier, ref), self._log.topic
         wanted = max(self._offset, ref.first_offset)
-        following = (each for each in self._log.refs if each.first_offset > ref.first_offset)
-        then = next(following, None)
         ahead = head_of(topic, then) if then is not None and not then.is_local else None
         found = await tier.read(head_of(topic, ref), wanted, max_bytes, ahead)
         frames = [CachedFrame(parse_header(frame), frame) for frame in found]

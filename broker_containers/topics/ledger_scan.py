@@ -11,6 +11,7 @@ from storage_grpc.tier.tier import Tier, head_of
 from sulina.errors import StorageFailed
 from sulina.metadata.keys.ledgers import LedgerRef
 from sulina.names import TopicName
+from sulina.runtime.seam import Buffer
 from sulina.wire.decode import Frame
 from sulina.wire.header import HEADER_SIZE, parse_header
 
@@ -69,12 +70,9 @@ async def scan_object(tier: Tier | None, topic: TopicName, ref: LedgerRef, dedup
     """The same for a ledger that is an object; one with a closing frame is not read as a whole."""
     assert ref.last_offset is not None
     tier, head = needed_tier(tier, ref), head_of(topic, ref)
-    found = Found(
-        ref.last_offset + 1, ref.records, ref.bytes, ref.first_time_us, ref.last_time_us, True
-    )
     offset = ref.first_offset
     for frame in await tier.control(head):
-        dedup.restore(Frame(frame).payloads[0])
+        found = found_in(ref, frame, dedup)
         offset = parse_header(frame).base_offset
     while offset <= ref.last_offset:
         for frame in await tier.read(head, offset, _READ_AT_ONCE):
@@ -82,3 +80,12 @@ async def scan_object(tier: Tier | None, topic: TopicName, ref: LedgerRef, dedup
             dedup.stored(header)
             offset = header.next_offset
     return found
+
+
+def found_in(ref: LedgerRef, control: Buffer, dedup: Dedup) -> Found:
+    """What is known of a closed ledger from the list, and from a control frame of its end."""
+    assert ref.last_offset is not None
+    dedup.restore(Frame(control).payloads[0])
+    return Found(
+        ref.last_offset + 1, ref.records, ref.bytes, ref.first_time_us, ref.last_time_us, True
+    )

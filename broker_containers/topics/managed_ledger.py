@@ -23,15 +23,15 @@ from functools import partial
 from broker_containers.topics.dedup import Dedup
 from broker_containers.topics.ledger_places import offset_at
 from broker_containers.topics.ledger_reader import LedgerReader
-from broker_containers.topics.ledger_scan import Found, scan, scan_object
+from broker_containers.topics.ledger_scan import Found, found_in, scan, scan_object
 from broker_containers.topics.owned_list import OwnedList
 from broker_containers.topics.tail_cache import CachedFrame
 from storage_grpc.ledgers import Ledgers, LedgerWriter
 from storage_grpc.tier.tier import Tier, head_of
 from sulina.errors import Fenced, StorageFull, SulinaError
-from sulina.metadata.keys import doomed_objects
+from sulina.metadata.keys import closing, doomed_objects
 from sulina.metadata.keys.ledgers import LedgerIds, LedgerList, LedgerRef, LedgerState
-from sulina.metadata.store import Compare, MetadataStore
+from sulina.metadata.store import Compare, MetadataStore, Op
 from sulina.names import TopicName
 from sulina.runtime.seam import Clock
 from sulina.wire.encode import Origin, encode_control_frame
@@ -185,6 +185,9 @@ class ManagedLedger:
     async def _scan(self, ref: LedgerRef, last_entry: int | None, dedup: Dedup) -> Found:
         if ref.tiered is None:
             return await scan(self._ledgers, ref, last_entry, dedup)
+        noted = await closing.get(self._store, self.topic, ref.id)
+        if noted is not None:
+            return found_in(ref, noted, dedup)
         if ref.tiered.local:
             try:
                 return await scan(self._ledgers, ref, last_entry, dedup)
@@ -193,9 +196,11 @@ class ManagedLedger:
                     raise
         return await scan_object(self.tier, self.topic, ref, dedup)
 
-    async def commit(self, change: Callable[[LedgerList], LedgerList]) -> None:
+    async def commit(
+        self, change: Callable[[LedgerList], LedgerList], also: Sequence[Op] = ()
+    ) -> None:
         """Swap the topic's list for ``change`` of it; see ``OwnedList``."""
-        await self._owned.commit(change)
+        await self._owned.commit(change, also)
 
     async def settle(self) -> None:
         """If the outcome of a swap is not known, find it out. Raises ``Fenced``."""

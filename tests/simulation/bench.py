@@ -35,6 +35,8 @@ class GatedNode:
         self.store: JournalStore
         self.node: LocalNode
         self.held: set[str] = set()
+        self.tail_bytes = 0
+        """What a fence brings along. Nothing, unless told: most scenarios are about reads."""
         self.down = False
         self._changed = asyncio.Event()
 
@@ -44,6 +46,7 @@ class GatedNode:
         )
         self.id = f"{self.name}@{self.store.incarnation[:8]}"
         self.node = LocalNode(self.id, self.store, Standing(in_doubt=self.store.unclean))
+        self.node.tail_bytes = self.tail_bytes
 
     async def lose_power(self) -> None:
         """Crash and start again."""
@@ -112,10 +115,12 @@ class Bench:
             node_timeout=1.0, call_timeout=1.0, safeguards=safeguards or Safeguards()
         )
         self.metadata: EmbeddedStore
+        self.tail_bytes = 0
 
     async def start(self) -> None:
         self.metadata = await EmbeddedStore.open(self.clock)
         for node in self.nodes:
+            node.tail_bytes = self.tail_bytes
             await node.start()
 
     def ledgers(self) -> QuorumLedgers:
@@ -143,11 +148,17 @@ def _loop() -> SimLoop:
     return loop
 
 
-def on_bench(scenario: Callable[[Bench], Awaitable[_T]], count: int = 3, **off: bool) -> _T:
-    """Run a scenario to its end on a loop of its own; ``off`` are safeguards to switch off."""
+def on_bench(
+    scenario: Callable[[Bench], Awaitable[_T]], count: int = 3, *, tail: int = 0, **off: bool
+) -> _T:
+    """Run a scenario to its end on a loop of its own; ``off`` are safeguards to switch off.
+
+    Fences bring along up to ``tail`` bytes.
+    """
 
     async def run() -> _T:
         bench = Bench(count, Safeguards(**off))
+        bench.tail_bytes = tail
         await bench.start()
         return await scenario(bench)
 

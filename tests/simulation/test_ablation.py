@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.ablation import look_for, table
-from tests.simulation.switches import CLUSTER_SAFEGUARDS, Switches
+from tests.simulation.switches import CLUSTER_SAFEGUARDS, TIER_SAFEGUARDS, Switches
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,13 @@ def test_a_missing_safeguard_is_found_out(safeguard: str) -> None:
 def test_a_missing_safeguard_of_the_cluster_is_found_out(safeguard: str) -> None:
     assert safeguard in CLUSTER_SAFEGUARDS
     finding = look_for(safeguard, most=60, jobs=1)
+    assert finding.found is not None
+
+
+@pytest.mark.parametrize("safeguard", ["swap_before_delete", "verify_objects"])
+def test_a_missing_safeguard_of_the_cold_tier_is_found_out(safeguard: str) -> None:
+    assert safeguard in TIER_SAFEGUARDS
+    finding = look_for(safeguard, most=16, jobs=1)
     assert finding.found is not None
 
 

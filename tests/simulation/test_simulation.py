@@ -13,6 +13,7 @@ from tests.simulation.simulate import simulate
 
 _SEEDS = 220
 _CLUSTER_SEEDS = 80
+_TIER_SEEDS = 8
 _A_TEST = 10
 
 
@@ -30,6 +31,20 @@ def test_no_seed_with_cluster_services_violates_an_invariant(first: int) -> None
         outcome = simulate(seed, services=True)
         again = replay_command(seed, services=True)
         assert outcome.violation is None, "\n".join([*outcome.lines, again])
+
+
+@pytest.mark.parametrize("first", range(0, _TIER_SEEDS, 4))
+def test_no_seed_with_an_object_store_violates_an_invariant(first: int) -> None:
+    for seed in range(first, first + 4):
+        outcome = simulate(seed, tier=True)
+        again = replay_command(seed, tier=True)
+        assert outcome.violation is None, "\n".join([*outcome.lines, again])
+        assert any("is an object" in line for line in outcome.lines)
+
+
+def test_the_same_seed_with_an_object_store_gives_the_same_trace() -> None:
+    first, second = (simulate(3, tier=True) for _ in range(2))
+    assert first.digest == second.digest
 
 
 @pytest.mark.parametrize("services", [False, True])

@@ -47,6 +47,8 @@ class TierChecker(Checker):
             for ref in model.list.ledgers:
                 if ref.tiered is not None and key_of(head_of(topic, ref)) == key:
                     self._is_whole(topic, ref, "has an object that changes")
+                    if data is not None and len(data) != ref.tiered.size:
+                        self.fail(f"the object of ledger {ref.id} of {topic} is another one now")
 
     def damaged(self) -> list[str]:
         """Objects that no list names and nobody can read."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from broker_containers.topics.managed_ledger import ManagedLedger
 from storage_grpc.tier.objects import Objects
 from sulina.lake.summary import ObjectHead, ObjectSummary
 from sulina.metadata.keys.ledgers import LedgerRef, TieredRef
+from sulina.metadata.store import Op
 
 if TYPE_CHECKING:
     from tests.simulation.switches import Switches
@@ -31,8 +33,8 @@ async def _trust(objects: Any, head: ObjectHead) -> ObjectSummary:
 
 
 async def _delete_first(
-    tiering: Tiering, log: ManagedLedger, ref: LedgerRef, tiered: TieredRef
+    tiering: Tiering, log: ManagedLedger, ref: LedgerRef, tiered: TieredRef, also: Sequence[Op]
 ) -> bool:
     await log.ledgers.delete(ref.id)
-    await log.commit(lambda before: before.changed(replace(ref, tiered=tiered)))
+    await log.commit(lambda before: before.changed(replace(ref, tiered=tiered)), also)
     return True

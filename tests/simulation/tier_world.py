@@ -162,7 +162,7 @@ class TierFaults(Faults):
 
     async def _slow_objects(self) -> None:
         self._note("the object store is slow")
-        self._world.service.slow = self._chance.choice((0.05, 0.5))
+        self._world.service.slow = self._chance.choice((0.05, 0.5, 3.0))
         await self._for(0.3, 2.0)
         self._world.service.slow = 0.0
 

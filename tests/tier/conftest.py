@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.support.emulators import seaweedfs as seaweedfs
 from tests.support.fixtures import shared_sulina_process as shared_sulina_process
 from tests.tier.world import World, make_world
 

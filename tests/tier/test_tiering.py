@@ -8,7 +8,7 @@ from broker_containers.broker import Broker
 from broker_containers.metrics.collector import Metrics
 from broker_containers.tiering import TieringSettings, droppable, untiered
 from sulina.errors import NotFound, Unavailable
-from sulina.metadata.keys import doomed_objects, ledgers
+from sulina.metadata.keys import closing, doomed_objects, ledgers
 from sulina.metadata.keys.ledgers import LedgerRef, LedgerState, TieredRef
 from sulina.wire.decode import Frame
 from tests.tier.world import TOPIC, Stopped, World, make_world, read_all
@@ -103,16 +103,16 @@ async def test_whatever_step_a_process_dies_at_the_next_one_finishes_it(moment: 
     swap = log.commit
     if moment.endswith("swap"):
 
-        async def stopped(change: object) -> None:
+        async def stopped(change: object, also: object = ()) -> None:
             if moment == "after swap":
-                await swap(change)  # type: ignore[arg-type]
+                await swap(change, also)  # type: ignore[arg-type]
             raise Stopped
 
         log.commit = stopped  # type: ignore[method-assign]
     with pytest.raises(Stopped):
         await first.tiering.round()
     second = world.broker()
-    world.objects.hook = type(world.objects)(world.objects.inner).hook
+    world.objects.hook = type(world.objects)(world.memory).hook
     again = await world.log(second)
     assert await read_all(again) == world.published
     for ref in await world.refs():
@@ -153,17 +153,17 @@ async def test_an_object_that_reads_back_wrong_keeps_the_entries(world: World) -
     broker = world.broker()
     log = await world.log(broker)
     await world.publish(log, 8)
-    tail = world.objects.inner.tail
+    tail = world.memory.tail
 
     async def flipped(key: str, length: int) -> tuple[bytes, int]:
         data, size = await tail(key, length)
         return data[:40] + bytes([data[40] ^ 1]) + data[41:], size
 
-    world.objects.inner.tail = flipped  # type: ignore[method-assign]
+    world.memory.tail = flipped  # type: ignore[method-assign]
     await broker.tiering.round()
     assert broker.tiering.counters.failures > 0 and broker.tiering.counters.objects == 0
     assert all(ref.tiered is None for ref in log.refs)
-    world.objects.inner.tail = tail  # type: ignore[method-assign]
+    world.memory.tail = tail  # type: ignore[method-assign]
     world.clock.move(10.0)
     await broker.tiering.round()
     assert not untiered(log.refs)
@@ -184,11 +184,11 @@ async def test_an_object_with_other_records_in_its_place_is_neither_taken_nor_de
     other_log = await other.log(second)
     await second.tiering.flush(other_log)
     await second.tiering.round()
-    world.objects.inner._objects.update(other.objects.inner._objects)
-    before = dict(world.objects.inner._objects)
+    world.memory._objects.update(other.memory._objects)
+    before = dict(world.memory._objects)
     await broker.tiering.round()
     assert broker.tiering.counters.failures > 0
-    assert before.items() <= world.objects.inner._objects.items()
+    assert before.items() <= world.memory._objects.items()
     assert await read_all(log) == world.published
     await other.close()
 
@@ -205,6 +205,10 @@ async def test_a_takeover_behind_an_object_knows_the_producers_again(world: Worl
     await first.tiering.round()
     assert all(ref.tiered is not None and not ref.tiered.local for ref in log.refs)
     world.objects.calls.clear()
+    again = await world.log(world.broker())
+    assert (again.end, again.dedup.snapshot()) == (log.end, log.dedup.snapshot())
+    assert world.objects.calls == []  # the object store may be down just then
+    await world.metadata.delete(closing.key(TOPIC))
     again = await world.log(world.broker())
     assert (again.end, again.dedup.snapshot()) == (log.end, log.dedup.snapshot())
     assert len(world.objects.calls) == 1  # the footer is enough
@@ -307,7 +311,7 @@ async def test_objects_whose_deletion_was_interrupted_are_found_by_others(world:
     with pytest.raises(Stopped):
         await log.trim(2)
     assert await world.keys() == keys
-    world.objects.hook = type(world.objects)(world.objects.inner).hook
+    world.objects.hook = type(world.objects)(world.memory).hook
     other = world.broker()
     await other.undertaker.round()
     assert await world.keys() == keys[2:]
@@ -321,10 +325,10 @@ async def test_an_upload_that_ends_behind_the_deletion_is_deleted_too(world: Wor
     log = await world.log(broker)
     await world.publish(log, 20)
     await broker.tiering.round()
-    late = dict(world.objects.inner._objects)
+    late = dict(world.memory._objects)
     await log.trim(2)
     await broker.undertaker.round()
-    world.objects.inner._objects.update(late)  # as if they had been under way
+    world.memory._objects.update(late)  # as if they had been under way
     await broker.undertaker.round(grace_seconds=0)
     assert len(await world.keys()) == sum(1 for ref in log.refs if ref.tiered)
 
@@ -433,7 +437,7 @@ async def test_a_missing_object_is_told_and_never_skipped(world: World) -> None:
     log = await world.log(broker)
     await world.publish(log, 10)
     await broker.tiering.round()
-    world.objects.inner._objects.clear()
+    world.memory._objects.clear()
     with pytest.raises(NotFound):
         await read_all(log)
 

@@ -21,7 +21,7 @@ from sulina.metadata.keys import ledgers, namespaces
 from sulina.metadata.keys.ledgers import LedgerRef
 from sulina.names import TopicName
 from sulina.objects.memory import MemoryStore
-from sulina.objects.store import ObjectInfo
+from sulina.objects.store import ObjectInfo, ObjectStore
 from sulina.runtime.real_clock import RealClock
 from sulina.runtime.seam import at_once
 from sulina.wire.decode import Frame
@@ -64,7 +64,7 @@ async def _nothing(moment: str, what: str) -> None:
 class HookedStore:
     """An object store with somebody who may fail before or after each call."""
 
-    def __init__(self, inner: MemoryStore) -> None:
+    def __init__(self, inner: ObjectStore) -> None:
         self.inner = inner
         self.hook: Hook = _nothing
         self.calls: list[tuple[str, str]] = []
@@ -126,7 +126,8 @@ class World:
     row_group_bytes: int = 16 << 20
 
     def __post_init__(self) -> None:
-        self.objects = HookedStore(MemoryStore(self.clock.wall_us))
+        self.memory = MemoryStore(self.clock.wall_us)
+        self.objects = HookedStore(self.memory)
         self.tiers: list[LocalTier] = []
         self.sequences: dict[str, int] = {}
         self.published: list[bytes] = []
@@ -161,12 +162,19 @@ class World:
             self.sequences[producer] = first + 3
             self.published += payloads
 
+    async def publish_one(self, log: ManagedLedger, producer: str, payload: bytes) -> None:
+        """A frame with one record."""
+        data = encode_frame(Origin(producer), 0, [payload], self.clock.wall_us())
+        frame = memoryview(bytearray(data))
+        await log.append(frame, check_frame(frame))
+        self.published.append(payload)
+
     async def refs(self, topic: TopicName = TOPIC) -> Sequence[LedgerRef]:
         """The ledgers as the metadata has them."""
         return (await ledgers.get(self.metadata, topic)).list.ledgers
 
     async def keys(self) -> list[str]:
-        return [info.key for info in await self.objects.inner.list("")]
+        return [info.key for info in await self.objects.inner.list("ledgers/")]
 
     async def close(self) -> None:
         for tier in self.tiers:

@@ -94,7 +94,7 @@ class Forwarder:
         raise Unavailable(f"{url} ended the stream")
 
     async def healthy(
-        self, url: str, request: pb.HealthCheckRequest, seconds: float
+        self, url: str, request: pb.HealthCheckRequest, seconds: float, context: Context
     ) -> bool | None:
         """What another broker says about a client; None if it says nothing."""
         call: Callable[..., Any] = (await self._channel(url)).unary_unary(
@@ -103,7 +103,7 @@ class Forwarder:
             response_deserializer=pb.HealthCheckResponse.FromString,
         )
         try:
-            answer = await call(request, metadata=((_PASSED_ON, __version__),), timeout=seconds)
+            answer = await call(request, metadata=_metadata(context), timeout=seconds)
         except grpc.aio.AioRpcError:
             return None
         return bool(answer.status == pb.HealthCheckResponse.OK)

@@ -16,6 +16,7 @@ from broker_containers.doors.danube.producers import Producers
 from broker_containers.doors.danube.routing import Routing
 from broker_containers.doors.danube.sessions import Sessions
 from broker_containers.doors.danube.statuses import Context
+from broker_containers.doors.grpc_callers import Callers
 from sulina.errors import NotFound, SulinaError
 
 _SECONDS: Final = 3.0
@@ -30,11 +31,13 @@ class HealthService:
         consumers: Consumers,
         sessions: Sessions,
         routing: Routing,
+        callers: Callers,
     ) -> None:
         self._producers = producers
         self._consumers = consumers
         self._sessions = sessions
         self._routing = routing
+        self._callers = callers
 
     def calls(self) -> Mapping[str, Unary]:
         return {"HealthCheck": self.check}
@@ -42,7 +45,9 @@ class HealthService:
     async def check(
         self, request: pb.HealthCheckRequest, context: Context
     ) -> pb.HealthCheckResponse:
-        if request.client == pb.HealthCheckRequest.Producer:
+        if not self._callers.known(context):
+            well = False  # so that it comes again, and is told why not
+        elif request.client == pb.HealthCheckRequest.Producer:
             well = await self._producer(request, context)
         else:
             well = await self._consumer(request, context)
@@ -55,7 +60,7 @@ class HealthService:
         other = wanted_broker(context)
         if not other or other == self._routing.places.own_url or was_passed_on(context):
             return False
-        return bool(await self._routing.forwarder.healthy(other, request, _SECONDS))
+        return bool(await self._routing.forwarder.healthy(other, request, _SECONDS, context))
 
     async def _consumer(self, request: pb.HealthCheckRequest, context: Context) -> bool:
         try:
@@ -74,4 +79,5 @@ class HealthService:
         if not self._routing.passes_on(context):
             return False
         # Its number is known everywhere: unless the owner says otherwise, it may go on.
-        return await self._routing.forwarder.healthy(owner, request, _SECONDS) is not False
+        healthy = await self._routing.forwarder.healthy(owner, request, _SECONDS, context)
+        return healthy is not False

@@ -101,9 +101,9 @@ class DanubeServer:
         consumers = Consumers(broker, sessions, self.url, settings)
         routing = Routing(places, forwarder, broker.clock, settings.peer_seconds)
         callers = self._callers
+        health = HealthService(producers, consumers, sessions, routing, callers)
         consuming = ConsumerService(broker, consumers, sessions, routing, settings, callers)
         producing = ProducerService(broker, producers, routing, settings, callers)
-        health = HealthService(producers, consumers, sessions, routing)
         named = pb.DESCRIPTOR.services_by_name
         calls = {
             "ProducerService": producing.calls(),

@@ -157,9 +157,9 @@ async def test_a_damaged_object_is_an_error_on_the_way_too(cluster: TierCluster)
     await world.publish(log, 3)
     await broker.tiering.flush(log)
     await broker.tiering.round()
-    for key, (info, data) in list(world.objects.inner._objects.items()):
+    for key, (info, data) in list(world.memory._objects.items()):
         damaged = data[:30] + bytes([data[30] ^ 1]) + data[31:]
-        world.objects.inner._objects[key] = (info, damaged)
+        world.memory._objects[key] = (info, damaged)
     for storage in cluster.storages:
         await storage.stop()
         await storage.start()
