@@ -10,6 +10,8 @@ from typing import Any
 import grpc
 import pytest
 
+import sulina
+from broker_containers.doors.danube import danube_pb2 as pb
 from sulina import FailurePolicy, Poison, Producer
 from sulina.errors import Refused
 from tests.auth.broker import ROOT, Guarded, bearer, json_web_token
@@ -154,6 +156,26 @@ async def test_who_is_connected_loses_what_is_withdrawn(
             await send_for_ever(producer)
 
 
+async def test_a_client_whose_token_ends_comes_again_with_the_next_one(
+    guarded: Guarded, topic: str, name: str
+) -> None:
+    tokens = [await guarded.made(name, f"produce:{topic}") for _ in range(2)]
+    shown: list[str] = []
+
+    def next_token() -> str:
+        shown.append(tokens[min(len(shown), 1)]["token"])
+        return shown[-1]
+
+    async with (
+        sulina.connect(guarded.server.url, token=next_token) as client,
+        client.producer(topic, send_timeout=PATIENCE) as producer,
+    ):
+        await (await producer.send(b"first"))
+        await guarded.root.admin("token.revoke", {"id": tokens[0]["id"]})
+        await (await producer.send(b"second"))
+    assert shown[:2] == [each["token"] for each in tokens]
+
+
 async def test_a_stream_of_a_stock_client_ends_with_the_token(
     guarded: Guarded, topic: str, name: str
 ) -> None:
@@ -181,6 +203,20 @@ async def test_dead_letters_of_a_consumer_go_only_where_it_may_publish(
     async with guarded.connect(token) as client:
         with pytest.raises(Refused, match=f"produce on {topic}-dead"):
             await client.consumer(topic, "s", failure_policy=policy).open()
+
+
+async def test_a_health_check_without_a_token_is_told_to_come_again(
+    guarded: Guarded, topic: str, name: str
+) -> None:
+    token = await guarded.token(name, f"produce:{topic}")
+    answers = []
+    for shown in (token, "wrong", ""):
+        async with Calls(guarded.grpc_url, shown) as calls:
+            if shown == token:
+                number = await calls.producer(topic)
+            answers.append((await calls("HealthCheck", client=0, id=number)).status)
+    ok, close = pb.HealthCheckResponse.OK, pb.HealthCheckResponse.CLOSE
+    assert answers == [ok, close, close]
 
 
 async def test_a_key_is_exchanged_for_a_token_if_it_is_one(guarded: Guarded, name: str) -> None:

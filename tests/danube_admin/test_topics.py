@@ -5,6 +5,7 @@ from __future__ import annotations
 import grpc
 import pytest
 
+from broker_containers.doors.danube_schema import danube_schema_pb2 as schema_pb
 from sulina import Client
 from tests.danube_admin.client import AdminClient
 
@@ -110,3 +111,28 @@ async def test_a_topic_can_not_leave_a_broker_that_is_alone(admin: AdminClient, 
         grpc.StatusCode.FAILED_PRECONDITION, "TopicAdmin/UnloadTopic", name=topic
     )
     assert "alone" in said
+
+
+async def test_a_topic_is_bound_to_the_subject_it_is_made_with(
+    admin: AdminClient, topic: str, unused: str
+) -> None:
+    subject = f"{unused}-subject"
+    request = schema_pb.RegisterSchemaRequest(subject=subject, schema_type="string")
+    path = "/danube_schema.SchemaRegistry/RegisterSchema"
+    answer = await admin.raw(path, request.SerializeToString())
+    made = schema_pb.RegisterSchemaResponse.FromString(answer)
+    await admin(
+        "TopicAdmin/CreatePartitionedTopic",
+        base_name=topic,
+        partitions=2,
+        schema_subject=subject,
+        dispatch_strategy=1,
+    )
+    found = await admin("TopicAdmin/DescribeTopic", name=f"{topic}-part-1")
+    assert (found.schema_subject, found.schema_id) == (subject, made.schema_id)
+    assert (found.schema_version, found.schema_type) == (1, "string")
+    assert found.compatibility_mode == "backward"
+    config = schema_pb.GetTopicSchemaConfigRequest(topic_name=topic)
+    path = "/danube_schema.SchemaRegistry/GetTopicSchemaConfig"
+    answer = await admin.raw(path, config.SerializeToString())
+    assert schema_pb.GetTopicSchemaConfigResponse.FromString(answer).schema_subject == subject

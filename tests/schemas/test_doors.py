@@ -111,6 +111,15 @@ async def test_what_each_policy_takes_is_the_same_at_every_door(doors: Doors) ->
     assert counted['failures_total{result="taken"}'] == 9
     assert counted['failures_total{result="refused"}'] == 15
     assert counted["checks_total"] > 24
+    text = (await doors.http("GET", "/metrics")).text
+    for service, method, result in (
+        ("danube.ProducerService", "SendMessage", "ok"),
+        ("danube.ProducerService", "SendMessage", "error"),
+        ("binary", "create_producer", "ok"),
+        ("http", "messages.publish", "error"),
+    ):
+        labels = f'service="{service}",method="{method}",result="{result}"'
+        assert f"danube_broker_rpc_total{{{labels}}}" in text
 
 
 async def test_a_frame_is_refused_as_a_whole_and_the_next_one_is_taken(doors: Doors) -> None:

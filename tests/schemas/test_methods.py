@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,8 +20,8 @@ from sulina.metadata.keys.topics import TopicRecord
 from sulina.metadata.store import MetadataStore
 from sulina.names import TopicName
 from sulina.runtime.real_clock import RealClock
-from tests.cli.runner import Ran, Sulina
 from tests.schemas.shapes import NAME, NAME_AND_AGE, NAME_AS_NUMBER, record
+from tests.support.shell import Ran, Shell
 
 
 @pytest.fixture
@@ -32,15 +31,16 @@ async def server(tmp_path: Path, store: MetadataStore) -> AsyncIterator[BinarySe
         yield server
 
 
-class Shell:
-    """The command line, while the broker runs in the same process as the test."""
+class Lines:
+    """The command line of that broker, and files for it."""
 
-    def __init__(self, server: BinaryServer, folder: Path) -> None:
-        self._run = Sulina(f"sulina://127.0.0.1:{server.port}")
+    def __init__(self, shell: Shell, url: str, folder: Path) -> None:
+        self._shell = shell
+        self._url = url
         self._folder = folder
 
     async def __call__(self, *words: str, code: int = 0, input: str = "") -> Ran:
-        return await asyncio.to_thread(self._run, *words, code=code, input=input)
+        return await self._shell("--url", self._url, *words, code=code, input=input)
 
     def file(self, name: str, content: object) -> str:
         path = self._folder / name
@@ -48,12 +48,18 @@ class Shell:
         return str(path)
 
 
+@pytest.fixture(scope="module")
+def process() -> Iterator[Shell]:
+    with Shell() as running:
+        yield running
+
+
 @pytest.fixture
-def shell(server: BinaryServer, tmp_path: Path) -> Shell:
-    return Shell(server, tmp_path)
+def shell(process: Shell, server: BinaryServer, tmp_path: Path) -> Lines:
+    return Lines(process, server.url, tmp_path)
 
 
-async def test_the_command_line_registers_lists_and_prints_schemas(shell: Shell) -> None:
+async def test_the_command_line_registers_lists_and_prints_schemas(shell: Lines) -> None:
     file = shell.file("user.json", NAME)
     ran = await shell("schema", "register", "users", file, "--tag", "core", "--by", "ops")
     assert ran.stdout == "users version 1 (id 1): registered\n"
@@ -68,7 +74,7 @@ async def test_the_command_line_registers_lists_and_prints_schemas(shell: Shell)
     assert "ops" in (await shell("schema", "versions", "users")).stdout
 
 
-async def test_the_command_line_tells_what_breaks(shell: Shell) -> None:
+async def test_the_command_line_tells_what_breaks(shell: Lines) -> None:
     await shell("schema", "register", "users", shell.file("v1.json", NAME))
     wrong = shell.file("v2.json", NAME_AS_NUMBER)
     ran = await shell("schema", "check", "users", wrong, code=1)
@@ -88,7 +94,7 @@ async def test_the_command_line_tells_what_breaks(shell: Shell) -> None:
     assert "no schemas" in (await shell("schema", "list")).stdout
 
 
-async def test_the_command_line_asks_for_what_it_can_not_guess(shell: Shell) -> None:
+async def test_the_command_line_asks_for_what_it_can_not_guess(shell: Lines) -> None:
     ran = await shell("schema", "register", "users", code=2)
     assert "--type" in ran.stderr
     ran = await shell("schema", "register", "users", "-", code=2, input="{}")

@@ -1,0 +1,87 @@
+"""``sulina security``, and the options that make a broker ask."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sulina.cli.security_options import ROOT_VARIABLE, auth_settings, hint, read_root
+from sulina.errors import Refused
+from tests.auth.broker import ROOT, Guarded
+from tests.support.shell import Ran, Shell
+
+
+@pytest.fixture(scope="module")
+def shell() -> Iterator[Shell]:
+    with Shell() as running:
+        yield running
+
+
+async def test_a_token_is_made_used_listed_and_revoked(
+    guarded: Guarded, shell: Shell, name: str
+) -> None:
+    async def sulina(*words: str, token: str = ROOT, code: int = 0) -> Ran:
+        return await shell("--url", guarded.server.url, "--token", token, *words, code=code)
+
+    made = await sulina(
+        *("security", "token", "create", name, "--grant", f"produce:/default/{name}"),
+        *("--expires", "2h", "--note", "for a test"),
+    )
+    token = made.stdout.strip()
+    assert "holds until" in made.stderr and "yet" not in made.stderr
+    await sulina("produce", f"/default/{name}", "hello", token=token)
+    denied = await sulina("peek", f"/default/{name}", token=token, code=1)
+    assert f"sulina security grant {name} consume:/default/{name}" in denied.stderr
+    allowed = await sulina("security", "grant", name, f"consume:/default/{name}")
+    assert allowed.stdout == f"{name} may produce:/default/{name}, consume:/default/{name}\n"
+    assert (await sulina("peek", f"/default/{name}", token=token)).stdout == "hello\n"
+    rows: list[dict[str, Any]] = (await sulina("security", "token", "list", "--json")).json()
+    [row] = [row for row in rows if row["principal"] == name]
+    assert token not in str(rows) and row["note"] == "for a test"
+    assert name in (await sulina("security", "list")).stdout
+    await sulina("security", "withdraw", name, f"consume:/default/{name}")
+    await sulina("security", "token", "revoke", row["id"])
+    refused = await sulina("produce", f"/default/{name}", "again", token=token, code=1)
+    assert "wrong, or was revoked" in refused.stderr
+    assert "there is no token" in (await sulina("security", "token", "revoke", "x", code=1)).stderr
+    await sulina("security", "delete", name, "--yes")
+    wrong = await sulina("security", "grant", name, "own:everything", code=1)
+    assert "is no grant" in wrong.stderr
+
+
+async def test_who_shows_no_token_is_told_how_to_get_one(guarded: Guarded, shell: Shell) -> None:
+    said = (await shell("--url", guarded.server.url, "topic", "list", code=1)).stderr
+    assert "asks for a token" in said and "sulina security token create" in said
+
+
+def test_the_root_token_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
+    file = tmp_path / "root"
+    root = read_root(file)
+    assert len(root) >= 32 and read_root(file) == root
+    assert file.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(Refused, match="--auth"):
+        read_root(tmp_path / "no-folder" / "root")
+
+
+def test_without_options_nobody_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ROOT_VARIABLE not in os.environ
+    assert auth_settings(None, None) is None
+    key = tmp_path / "key"
+    key.write_text("a key that is long enough\n")
+    found = auth_settings(tmp_path / "root", key)
+    assert found is not None and found.jwt_key == b"a key that is long enough"
+    assert found.root not in repr(found)
+    monkeypatch.setenv(ROOT_VARIABLE, "given by the environment")
+    found = auth_settings(None, None)
+    assert found is not None and found.root == "given by the environment"
+
+
+def test_whoever_starts_a_broker_is_told_who_can_use_it() -> None:
+    assert "WHOEVER REACHES" in hint("0.0.0.0", asks=False, secure=True)
+    assert "--auth" in hint("127.0.0.1", asks=False, secure=False)
+    assert "--tls-cert" in hint("10.0.0.1", asks=True, secure=False)
+    assert hint("10.0.0.1", asks=True, secure=True) == ""
