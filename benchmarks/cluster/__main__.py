@@ -19,13 +19,14 @@ def main() -> None:
     one = kinds.add_parser("failover", help="a broker is killed with kill -9")
     one.add_argument("--topics", type=int, default=1000)
     one.add_argument("--lease", type=int, default=8)
+    one.add_argument("--freeze", action="store_true", help="SIGSTOP instead of kill -9")
     one = kinds.add_parser("moves", help="a topic is moved while records are published")
     one.add_argument("--count", type=int, default=30)
     one = kinds.add_parser("idle", help="many idle topics on one broker")
     one.add_argument("--topics", type=int, default=10_000)
     given = parser.parse_args()
     if given.kind == "failover":
-        work = failover(given.topics, given.lease)
+        work = failover(given.topics, given.lease, freeze=given.freeze)
     elif given.kind == "moves":
         work = moves(given.count)
     else:

@@ -3,12 +3,15 @@
 One broker of three owns all topics, each with an open ledger and a connected producer. It is killed
 with kill -9, and each producer publishes a record at that moment. The time of a topic is from the
 kill to the acknowledgement at its producer, with all of detection, reassignment, recovery of the
-ledger, and the client's way to the new owner.
+ledger, and the client's way to the new owner. Or it is frozen (SIGSTOP), which is as a machine that
+is lost: nobody refuses connections, and the lease decides.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
 from contextlib import AsyncExitStack
 from typing import Any
@@ -29,7 +32,7 @@ from sulina.cli.local_processes import LocalCluster
 KILLED = "broker-1"
 
 
-async def failover(topics: int, lease: int) -> dict[str, Any]:
+async def failover(topics: int, lease: int, *, freeze: bool = False) -> dict[str, Any]:
     """Seconds from the kill: until the other brokers knew, and until topics were served."""
     async with (
         measured_cluster(Counts(3, 3, 3), lease=lease) as cluster,
@@ -57,7 +60,10 @@ async def failover(topics: int, lease: int) -> dict[str, Any]:
 
         before = cpu_seconds(cluster)
         killed = time.monotonic()
-        cluster.brokers[KILLED].child.kill()
+        if freeze:
+            os.kill(cluster.brokers[KILLED].child.pid, signal.SIGSTOP)
+        else:
+            cluster.brokers[KILLED].child.kill()
         noticed = asyncio.create_task(_noticed(cluster, client, killed))
         served: list[float] = []
 
@@ -74,6 +80,7 @@ async def failover(topics: int, lease: int) -> dict[str, Any]:
         used = {name: round(cpu - before[name], 2) for name, cpu in cpu_seconds(cluster).items()}
         return {
             "topics": topics,
+            "by": "SIGSTOP" if freeze else "SIGKILL",
             "lease_seconds": lease,
             "prepared": prepared,
             "noticed": gone,

@@ -16,6 +16,7 @@ from sulina.client.address import parse_addresses
 from sulina.client.arguments import ConsumerArguments, ProducerArguments
 from sulina.client.codecs import codec_of
 from sulina.client.consumer import Consumer
+from sulina.client.doubts import Doubts
 from sulina.client.options import (
     ClientOptions,
     ConsumerOptions,
@@ -52,7 +53,7 @@ _LATEST: Final = Start.latest()
 def connect(
     url: str = "sulina://127.0.0.1:6655",
     *,
-    token: str = "",
+    token: str | Callable[[], str] = "",
     tls: ssl.SSLContext | str | os.PathLike[str] | None = None,
     name: str = CLIENT_NAME,
     connect_timeout: float = 10.0,
@@ -64,7 +65,9 @@ def connect(
     """A client for the brokers at ``url``: ``async with sulina.connect(...) as client``.
 
     ``url`` is ``sulina://host:port``, or ``sulina+tls://host:port``; several brokers are divided
-    by commas. ``tls`` is an SSL context, or the file of the certificates to trust.
+    by commas. ``tls`` is an SSL context, or the file of the certificates to trust. ``token`` is
+    shown to brokers that want one; a function that gives it is asked for each connection, for
+    tokens that expire.
 
     The first connection fails fast, with ``Unavailable``, within ``connect_timeout`` seconds.
     After that, lost connections are made again in the background: single calls try for
@@ -90,6 +93,7 @@ class Client:
         self._options = options
         self._runtime = runtime
         self._pool = Pool(parse_addresses(url), runtime, options)
+        self._doubts = Doubts(self._pool, runtime)
         self._topics = Topics(self._pool)
         self._open: dict[Producer | Consumer, None] = {}
         self._closed = False
@@ -121,6 +125,7 @@ class Client:
         try:
             await every(closing)
         finally:
+            await self._doubts.close()
             await self._pool.close()
 
     async def __aenter__(self) -> Self:

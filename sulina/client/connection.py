@@ -25,8 +25,11 @@ from sulina.wire.header import HEADER_SIZE, MAX_BODY
 from sulina.wire.stream import CommandStream
 
 LARGEST_COMMAND: Final = HEADER_SIZE + MAX_BODY + (64 << 10)
-_UNANSWERED_PINGS: Final = 2
+_UNANSWERED_PINGS: Final = 6
 _REQUESTS: Final = 0xFFFF_FFFF
+_AT_ONCE: Final = 128
+"""Requests under way. Brokers refuse what is far more, and who is refused has to come again: when a
+thousand producers lost their broker, each waits for its turn here instead."""
 
 Answer = Incoming | SulinaError
 _B = TypeVar("_B", bound=Body)
@@ -34,6 +37,8 @@ _B = TypeVar("_B", bound=Body)
 
 class Peer(Protocol):
     """A producer or consumer of this connection. Calls are made on the event loop."""
+
+    topic: str
 
     def received(self, incoming: Incoming) -> None: ...
 
@@ -51,6 +56,7 @@ class Connection:
         runtime: Runtime,
         options: ClientOptions,
         on_end: Callable[[Connection], None],
+        on_silence: Callable[[Connection], None] | None = None,
     ) -> None:
         self.address = address
         self.producers: dict[int, Peer] = {}
@@ -58,15 +64,19 @@ class Connection:
         self.max_frame_bytes = MAX_BODY
         self.brokers: tuple[str, ...] = ()
         """URLs of other brokers, as this one told them."""
+        self.broker_id = ""
+        """Who answers here."""
         self.ended: SulinaError | None = None
         self._runtime = runtime
         self._options = options
         self._on_end = on_end
+        self._on_silence = on_silence
         self._stream = CommandStream(
             self, LARGEST_COMMAND, control_limit=LARGEST_COMMAND, trusting=True
         )
         self._asked: dict[int, Callable[[Answer], None]] = {}
         self._last_request = 0
+        self._room = asyncio.Semaphore(_AT_ONCE)
         self._heard = runtime.clock.now()
         self._pings = 0
         self._spoke = False
@@ -80,12 +90,14 @@ class Connection:
         runtime: Runtime,
         options: ClientOptions,
         on_end: Callable[[Connection], None],
+        on_silence: Callable[[Connection], None] | None = None,
     ) -> Connection:
         """Dial and introduce ourselves, within the connect timeout.
 
+        ``on_silence`` is called now and then while the broker leaves pings unanswered.
         Raises ``Unavailable`` if no broker answers and ``Refused`` if it does not want us.
         """
-        connection = cls(address, runtime, options, on_end)
+        connection = cls(address, runtime, options, on_end, on_silence)
         seconds = options.connect_timeout
         try:
             await within(runtime.clock, seconds, connection._introduce())
@@ -108,7 +120,7 @@ class Connection:
         hello = pb.Connect(
             protocol=PROTOCOL_VERSION,
             client=self._options.name,
-            token=self._options.token,
+            token=token if isinstance(token := self._options.token, str) else token(),
             broker=address.broker,
         )
         try:
@@ -122,6 +134,7 @@ class Connection:
             ) from None
         self.max_frame_bytes = body.max_frame_bytes or MAX_BODY
         self.brokers = tuple(body.brokers)
+        self.broker_id = body.broker_id
 
     # ---- sending ----
 
@@ -189,15 +202,38 @@ class Connection:
 
         if seconds is None:
             seconds = self._options.operation_timeout
-        self.ask(command, body, answered)
+        end = self._runtime.clock.now() + seconds
+        await self._turn(seconds)
         try:
-            incoming = await within(self._runtime.clock, seconds, future)
+            self.ask(command, body, answered)
+            left = end - self._runtime.clock.now()
+            incoming = await within(self._runtime.clock, left, future)
         except TimeoutError:
             raise UnknownOutcome(
                 f"{self.address} did not answer {command.name} in {seconds:g} s: "
                 "it may or may not have been done"
             ) from None
+        finally:
+            self._room.release()
         return incoming, cast(_B, incoming.body)
+
+    async def _turn(self, seconds: float) -> None:
+        """Wait until one request more may be made."""
+        if not self._room.locked():
+            await self._room.acquire()
+            return
+        try:
+            await within(self._runtime.clock, seconds, self._room.acquire())
+        except TimeoutError:
+            raise Unavailable(
+                f"{self.address} did not answer {_AT_ONCE} requests in {seconds:g} s"
+            ) from None
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing came for a ping's interval, although a ping was sent before."""
+        silent = self._runtime.clock.now() - self._heard
+        return self.ended is None and self._pings > 0 and silent >= self._options.ping_interval
 
     # ---- receiving (the stream's handler) ----
 
@@ -275,17 +311,21 @@ class Connection:
     async def _watch_over(self) -> None:
         """Ping when either side is quiet; give up when nothing came for three intervals.
 
-        And only after two pings: a program that blocks its loop for a minute must find its
-        connections alive afterwards.
+        And only after several pings, which are sent more often while none is answered: a program
+        that blocks its loop for a minute must find its connections alive afterwards.
         """
         clock, interval = self._runtime.clock, self._options.ping_interval
         while True:
             self._spoke = False
-            await clock.sleep(interval)
+            # While a ping is unanswered doubts shall come soon.
+            await clock.sleep(interval / 3 if self._pings else interval)
             silent = clock.now() - self._heard
             if silent >= 3 * interval and self._pings >= _UNANSWERED_PINGS:
                 reason = f"nothing came from {self.address} for {silent:.0f} s: it seems gone"
                 self.end(Unavailable(reason), politely=False)
-            elif silent >= interval or not self._spoke:
+                return
+            if self.silent and self._on_silence is not None:
+                self._on_silence(self)
+            if silent >= interval or not self._spoke:
                 self._pings += 1
                 self.ask(Command.PING, pb.Ping(), lambda _: None)

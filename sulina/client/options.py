@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,7 +28,8 @@ class ClientOptions:
     """See ``sulina.connect``."""
 
     name: str
-    token: str = ""
+    token: str | Callable[[], str] = ""
+    """Shown with each connection; a function is asked anew for each."""
     connect_timeout: float = 10.0
     operation_timeout: float = 30.0
     reconnect_timeout: float = 300.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sulina.client.address import Address, parse_addresses
 from sulina.client.connection import Connection
@@ -34,6 +34,8 @@ class Pool:
         self._dialling: dict[Address, asyncio.Task[Connection]] = {}
         self._arrival = asyncio.Event()
         self._closed = False
+        self.on_silence: Callable[[Connection], None] | None = None
+        """Called with a connection whose broker leaves pings unanswered."""
 
     async def any(self) -> Connection:
         """A connection to one of the given addresses: a live one, else the first that answers.
@@ -53,6 +55,16 @@ class Pool:
         if len(errors) == 1:
             raise errors[0]
         raise Unavailable("no broker could be reached: " + "; ".join(map(str, errors)))
+
+    async def other(self, than: Address) -> Connection:
+        """A connection to any other address, tried one by one. Raises ``Unavailable``."""
+        known = [one for one in (*self._live, *self._addresses, *self._learned) if one != than]
+        for address in dict.fromkeys(known):
+            with contextlib.suppress(Retriable):
+                connection = await self.to(address)
+                if not connection.silent:
+                    return connection
+        raise Unavailable(f"no broker but {than} could be reached")
 
     async def to(self, address: Address) -> Connection:
         """The connection to ``address``. Raises as :meth:`any` does."""
@@ -75,7 +87,9 @@ class Pool:
             raise
 
     async def _dial(self, address: Address) -> Connection:
-        connection = await Connection.open(address, self._runtime, self._options, self._forget)
+        connection = await Connection.open(
+            address, self._runtime, self._options, self._forget, self.on_silence
+        )
         if connection.ended is not None:
             raise Unavailable(str(connection.ended))
         self._live[address] = connection

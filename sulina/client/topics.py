@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sulina.client.address import parse_addresses
+from sulina.client.address import Address, parse_addresses
 from sulina.client.connection import Connection
 from sulina.client.pool import Pool
 from sulina.client.translate import delivery_from_wire, delivery_to_wire
@@ -51,9 +51,8 @@ class Topics:
     ) -> Connection:
         """A connection to the broker that serves ``topic`` now."""
         connection, result = await self._look_up(topic, create, delivery)
-        if not result.url:
-            return connection
-        return await self._pool.to(replace(parse_addresses(result.url)[0], broker=result.broker))
+        address = _address(result)
+        return connection if address is None else await self._pool.to(address)
 
     async def pause(self, seconds: float) -> None:
         """Wait before the next try, or until a new connection stands."""
@@ -66,3 +65,17 @@ class Topics:
         body = pb.Lookup(topic=topic, create=create, delivery=delivery_to_wire(delivery))
         _, result = await connection.request(Command.LOOKUP, body, pb.LookupResult)
         return connection, result
+
+
+async def look_up_at(connection: Connection, topic: str) -> Address | None:
+    """Where ``topic`` is served as the broker there knows it; None if by itself."""
+    _, result = await connection.request(
+        Command.LOOKUP, pb.Lookup(topic=topic, create=False), pb.LookupResult
+    )
+    return _address(result)
+
+
+def _address(result: pb.LookupResult) -> Address | None:
+    if not result.url:
+        return None
+    return replace(parse_addresses(result.url)[0], broker=result.broker)

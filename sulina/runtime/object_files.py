@@ -112,7 +112,8 @@ class ObjectFiles:
         for folder, _, names in os.walk(self._root):
             place = f"{os.path.relpath(folder, self._root)}/".removeprefix("./")
             # The name tells nothing of the key's last part: what may be under the prefix is.
-            if not (place.startswith(prefix) or prefix.startswith(place)):
+            beyond = prefix.removeprefix(place) if prefix.startswith(place) else "/"
+            if not place.startswith(prefix) and "/" in beyond:
                 continue
             for name in names:
                 path = Path(folder) / name

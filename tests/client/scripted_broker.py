@@ -34,6 +34,7 @@ class ScriptedBroker:
         self.answers: dict[Command, list[SulinaError]] = {}
         self.silent: set[Command] = set()
         self.urls: dict[str, str] = {}
+        self.id = ""
 
     def accept(self) -> CommandStream:
         return ScriptedPeer(self).stream
@@ -103,7 +104,8 @@ class ScriptedPeer:
             self.stream.send(Command.ERROR, request, error_body(errors.pop(0)))
             return
         if isinstance(body, pb.Connect):
-            self.stream.send(Command.CONNECTED, request, pb.Connected(protocol=1))
+            hello = pb.Connected(protocol=1, broker_id=self.broker.id)
+            self.stream.send(Command.CONNECTED, request, hello)
         elif isinstance(body, pb.Ping):
             self.stream.send(Command.PONG, request, pb.Pong())
         elif isinstance(body, pb.Lookup):

@@ -96,16 +96,21 @@ class Machine:
 
 @asynccontextmanager
 async def machine(
-    folder: Path, counts: Counts, *, later: Collection[str] = (), storage: tuple[str, ...] = ()
+    folder: Path,
+    counts: Counts,
+    *,
+    later: Collection[str] = (),
+    storage: tuple[str, ...] = (),
+    broker: tuple[str, ...] = (),
 ) -> AsyncIterator[Machine]:
     """A cluster that runs, but for those that come ``later``; dead when left.
 
-    ``storage`` are further options of storage nodes.
+    ``storage`` are further options of storage nodes, ``broker`` of brokers.
     """
     find_etcd()
     plan = make_plan(folder, counts, Asked(port=0, http_port=0))
     options = Options(
-        broker=("--lease-seconds", "3"),
+        broker=("--lease-seconds", "3", *broker),
         storage=("--journal-file-mb", "16", *storage),
         etcd=("--unsafe-no-fsync",),
     )

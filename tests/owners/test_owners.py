@@ -15,6 +15,7 @@ from sulina import Client, FailurePolicy, NotFound, Start
 from sulina.errors import Refused
 from sulina.metadata.keys import load_balance
 from sulina.model import Poison
+from sulina.names import TopicName
 from tests.owners.brokers import QUICK, Brokers
 
 
@@ -158,6 +159,16 @@ async def test_administration_reaches_a_topic_wherever_it_is_served(
     assert all(len(log["subscriptions"]) == 1 for log in described["logs"])
     ledgers = await client.admin("topic.ledgers", {"topic": "/default/parts-part-0"})
     assert ledgers["epoch"] >= 1
+
+
+async def test_only_the_partitions_of_a_topic_get_owners(client: Client, brokers: Brokers) -> None:
+    parted = TopicName.parse("/default/parted")
+    await client.admin("topic.create", {"topic": str(parted), "partitions": 2})
+    with pytest.raises(Refused, match="2 partitions: use those"):
+        await client.admin("subscription.list", {"topic": str(parted)})
+    assert await client.admin("subscription.list", {"topic": str(parted.partition(0))}) == []
+    for broker in brokers.running.values():
+        assert broker.tables.owner(parted) is None
 
 
 async def test_a_topic_can_be_deleted_from_any_broker(client: Client, brokers: Brokers) -> None:

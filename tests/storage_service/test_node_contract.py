@@ -125,6 +125,32 @@ async def test_a_fenced_ledger_takes_only_the_writes_of_a_recovery(node: Node) -
     assert (await read_all(node, 1, 4)) == [b"recovered"]
 
 
+async def test_a_fence_shows_all_of_a_small_ledger(node: Node) -> None:
+    payloads = await fill(node, 1, 4)
+    fenced = await node.fence(1)
+    assert [bytes(entry.payload) for entry in fenced.tail] == payloads
+    assert [entry.lac for entry in fenced.tail] == [-1, 0, 1, 2]
+    shown = fenced.shows(2)
+    assert shown is not None and [entry.entry for entry in shown] == [2, 3]
+    assert fenced.shows(4) == []
+
+
+async def test_a_fence_shows_only_what_is_behind_the_lac_of_a_larger_one(node: Node) -> None:
+    payloads = [bytes([n]) * 10_000 for n in range(4)]
+    await asyncio.gather(*(node.append(1, n, n - 1, payload) for n, payload in enumerate(payloads)))
+    fenced = await node.fence(1)
+    assert [(entry.entry, bytes(entry.payload)) for entry in fenced.tail] == [(3, payloads[3])]
+    assert fenced.shows(2) is None
+    assert fenced.shows(3) is not None
+
+
+async def test_a_fence_shows_nothing_where_much_is_behind_the_lac(node: Node) -> None:
+    await asyncio.gather(*(node.append(1, n, -1, b"x" * 10_000) for n in range(4)))
+    await asyncio.gather(*(node.append(2, n, -1, b"x") for n in range(200)))
+    await node.append(3, 0, -1, b"x" * 100_000)
+    assert [(await node.fence(ledger)).tail for ledger in (1, 2, 3)] == [()] * 3
+
+
 async def test_fencing_an_unknown_ledger_creates_it_fenced(node: Node) -> None:
     assert await node.fence(9) == FencedLedger(lac=-1, last_entry=-1, certain=True)
     with pytest.raises(Fenced):

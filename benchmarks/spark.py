@@ -1,0 +1,325 @@
+"""``python -m benchmarks.spark``: the data source beside Spark's own Parquet reader.
+
+Both read the same objects in the same session, in turns. Scans of all columns go to Spark's
+``noop`` sink, which takes every row and keeps none. Then counts from metadata, and a topic of very
+many small ledgers: listed, planned, counted. Everything is in a folder that is removed again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from rich.console import Console
+from rich.table import Table
+
+import emr_jobs
+from emr_jobs.java import find_java
+from emr_jobs.source.datasource import SulinaDataSource
+from sulina.lake.encoder import LedgerEncoder
+from sulina.lake.layout import object_key
+from sulina.lake.summary import ObjectHead
+from sulina.names import TopicName
+from sulina.wire.encode import Origin, encode_frame
+from sulina.wire.header import assign
+
+GOAL_RATIO = 1.5
+"""The data source may take so many times as long as native Parquet."""
+GOAL_SECONDS = 10.0
+"""For 10,000 small ledgers to be listed and planned."""
+LARGE = TopicName("default", "large")
+SMALL = TopicName("default", "small")
+_FRAME = 1000
+_PAYLOADS = 20_000
+_KEYS = 5_000
+_START_US = 1_750_000_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Seconds of one query, both ways: the median of all repetitions."""
+
+    name: str
+    ours: float
+    native: float
+    goal: float | None
+
+    @property
+    def ratio(self) -> float:
+        return self.ours / self.native
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to measure."""
+
+    records: int
+    size: int
+    ledgers: int
+    small: int
+    repeat: int
+    cores: int
+    json: bool
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure, and tell. Returns the exit code."""
+    options = _parse(arguments)
+    os.environ.setdefault("JAVA_HOME", str(find_java()))
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    say = Console(stderr=True).print
+    with tempfile.TemporaryDirectory(prefix="sulina-spark-") as name:
+        folder = Path(name)
+        say(f"writing {options.records:,} records of {options.size} B in {options.ledgers} ledgers")
+        stored = write_large(folder / "lake", options)
+        say(f"writing {options.small:,} small ledgers")
+        write_small(folder / "lake", options.small)
+        say("starting Spark")
+        spark = _session(folder, options.cores)
+        try:
+            pairs = compare(spark, folder / "lake", options.repeat)
+            counts = count_both(spark, folder / "lake")
+        finally:
+            spark.stop()
+        small = plan_small(folder / "lake")
+    result = {
+        "options": asdict(options),
+        "object_bytes": stored,
+        "pairs": [{**asdict(each), "ratio": each.ratio} for each in pairs],
+        **counts,
+        "small_seconds": small,
+    }
+    if options.json:
+        print(json.dumps(result, indent=2))
+    else:
+        _show(pairs, counts, small, options)
+    return 0
+
+
+# ---- data ----
+
+
+def write_large(lake: Path, options: Options) -> int:
+    """Ledgers of JSON with keys; returns the bytes of their objects."""
+    random = Random(7)
+    payloads = [_payload(random, options.size) for _ in range(_PAYLOADS)]
+    keys = [b"customer-%d" % random.randrange(_KEYS) for _ in range(_PAYLOADS)]
+    each = -(-options.records // options.ledgers)
+    return sum(
+        _write(lake, LARGE, number, first, min(each, options.records - first), payloads, keys)
+        for number, first in enumerate(range(0, options.records, each))
+    )
+
+
+def write_small(lake: Path, count: int) -> None:
+    """Ledgers of ten records each."""
+    payloads = [b'{"id": %d}' % number for number in range(100)]
+    for number in range(count):
+        _write(lake, SMALL, 1_000_000 + number, number * 10, 10, payloads, payloads)
+
+
+def _write(
+    lake: Path,
+    topic: TopicName,
+    ledger: int,
+    first: int,
+    count: int,
+    payloads: list[bytes],
+    keys: list[bytes],
+) -> int:
+    encoder = LedgerEncoder(ObjectHead(topic, ledger, first))
+    path = lake / object_key(topic, first, ledger)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        for start in range(first, first + count, _FRAME):
+            size = min(_FRAME, first + count - start)
+            at = start % (_PAYLOADS - _FRAME) if len(payloads) > _FRAME else 0
+            frame = bytearray(
+                encode_frame(
+                    Origin(f"producer-{start // _FRAME % 4}"),
+                    start,
+                    payloads[at : at + size],
+                    _START_US + start,
+                    keys=keys[at : at + size],
+                )
+            )
+            assign(frame, start, 1)
+            file.writelines(encoder.add([bytes(frame)]))
+        chunks, summary = encoder.finish()
+        file.writelines(chunks)
+    return summary.size
+
+
+def _payload(random: Random, size: int) -> bytes:
+    text = json.dumps(
+        {
+            "order": random.randrange(10**9),
+            "customer": random.randrange(_KEYS),
+            "amount": round(random.random() * 1000, 2),
+            "status": random.choice(("new", "paid", "sent", "done")),
+        }
+    ).encode()
+    fill = random.randbytes(size)[: max(size - len(text) - 2, 0) // 2].hex().encode()
+    return (text + fill)[:size].ljust(size)
+
+
+# ---- measurements ----
+
+
+def compare(spark: SparkSession, lake: Path, repeat: int) -> list[Pair]:
+    """Each query both ways, in turns."""
+    queries: list[tuple[str, str, Callable[[DataFrame], Any], float | None]] = [
+        ("all columns", "", _take_all, GOAL_RATIO),
+        ("group by key", "", _group, GOAL_RATIO),
+        ("group by key, columns named", "key,payload", _group, None),
+        ("sum of one column, named", "offset", _sum, None),
+    ]
+    pairs = []
+    for name, columns, query, goal in queries:
+        ways = {"ours": _ours, "native": _native}
+        seconds: dict[str, list[float]] = {way: [] for way in ways}
+        for turn in range(repeat + 1):
+            for way, load in ways.items():
+                frame = load(spark, lake, columns)
+                began = time.perf_counter()
+                query(frame)
+                if turn:  # the first warms up Java and the workers
+                    seconds[way].append(time.perf_counter() - began)
+        middle = {way: statistics.median(values) for way, values in seconds.items()}
+        pairs.append(Pair(name, middle["ours"], middle["native"], goal))
+    return pairs
+
+
+def count_both(spark: SparkSession, lake: Path) -> dict[str, Any]:
+    """From metadata, by us and by Spark."""
+    found, ours = _timed(lambda: emr_jobs.count(**_options(lake, LARGE)))
+    same, native = _timed(lambda: _native(spark, lake, "").count())
+    assert found == same, (found, same)
+    return {"records": found, "count_seconds": ours, "native_count_seconds": native}
+
+
+def plan_small(lake: Path) -> dict[str, float]:
+    """What very many small ledgers cost before the first record is read."""
+    source = SulinaDataSource(_options(lake, SMALL))
+    schema = source.schema()
+    timed = SulinaDataSource({**_options(lake, SMALL), "startTime": str(_START_US / 1e6 + 0.01)})
+    return {
+        "plan": _timed(lambda: source.reader(schema).partitions())[1],
+        "plan by time": _timed(lambda: timed.reader(schema).partitions())[1],
+        "first batch of a stream": _timed(lambda: source.streamReader(schema).latestOffset())[1],
+        "count": _timed(lambda: emr_jobs.count(**_options(lake, SMALL)))[1],
+    }
+
+
+def _take_all(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _group(frame: DataFrame) -> None:
+    from pyspark.sql import functions as f
+
+    grouped = frame.groupBy("key").agg(f.count(f.lit(1)), f.sum(f.octet_length("payload")))
+    grouped.write.format("noop").mode("overwrite").save()
+
+
+def _sum(frame: DataFrame) -> None:
+    frame.selectExpr("sum(offset)").collect()
+
+
+def _ours(spark: SparkSession, lake: Path, columns: str) -> DataFrame:
+    options = _options(lake, LARGE, columns)
+    return spark.read.format("sulina").options(**options).load()
+
+
+def _native(spark: SparkSession, lake: Path, columns: str) -> DataFrame:
+    return emr_jobs.native(spark, **_options(lake, LARGE, columns))
+
+
+def _options(lake: Path, topic: TopicName, columns: str = "") -> dict[str, str]:
+    found = {"path": str(lake), "topic": str(topic)}
+    return {**found, "columns": columns} if columns else found
+
+
+def _timed(call: Callable[[], Any]) -> tuple[Any, float]:
+    began = time.perf_counter()
+    found = call()
+    return found, time.perf_counter() - began
+
+
+def _session(folder: Path, cores: int) -> SparkSession:
+    session = (
+        SparkSession.builder.master(f"local[{cores}]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.memory", "4g")
+        .config("spark.sql.shuffle.partitions", str(cores))
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.local.dir", str(folder))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    emr_jobs.register(session)
+    return session
+
+
+# ---- telling ----
+
+
+def _show(
+    pairs: Sequence[Pair], counts: dict[str, Any], small: dict[str, float], options: Options
+) -> None:
+    console = Console()
+    table = Table(title=f"{options.records:,} records of {options.size} B, {options.cores} cores")
+    for column in ("query", "sulina s", "native Parquet s", "ratio", "goal"):
+        table.add_column(column, justify="left" if column == "query" else "right")
+    for each in pairs:
+        goal = "" if each.goal is None else f"{each.goal:g}, " + _met(each.ratio <= each.goal)
+        table.add_row(
+            each.name, f"{each.ours:.2f}", f"{each.native:.2f}", f"{each.ratio:.2f}", goal
+        )
+    console.print(table)
+    console.print(
+        f"count of {counts['records']:,}: {counts['count_seconds']:.3f} s from metadata, "
+        f"{counts['native_count_seconds']:.3f} s by native Parquet"
+    )
+    console.print(f"{options.small:,} small ledgers (goal: planned in {GOAL_SECONDS:g} s):")
+    for name, seconds in small.items():
+        console.print(f"  {name}: {seconds:.2f} s")
+
+
+def _met(yes: bool) -> str:
+    return "met" if yes else "missed"
+
+
+def _parse(arguments: Sequence[str]) -> Options:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.spark",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--records", type=int, default=5_000_000)
+    parser.add_argument("--size", type=int, default=200, help="bytes of a payload")
+    parser.add_argument("--ledgers", type=int, default=32, help="that the records are in")
+    parser.add_argument("--small", type=int, default=10_000, help="small ledgers")
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    given = parser.parse_args(arguments)
+    return Options(**vars(given))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,316 @@
+"""``python -m benchmarks.tier``: closed ledgers to an object store and back, on one machine.
+
+A real S3 server (or another store) and a real ``sulina up --tier``, in processes of their own. A
+producer publishes for some seconds while ledgers become objects; then everything left is flushed,
+and the whole topic, of which no entry is left on the node, is replayed. Beside it, in the same run,
+what the store itself does: plain puts of objects, and plain ranged reads of row groups. Payloads
+are random bytes, so that an object is as large as its frames. MB is 10^6 bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+import sulina
+from benchmarks.tier_lists import ListCost, measure_lists
+from storage_grpc.tier.objects import Objects
+from storage_grpc.tier.settings import TierSettings
+from sulina.lake.summary import ObjectHead
+from sulina.names import TopicName
+from sulina.objects.opening import open_store
+from sulina.objects.store import ObjectStore
+from sulina.runtime.aside import Aside
+from sulina.runtime.real_clock import RealClock
+from sulina.wire.header import parse_header
+
+TOPIC: Final = "/default/tiered"
+BUCKET: Final = "benchmark"
+GOAL_REPLAY: Final = 0.5
+"""Of the plain ranged-read rate."""
+_STORES: Final = ("seaweedfs", "localstack", "moto", "folder")
+_BATCH: Final = 256
+_MB: Final = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Rates in MB/s, of payloads or of an object's bytes."""
+
+    store: str
+    published: int
+    """Bytes of payloads."""
+    publish: float
+    tiered: float
+    """From the first record until the last object is verified and its entries are gone."""
+    drain_seconds: float
+    """After the last record, until that."""
+    most_behind: int
+    """The most bytes of closed ledgers that were no objects yet."""
+    replay_at_node: float
+    """Frames from objects, in one process beside the plain reads."""
+    replay: float
+    """The same through the broker, to a consumer that opens every message."""
+    put: float
+    read: float
+    objects: int
+    lists: ListCost
+
+    @property
+    def replay_share(self) -> float:
+        """Of the plain ranged-read rate, at the node."""
+        return self.replay_at_node / self.read
+
+
+async def measure(store: str, folder: Path, seconds: float, ledger_mb: int, size: int) -> Result:
+    """Everything once."""
+    with _server(store, folder) as (url, variables):
+        os.environ.update(variables)
+        put, read = await _yardsticks(url, ledger_mb << 20)
+        with _broker(folder, url) as ready:
+            async with sulina.connect(ready["url"], operation_timeout=60) as client:
+                await client.admin(
+                    "config.set", {"name": "ledger.roll_bytes", "value": ledger_mb << 20}
+                )
+                begun = time.perf_counter()
+                published, behind = await _publish(client, seconds, size)
+                ended = time.perf_counter()
+                objects = await _flush(client)
+                drained = time.perf_counter()
+                at_node = await _replay_at_node(client, url)
+                replay = await _replay(client, published)
+    return Result(
+        store,
+        published,
+        published / (ended - begun) / _MB,
+        published / (drained - begun) / _MB,
+        drained - ended,
+        behind,
+        at_node,
+        replay,
+        put,
+        read,
+        objects,
+        await measure_lists(),
+    )
+
+
+# ---- servers ----
+
+
+@contextmanager
+def _server(store: str, folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """The URL of a place for objects, and the variables with which it lets us in."""
+    if store == "folder":
+        yield f"file://{folder / 'objects'}", {}
+        return
+    from localstack.emulators.aws import running_localstack
+    from localstack.emulators.moto import running_moto
+    from localstack.emulators.s3 import make_bucket
+    from localstack.emulators.seaweedfs import running_seaweedfs
+
+    running = {
+        "seaweedfs": running_seaweedfs,
+        "localstack": running_localstack,
+        "moto": running_moto,
+    }[store]
+    with running(folder / store) as server:
+        make_bucket(server.url, server.credentials, BUCKET)
+        yield f"s3://{BUCKET}/tier?endpoint={server.url}", server.credentials.variables
+
+
+@contextmanager
+def _broker(folder: Path, url: str) -> Iterator[dict[str, Any]]:
+    """``sulina up`` until left, and what it said when it was ready."""
+    ports = ("--port", "0", "--http-port", "0", "--admin-port", "0", "--grpc-port", "0")
+    command = [sys.executable, "-m", "sulina.cli", "up", "--json", *ports]
+    tier = ["--data", str(folder / "data"), "--tier", url, "--tier-local", "0"]
+    with (folder / "broker.log").open("wb") as log:
+        process = subprocess.Popen([*command, *tier], stdout=subprocess.PIPE, stderr=log)
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            if not line:
+                raise RuntimeError((folder / "broker.log").read_text())
+            yield json.loads(line)
+        finally:
+            process.terminate()
+            process.wait(60)
+            if process.stdout is not None:
+                process.stdout.close()
+
+
+# ---- what the store does by itself ----
+
+
+async def _yardsticks(url: str, size: int) -> tuple[float, float]:
+    """Puts of objects of a ledger's size, and reads of row groups of them, one after the other."""
+    clock, count = RealClock(), 3
+    data = random.Random(1).randbytes(size)
+    async with open_store(url, clock, random.Random(2)) as store:
+        begun = time.perf_counter()
+        for number in range(count):
+            await store.put(f"yardstick/{number}", _chunks(data))
+        put = count * size / (time.perf_counter() - begun) / _MB
+        begun = time.perf_counter()
+        for number in range(count):
+            await _read(store, f"yardstick/{number}", size)
+        read = count * size / (time.perf_counter() - begun) / _MB
+        for number in range(count):
+            await store.delete(f"yardstick/{number}")
+    return put, read
+
+
+async def _chunks(data: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(data), 1 << 20):
+        yield data[start : start + (1 << 20)]
+
+
+async def _read(store: ObjectStore, key: str, size: int) -> None:
+    for start in range(0, size, 16 << 20):
+        await store.get(key, start, min(size, start + (16 << 20)))
+
+
+# ---- what Sulina does ----
+
+
+async def _publish(client: sulina.Client, seconds: float, size: int) -> tuple[int, int]:
+    chance = random.Random(3)
+    pool = [[chance.randbytes(size) for _ in range(_BATCH)] for _ in range(32)]
+    published = behind = 0
+    async with client.producer(TOPIC) as producer:
+        end = time.perf_counter() + seconds
+        look = time.perf_counter() + 1
+        while time.perf_counter() < end:
+            await producer.send_many(pool[published // (_BATCH * size) % len(pool)])
+            published += _BATCH * size
+            if time.perf_counter() > look:
+                look = time.perf_counter() + 1
+                behind = max(behind, await _behind(client))
+        await producer.flush()
+    return published, behind
+
+
+async def _behind(client: sulina.Client) -> int:
+    rows = await client.admin("ledger.list", {"topic": TOPIC})
+    return sum(
+        row["bytes"] for row in rows if row["state"] == "closed" and row["object_bytes"] is None
+    )
+
+
+async def _flush(client: sulina.Client) -> int:
+    """Wait until nothing of the topic is left but objects; how many they are."""
+    await client.admin("ledger.offload", {"topic": TOPIC})
+    while True:
+        rows = await client.admin("ledger.list", {"topic": TOPIC})
+        if rows and all(row["where"] == "object" for row in rows if row["records"]):
+            return len(rows)
+        await asyncio.sleep(0.05)
+
+
+async def _replay(client: sulina.Client, published: int) -> float:
+    """A consumer that starts at the beginning."""
+    got = 0
+    begun = time.perf_counter()
+    async with client.consumer(TOPIC, "replay", start=sulina.Start.earliest()) as consumer:
+        async for batch in consumer.batches():
+            got += sum(map(len, batch.payloads))
+            await consumer.ack(batch)
+            if got >= published:
+                break
+    assert got == published, f"{got} bytes came back of {published}"
+    return got / (time.perf_counter() - begun) / _MB
+
+
+async def _replay_at_node(client: sulina.Client, url: str) -> float:
+    """The same objects through a node's part of it: fetched, checked, and frames again."""
+    rows = await client.admin("ledger.list", {"topic": TOPIC})
+    heads = [
+        (ObjectHead(TopicName.parse(TOPIC), row["ledger"], row["first_offset"]), row["last_offset"])
+        for row in rows
+        if row["records"]
+    ]
+    got = 0
+    async with open_store(url, RealClock(), random.Random(4)) as store:
+        objects = Objects(store, Aside(4), TierSettings())
+        begun = time.perf_counter()
+        for number, (head, last) in enumerate(heads):
+            then = heads[number + 1][0] if number + 1 < len(heads) else None
+            offset = head.first_offset
+            while offset <= last:
+                frames = await objects.read(head, offset, 8 << 20, then)
+                got += sum(map(len, frames))
+                offset = parse_header(frames[-1]).next_offset
+        seconds = time.perf_counter() - begun
+        await objects.close()
+    return got / seconds / _MB
+
+
+# ---- the report ----
+
+
+def show(result: Result, console: Console) -> None:
+    """A table for people."""
+    table = Table("measure", "figure", "of the store's own")
+    table.add_row("plain puts", f"{result.put:,.0f} MB/s", "")
+    table.add_row("plain ranged reads", f"{result.read:,.0f} MB/s", "")
+    table.add_row("published", f"{result.publish:,.0f} MB/s", "")
+    share = result.tiered / result.put
+    table.add_row("tiered meanwhile", f"{result.tiered:,.0f} MB/s", f"{share:.0%} of puts")
+    behind = f"{result.most_behind / _MB:,.0f} MB, {result.drain_seconds:.1f} s at the end"
+    table.add_row("behind, at most", behind, "")
+    at_node = f"{result.replay_share:.0%} of reads"
+    table.add_row("replayed at the node", f"{result.replay_at_node:,.0f} MB/s", at_node)
+    share = result.replay / result.read
+    table.add_row("replayed by a consumer", f"{result.replay:,.0f} MB/s", f"{share:.0%} of reads")
+    lists = result.lists
+    table.add_row(
+        f"{lists.ledgers:,} ledgers",
+        f"read in {lists.read_seconds:.2f} s, planned in {lists.plan_seconds:.3f} s",
+        f"{lists.bytes_each:.0f} bytes each, {lists.change_bytes:,} a change",
+    )
+    console.print(table)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns 0 if the replay reaches its goal."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.tier")
+    parser.add_argument("--store", choices=_STORES, default="seaweedfs")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of publishing")
+    parser.add_argument("--ledger-mb", type=int, default=64, help="when a ledger is closed")
+    parser.add_argument("--size", type=int, default=1000, help="bytes of a payload")
+    parser.add_argument("--out", type=Path, help="a folder for everything; else a temporary one")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    place: AbstractContextManager[str] = (
+        tempfile.TemporaryDirectory() if options.out is None else nullcontext(str(options.out))
+    )
+    with place as folder:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        result = asyncio.run(
+            measure(options.store, Path(folder), options.seconds, options.ledger_mb, options.size)
+        )
+    if options.json:
+        sys.stdout.write(json.dumps(asdict(result), indent=2) + "\n")
+    else:
+        show(result, Console())
+    return 0 if result.replay_share >= GOAL_REPLAY else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

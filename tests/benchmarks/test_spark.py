@@ -1,0 +1,27 @@
+"""The benchmark of Spark makes sound data and measures plans; its queries run in tests/spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import emr_jobs
+from benchmarks.spark import LARGE, Options, Pair, plan_small, write_large, write_small
+
+
+def test_the_data_is_what_was_asked_for(tmp_path: Path) -> None:
+    options = Options(2500, 120, 3, 20, 1, 2, json=False)
+    stored = write_large(tmp_path, options)
+    assert stored == sum(path.stat().st_size for path in tmp_path.rglob("*.parquet"))
+    assert emr_jobs.count(path=tmp_path, topic=LARGE) == 2500
+
+
+def test_small_ledgers_are_planned_and_counted(tmp_path: Path) -> None:
+    write_small(tmp_path, 20)
+    assert set(plan_small(tmp_path)) == {
+        *("plan", "plan by time", "first batch of a stream", "count"),
+    }
+    assert emr_jobs.count(path=tmp_path, topic="/default/small") == 200
+
+
+def test_a_ratio_is_ours_to_theirs() -> None:
+    assert Pair("x", 3.0, 2.0, 1.5).ratio == 1.5
