@@ -72,20 +72,24 @@ async def scan_object(tier: Tier | None, topic: TopicName, ref: LedgerRef, dedup
     tier, head = needed_tier(tier, ref), head_of(topic, ref)
     offset = ref.first_offset
     for frame in await tier.control(head):
-        found = found_in(ref, frame, dedup)
+        dedup.restore(Frame(frame).payloads[0])
         offset = parse_header(frame).base_offset
     while offset <= ref.last_offset:
         for frame in await tier.read(head, offset, _READ_AT_ONCE):
             header = parse_header(frame)
             dedup.stored(header)
             offset = header.next_offset
-    return found
+    return _known(ref)
 
 
 def found_in(ref: LedgerRef, control: Buffer, dedup: Dedup) -> Found:
     """What is known of a closed ledger from the list, and from a control frame of its end."""
-    assert ref.last_offset is not None
     dedup.restore(Frame(control).payloads[0])
+    return _known(ref)
+
+
+def _known(ref: LedgerRef) -> Found:
+    assert ref.last_offset is not None
     return Found(
         ref.last_offset + 1, ref.records, ref.bytes, ref.first_time_us, ref.last_time_us, True
     )

@@ -102,9 +102,10 @@ class RemoteNodes:
         return [seat.node for seat in self._seats if seat.node is not None]
 
     def with_tier(self) -> list[RemoteNode]:
-        """The nodes that have an object store; those that are well first."""
-        seats = sorted(self._seats, key=lambda seat: not seat.healthy)
-        return [seat.node for seat in seats if seat.node is not None and seat.node.tier]
+        """The nodes that have an object store, if they are well; if none is, all of them."""
+        well = [node for node in self._healthy() if node.tier]
+        known = [seat.node for seat in self._seats if seat.node is not None]
+        return well or [node for node in known if node.tier]
 
     def failed(self, member: str) -> None:
         """See ``Nodes.failed``."""

@@ -8,6 +8,8 @@ fetched ahead is used; to the next when it fails, or is slow.
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
@@ -25,6 +27,7 @@ from sulina.metadata.store import MetadataStore
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
 
+_log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _DELETED_AT_ONCE: Final = 100
 
@@ -63,6 +66,8 @@ class RemoteTier:
         self._store = store
         self._clock = clock
         self._settings = settings or RemoteTierSettings()
+        self._elsewhere = ""
+        """Whom the log was told about last."""
 
     @property
     def ready(self) -> bool:
@@ -153,8 +158,19 @@ class RemoteTier:
     # ---- asking ----
 
     def _turned(self, head: ObjectHead) -> list[RemoteNode]:
-        """Nodes with a tier, from another one on for each ledger, so that work is spread."""
+        """Nodes with a tier, from another one on for each ledger, so that work is spread.
+
+        One that keeps its objects elsewhere than most is not asked: it could not find theirs.
+        """
         nodes = self._nodes.with_tier()
+        places = Counter(node.tier for node in nodes)
+        if len(places) > 1:
+            place = max(sorted(places), key=lambda each: places[each])
+            others = ", ".join(node.id for node in nodes if node.tier != place)
+            nodes = [node for node in nodes if node.tier == place]
+            if others != self._elsewhere:
+                _log.warning("%s keep objects elsewhere than at %s: not used", others, place)
+                self._elsewhere = others
         if not nodes:
             raise Unavailable(
                 "no storage node with an object store can be reached: start them with --tier"

@@ -36,6 +36,7 @@ class TierNode:
     entries: MemoryEntryStore = field(default_factory=MemoryEntryStore)
     port: int = 0
     offers_tier: bool = True
+    place_of_objects: str = "memory://objects"
     server: StorageServer | None = None
     tier: LocalTier | None = None
 
@@ -53,7 +54,7 @@ class TierNode:
         if self.offers_tier:
             source = LocalNode(self.name, self.entries, standing)
             self.tier = LocalTier(self.world.objects, source, at_once)
-            served = ServedTier(self.tier, "memory://objects")
+            served = ServedTier(self.tier, self.place_of_objects)
         identity = Identity(self.name, self.incarnation, standing, 1 << 20)
         self.server = StorageServer(identity, self.entries, served)
         await self.server.start("127.0.0.1", self.port)

@@ -9,6 +9,7 @@ import pytest
 from broker_containers.tiering import untiered
 from storage_grpc.tier.tier import head_of
 from sulina.errors import CorruptEntry, NotFound, Unavailable, UnknownOutcome
+from sulina.metadata.keys.ledgers import TieredRef
 from sulina.wire.decode import Frame
 from tests.tier.remote.cluster import TierCluster, tier_cluster
 from tests.tier.world import TOPIC, read_all
@@ -67,7 +68,7 @@ async def test_nothing_is_made_of_a_ledger_that_lost_an_entry_everywhere(
     await world.publish(log, 1)
     [ref] = await broker.tiering.flush(log)
     for storage in cluster.storages:
-        storage.entries._ledgers[ref.id].entries.pop(1)
+        storage.entries._ledgers[ref.id].entries.pop(1, None)
     await broker.tiering.round()
     assert broker.tiering.counters.failures == 1
     assert await world.keys() == [] and untiered(log.refs)
@@ -137,6 +138,34 @@ async def test_only_nodes_with_an_object_store_are_asked() -> None:
         await broker.tiering.round()
         assert broker.tiering.counters.failures == 0 and not untiered(log.refs)
         assert await read_all(log) == world.published
+
+
+async def test_a_node_that_keeps_objects_elsewhere_is_not_asked(cluster: TierCluster) -> None:
+    world, broker = cluster.world, cluster.broker()
+    stray = cluster.storages[1]
+    await stray.stop()
+    stray.place_of_objects = "memory://elsewhere"
+    await stray.start()
+    async with asyncio.timeout(60):
+        while {node.tier for node in cluster.nodes.with_tier()} != {
+            "memory://objects",
+            "memory://elsewhere",
+        }:
+            await asyncio.sleep(0.01)
+    asked: list[str] = []
+    assert stray.tier is not None
+
+    async def refuse(*_: object) -> TieredRef:
+        asked.append("stray")
+        raise Unavailable("nobody should ask")
+
+    stray.tier.offload = refuse  # type: ignore[assignment, method-assign]
+    log = await world.log(broker)
+    await world.publish(log, 12)
+    await broker.tiering.flush(log)
+    await broker.tiering.round()
+    assert not untiered(log.refs) and asked == []
+    assert await read_all(log) == world.published
 
 
 async def test_without_an_object_store_nothing_is_done() -> None:
