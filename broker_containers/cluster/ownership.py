@@ -110,12 +110,12 @@ class Ownership:
                     break
         raise Retriable(f"{topic} has no owner yet: does the cluster have a leader?")
 
-    async def has_partitions(self, topic: TopicName) -> bool:
-        """Whether it is its partitions that have owners. Costs nothing for a topic with one."""
+    async def partitions_of(self, topic: TopicName) -> int:
+        """How many partitions have owners in its place. A topic with an owner has none."""
         if self._tables.owner(topic) is not None:
-            return False
+            return 0
         found = await topics.get(self._store, topic)
-        return found is not None and found.partitions > 0
+        return 0 if found is None else found.partitions
 
     async def serves(self, topic: TopicName) -> bool:
         """Whether this broker is the owner, as :meth:`where`."""

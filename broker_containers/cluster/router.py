@@ -8,7 +8,7 @@ from typing import Any, Final
 from broker_containers.cluster.ownership import Ownership
 from broker_containers.cluster.peers import Peers
 from broker_containers.cluster.tables import ClusterTables
-from sulina.errors import Unavailable
+from sulina.errors import Refused, Unavailable
 from sulina.names import TopicName
 
 OWNERS_METHODS: Final = frozenset(
@@ -25,6 +25,8 @@ OWNERS_METHODS: Final = frozenset(
         "subscription.seek",
     }
 )
+PARTITIONS_METHODS: Final = frozenset({"ledger.offload"})
+"""Of those above: any broker can ask the owners of all partitions."""
 LEADERS_METHODS: Final = frozenset(
     {"balance.show", "balance.plan", "balance.rebalance", "topic.move"}
 )
@@ -42,13 +44,19 @@ class Router:
     async def target(self, method: str, arguments: Mapping[str, Any]) -> str | None:
         """The broker that answers ``method``; None if it is this one.
 
-        Waits for a topic to have an owner. Raises ``Retriable`` if there is none, or no leader.
+        Waits for a topic to have an owner. Raises ``Retriable`` if there is none, or no leader;
+        ``Refused`` for a topic with partitions, which have owners where it has none.
         """
         topic = arguments.get("topic")
         if method in OWNERS_METHODS and isinstance(topic, str):
             name = TopicName.parse(topic)
-            if await self._ownership.has_partitions(name):
-                return None  # these have owners, and the method sees to them or names them
+            partitions = await self._ownership.partitions_of(name)
+            if partitions and method in PARTITIONS_METHODS:
+                return None
+            if partitions:
+                raise Refused(
+                    f"{name} has {partitions} partitions: use those, {name.partition(0)} on"
+                )
             found = await self._ownership.where(name)
             return None if found is None else found[0]
         if method in LEADERS_METHODS:

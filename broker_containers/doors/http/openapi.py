@@ -6,10 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from broker_containers.doors.http import schemas as s
-from broker_containers.doors.http.messages import KEY_HEADER
+from broker_containers.doors.http.messages import KEY_HEADER, SCHEMA_HEADER, VERSION_HEADER
 from broker_containers.doors.http.problems import MEDIA_TYPE
 from broker_containers.doors.http.routes import MESSAGES_TYPE, Route
 from sulina.version import __version__
+
+_TOKEN = "token"
 
 
 def document(routes: Iterable[Route]) -> dict[str, Any]:
@@ -25,7 +27,12 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
             "description": "Discovery, administration and messages over HTTP.",
         },
         "paths": paths,
-        "components": {"schemas": {"Problem": s.PROBLEM}},
+        "components": {
+            "schemas": {"Problem": s.PROBLEM},
+            "securitySchemes": {_TOKEN: {"type": "http", "scheme": "bearer"}},
+        },
+        # Either: only a broker that was told to asks for tokens.
+        "security": [{}, {_TOKEN: []}],
     }
 
 
@@ -45,8 +52,14 @@ def _operation(route: Route) -> dict[str, Any]:
             "required": bool(route.body["required"]),
             "content": {"application/json": {"schema": route.body}},
         }
+    if route.open:
+        operation["security"] = []
     if route.call == "messages.publish":
-        operation["parameters"].append(_parameter("header", KEY_HEADER, s.TEXT))
+        operation["parameters"] += [
+            _parameter("header", KEY_HEADER, s.TEXT),
+            _parameter("header", SCHEMA_HEADER, s.COUNT),
+            _parameter("header", VERSION_HEADER, s.COUNT),
+        ]
         operation["requestBody"] = {
             "content": {
                 "application/octet-stream": {"schema": {}},
