@@ -27,6 +27,7 @@ from benchmarks.stats import Percentiles, summarize
 from benchmarks.systems.base import HOST, Address, Server, free_port, started
 from benchmarks.yardsticks import paced_sync
 from localstack.environments import environment
+from sulina.cli.output import plural
 
 ACK_GOAL: Final = 2.0
 RATE_GOAL: Final = 0.8
@@ -133,7 +134,7 @@ def _servers(folder: Path) -> Iterator[tuple[str, str]]:
 def table(rounds: Sequence[Round]) -> Table:
     """The medians of all rounds, with the goals."""
     made = Table(
-        title=f"the door for Danube's clients, {len(rounds)} rounds, medians",
+        title=f"the door for Danube's clients: medians of {plural(len(rounds), 'round')}",
         title_justify="left",
         caption=f"goals: one send within {ACK_GOAL:g} bare round trips with an fdatasync; "
         f"{CALLERS} at once at {RATE_GOAL:.0%} of the bare rate",

@@ -11,13 +11,11 @@ import pulumi_aws as aws
 
 from infra.artefacts import job_files
 from infra.catalogue import Catalogue
-from infra.config import Settings
-from infra.firewall import Firewall
+from infra.ground import Ground
 from infra.lake import JOB_LOGS, JOBS, LEDGERS, TABLES, LakeBuckets
-from infra.network import Network
 from infra.policies import allow, trust
 from infra.roles import role
-from infra.tier import Place, Tier
+from infra.tier import Tier
 
 
 class Analytics(Tier):
@@ -25,14 +23,12 @@ class Analytics(Tier):
 
     def __init__(
         self,
-        settings: Settings,
-        place: Place,
-        network: Network,
-        firewall: Firewall,
+        ground: Ground,
         lake: LakeBuckets,
         catalogue: Catalogue,
         parent: pulumi.Resource,
     ) -> None:
+        settings, place = ground.settings, ground.place
         super().__init__("Analytics", settings, place, parent)
         self.application = aws.emrserverless.Application(
             "spark",
@@ -48,8 +44,8 @@ class Analytics(Tier):
                 "memory": f"{settings.analytics.most_memory_gib} GB",
             },
             network_configuration={
-                "subnet_ids": [subnet.id for subnet in network.work],
-                "security_group_ids": [firewall.group("spark")],
+                "subnet_ids": [subnet.id for subnet in ground.network.work],
+                "security_group_ids": [ground.firewall.group("spark")],
             },
             opts=self.within(),
         )

@@ -15,10 +15,10 @@ import pulumi
 import pulumi_aws as aws
 
 from infra import ports
-from infra.config import Settings
-from infra.firewall import Firewall, listened
+from infra.firewall import listened
+from infra.ground import Ground
 from infra.network import Network
-from infra.tier import Place, Tier
+from infra.tier import Tier
 
 DOORS: Final = {
     ports.BINARY: "binary",
@@ -35,15 +35,9 @@ DRAIN_SECONDS: Final = 30
 class Balancer(Tier):
     """Load balancer, listeners, target groups, certificate and name."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        place: Place,
-        network: Network,
-        firewall: Firewall,
-        parent: pulumi.Resource,
-    ) -> None:
-        super().__init__("Balancer", settings, place, parent)
+    def __init__(self, ground: Ground, parent: pulumi.Resource) -> None:
+        settings, network = ground.settings, ground.network
+        super().__init__("Balancer", settings, ground.place, parent)
         endpoint = settings.endpoint
         subnets = network.edge if endpoint.public else network.work
         self.balancer = aws.lb.LoadBalancer(
@@ -52,7 +46,7 @@ class Balancer(Tier):
             load_balancer_type="network",
             internal=not endpoint.public,
             subnets=[subnet.id for subnet in subnets],
-            security_groups=[firewall.group("balancer")],
+            security_groups=[ground.firewall.group("balancer")],
             enable_cross_zone_load_balancing=True,
             enable_deletion_protection=settings.protect,
             opts=self.within(),

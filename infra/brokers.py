@@ -12,23 +12,16 @@ import pulumi_aws as aws
 
 from infra import ports
 from infra.balancer import DOORS, Balancer
-from infra.boot import USER
 from infra.config import Settings
-from infra.containers import Containers
+from infra.containers import hardened
 from infra.coordination import Coordination
-from infra.firewall import Firewall
-from infra.images import Images
-from infra.keys import Keys
+from infra.ground import Ground
 from infra.logs import log_group
-from infra.names import Names
-from infra.network import Network
 from infra.policies import allow
 from infra.storage import Storage
-from infra.tier import Place, Tier
+from infra.tier import Tier
 
 PART = "broker"
-_STOP_SECONDS = 60
-"""How long a broker may take to hand over its topics: ``cluster.leave_seconds`` and some more."""
 
 
 class Brokers(Tier):
@@ -36,23 +29,18 @@ class Brokers(Tier):
 
     def __init__(
         self,
-        settings: Settings,
-        place: Place,
-        keys: Keys,
-        network: Network,
-        names: Names,
-        firewall: Firewall,
-        images: Images,
-        containers: Containers,
+        ground: Ground,
         coordination: Coordination,
         storage: Storage,
         balancer: Balancer,
         parent: pulumi.Resource,
     ) -> None:
+        settings, place, keys = ground.settings, ground.place, ground.keys
+        images, containers = ground.images, ground.containers
         super().__init__("Brokers", settings, place, parent)
         self.log = log_group(self, PART, keys.operations.arn)
-        self.registry = names.service(self, "brokers", 10)
-        self.internal_url = f"http://brokers.{names.domain}:{ports.HTTP}"
+        self.registry = ground.names.service(self, "brokers", 10)
+        self.internal_url = f"http://brokers.{ground.names.domain}:{ports.HTTP}"
         starter = containers.starter(
             PART,
             [
@@ -80,14 +68,8 @@ class Brokers(Tier):
         container = {
             "name": PART,
             "image": images.tagged(PART, settings.image_tag or "none"),
-            "essential": True,
-            "user": f"{USER}:{USER}",
-            "readonlyRootFilesystem": not settings.shell,
-            "stopTimeout": _STOP_SECONDS,
-            "linuxParameters": {"initProcessEnabled": True, "capabilities": {"drop": ["ALL"]}},
-            "ulimits": [{"name": "nofile", "softLimit": 65_536, "hardLimit": 65_536}],
+            **hardened(settings.shell),
             "portMappings": [{"containerPort": port, "protocol": "tcp"} for port in ports.BROKER],
-            "mountPoints": [{"sourceVolume": "tmp", "containerPath": "/tmp", "readOnly": False}],
             "environment": variables,
             "secrets": [{"name": "SULINA_ROOT_TOKEN", "valueFrom": keys.token.arn}],
             "logConfiguration": containers.logging(PART, PART),
@@ -106,7 +88,6 @@ class Brokers(Tier):
             execution_role_arn=starter.arn,
             task_role_arn=containers.runner(PART, []).arn,
             container_definitions=pulumi.Output.json_dumps([container]),
-            volumes=[{"name": "tmp"}],
             opts=self.within(),
         )
         self.service = aws.ecs.Service(
@@ -125,8 +106,8 @@ class Brokers(Tier):
             enable_ecs_managed_tags=True,
             propagate_tags="SERVICE",
             network_configuration={
-                "subnets": [subnet.id for subnet in network.work],
-                "security_groups": [firewall.group("brokers")],
+                "subnets": [subnet.id for subnet in ground.network.work],
+                "security_groups": [ground.firewall.group("brokers")],
                 "assign_public_ip": False,
             },
             load_balancers=[

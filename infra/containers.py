@@ -12,12 +12,34 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
+from infra.boot import USER
 from infra.config import Settings
 from infra.images import Images
 from infra.logs import log_name, may_log
 from infra.policies import Statement, allow, anywhere, trust_plainly
 from infra.roles import role, trusts_tasks
 from infra.tier import Place, Tier
+
+STOP_SECONDS = 60
+"""How long a container may take to end: a broker hands its topics over before."""
+
+
+def hardened(shell: bool) -> dict[str, Any]:
+    """What every container has in common: it can write to its volume and nowhere else."""
+    return {
+        "essential": True,
+        "user": f"{USER}:{USER}",
+        # A shell for operators needs to write beside the volume.
+        "readonlyRootFilesystem": not shell,
+        "stopTimeout": STOP_SECONDS,
+        "linuxParameters": {
+            "initProcessEnabled": True,
+            "capabilities": {"drop": ["ALL"]},
+            # For protoc's files; a volume here would be root's alone.
+            "tmpfs": [{"containerPath": "/tmp", "size": 64}],
+        },
+        "ulimits": [{"name": "nofile", "softLimit": 65_536, "hardLimit": 65_536}],
+    }
 
 
 class Containers(Tier):

@@ -14,15 +14,10 @@ from infra import ports
 from infra.backups import Backups
 from infra.boot import MOUNT
 from infra.config import Settings
-from infra.containers import Containers
-from infra.firewall import Firewall
-from infra.images import Images
-from infra.keys import Keys
-from infra.logs import log_group
-from infra.member import Kind, Member, machine_image
-from infra.names import Names
-from infra.network import Network
-from infra.tier import Place, Tier
+from infra.ground import Ground
+from infra.kind import kind_of_member
+from infra.member import Member
+from infra.tier import Tier
 
 KIND = "etcd"
 _QUOTA = 4 << 30
@@ -31,38 +26,14 @@ _QUOTA = 4 << 30
 class Coordination(Tier):
     """The members of etcd, and the URL that brokers are given."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        place: Place,
-        keys: Keys,
-        network: Network,
-        names: Names,
-        firewall: Firewall,
-        images: Images,
-        containers: Containers,
-        parent: pulumi.Resource,
-    ) -> None:
-        super().__init__("Coordination", settings, place, parent)
-        log_group(self, KIND, keys.operations.arn)
-        kind = Kind(
-            name=KIND,
-            sizes=settings.etcd,
-            cluster=containers.cluster,
-            network=network,
-            names=names,
-            image_id=machine_image(self),
-            profile=containers.machines(KIND).name,
-            group=firewall.group(KIND),
-            key=keys.data.arn,
-            execution_role=containers.starter(KIND).arn,
-            task_role=containers.runner(KIND, []).arn,
-            snapshots=True,
-        )
-        image = images.tagged(KIND, settings.etcd_version)
+    def __init__(self, ground: Ground, parent: pulumi.Resource) -> None:
+        settings = ground.settings
+        super().__init__("Coordination", settings, ground.place, parent)
+        kind = kind_of_member(self, ground, KIND, settings.etcd, [], snapshots=True)
+        image = ground.images.tagged(KIND, settings.etcd_version)
         self.members: list[Member] = []
         numbers = range(1, settings.etcd.count + 1)
-        peers = {f"{KIND}-{number}": f"{KIND}-{number}.{names.domain}" for number in numbers}
+        peers = {f"{KIND}-{number}": f"{KIND}-{number}.{ground.names.domain}" for number in numbers}
         for number in numbers:
             name = f"{KIND}-{number}"
             container = {
@@ -70,14 +41,14 @@ class Coordination(Tier):
                 "image": image,
                 "memoryReservation": 512,
                 "command": etcd_command(settings, name, peers),
-                "logConfiguration": containers.logging(KIND, name),
+                "logConfiguration": ground.containers.logging(KIND, name),
             }
             # New members start together, or none would find a quorum; later changes go through
             # them one by one.
             apart = settings.etcd_state == "existing"
             after = [self.members[-1].service] if apart and self.members else []
             self.members.append(Member(self, kind, number, container, after))
-        Backups(settings, place, KIND, self)
+        Backups(settings, ground.place, KIND, self)
         self.url = "http://" + ",".join(f"{host}:{ports.ETCD}" for host in peers.values())
         self.register_outputs({"url": self.url})
 

@@ -14,15 +14,12 @@ from infra.analytics import Analytics
 from infra.balancer import Balancer
 from infra.brokers import Brokers
 from infra.catalogue import Catalogue
-from infra.config import Settings
-from infra.firewall import Firewall
 from infra.function import Function, Plan
-from infra.keys import Keys
+from infra.ground import Ground
 from infra.lake import JOB_LOGS, JOBS, LEDGERS, TABLES, LakeBuckets
-from infra.network import Network
 from infra.policies import Statement, allow, anywhere
 from infra.scaling import NAMESPACE
-from infra.tier import Place, Tier
+from infra.tier import Tier
 
 
 class Functions(Tier):
@@ -30,11 +27,7 @@ class Functions(Tier):
 
     def __init__(
         self,
-        settings: Settings,
-        place: Place,
-        keys: Keys,
-        network: Network,
-        firewall: Firewall,
+        ground: Ground,
         lake: LakeBuckets,
         catalogue: Catalogue,
         brokers: Brokers,
@@ -42,8 +35,8 @@ class Functions(Tier):
         analytics: Analytics,
         parent: pulumi.Resource,
     ) -> None:
-        super().__init__("Functions", settings, place, parent)
-        self._keys = keys
+        super().__init__("Functions", ground.settings, ground.place, parent)
+        self._ground = ground
         self._lake = lake
         self.failed = aws.sqs.Queue(
             "failed",
@@ -53,14 +46,15 @@ class Functions(Tier):
             opts=self.within(),
         )
         plans = [
-            self._discovery(network, firewall, brokers, balancer),
+            self._discovery(brokers, balancer),
             self._analytics(analytics),
             self._catalog(catalogue),
             self._janitor(catalogue),
             self._scaler(),
         ]
         self.all = {
-            plan.name: Function(self, plan, keys.operations.arn, self.failed) for plan in plans
+            plan.name: Function(self, plan, ground.keys.operations.arn, self.failed)
+            for plan in plans
         }
         self.url = aws.lambda_.FunctionUrl(
             "discovery",
@@ -72,10 +66,9 @@ class Functions(Tier):
         self._on_new_objects()
         self.register_outputs({"discovery": self.url.function_url})
 
-    def _discovery(
-        self, network: Network, firewall: Firewall, brokers: Brokers, balancer: Balancer
-    ) -> Plan:
-        token, place = self._keys.token, self.place
+    def _discovery(self, brokers: Brokers, balancer: Balancer) -> Plan:
+        keys, place, ground = self._ground.keys, self.place, self._ground
+        token = keys.token
         through = {
             "StringEquals": {"kms:ViaService": f"secretsmanager.{place.region}.amazonaws.com"}
         }
@@ -93,11 +86,11 @@ class Functions(Tier):
             },
             may=[
                 allow("Token", ["secretsmanager:GetSecretValue"], [token.arn]),
-                allow("TokenKey", ["kms:Decrypt"], [self._keys.operations.arn], through),
+                allow("TokenKey", ["kms:Decrypt"], [keys.operations.arn], through),
             ],
             network={
-                "subnet_ids": [subnet.id for subnet in network.work],
-                "security_group_ids": [firewall.group("functions")],
+                "subnet_ids": [subnet.id for subnet in ground.network.work],
+                "security_group_ids": [ground.firewall.group("functions")],
             },
         )
 

@@ -8,37 +8,16 @@ host is recovered by EC2 with the same address and volume. See docs/adr for what
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pulumi
 import pulumi_aws as aws
 
 from infra.addresses import address_of, zone_of
-from infra.boot import MOUNT, USER, user_data
-from infra.config import Members
-from infra.names import Names
-from infra.network import Network
+from infra.boot import MOUNT, user_data
+from infra.containers import hardened
+from infra.kind import Kind
 from infra.tier import Tier
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What the members of a tier have in common."""
-
-    name: str
-    sizes: Members
-    cluster: aws.ecs.Cluster
-    network: Network
-    names: Names
-    image_id: pulumi.Input[str]
-    """The machine's image (AMI)."""
-    profile: pulumi.Input[str]
-    group: pulumi.Input[str]
-    key: pulumi.Input[str]
-    execution_role: pulumi.Input[str]
-    task_role: pulumi.Input[str]
-    snapshots: bool
 
 
 class Member(pulumi.ComponentResource):
@@ -58,9 +37,9 @@ class Member(pulumi.ComponentResource):
         self._kind = kind
         zone = zone_of(number)
         self.address = address_of(tier.settings.network, kind.name, number)
-        self.host = f"{self.name}.{kind.names.domain}"
+        self.host = f"{self.name}.{kind.ground.names.domain}"
         volume = self._volume(tier.place.zones[zone])
-        self.machine = self._machine(volume, kind.network.data[zone].id)
+        self.machine = self._machine(volume, kind.ground.network.data[zone].id)
         aws.ec2.VolumeAttachment(
             self.name,
             volume_id=volume.id,
@@ -70,7 +49,7 @@ class Member(pulumi.ComponentResource):
             stop_instance_before_detaching=True,
             opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True),
         )
-        kind.names.fixed(self, self.name, self.address)
+        kind.ground.names.fixed(self, self.name, self.address)
         self.service = self._service(container, after)
         self.register_outputs({"host": self.host, "address": self.address})
 
@@ -84,7 +63,7 @@ class Member(pulumi.ComponentResource):
             iops=sizes.volume_iops,
             throughput=sizes.volume_mibps,
             encrypted=True,
-            kms_key_id=self._kind.key,
+            kms_key_id=self._kind.ground.keys.data.arn,
             final_snapshot=settings.protect,
             tags={
                 "Name": self._tier.named(self.name),
@@ -101,7 +80,7 @@ class Member(pulumi.ComponentResource):
             subnet_id=subnet,
             private_ip=self.address,
             associate_public_ip_address=False,
-            vpc_security_group_ids=[self._kind.group],
+            vpc_security_group_ids=[self._kind.ground.firewall.group(self._kind.name)],
             iam_instance_profile=self._kind.profile,
             user_data=user_data(self._tier.named("cluster"), self.name, volume.id),
             metadata_options={"http_tokens": "required", "http_put_response_hop_limit": 1},
@@ -110,7 +89,7 @@ class Member(pulumi.ComponentResource):
                 "volume_type": "gp3",
                 "volume_size": 30,
                 "encrypted": True,
-                "kms_key_id": self._kind.key,
+                "kms_key_id": self._kind.ground.keys.data.arn,
             },
             disable_api_termination=self._tier.settings.protect,
             ebs_optimized=True,
@@ -127,6 +106,7 @@ class Member(pulumi.ComponentResource):
         self, container: Mapping[str, Any], after: Sequence[pulumi.Resource]
     ) -> aws.ecs.Service:
         kind, tier = self._kind, self._tier
+        mounted = {"sourceVolume": "data", "containerPath": MOUNT, "readOnly": False}
         definition = aws.ecs.TaskDefinition(
             self.name,
             family=tier.named(self.name),
@@ -136,7 +116,7 @@ class Member(pulumi.ComponentResource):
             execution_role_arn=kind.execution_role,
             task_role_arn=kind.task_role,
             container_definitions=pulumi.Output.json_dumps(
-                [{**container, **_hardened(tier.settings.shell)}]
+                [{**container, **hardened(tier.settings.shell), "mountPoints": [mounted]}]
             ),
             volumes=[{"name": "data", "host_path": f"{MOUNT}/data"}],
             placement_constraints=[
@@ -150,7 +130,7 @@ class Member(pulumi.ComponentResource):
         return aws.ecs.Service(
             self.name,
             name=tier.named(self.name),
-            cluster=kind.cluster.arn,
+            cluster=kind.ground.containers.cluster.arn,
             task_definition=definition.arn,
             launch_type="EC2",
             desired_count=1 if tier.settings.image_tag else 0,
@@ -164,25 +144,3 @@ class Member(pulumi.ComponentResource):
             wait_for_steady_state=bool(tier.settings.image_tag),
             opts=pulumi.ResourceOptions(parent=self, depends_on=[self.machine, *after]),
         )
-
-
-def _hardened(shell: bool) -> dict[str, Any]:
-    """A container that can write to its volume and to nothing else."""
-    return {
-        "essential": True,
-        "user": f"{USER}:{USER}",
-        # A shell for operators needs to write beside the volume.
-        "readonlyRootFilesystem": not shell,
-        "stopTimeout": 60,
-        "mountPoints": [{"sourceVolume": "data", "containerPath": MOUNT, "readOnly": False}],
-        "linuxParameters": {"initProcessEnabled": True, "capabilities": {"drop": ["ALL"]}},
-        "ulimits": [{"name": "nofile", "softLimit": 65_536, "hardLimit": 65_536}],
-    }
-
-
-def machine_image(tier: Tier) -> str:
-    """The newest image of Amazon Linux that has ECS's agent, for the architecture."""
-    arm = "/arm64" if tier.settings.architecture == "arm64" else ""
-    name = f"/aws/service/ecs/optimized-ami/amazon-linux-2023{arm}/recommended"
-    found = aws.ssm.get_parameter(name=f"{name}/image_id", opts=pulumi.InvokeOptions(parent=tier))
-    return str(found.value)

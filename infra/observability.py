@@ -14,15 +14,15 @@ import pulumi_aws as aws
 from infra import ports
 from infra.analytics import Analytics
 from infra.balancer import Balancer
-from infra.config import Settings
 from infra.containers import Containers
 from infra.dashboard import dashboard
 from infra.functions import Functions
+from infra.ground import Ground
 from infra.keys import Keys
 from infra.member import Member
 from infra.policies import document
 from infra.scaling import DIMENSION, LOAD, NAMESPACE, UNASSIGNED
-from infra.tier import Place, Tier
+from infra.tier import Tier
 
 _BUSY: Final = 0.85
 
@@ -32,18 +32,16 @@ class Observability(Tier):
 
     def __init__(
         self,
-        settings: Settings,
-        place: Place,
-        keys: Keys,
-        containers: Containers,
+        ground: Ground,
         members: list[Member],
         balancer: Balancer,
         functions: Functions,
         analytics: Analytics,
         parent: pulumi.Resource,
     ) -> None:
+        settings, place, containers = ground.settings, ground.place, ground.containers
         super().__init__("Observability", settings, place, parent)
-        self.topic = self._topic(keys)
+        self.topic = self._topic(ground.keys)
         self._brokers(balancer)
         for member in members:
             self._member(member, containers)

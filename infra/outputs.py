@@ -11,11 +11,8 @@ from infra.analytics import Analytics
 from infra.balancer import Balancer
 from infra.brokers import Brokers
 from infra.catalogue import Catalogue
-from infra.config import Settings
-from infra.containers import Containers
 from infra.functions import Functions
-from infra.images import Images
-from infra.keys import Keys
+from infra.ground import Ground
 from infra.lake import LakeBuckets
 
 Outputs = dict[str, pulumi.Input[Any]]
@@ -26,15 +23,9 @@ def lake_outputs(lake: LakeBuckets) -> Outputs:
     return {"lakeBucket": lake.lake.name, "lakeUrl": lake.url, "workBucket": lake.work.name}
 
 
-def cluster_outputs(
-    settings: Settings,
-    keys: Keys,
-    images: Images,
-    containers: Containers,
-    brokers: Brokers,
-    balancer: Balancer,
-) -> Outputs:
+def cluster_outputs(ground: Ground, brokers: Brokers, balancer: Balancer) -> Outputs:
     """How clients connect, and where images are pushed to."""
+    keys, repositories = ground.keys, ground.images.repositories
     url = balancer.url(ports.BINARY)
     found: Outputs = {
         "url": url,
@@ -48,13 +39,13 @@ def cluster_outputs(
             " --query SecretString --output text)",
         ),
         "tokenSecret": keys.token.name,
-        "cluster": containers.cluster.name,
+        "cluster": ground.containers.cluster.name,
         "service": brokers.service.name,
         "repositories": {
-            image: repository.repository_url for image, repository in images.repositories.items()
+            image: repository.repository_url for image, repository in repositories.items()
         },
     }
-    if not settings.endpoint.public:
+    if not ground.settings.endpoint.public:
         found["adminUrl"] = balancer.url(ports.ADMIN)
     return found
 

@@ -19,6 +19,7 @@ from infra.coordination import Coordination
 from infra.endpoints import Endpoints
 from infra.firewall import Firewall
 from infra.functions import Functions
+from infra.ground import Ground
 from infra.images import Images
 from infra.keys import Keys
 from infra.lake import LakeBuckets
@@ -60,52 +61,22 @@ def deploy(settings: Settings) -> Outputs:
     names = Names(settings, place, network, root)
     images = Images(settings, place, keys, root)
     containers = Containers(settings, place, images, root)
-    coordination = Coordination(
-        settings, place, keys, network, names, firewall, images, containers, root
-    )
-    storage = Storage(
-        settings, place, keys, network, names, firewall, lake, images, containers, root
-    )
-    balancer = Balancer(settings, place, network, firewall, root)
-    brokers = Brokers(
-        settings,
-        place,
-        keys,
-        network,
-        names,
-        firewall,
-        images,
-        containers,
-        coordination,
-        storage,
-        balancer,
-        root,
-    )
-    Scaling(settings, place, containers, brokers, root)
-    outputs |= cluster_outputs(settings, keys, images, containers, brokers, balancer)
+    ground = Ground(settings, place, keys, network, firewall, names, images, containers)
+    coordination = Coordination(ground, root)
+    storage = Storage(ground, lake, root)
+    balancer = Balancer(ground, root)
+    brokers = Brokers(ground, coordination, storage, balancer, root)
+    Scaling(ground, brokers, root)
+    outputs |= cluster_outputs(ground, brokers, balancer)
     if not settings.has("functions"):
         return outputs
-    analytics = Analytics(settings, place, network, firewall, lake, catalogue, root)
-    functions = Functions(
-        settings,
-        place,
-        keys,
-        network,
-        firewall,
-        lake,
-        catalogue,
-        brokers,
-        balancer,
-        analytics,
-        root,
-    )
+    analytics = Analytics(ground, lake, catalogue, root)
+    functions = Functions(ground, lake, catalogue, brokers, balancer, analytics, root)
     Schedules(settings, place, functions, root)
     outputs |= analytics_outputs(catalogue, analytics) | function_outputs(functions)
     if settings.has("observability"):
         members = [*coordination.members, *storage.members]
-        seen = Observability(
-            settings, place, keys, containers, members, balancer, functions, analytics, root
-        )
+        seen = Observability(ground, members, balancer, functions, analytics, root)
         outputs["alarms"] = seen.topic.arn
         outputs["dashboard"] = (
             f"https://{place.region}.console.aws.amazon.com/cloudwatch/home"

@@ -13,9 +13,8 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.brokers import Brokers
-from infra.config import Settings
-from infra.containers import Containers
-from infra.tier import Place, Tier
+from infra.ground import Ground
+from infra.tier import Tier
 
 NAMESPACE: Final = "Sulina"
 LOAD: Final = "BrokerLoad"
@@ -26,18 +25,10 @@ DIMENSION: Final = "Cluster"
 class Scaling(Tier):
     """How many brokers there are."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        place: Place,
-        containers: Containers,
-        brokers: Brokers,
-        parent: pulumi.Resource,
-    ) -> None:
-        super().__init__("Scaling", settings, place, parent)
-        service = pulumi.Output.concat(
-            "service/", containers.cluster.name, "/", brokers.service.name
-        )
+    def __init__(self, ground: Ground, brokers: Brokers, parent: pulumi.Resource) -> None:
+        settings, cluster = ground.settings, ground.containers.cluster
+        super().__init__("Scaling", settings, ground.place, parent)
+        service = pulumi.Output.concat("service/", cluster.name, "/", brokers.service.name)
         target = aws.appautoscaling.Target(
             "brokers",
             service_namespace="ecs",

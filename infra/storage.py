@@ -11,17 +11,11 @@ import pulumi
 
 from infra import ports
 from infra.boot import MOUNT
-from infra.config import Settings
-from infra.containers import Containers
-from infra.firewall import Firewall
-from infra.images import Images
-from infra.keys import Keys
+from infra.ground import Ground
+from infra.kind import kind_of_member
 from infra.lake import LEDGERS, LakeBuckets
-from infra.logs import log_group
-from infra.member import Kind, Member, machine_image
-from infra.names import Names
-from infra.network import Network
-from infra.tier import Place, Tier
+from infra.member import Member
+from infra.tier import Tier
 
 KIND = "storage"
 
@@ -29,48 +23,23 @@ KIND = "storage"
 class Storage(Tier):
     """The nodes, and the list of them that brokers are given."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        place: Place,
-        keys: Keys,
-        network: Network,
-        names: Names,
-        firewall: Firewall,
-        lake: LakeBuckets,
-        images: Images,
-        containers: Containers,
-        parent: pulumi.Resource,
-    ) -> None:
-        super().__init__("Storage", settings, place, parent)
-        log_group(self, KIND, keys.operations.arn)
-        kind = Kind(
-            name=KIND,
-            sizes=settings.storage,
-            cluster=containers.cluster,
-            network=network,
-            names=names,
-            image_id=machine_image(self),
-            profile=containers.machines(KIND).name,
-            group=firewall.group(KIND),
-            key=keys.data.arn,
-            execution_role=containers.starter(KIND).arn,
-            task_role=containers.runner(KIND, lake.write("Ledgers", lake.lake, LEDGERS)).arn,
-            # A copy of an old journal is no help: what it lacks was acknowledged since.
-            snapshots=False,
-        )
+    def __init__(self, ground: Ground, lake: LakeBuckets, parent: pulumi.Resource) -> None:
+        settings = ground.settings
+        super().__init__("Storage", settings, ground.place, parent)
+        may = lake.write("Ledgers", lake.lake, LEDGERS)
+        # A copy of an old journal is no help: what it lacks was acknowledged since.
+        kind = kind_of_member(self, ground, KIND, settings.storage, may, snapshots=False)
+        tier = f"{lake.url}?region={ground.place.region}"
         self.members: list[Member] = []
         for number in range(1, settings.storage.count + 1):
             name = f"{KIND}-{number}"
             container = {
                 "name": KIND,
-                "image": images.tagged(KIND, settings.image_tag or "none"),
+                "image": ground.images.tagged(KIND, settings.image_tag or "none"),
                 "memoryReservation": 1_024,
                 "environment": [
                     {"name": variable, "value": value}
-                    for variable, value in storage_environment(
-                        name, f"{lake.url}?region={place.region}"
-                    ).items()
+                    for variable, value in storage_environment(name, tier).items()
                 ],
                 "healthCheck": {
                     "command": ["CMD", "python", "-m", "storage_grpc.health_check"],
@@ -80,7 +49,7 @@ class Storage(Tier):
                     # The index of a large journal is read before the node serves.
                     "startPeriod": 300,
                 },
-                "logConfiguration": containers.logging(KIND, name),
+                "logConfiguration": ground.containers.logging(KIND, name),
             }
             after = [self.members[-1].service] if self.members else []
             self.members.append(Member(self, kind, number, container, after))

@@ -12,13 +12,13 @@ import grpc
 
 from broker_containers.security.access import ANYBODY, Access, Need, of_topic
 from broker_containers.security.authority import Authority
+from broker_containers.security.bearer import bearer_token
 from sulina.errors import Refused
 from sulina.metadata.keys.auth import Action
 from sulina.names import TopicName
 
 Context = grpc.aio.ServicerContext[Any, Any]
 _HEADER: Final = "authorization"
-_SCHEME: Final = "bearer "
 
 
 class Callers:
@@ -59,7 +59,5 @@ class Callers:
 def _token(context: Context) -> str:
     for key, value in context.invocation_metadata() or ():
         if key == _HEADER:
-            text = value if isinstance(value, str) else value.decode(errors="replace")
-            if text[: len(_SCHEME)].lower() == _SCHEME:
-                return text[len(_SCHEME) :].strip()
+            return bearer_token(value if isinstance(value, str) else value.decode(errors="replace"))
     return ""

@@ -235,3 +235,14 @@ class StockConsumer:
 
     async def close(self) -> None:
         await self._stock.do("close", thing=self.number)
+
+
+async def flow(producer: StockProducer, consumer: StockConsumer, *payloads: str) -> None:
+    """All of these pass; others may come again before them."""
+    for payload in payloads:
+        await producer.send(payload)
+    missing = set(payloads)
+    while missing:
+        message = await consumer.take(60)
+        await consumer.ack(message)
+        missing.discard(message.payload)

@@ -13,7 +13,7 @@ import pytest_asyncio
 from sulina.model import Start
 from tests.danube.brokers import DanubeBrokers
 from tests.danube.calls import Calls, status_of
-from tests.danube.stock import Received, Stock, StockConsumer, StockProducer
+from tests.danube.stock import Received, Stock, StockConsumer, StockProducer, flow
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
@@ -32,17 +32,6 @@ async def proxied() -> AsyncIterator[DanubeBrokers]:
     async with DanubeBrokers(proxied=True) as brokers:
         await brokers.start("one", "two", "three")
         yield brokers
-
-
-async def flow(producer: StockProducer, consumer: StockConsumer, *payloads: str) -> None:
-    """All of these pass; others may come again before them."""
-    for payload in payloads:
-        await producer.send(payload)
-    missing = set(payloads)
-    while missing:
-        message = await consumer.take(60)
-        await consumer.ack(message)
-        missing.discard(message.payload)
 
 
 async def test_clients_are_sent_to_the_owner_whoever_they_ask(

@@ -16,7 +16,7 @@ import trustme
 import sulina
 from sulina.metadata.etcd.server import find_etcd
 from tests.auth.broker import bearer
-from tests.danube.stock import Stock, StockConsumer, StockProducer
+from tests.danube.stock import Stock, flow
 from tests.danube_admin.client import AdminClient
 from tests.http.client import http_client
 from tests.support.local_cluster import ClusterUp
@@ -32,16 +32,6 @@ async def admin_addresses(port: int, trusted: bytes, token: str) -> dict[str, st
     async with grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials) as channel:
         found = await AdminClient(channel)("BrokerAdmin/ListBrokers")
     return {row.broker_id: row.admin_addr for row in found.brokers}
-
-
-async def flow(producer: StockProducer, consumer: StockConsumer, *payloads: str) -> None:
-    for payload in payloads:
-        await producer.send(payload)
-    missing = set(payloads)
-    while missing:
-        message = await consumer.take(60)
-        await consumer.ack(message)
-        missing.discard(message.payload)
 
 
 @pytest.mark.slow

@@ -91,9 +91,11 @@ def run(stack: str, settings: Mapping[str, str], maker: Maker) -> dict[str, Any]
     set_all_config(stack_values(stack) | more)
 
     async def collect() -> None:
+        exported = _exports()
+        exported.clear()  # those of the plan before
         # As Pulumi does it: the folder is a program.
         runpy.run_path(str(ROOT / "infra"), run_name="__main__")
-        for name, value in _exported().items():
+        for name, value in exported.items():
             outputs[name] = await pulumi.Output.from_input(value).future()
 
     try:
@@ -105,10 +107,10 @@ def run(stack: str, settings: Mapping[str, str], maker: Maker) -> dict[str, Any]
     return {"resources": recording.resources, "outputs": outputs, "seen": maker.look()}
 
 
-def _exported() -> dict[str, Any]:
+def _exports() -> dict[str, Any]:
     root = get_root_resource()
     assert isinstance(root, Stack)
-    return dict(root.outputs)
+    return root.outputs
 
 
 def kind_takes_tags(kind: str) -> bool:

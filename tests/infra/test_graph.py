@@ -188,7 +188,10 @@ def test_containers_can_write_to_their_volume_and_nothing_else(prod: Graph) -> N
         assert container["readonlyRootFilesystem"], definition.name
         assert container["user"] == "10001:10001"
         assert container["linuxParameters"]["capabilities"] == {"drop": ["ALL"]}
+        assert container["linuxParameters"]["tmpfs"][0]["containerPath"] == "/tmp"
         assert "privileged" not in container
+        mounted = [each["containerPath"] for each in container.get("mountPoints", ())]
+        assert mounted == ([] if definition.name == "broker" else ["/var/lib/sulina"])
 
 
 def test_machines_ask_for_their_role_with_a_token(prod: Graph) -> None:

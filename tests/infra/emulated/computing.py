@@ -92,7 +92,7 @@ def task_definition(account: Account, given: Given) -> Made:
             "name": each["name"],
             **({"host": {"sourcePath": each["hostPath"]}} if "hostPath" in each else {}),
         }
-        for each in given.take("volumes")
+        for each in given.may("volumes", [])
     ]
     containers = json.loads(given.take("containerDefinitions"))
     for container in containers:
