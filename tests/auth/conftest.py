@@ -10,15 +10,13 @@ import pytest
 import pytest_asyncio
 
 from tests.auth.broker import Guarded, guarded_broker
+from tests.support.shared_loop import share_loop
 
 _numbers = itertools.count(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    shared = pytest.mark.asyncio(loop_scope="session")
-    for item in items:
-        if Path(__file__).parent in item.path.parents and pytest_asyncio.is_async_test(item):
-            item.add_marker(shared, append=False)
+    share_loop(items, Path(__file__).parent)
 
 
 @pytest_asyncio.fixture(loop_scope="session", scope="session")

@@ -90,9 +90,9 @@ async def test_a_bad_token_is_refused(clients: Clients, topic: str) -> None:
 
 async def test_an_expired_token_is_refused(clients: Clients, guarded: Guarded, topic: str) -> None:
     client = await clients(await guarded.token("brief", f"produce:{topic}", seconds=2))
-    producer = await client.producer(topic)
 
     async def send_for_ever() -> None:
+        producer = await client.producer(topic)
         while True:
             await producer.send("in time")
             await asyncio.sleep(0.1)

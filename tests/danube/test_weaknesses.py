@@ -309,7 +309,7 @@ async def test_weakness_11_an_acknowledgement_after_the_time_for_it_counts(
 
 
 async def test_weakness_12_who_is_gone_is_detached_so_that_limits_do_not_leak() -> None:
-    settings = DanubeSettings(silent_seconds=1.5, sweep_seconds=0.1, goodbye_seconds=0.0)
+    settings = DanubeSettings(silent_seconds=3.0, sweep_seconds=0.1, goodbye_seconds=0.0)
     listen = DanubeListen(port=0, settings=settings)
     async with (
         MemoryCluster(MemoryDisk()) as cluster,

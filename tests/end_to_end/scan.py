@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import sys
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -19,10 +20,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.compute as pc
 
+from emr_jobs.java import find_java
 from emr_jobs.jobs.ledger_audit import work as audit
-from emr_jobs.jobs.running import session
 from emr_jobs.source.counting import count_records
 from sulina.lake.digest import Digest
+from tests.spark.program import new_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,10 +103,10 @@ class _Seen:
 
 
 def _window(spark: SparkSession, options: dict[str, str], start: int) -> Any:
-    """The records of all partitions from an offset on, in Arrow. Spark sorts them."""
+    """The records of all partitions from an offset on, in Arrow and in no order."""
     bounds = {"startOffset": str(start), "endOffset": str(start + _WINDOW)}
     frame = spark.read.format("sulina").options(**options, **bounds).load()
-    return frame.orderBy("namespace", "topic", "partition", "offset").toArrow()
+    return frame.toArrow()
 
 
 def _parted(table: Any) -> Iterator[tuple[tuple[str, int], Any]]:
@@ -113,25 +115,24 @@ def _parted(table: Any) -> Iterator[tuple[tuple[str, int], Any]]:
         own = table
         for name, value in place.items():
             own = own.filter(pc.equal(own.column(name), value))
-        yield (f"/{place['namespace']}/{place['topic']}", place["partition"]), own
+        topic = f"/{place['namespace']}/{place['topic']}"
+        yield (topic, place["partition"]), own.sort_by("offset")
 
 
 def main(argv: Sequence[str]) -> int:
     """Start Spark, scan, print."""
     parser = argparse.ArgumentParser(prog="python -m tests.end_to_end.scan", description=__doc__)
     parser.add_argument("--path", required=True, help="the lake: a folder, or s3://bucket/prefix")
-    parser.add_argument("--master", default="local[2]", help="where Spark runs")
     given = parser.parse_args(argv)
-    # Spark's Python processes have to find the data source as well.
-    os.environ["PYTHONPATH"] = os.pathsep.join(
-        [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    )
-    spark = session(given, "end-to-end")
-    try:
-        spark.sparkContext.setLogLevel("ERROR")
-        seen = audited(scan(spark, given.path), given.path)
-    finally:
-        spark.stop()
+    os.environ["JAVA_HOME"] = str(find_java())
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = str(_ROOT)  # of Spark's Python processes, for the data source
+    with tempfile.TemporaryDirectory(prefix="sulina-spark-") as folder:
+        spark = new_session(Path(folder))
+        try:
+            seen = audited(scan(spark, given.path), given.path)
+        finally:
+            spark.stop()
     sys.stdout.write(json.dumps(asdict(seen)) + "\n")
     return 0
 

@@ -17,6 +17,8 @@ from functions.package import FUNCTIONS, archive, install
 _HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
+pytestmark = pytest.mark.timeout(600)  # pip fetches what it has not kept
+
 NAME = "analytics"
 """The one that needs most."""
 

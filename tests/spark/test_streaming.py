@@ -152,10 +152,32 @@ def test_a_gap_stops_the_stream_after_what_is_before_it(lake: LakeFolder) -> Non
     for _ in range(4):
         lake.add(ORDERS, 10)
     lake.objects()[2].unlink()
+    lake.age(3600)
     driver = Driver(lake)
     assert driver.batch() == 20
     with pytest.raises(Refused, match="records 20 to 29 of /default/orders partition 0"):
         driver.batch()
+
+
+def test_an_object_that_comes_out_of_order_is_waited_for(lake: LakeFolder) -> None:
+    for _ in range(3):
+        lake.add(ORDERS, 10)
+    late = lake.objects()[1]
+    data = late.read_bytes()
+    late.unlink()
+    driver = Driver(lake)
+    assert [driver.batch(), driver.batch()] == [10, 0]
+    late.write_bytes(data)
+    assert driver.batch() == 20
+    assert driver.seen == list(range(30))
+
+
+def test_without_patience_a_gap_stops_the_stream_at_once(lake: LakeFolder) -> None:
+    for _ in range(2):
+        lake.add(ORDERS, 10)
+    lake.objects()[0].unlink()
+    with pytest.raises(Refused, match="records 0 to 9"):
+        Driver(lake, gapSeconds=0, startOffset='{"/default/orders": 0}').batch()
 
 
 def test_objects_deleted_before_they_were_read_stop_the_stream(lake: LakeFolder) -> None:
