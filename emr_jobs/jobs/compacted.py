@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from emr_jobs.source.footers import read_footer
-from emr_jobs.source.objects import TopicPartition, candidates
+from emr_jobs.source.objects import Candidate, TopicPartition, candidates
 from emr_jobs.source.options import Place
 from emr_jobs.source.positions import Positions, follow, from_json, to_json
 from emr_jobs.source.storage import Found, Storage, open_url
 from sulina.errors import Refused
+from sulina.lake.summary import ObjectSummary
 
 _RUNS: Final = "_runs"
 
@@ -39,14 +40,25 @@ class Uncompacted:
 
 
 def todo(
-    storage: Storage, parts: Mapping[TopicPartition, list[Found]], done: Positions
+    storage: Storage,
+    parts: Mapping[TopicPartition, list[Found]],
+    done: Positions,
+    old_us: int,
 ) -> list[Uncompacted]:
-    """What is new since ``done``. Raises ``Refused`` if records in between are missing."""
+    """What is new since ``done``.
+
+    Raises ``Refused`` if records in between are missing, unless the object behind the gap was
+    written after ``old_us``: then what is missing may come yet, and the next run has it.
+    """
+
+    def summaries(chosen: list[Candidate]) -> Iterator[tuple[ObjectSummary, bool]]:
+        for each in chosen:
+            yield read_footer(storage, each.found).summary, each.found.modified_us > old_us
+
     pieces = []
     for part, objects in parts.items():
         start = done.get(part, objects[0].name.first_offset)
-        chosen = candidates(objects, start)
-        end = follow(part, start, (read_footer(storage, each.found).summary for each in chosen))
+        end = follow(part, start, summaries(candidates(objects, start)))
         if end > start:
             pieces.append(Uncompacted(part, start, end))
     return pieces

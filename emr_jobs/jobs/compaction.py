@@ -28,6 +28,7 @@ from emr_jobs.source.objects import list_parts
 from emr_jobs.source.options import Place, parse_options
 from emr_jobs.source.storage import Storage
 from sulina.errors import Refused
+from sulina.runtime.real_clock import RealClock
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,7 +62,8 @@ def work(arguments: argparse.Namespace) -> tuple[int, Result]:
     storage = Storage(parsed.place)
     table = Table(Place(arguments.table.rstrip("/"), arguments.endpoint))
     number, done = table.state()
-    pieces = todo(storage, list_parts(storage, parsed.topics), done)
+    old_us = RealClock().wall_us() - parsed.gap_seconds * 1_000_000
+    pieces = todo(storage, list_parts(storage, parsed.topics), done, old_us)
     result: Result = {"job": "compaction", "table": arguments.table, "run": number, "records": 0}
     if not pieces:
         return DONE, {**result, "topics": {}}

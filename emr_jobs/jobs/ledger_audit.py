@@ -25,8 +25,14 @@ from emr_jobs.jobs.running import (
     source_options,
 )
 from emr_jobs.source.footers import read_footer
-from emr_jobs.source.objects import FOOTER_THREADS, Candidate, TopicPartition, choose
-from emr_jobs.source.options import Place, parse_options
+from emr_jobs.source.objects import (
+    FOOTER_THREADS,
+    Candidate,
+    TopicPartition,
+    candidates,
+    list_parts,
+)
+from emr_jobs.source.options import Bounds, Place, Topics, parse_options
 from emr_jobs.source.storage import Found, Storage
 from sulina.errors import SulinaError
 
@@ -60,7 +66,7 @@ def work(arguments: argparse.Namespace) -> tuple[int, Result]:
     """Audit all objects in tasks, then the seams between them here."""
     options = parse_options(source_options(arguments))
     storage = Storage(options.place)
-    chosen = choose(storage, options.topics, options.bounds)
+    chosen = spans(storage, options.topics, options.bounds)
     spark = session(arguments, "ledger-audit")
     late_us = round(arguments.late_seconds * 1e6)
     objects = with_times(storage, chosen)
@@ -81,6 +87,27 @@ def _audit(
     storage = Storage(place)
     for found, newest in objects:
         yield audit_object(storage, found, newest, late_us)
+
+
+def spans(storage: Storage, topics: Topics, bounds: Bounds) -> list[Candidate]:
+    """The objects to audit: of each topic partition, all from the first to the last that may hold
+    records within the bounds. One left out in between, for its times, would look like a gap."""
+    chosen: list[Candidate] = []
+    for objects in list_parts(storage, topics).values():
+        found = candidates(objects, bounds.start_offset, bounds.end_offset)
+        if bounds.by_time:
+            within = [at for at, each in enumerate(found) if _within(storage, each, bounds)]
+            found = found[within[0] : within[-1] + 1] if within else []
+        chosen += found
+    return chosen
+
+
+def _within(storage: Storage, each: Candidate, bounds: Bounds) -> bool:
+    try:
+        summary = read_footer(storage, each.found).summary
+    except SulinaError:
+        return True  # its own audit tells what is wrong with it
+    return summary.last_time_us >= bounds.start_time and summary.first_time_us < bounds.end_time
 
 
 def with_times(storage: Storage, chosen: Sequence[Candidate]) -> list[tuple[Found, int]]:

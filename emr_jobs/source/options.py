@@ -38,6 +38,7 @@ _KNOWN: Final = (
     "partitionBytes",
     "batchRecords",
     "maxRecordsPerTrigger",
+    "gapSeconds",
 )
 
 
@@ -112,6 +113,8 @@ class ReadOptions:
     batch_records: int = 32_768
     max_records: int = 0
     """Of one batch of a stream; 0: no limit."""
+    gap_seconds: int = 600
+    """A gap before an object that is younger may be filled yet; a stream waits for it."""
     stream_start: str = "earliest"
     """The text of ``startOffset``, which a stream understands in more ways."""
 
@@ -137,6 +140,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         partition_bytes=given.count("partitionBytes", 64 * _MIB),
         batch_records=given.count("batchRecords", 32_768),
         max_records=given.count("maxRecordsPerTrigger", 0),
+        gap_seconds=0 if given.text("gapSeconds") == "0" else given.count("gapSeconds", 600),
         stream_start=start_text,
     )
 

@@ -7,7 +7,7 @@ records that are there: where some are missing, the stream stops.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,17 +64,21 @@ def from_text(text: str) -> Positions:
     return from_json(value)
 
 
-def follow(part: TopicPartition, position: int, objects: Iterator[ObjectSummary]) -> int:
+def follow(
+    part: TopicPartition, position: int, objects: Iterable[tuple[ObjectSummary, bool]]
+) -> int:
     """The end of the records that can be read from ``position`` on without a gap.
 
-    ``objects`` are those from the one that holds the position on. Raises ``Refused`` if the very
-    next records are missing though later ones are there, or the topic was made anew.
+    ``objects`` are those from the one that holds the position on, each with whether it is young:
+    written so short a time ago that the ones before it may still be on their way, since ledgers
+    become objects in any order. Raises ``Refused`` if the very next records are missing though
+    later ones are there for long, or the topic was made anew.
     """
     end = position
     seen = None
-    for seen in objects:
+    for seen, young in objects:
         if seen.first_offset > end:
-            if end > position:
+            if end > position or young:
                 return end  # what is there is read first; then the gap stops the stream
             raise gap_error(str(part), end, seen.first_offset)
         end = max(end, seen.last_offset + 1)

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -30,6 +31,8 @@ class Found:
 
     name: ObjectName
     size: int
+    modified_us: int = 0
+    """When it was written, by the store's clock; 0 if that is not known."""
 
     @property
     def key(self) -> str:
@@ -67,12 +70,12 @@ class Storage:
         except NotFound:
             rows = []
         found = []
-        for path, size in rows:
+        for path, size, modified in rows:
             try:
                 name = parse_key(path[len(self._root) + 1 :])
             except Refused:
                 continue
-            found.append(Found(name, size))
+            found.append(Found(name, size, modified))
         found.sort(key=lambda each: each.name)
         return found
 
@@ -113,13 +116,13 @@ class Storage:
                 raise
             raise Unavailable(f"{self.url} could not be {what}: {error}") from None
 
-    def _walk(self, prefix: str) -> Iterator[tuple[str, int]]:
+    def _walk(self, prefix: str) -> Iterator[tuple[str, int, int]]:
         base = f"{self._root}/{prefix}"
         if self._fsspec is not None:
             folder = base[: base.rindex("/")]
             for path, info in self._fsspec.find(folder, detail=True).items():
                 if path.startswith(base):
-                    yield path, int(info["size"])
+                    yield path, int(info["size"]), _modified_us(info)
             return
         # Plain scandir: it is several times faster than the file system layers above it.
         waiting = [base[: base.rindex("/")]]
@@ -129,7 +132,16 @@ class Storage:
                     if entry.is_dir():
                         waiting.append(entry.path)
                     elif entry.path.startswith(base) and not entry.name.startswith("."):
-                        yield entry.path, entry.stat().st_size
+                        stat = entry.stat()
+                        yield entry.path, stat.st_size, stat.st_mtime_ns // 1000
+
+
+def _modified_us(info: dict[str, Any]) -> int:
+    """File systems name it differently, and some do not tell."""
+    value = info.get("LastModified") or info.get("mtime") or info.get("created") or 0
+    if isinstance(value, datetime):
+        value = value.timestamp()
+    return int(value * 1_000_000) if isinstance(value, int | float) else 0
 
 
 def open_url(place: Place) -> tuple[Any, str]:

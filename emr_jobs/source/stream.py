@@ -34,6 +34,7 @@ from emr_jobs.source.positions import (
 from emr_jobs.source.reading import gap_error
 from emr_jobs.source.storage import Found, Storage
 from emr_jobs.source.times import first_offset_at
+from sulina.runtime.real_clock import RealClock
 
 _FOOTERS_KEPT: Final = 10_000
 
@@ -58,6 +59,7 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
         self._schema = schema
         self._decoder = decoder
         self._storage: Storage | None = None
+        self._clock = RealClock()
         self._known: Positions = {}
         """How far batches were planned, as far as this process saw it."""
         self._target: Positions | None = None
@@ -173,10 +175,18 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
             first = known[part] if part in known else _first(objects)
             chosen = [each.found for each in candidates(objects, first)]
             self._learn(chosen)
-            end = follow(part, first, (self._footer(each).summary for each in chosen))
+            now = self._clock.wall_us()
+            end = follow(
+                part,
+                first,
+                ((self._footer(each).summary, self._is_young(each, now)) for each in chosen),
+            )
             if end > first:
                 ranges.append(Range(part, first, end))
         return ranges
+
+    def _is_young(self, found: Found, now_us: int) -> bool:
+        return now_us - found.modified_us < self._options.gap_seconds * 1_000_000
 
     def _slices(
         self, part: TopicPartition, objects: list[Found], start: int, end: int

@@ -27,6 +27,8 @@ from sulina.errors import SulinaError, Unavailable
 from sulina.runtime.real_clock import RealClock
 
 _AWS_PORT: Final = 4566
+_READY_SECONDS: Final = 300.0
+"""The supervisor of the cluster gives up sooner, and says who was late."""
 _STOP_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.5
 _KINDS: Final = {
@@ -127,7 +129,8 @@ class _Cloud:
         self._folder = folder
         self._server = server
         self._as_json = as_json
-        self._cluster = ServerProcess("the cluster", command, folder / "cluster.log")
+        log = folder / "cluster.log"
+        self._cluster = ServerProcess("the cluster", command, log, seconds=_READY_SECONDS)
         self._clock = RealClock()
 
     async def run(self, aws: dict[str, Any]) -> bool:

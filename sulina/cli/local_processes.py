@@ -38,9 +38,12 @@ class Process(Protocol):
 class ServerProcess:
     """A broker or a storage node."""
 
-    def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
+    def __init__(
+        self, name: str, command: Sequence[str], log: Path, *, seconds: float = READY_SECONDS
+    ) -> None:
         self.name = name
         self.log = log
+        self._seconds = seconds
         self.said: dict[str, Any] = {}
         """What it said when it was ready."""
         self.child = ChildProcess((*_PYTHON, *command, "--json"), log)
@@ -49,13 +52,13 @@ class ServerProcess:
 
     async def ready(self) -> None:
         """Wait for the line in its log that comes from this very process."""
-        end = self._clock.now() + READY_SECONDS
+        end = self._clock.now() + self._seconds
         while not self._find():
             if not self.child.running:
                 raise Unavailable(f"{self.name} ended: {last_line(self.child)}")
             if self._clock.now() > end:
                 raise Unavailable(
-                    f"{self.name} was not ready in {READY_SECONDS:g} s: {last_line(self.child)}"
+                    f"{self.name} was not ready in {self._seconds:g} s: {last_line(self.child)}"
                 )
             await self._clock.sleep(_POLL_SECONDS)
 

@@ -72,7 +72,11 @@ def _base(docker: Docker, cache: Path) -> None:
             _run(debootstrap, "--variant=minbase", f"--include={packages}", _DEBIAN, folder)
             for name in ("python", "pip"):
                 (Path(folder) / "usr/local/bin" / name).symlink_to(f"/usr/bin/{name}3")
-            _run(*("tar", "--create", "--file", f"{archive}.part", "--directory", folder), ".")
+            small = "--exclude=./var/cache/apt/archives/*.deb"
+            _run(
+                *("tar", "--create", "--file", f"{archive}.part", small),
+                *("--directory", folder, "."),
+            )
         Path(f"{archive}.part").rename(archive)
     docker(
         *("import", "--change", "ENV PATH=/usr/local/bin:/usr/bin:/usr/sbin:/bin:/sbin"),

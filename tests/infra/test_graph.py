@@ -321,7 +321,7 @@ def test_prod_is_not_deployed_without_a_certificate(graph_of: Callable[[str], Gr
 
 
 def test_before_there_are_images_nothing_is_started(graph_of: Callable[[str], Graph]) -> None:
-    imageless = graph_of("imageless")
+    imageless = graph_of("public")
     for service in imageless.all("ecs/service:Service"):
         assert service.inputs["desiredCount"] == 0
     assert imageless.one("appautoscaling/target:Target", "brokers").inputs["minCapacity"] == 0

@@ -16,7 +16,7 @@ import sulina
 from emr_jobs.jobs import compaction, ledger_audit, replay_query, topic_statistics
 from emr_jobs.jobs.auditing import audit_object
 from emr_jobs.source.objects import list_parts
-from emr_jobs.source.options import Place, Topics
+from emr_jobs.source.options import Bounds, Place, Topics
 from emr_jobs.source.storage import Storage
 from tests.spark.lake_folder import NOON, LakeFolder, key_of
 from tests.support.server import SulinaProcess
@@ -134,6 +134,14 @@ def test_an_audit_sees_a_producers_records_that_were_stored_twice(lake: LakeFold
     )
     assert kinds(report) == ["repeat"]
     assert "sequences 45 to 49 come twice" in report["details"][0]["what"]
+
+
+def test_an_audit_of_a_time_has_no_gaps_where_times_jump(lake: LakeFolder) -> None:
+    for time_us in (NOON, NOON - 7_200_000_000, NOON + 60_000_000, NOON + 7_200_000_000):
+        lake.add(ORDERS, 10, time_us=time_us)
+    bounds = Bounds(start_time=NOON, end_time=NOON + 3_600_000_000)
+    chosen = ledger_audit.spans(Storage(Place(str(lake.root))), Topics((ORDERS,)), bounds)
+    assert [each.found.name.first_offset for each in chosen] == [0, 10, 20]
 
 
 def test_an_audit_counts_late_records(lake: LakeFolder) -> None:
