@@ -17,7 +17,8 @@ from typing import TypeVar
 
 from sulina.client.seams import Randomness
 from sulina.errors import AlreadyExists, NotFound, Refused, StorageFull, SulinaError, Unavailable
-from sulina.objects.store import ObjectInfo, check_key, check_range, ends_early
+from sulina.objects.mark import new_mark
+from sulina.objects.store import ObjectInfo, check_key, check_length, check_range, ends_early
 from sulina.runtime.object_files import ObjectExists, ObjectFiles
 
 _T = TypeVar("_T")
@@ -33,7 +34,7 @@ class FolderStore:
 
     async def put(self, key: str, chunks: AsyncIterable[bytes]) -> ObjectInfo:
         check_key(key)
-        token = f"{self._random.getrandbits(128):032x}"
+        token = new_mark(self._random)
         file = await self._do(key, lambda: self._files.create(key, token))
         try:
             async for chunk in chunks:
@@ -50,8 +51,7 @@ class FolderStore:
         return data
 
     async def tail(self, key: str, length: int) -> tuple[bytes, int]:
-        if length < 1:
-            raise Refused(f"{length} is no length for the end of {key}")
+        check_length(key, length)
         return await self._do(key, lambda: self._files.read(key, -length, length))
 
     async def info(self, key: str) -> ObjectInfo | None:
@@ -91,7 +91,7 @@ class FolderStore:
 
     def _translated(self, error: OSError, key: str) -> SulinaError:
         if isinstance(error, ObjectExists):
-            return AlreadyExists(f"there is an object {key} already in {self._root}")
+            return AlreadyExists(f"there is an object {key} already")
         match error.errno:
             case errno.ENOENT | errno.EISDIR:
                 return NotFound(f"there is no object {key} in {self._root}")

@@ -7,25 +7,26 @@ mark of its own in the object's metadata, which tells after a lost answer whethe
 from __future__ import annotations
 
 from collections.abc import AsyncIterable
+from contextlib import aclosing
 from datetime import datetime
 from typing import Any, Final
 
 import aiohttp
 
 from sulina.client.seams import Randomness
-from sulina.errors import AlreadyExists, NotFound, Refused, Unavailable
-from sulina.objects.answers import Passing, RangeError, TakenError, UploadGoneError
+from sulina.errors import NotFound
+from sulina.objects.answers import Passing, TakenError, UploadGoneError
 from sulina.objects.gcs_auth import GoogleTokens, NoTokens
 from sulina.objects.gcs_requests import ENDPOINT, GcsRequests, described, no_bucket
-from sulina.objects.gcs_upload import MARK, UNIT, GcsUpload
+from sulina.objects.gcs_upload import UNIT, GcsUpload
+from sulina.objects.http_ranges import read_range, read_tail
+from sulina.objects.mark import check_ours, new_mark
 from sulina.objects.parts import in_parts
 from sulina.objects.retry import Retrier
 from sulina.objects.store import (
     ObjectInfo,
     ObjectSettings,
     check_key,
-    check_range,
-    ends_early,
 )
 from sulina.runtime.seam import Clock
 
@@ -52,44 +53,21 @@ class GcsStore:
 
     async def put(self, key: str, chunks: AsyncIterable[bytes]) -> ObjectInfo:
         check_key(key)
-        mark = f"{self._random.getrandbits(128):032x}"
-        parts = in_parts(chunks, max(self._settings.part_bytes // UNIT, 1) * UNIT)
+        mark = new_mark(self._random)
+        part_bytes = max(self._settings.part_bytes // UNIT, 1) * UNIT
         try:
-            found = await GcsUpload(self._requests, key, self._prefix + key).run(mark, parts)
-        except (TakenError, UploadGoneError) as error:
+            async with aclosing(in_parts(chunks, part_bytes)) as parts:
+                found = await GcsUpload(self._requests, key, self._prefix + key).run(mark, parts)
+        except (TakenError, UploadGoneError):
             found = await self._describe(key)
-            if found is None:
-                raise Unavailable(
-                    f"the object {key} was there and is gone, or somebody took back its parts: "
-                    "make it again"
-                ) from error
-            if found.get("metadata", {}).get(MARK) != mark:
-                raise AlreadyExists(
-                    f"there is an object {key} already in the bucket {self._requests.bucket}"
-                ) from None
+            check_ours(key, mark, None if found is None else found.get("metadata", {}))
         return _info(key, found)
 
     async def get(self, key: str, start: int, end: int) -> bytes:
-        check_range(key, start, end)
-        if start < end:
-            try:
-                data, size = await self._read(key, f"bytes={start}-{end - 1}")
-            except RangeError:
-                found = await self.info(key)
-                raise ends_early(key, end, 0 if found is None else found.size) from None
-        else:
-            data, size = b"", (await self._must(key)).size
-        if end > size:
-            raise ends_early(key, end, size)
-        return data
+        return await read_range(self._read, self.info, key, start, end)
 
     async def tail(self, key: str, length: int) -> tuple[bytes, int]:
-        if length < 1:
-            raise Refused(f"{length} is no length for the end of {key}")
-        try:
-            return await self._read(key, f"bytes=-{length}")
-        except RangeError:
-            return b"", 0  # an object with no bytes has no last ones
+        return await read_tail(self._read, key, length)
 
     async def info(self, key: str) -> ObjectInfo | None:
         found = await self._describe(key)
@@ -145,12 +123,6 @@ class GcsStore:
             await self.list(key, limit=1)  # it may be the bucket that is missing
             return None
 
-    async def _must(self, key: str) -> ObjectInfo:
-        found = await self.info(key)
-        if found is None:
-            raise NotFound(f"there is no object {key} in the bucket {self._requests.bucket}")
-        return found
-
     async def _read(self, key: str, wanted: str) -> tuple[bytes, int]:
         """Some bytes, and the size of the whole."""
         url = self._requests.address("download", self._prefix + key, alt="media")
@@ -169,7 +141,7 @@ class GcsStore:
         try:
             return await self._requests.ask(key, attempt)
         except NotFound:
-            await self._must(key)  # which says what is missing
+            await self._describe(key)  # which says so if it is the bucket that is missing
             raise
 
 

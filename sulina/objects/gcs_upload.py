@@ -14,9 +14,8 @@ from typing import Any, Final
 from sulina.errors import NotFound, SulinaError
 from sulina.objects.answers import Passing, UploadGoneError
 from sulina.objects.gcs_requests import RESUME, GcsRequests, described, no_bucket
+from sulina.objects.mark import MARK
 
-MARK: Final = "sulina-upload"
-"""Name of the metadata that tells who made an object."""
 UNIT: Final = 256 << 10
 """Every part but the last is a multiple of this."""
 

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import AsyncIterable, Callable
 
 from sulina.errors import AlreadyExists, NotFound
-from sulina.objects.store import ObjectInfo, check_key, check_range, ends_early
+from sulina.objects.store import ObjectInfo, check_key, check_length, check_range, ends_early
 
 
 class MemoryStore:
@@ -37,6 +37,7 @@ class MemoryStore:
         return data[start:end]
 
     async def tail(self, key: str, length: int) -> tuple[bytes, int]:
+        check_length(key, length)
         data = self._data(key)
         return data[max(len(data) - length, 0) :], len(data)
 

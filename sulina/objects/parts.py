@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
 
 
-async def in_parts(chunks: AsyncIterable[bytes], part_bytes: int) -> AsyncIterator[bytes]:
+async def in_parts(chunks: AsyncIterable[bytes], part_bytes: int) -> AsyncGenerator[bytes]:
     """Parts of exactly ``part_bytes``, the last one excepted; one empty part if there is nothing.
 
     Holds one part and one chunk at most. A part is handed out only when it is known whether more
@@ -23,3 +23,13 @@ async def in_parts(chunks: AsyncIterable[bytes], part_bytes: int) -> AsyncIterat
             pending.append(rest)
             length += len(rest)
     yield b"".join(pending)
+
+
+async def take(parts: AsyncIterator[bytes], count: int) -> list[bytes]:
+    """The next ``count`` parts, or those that are left."""
+    found: list[bytes] = []
+    async for part in parts:
+        found.append(part)
+        if len(found) == count:
+            break
+    return found

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Any, Final, TypeVar
 
 import redis.asyncio
@@ -33,6 +33,7 @@ from sulina.errors import (
     Unavailable,
 )
 from sulina.objects.answers import Passing
+from sulina.objects.mark import MARK_LENGTH, new_mark
 from sulina.objects.parts import in_parts
 from sulina.objects.redis_scripts import ABORT, ABSENT, COMMIT, DELETE, LOST, PART, READ
 from sulina.objects.retry import Retrier
@@ -40,6 +41,7 @@ from sulina.objects.store import (
     ObjectInfo,
     ObjectSettings,
     check_key,
+    check_length,
     check_range,
     ends_early,
 )
@@ -49,8 +51,6 @@ _T = TypeVar("_T")
 
 _CONNECTIONS: Final = 32
 _CONNECT_SECONDS: Final = 10.0
-_TOKEN: Final = 32
-"""Characters of a token."""
 _UPLOADS: Final = 10_000
 """Stale uploads that one call takes back."""
 
@@ -78,20 +78,21 @@ class RedisStore:
 
     async def put(self, key: str, chunks: AsyncIterable[bytes]) -> ObjectInfo:
         check_key(key)
-        token = f"{self._random.getrandbits(128):032x}"
+        token = new_mark(self._random)
         digest, size, count = hashlib.blake2b(digest_size=16), 0, 0
         begun = {token + key: self._clock.wall_us()}
         await self._ask(key, lambda: self._client.zadd(self._prefix + "uploads", begun))
         try:
-            async for part in in_parts(chunks, self._settings.part_bytes):
-                await self._run(PART, key, token, count, part)
-                digest.update(part)
-                size, count = size + len(part), count + 1
+            async with aclosing(in_parts(chunks, self._settings.part_bytes)) as parts:
+                async for part in parts:
+                    await self._run(PART, key, token, count, part)
+                    digest.update(part)
+                    size, count = size + len(part), count + 1
             info = ObjectInfo(key, size, digest.hexdigest(), self._clock.wall_us())
             about = (size, self._settings.part_bytes, count, info.etag, info.modified_us)
             outcome = await self._run(COMMIT, key, token, *about)
             if outcome == 0:
-                raise AlreadyExists(f"there is an object {key} already in Redis")
+                raise AlreadyExists(f"there is an object {key} already")
             if outcome != 1:
                 raise Unavailable(f"somebody took back the parts of {key}: make it again")
         except BaseException:
@@ -108,8 +109,7 @@ class RedisStore:
         return data
 
     async def tail(self, key: str, length: int) -> tuple[bytes, int]:
-        if length < 1:
-            raise Refused(f"{length} is no length for the end of {key}")
+        check_length(key, length)
         return await self._read(key, -length, length)
 
     async def info(self, key: str) -> ObjectInfo | None:
@@ -142,7 +142,7 @@ class RedisStore:
         )
         aborted = 0
         for member in begun:
-            token, key = member[:_TOKEN].decode(), member[_TOKEN:].decode()
+            token, key = member[:MARK_LENGTH].decode(), member[MARK_LENGTH:].decode()
             if key.startswith(prefix):
                 aborted += await self._run(ABORT, key, token)
         return aborted

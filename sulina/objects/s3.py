@@ -8,7 +8,7 @@ finds the name taken, the mark tells whether the object is ours.
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -16,18 +16,18 @@ import aioboto3
 from aiobotocore.config import AioConfig
 
 from sulina.client.seams import Randomness
-from sulina.errors import AlreadyExists, NotFound, Refused, SulinaError, Unavailable
-from sulina.objects.answers import RangeError, TakenError, UploadGoneError
-from sulina.objects.parts import in_parts
+from sulina.errors import NotFound, SulinaError
+from sulina.objects.answers import TakenError, UploadGoneError
+from sulina.objects.http_ranges import read_range, read_tail
+from sulina.objects.mark import MARK, check_ours, new_mark
+from sulina.objects.parts import in_parts, take
 from sulina.objects.retry import Retrier
 from sulina.objects.s3_errors import translate
-from sulina.objects.s3_upload import MARK, S3Upload
+from sulina.objects.s3_upload import S3Upload
 from sulina.objects.store import (
     ObjectInfo,
     ObjectSettings,
     check_key,
-    check_range,
-    ends_early,
 )
 from sulina.runtime.seam import Clock
 
@@ -71,54 +71,29 @@ class S3Store:
 
     async def put(self, key: str, chunks: AsyncIterable[bytes]) -> ObjectInfo:
         check_key(key)
-        mark = f"{self._random.getrandbits(128):032x}"
-        parts = in_parts(chunks, self._settings.part_bytes)
-        first = await anext(parts)
-        second = await anext(parts, None)
+        mark = new_mark(self._random)
         try:
-            if second is None:
-                etag, size = await self._put_whole(key, first, mark), len(first)
-            else:
-                upload = S3Upload(
-                    self._ask, self._client, self._bucket, self._prefix + key, self._settings
-                )
-                etag, size = await upload.run(mark, first, second, parts)
-        except (TakenError, UploadGoneError) as error:
-            return await self._ours(key, mark, error)
+            async with aclosing(in_parts(chunks, self._settings.part_bytes)) as parts:
+                first = await take(parts, 2)
+                if len(first) == 1:
+                    etag, size = await self._put_whole(key, first[0], mark), len(first[0])
+                else:
+                    name = self._prefix + key
+                    upload = S3Upload(self._ask, self._client, self._bucket, name, self._settings)
+                    etag, size = await upload.run(mark, first, parts)
+        except (TakenError, UploadGoneError):
+            return await self._ours(key, mark)
         return ObjectInfo(key, size, etag.strip('"'), self._clock.wall_us())
 
     async def get(self, key: str, start: int, end: int) -> bytes:
-        check_range(key, start, end)
-        if start == end:
-            found = await self.info(key)
-            if found is None:
-                raise _not_found(key, self._bucket)
-            if end > found.size:
-                raise ends_early(key, end, found.size)
-            return b""
-        try:
-            data, size = await self._read(key, f"bytes={start}-{end - 1}")
-        except RangeError:
-            found = await self.info(key)
-            raise ends_early(key, end, 0 if found is None else found.size) from None
-        if len(data) < end - start:
-            raise ends_early(key, end, size)
-        return data
+        return await read_range(self._read, self.info, key, start, end)
 
     async def tail(self, key: str, length: int) -> tuple[bytes, int]:
-        if length < 1:
-            raise Refused(f"{length} is no length for the end of {key}")
-        try:
-            return await self._read(key, f"bytes=-{length}")
-        except RangeError:
-            return b"", 0  # an object with no bytes has no last ones
+        return await read_tail(self._read, key, length)
 
     async def info(self, key: str) -> ObjectInfo | None:
         try:
-            found = await self._ask(
-                key,
-                lambda: self._client.head_object(Bucket=self._bucket, Key=self._prefix + key),
-            )
+            found = await self._head(key)
         except NotFound:
             # The answer to HEAD has no text: it may be the bucket that is missing.
             await self.list(key, limit=1)
@@ -193,23 +168,19 @@ class S3Store:
         )
         return str(answer["ETag"])
 
-    async def _ours(self, key: str, mark: str, error: Exception) -> ObjectInfo:
+    async def _ours(self, key: str, mark: str) -> ObjectInfo:
         """The object that is there, if an attempt made it whose answer was lost."""
         try:
-            found = await self._ask(
-                key,
-                lambda: self._client.head_object(Bucket=self._bucket, Key=self._prefix + key),
-            )
+            found = await self._head(key)
         except NotFound:
-            raise Unavailable(
-                f"the object {key} was there and is gone, or somebody took back its parts: make "
-                "it again"
-            ) from error
-        if found.get("Metadata", {}).get(MARK) == mark:
-            return _info(key, found["ContentLength"], found)
-        raise AlreadyExists(
-            f"there is an object {key} already in the bucket {self._bucket}"
-        ) from None
+            found = {}
+        check_ours(key, mark, found.get("Metadata"))
+        return _info(key, found["ContentLength"], found)
+
+    async def _head(self, key: str) -> Any:
+        return await self._ask(
+            key, lambda: self._client.head_object(Bucket=self._bucket, Key=self._prefix + key)
+        )
 
     async def _read(self, key: str, wanted: str) -> tuple[bytes, int]:
         """Some bytes, and the size of the whole."""
@@ -282,7 +253,3 @@ async def open_s3(
 def _info(key: str, size: int, found: Any) -> ObjectInfo:
     modified = round(found["LastModified"].timestamp() * 1e6)
     return ObjectInfo(key, size, str(found["ETag"]).strip('"'), modified)
-
-
-def _not_found(key: str, bucket: str) -> NotFound:
-    return NotFound(f"there is no object {key} in the bucket {bucket}")

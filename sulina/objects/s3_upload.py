@@ -9,12 +9,11 @@ from typing import Any, Final, Protocol, TypeVar
 
 from sulina.errors import SulinaError, TooLarge
 from sulina.objects.answers import UploadGoneError
+from sulina.objects.mark import MARK
 from sulina.objects.store import ObjectSettings
 
 _T = TypeVar("_T")
 
-MARK: Final = "sulina-upload"
-"""Name of the metadata that tells who made an object."""
 _MAX_PARTS: Final = 10_000
 """S3's own limit."""
 
@@ -41,9 +40,11 @@ class S3Upload:
         self._size = 0
 
     async def run(
-        self, mark: str, first: bytes, second: bytes, rest: AsyncIterator[bytes]
+        self, mark: str, first: list[bytes], rest: AsyncIterator[bytes]
     ) -> tuple[str, int]:
         """Upload all parts and make them one object. Returns its ETag and size.
+
+        ``first`` is emptied as its parts are sent, so that nobody holds them longer.
 
         Raises ``TakenError`` if there is one already, and ``UploadGoneError`` if it was finished
         by an attempt whose answer was lost, or taken back by somebody.
@@ -54,7 +55,7 @@ class S3Upload:
         )
         self._place["UploadId"] = begun["UploadId"]
         try:
-            etags = await self._send_all(first, second, rest)
+            etags = await self._send_all(first, rest)
             done = await self._ask(
                 self._name,
                 lambda: self._client.complete_multipart_upload(
@@ -74,9 +75,7 @@ class S3Upload:
             raise
         return str(done["ETag"]), self._size
 
-    async def _send_all(
-        self, first: bytes, second: bytes, rest: AsyncIterator[bytes]
-    ) -> dict[int, str]:
+    async def _send_all(self, first: list[bytes], rest: AsyncIterator[bytes]) -> dict[int, str]:
         """The ETags of all parts, by number."""
         etags: dict[int, str] = {}
         slots = asyncio.Semaphore(self._settings.concurrency)
@@ -90,7 +89,7 @@ class S3Upload:
         try:
             async with asyncio.TaskGroup() as sending:
                 number = 0
-                async for data in _chained(first, second, rest):
+                async for data in _chained(first, rest):
                     number += 1
                     if number > _MAX_PARTS:
                         raise TooLarge(
@@ -121,10 +120,8 @@ class S3Upload:
             )
 
 
-async def _chained(first: bytes, second: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield first
-    del first
-    yield second
-    del second
+async def _chained(first: list[bytes], rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    while first:
+        yield first.pop(0)
     async for part in rest:
         yield part

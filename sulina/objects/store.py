@@ -126,6 +126,12 @@ def check_range(key: str, start: int, end: int) -> None:
         raise Refused(f"{start} to {end} is no range of the bytes of {key}")
 
 
+def check_length(key: str, length: int) -> None:
+    """Raises ``Refused`` if it is no number of last bytes."""
+    if length < 1:
+        raise Refused(f"{length} is no length for the end of {key}")
+
+
 def ends_early(key: str, end: int, size: int) -> Refused:
     """For a range that goes beyond the end."""
     return Refused(f"{key} has {size} bytes, so byte {end - 1} can't be read")

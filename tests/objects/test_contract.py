@@ -234,13 +234,11 @@ async def test_keys_may_be_odd(opening: Opening) -> None:
         assert await store.list("") == []
 
 
-@pytest.mark.parametrize(
-    "key", ["", "/a", "a/", "a//b", "a/../b", "./a", "a\nb", "nul\0", "k" * 800]
-)
-async def test_keys_that_some_store_could_not_take_are_refused(opening: Opening, key: str) -> None:
+async def test_keys_that_some_store_could_not_take_are_refused(opening: Opening) -> None:
     async with opening() as store:
-        with pytest.raises(Refused, match="key"):
-            await store.put(key, chunks_of(b"x"))
+        for key in ("", "/a", "a/", "a//b", "a/../b", "./a", "a\nb", "nul\0", "k" * 800):
+            with pytest.raises(Refused, match="key"):
+                await store.put(key, chunks_of(b"x"))
 
 
 async def test_when_the_source_fails_nothing_is_made(opening: Opening, small_parts: int) -> None:

@@ -7,7 +7,9 @@ asks for it. The environments they run in are made by ``make test`` ahead of tim
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import atexit
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -19,41 +21,52 @@ from localstack.emulators.seaweedfs import running_seaweedfs
 from localstack.emulators.server import EmulatorServer
 from sulina.errors import Unavailable
 
+_started: dict[str, EmulatorServer] = {}
+
+
+def _shared(
+    name: str, start: Callable[[Path], EmulatorServer], folders: pytest.TempPathFactory
+) -> EmulatorServer:
+    """The one that runs, or one that does from now on, until the process ends.
+
+    No fixture ends it: each ``conftest.py`` that offers it makes a fixture of its own.
+    """
+    if name not in _started:
+        server = start(folders.mktemp(name))
+        atexit.register(server.kill)
+        server.start()
+        _started[name] = server
+    return _started[name]
+
 
 @pytest.fixture(scope="session")
-def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatorServer]:
+def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> EmulatorServer:
     """A real S3 server, which checks signatures and keeps data over a restart."""
-    with running_seaweedfs(tmp_path_factory.mktemp("seaweedfs")) as server:
-        yield server
+    return _shared("seaweedfs", running_seaweedfs, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
-def localstack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatorServer]:
+def localstack(tmp_path_factory: pytest.TempPathFactory) -> EmulatorServer:
     """An emulated AWS account, of which S3, IAM, SQS and more work."""
-    with running_localstack(tmp_path_factory.mktemp("localstack")) as server:
-        yield server
+    return _shared("localstack", running_localstack, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
-def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatorServer]:
+def moto(tmp_path_factory: pytest.TempPathFactory) -> EmulatorServer:
     """The API of most of AWS, with nothing behind it."""
-    with running_moto(tmp_path_factory.mktemp("moto")) as server:
-        yield server
+    return _shared("moto", running_moto, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
-def gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatorServer]:
+def gcs(tmp_path_factory: pytest.TempPathFactory) -> EmulatorServer:
     """Google Cloud Storage."""
-    with running_gcs(tmp_path_factory.mktemp("gcs")) as server:
-        yield server
+    return _shared("gcs", running_gcs, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
-def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatorServer]:
+def redis(tmp_path_factory: pytest.TempPathFactory) -> EmulatorServer:
     """Redis, where the system has it."""
     try:
-        server = running_redis(tmp_path_factory.mktemp("redis"))
+        return _shared("redis", running_redis, tmp_path_factory)
     except Unavailable as error:
         pytest.skip(str(error))
-    with server:
-        yield server

@@ -1,0 +1,46 @@
+"""Reads of some bytes of an object, for stores that speak HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from sulina.errors import NotFound
+from sulina.objects.answers import RangeError
+from sulina.objects.store import ObjectInfo, check_length, check_range, ends_early
+
+Read = Callable[[str, str], Awaitable[tuple[bytes, int]]]
+"""From a key and what a ``Range`` header says to these bytes and the size of the whole. Raises
+``RangeError`` if there are none."""
+Info = Callable[[str], Awaitable[ObjectInfo | None]]
+
+
+async def read_range(read: Read, info: Info, key: str, start: int, end: int) -> bytes:
+    """``ObjectStore.get``."""
+    check_range(key, start, end)
+    data = b""
+    try:
+        if start < end:
+            data, size = await read(key, f"bytes={start}-{end - 1}")
+        else:
+            size = await _size(info, key)  # HTTP has no range of nothing
+    except RangeError:
+        size = await _size(info, key)
+    if end > size:
+        raise ends_early(key, end, size)
+    return data
+
+
+async def read_tail(read: Read, key: str, length: int) -> tuple[bytes, int]:
+    """``ObjectStore.tail``."""
+    check_length(key, length)
+    try:
+        return await read(key, f"bytes=-{length}")
+    except RangeError:
+        return b"", 0  # an object with no bytes has no last ones
+
+
+async def _size(info: Info, key: str) -> int:
+    found = await info(key)
+    if found is None:
+        raise NotFound(f"there is no object {key}")
+    return found.size
