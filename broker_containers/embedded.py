@@ -53,8 +53,9 @@ async def run_embedded(
     """A whole cluster in one process: open or create the data under ``folder`` and serve it.
 
     ``http``, ``danube_admin`` and ``danube`` are where those doors listen; without them there are
-    none. With ``auth`` clients are asked for tokens. On leaving, clients are told, cursors are stored and everything is closed cleanly. Raises
-    ``Refused`` if another process uses the folder or a port.
+    none. With ``auth`` clients are asked for tokens. On leaving, clients are told, cursors are
+    stored and everything is closed cleanly. Raises ``Refused`` if another process uses the folder
+    or a port.
     """
     async with _metadata(folder) as store, _disk(folder / "journal") as disk:
         clock = RealClock()

@@ -95,9 +95,10 @@ class Workload:
 
     def _producer(self, sender: Sender, options: dict[str, Any]) -> Producer:
         # A broker that is dead for most of the time may keep one of many waiting for long.
-        return self.client.producer(
+        made: Producer = self.client.producer(
             sender.topic, name=sender.name, send_timeout=_MOST_PATIENCE, **options
         )
+        return made
 
     async def _produce(self, sender: Sender, **options: Any) -> None:
         """Publish, in bursts, until told to stop; then wait for every ticket."""
