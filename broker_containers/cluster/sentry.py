@@ -89,15 +89,16 @@ class Sentry:
                 task = asyncio.create_task(self._watch(*key), name=f"sentry of {key[0]}")
                 self._watching[key] = task
 
-    def _wanted(self) -> set[tuple[str, int]]:
+    def _wanted(self) -> list[tuple[str, int]]:
+        """In the order of the tables: a set's would be another one in each process."""
         me, revisions = self._membership.broker, self._tables.brokers.revisions
         if self._election.term:
             watched = [one for one in self._tables.living() if one != me]
         else:
             leading, _ = self._tables.leader()
             watched = [] if leading is None or leading == me else [leading]
-        found = {(one, revisions.get(part(one), 0)) for one in watched}
-        return {(one, revision) for one, revision in found if revision}
+        found = [(one, revisions.get(part(one), 0)) for one in watched]
+        return [(one, revision) for one, revision in found if revision]
 
     async def _watch(self, broker: str, revision: int) -> None:
         """One broker, in one registration."""

@@ -11,6 +11,7 @@ from typing import IO, Any, Final
 
 import click
 
+import sulina
 from sulina.errors import SulinaError, Unavailable
 
 
@@ -40,7 +41,11 @@ class Failed(click.ClickException):
 
     def __init__(self, error: Exception, *, as_json: bool) -> None:
         super().__init__(sentence(error))
-        self._kind = type(error).__name__
+        # Scripts know the errors that clients know, not their finer kinds.
+        self._kind = next(
+            (kind.__name__ for kind in type(error).__mro__ if hasattr(sulina, kind.__name__)),
+            type(error).__name__,
+        )
         self._as_json = as_json
 
     def show(self, file: IO[Any] | None = None) -> None:

@@ -44,8 +44,12 @@ def security_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def auth_settings(auth: Path | None, jwt_key: Path | None) -> AuthSettings | None:
     """What these options say; None: nobody is asked. Raises ``Refused`` for files and tokens."""
-    from broker_containers.security.settings import AuthSettings
-
+    try:
+        from broker_containers.security.settings import AuthSettings
+    except ModuleNotFoundError:
+        raise Refused(
+            "brokers are not installed here (broker_containers): pip install 'sulina[all-in-one]'"
+        ) from None
     root = os.environ.get(ROOT_VARIABLE, "")
     if auth is not None:
         root = read_root(auth)
