@@ -22,8 +22,8 @@ def told(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
         "SULINA_EMR_APPLICATION": "00f1r2s3t4u5v6w7",
         "SULINA_JOB_ROLE": ROLE,
-        "SULINA_JOBS": "s3://work/jobs/",
-        "SULINA_JOB_LOGS": "s3://work/job-logs/",
+        "SULINA_JOBS": "s3://lab/jobs/",
+        "SULINA_JOB_LOGS": "s3://lab/job-logs/",
         "SULINA_TABLES": "s3://lake/tables/",
         "SULINA_LAKE": "s3://lake?region=eu-central-1",
     }.items():
@@ -49,7 +49,7 @@ def test_a_job_is_started_with_the_request_of_the_jobs_own_package(emr: Emr) -> 
     [request] = emr.requests
     assert request["executionRoleArn"] == ROLE
     submit = request["jobDriver"]["sparkSubmit"]
-    assert submit["entryPoint"] == "s3://work/jobs/jobs/ledger_audit.py"
+    assert submit["entryPoint"] == "s3://lab/jobs/jobs/ledger_audit.py"
     assert arguments_of(request) == ["--path", "s3://lake", "--topic", "/*"]
     assert request["retryPolicy"] == {"maxAttempts": 1}
 
