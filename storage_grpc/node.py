@@ -58,6 +58,14 @@ class Node(Protocol):
     @property
     def id(self) -> str: ...
 
+    @property
+    def life(self) -> str:
+        """Another text after each start at which the node may have lost a fence.
+
+        What is in hand means the node in one life: in another one its appends fail.
+        """
+        ...
+
     def append(
         self, ledger: int, entry: int, lac: int, payload: Buffer, *, recovery: bool = False
     ) -> asyncio.Future[None]:
@@ -95,6 +103,7 @@ class LocalNode:
 
     def __init__(self, id: str, store: EntryStore, standing: Standing) -> None:
         self.id = id
+        self.life = standing.life
         self._store = store
         self._standing = standing
 

@@ -5,6 +5,10 @@ certainly never acknowledged that entry. After a power cut or damage it can't be
 that were there before, and stays unsure about them through any number of later restarts, clean or
 not. A process that merely died loses nothing that it wrote, as long as the system under it goes on:
 that is told by the system's boot id.
+
+What may be lost includes fences. So each start in doubt begins another life of the node, and
+appends are taken only from writers who know of it: they have asked the metadata since whether the
+ledger is still theirs.
 """
 
 from __future__ import annotations
@@ -25,31 +29,38 @@ _FILE: Final = "standing.json"
 class Standing:
     """Kept in the node's folder by :meth:`open`; made directly, it is in memory only."""
 
-    def __init__(self, *, in_doubt: bool, born: Iterable[int] = ()) -> None:
+    def __init__(self, *, in_doubt: bool, born: Iterable[int] = (), life: str = "") -> None:
         self.in_doubt = in_doubt
         """Something may have been lost of ledgers that are older than the doubt."""
+        self.life = life
+        """Another text after each start at which a fence may have been lost."""
         self._born = set(born)
         self._disk: Disk | None = None
         self._boot = ""
         self._damage: list[list[int]] = []
 
     @classmethod
-    async def open(cls, disk: Disk, recovery: Recovery, boot: str) -> Self:
+    async def open(cls, disk: Disk, recovery: Recovery, boot: str, fresh: str) -> Self:
         """What holds after a start that found ``recovery``, durable when this returns.
 
-        ``boot`` is another text after each boot of the system; empty if that is not known. On a
-        full disk it is made durable by :meth:`save`, before the stop that relies on it.
+        ``boot`` is another text after each boot of the system; empty if that is not known.
+        ``fresh`` is a text that no life of the node was named by. On a full disk it is made
+        durable by :meth:`save`, before the stop that relies on it.
         """
         before = await _load(disk)
         damage = [[where.file, where.start, where.end] for where in recovery.damaged]
         went_on = before is not None and boot != "" and before.get("boot") == boot
         known = [] if before is None else before["damage"]
         if any(where not in known for where in damage) or not (recovery.stopped or went_on):
-            standing = cls(in_doubt=True)
+            standing = cls(in_doubt=True, life=fresh)
         elif before is None:
-            standing = cls(in_doubt=False)
+            standing = cls(in_doubt=False, life=fresh)
         else:
-            standing = cls(in_doubt=before.get("in_doubt") is not False, born=before["born"])
+            standing = cls(
+                in_doubt=before.get("in_doubt") is not False,
+                born=before["born"],
+                life=before.get("life") or fresh,
+            )
         standing._disk = disk
         standing._boot = boot
         standing._damage = damage
@@ -78,6 +89,7 @@ class Standing:
             content = {
                 "boot": self._boot,
                 "in_doubt": self.in_doubt,
+                "life": self.life,
                 "born": sorted(self._born),
                 "damage": self._damage,
             }

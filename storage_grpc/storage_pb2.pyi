@@ -8,6 +8,10 @@ disk has another one. Every call but Hello, List and Stat must carry the one tha
 expects, in the metadata `sulina-incarnation`; another node refuses. So nobody takes the "no such
 entry" of an empty disk for that of the disk that was there before.
 
+Which life. A node that may have lost something, a fence among it, begins another life, which Hello
+tells. Append must carry the one that the writer knew when it last saw in the metadata that the
+ledger is its own, in the metadata `sulina-life`; a node in another life refuses.
+
 Errors. A call that fails ends with a gRPC status for people and proxies, and with a Code, as a
 decimal number in the trailing metadata `sulina-code`, which says exactly what happened. Without
 that number, whatever the status: the outcome is unknown.
@@ -124,6 +128,7 @@ class HelloReply(_message.Message):
     MAX_READ_BYTES_FIELD_NUMBER: _builtins.int
     WRITABLE_FIELD_NUMBER: _builtins.int
     TIER_FIELD_NUMBER: _builtins.int
+    LIFE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """the name it was given"""
     incarnation: _builtins.str
@@ -142,6 +147,8 @@ class HelloReply(_message.Message):
     """false after its disk failed, and while it stops"""
     tier: _builtins.str
     """where it keeps objects; empty if it has no object store"""
+    life: _builtins.str
+    """another one after each start at which a fence may have been lost"""
     def __init__(
         self,
         *,
@@ -154,10 +161,11 @@ class HelloReply(_message.Message):
         max_read_bytes: _builtins.int = ...,
         writable: _builtins.bool = ...,
         tier: _builtins.str = ...,
+        life: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "incarnation", b"incarnation", "max_entry_bytes", b"max_entry_bytes", "max_read_bytes", b"max_read_bytes", "protocol", b"protocol", "tier", b"tier", "unclean", b"unclean", "version", b"version", "writable", b"writable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "incarnation", b"incarnation", "life", b"life", "max_entry_bytes", b"max_entry_bytes", "max_read_bytes", b"max_read_bytes", "protocol", b"protocol", "tier", b"tier", "unclean", b"unclean", "version", b"version", "writable", b"writable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

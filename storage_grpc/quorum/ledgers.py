@@ -59,9 +59,11 @@ class QuorumLedgers:
             (Fragment(0, tuple(node.id for node in chosen)),),
             under_replicated=len(chosen) < settings.write_quorum,
         )
+        # As they are before the ledger is in the metadata, where somebody may take it over.
+        lives = {node.id: node.life for node in chosen}
         stored = await ledger_metadata.create(self._store, ledger, value)
         writer = QuorumWriter(
-            ledger, stored, self._nodes, self._store, self._clock, settings, self._meter
+            ledger, stored, lives, self._nodes, self._store, self._clock, settings, self._meter
         )
         self._writers[ledger] = writer
         return writer

@@ -4,13 +4,16 @@ Every entry goes to all nodes of the ensemble. A node that fails leaves it: the 
 to the metadata, from the entry after the last confirmed one on, before the new node counts for
 anything. With no node to take its place the ledger goes on with those that are left, as long as
 they are an ack quorum.
+
+A node is written to in the life in which it was when the metadata last said that the ledger is
+ours: in another one it may have lost the fence of a newer owner.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -53,6 +56,7 @@ class QuorumWriter:
         self,
         ledger: int,
         stored: StoredMetadata,
+        lives: Mapping[str, str],
         nodes: Nodes,
         store: MetadataStore,
         clock: Clock,
@@ -72,6 +76,8 @@ class QuorumWriter:
         self._pending: deque[_Pending] = deque()
         self._lanes: dict[str, _Lane] = {}
         self._ever: set[str] = set()
+        self._lives = dict(lives)
+        """Of each member, as it was before the metadata last said that the ledger is ours."""
         self._gaps = False
         """Some entries have fewer copies than the write quorum."""
         self._error: SulinaError | None = None
@@ -120,8 +126,11 @@ class QuorumWriter:
     def _open_lane(self, member: str) -> None:
         self._ever.add(member)
         node = self._nodes.get(member)
-        if node is not None:
+        if node is not None and self._is_known(node):
             self._lanes[member] = _Lane(node)
+
+    def _is_known(self, node: Node) -> bool:
+        return node.life == self._lives.get(node.id)
 
     def _send(self, lane: _Lane, pending: _Pending) -> None:
         lane.unanswered[pending.entry] = self._clock.now()
@@ -230,7 +239,8 @@ class QuorumWriter:
                     return  # complete, or good enough until the topic rolls to a full ledger
                 elif back := self._returned(lost):
                     self._gaps = True
-                    self._join(back)
+                    if await self._still_ours(back):
+                        self._join(back)
                 elif self._clock.now() - began > self._settings.stall_timeout:
                     self._stop(Unavailable(f"too few storage nodes for ledger {self.ledger}"))
                 else:
@@ -244,13 +254,31 @@ class QuorumWriter:
         healthy = {node.id for node in self._nodes.choose(_MANY)}
         return [member for member in lost if member in healthy]
 
+    async def _still_ours(self, members: list[str]) -> bool:
+        """Whether these can be written to again: if one has lost what it knew, the metadata is
+        asked for what a fence would have told."""
+        lives = self._lives_of(members)
+        if lives == {member: self._lives.get(member) for member in members}:
+            return True
+        if not await self._write(self.metadata):
+            return False
+        self._lives.update(lives)
+        return True
+
+    def _lives_of(self, members: Iterable[str]) -> dict[str, str]:
+        found = [self._nodes.get(member) for member in members]
+        return {node.id: node.life for node in found if node is not None}
+
     async def _replace(self, ensemble: tuple[str, ...], swapped: dict[str, str]) -> None:
         changed = tuple(swapped.get(member, member) for member in ensemble)
+        lives = self._lives_of(changed)
         if not self._safe.commit_before_confirm:
+            self._lives.update(lives)
             self._join(swapped.values())
         value = self.metadata.with_ensemble(self.lac + 1, changed)
         if not await self._write(value):
             return
+        self._lives.update(lives)
         if self._safe.commit_before_confirm:
             self._join(swapped.values())
 

@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError, Message
 from storage_grpc import storage_pb2 as pb
 from storage_grpc.remote.settings import RemoteSettings
 from storage_grpc.remote.wire.codes import error_of_call
-from storage_grpc.remote.wire.service import INCARNATION_KEY, channel_options, method
+from storage_grpc.remote.wire.service import INCARNATION_KEY, LIFE_KEY, channel_options, method
 from sulina.errors import UnknownOutcome
 
 _Reply = TypeVar("_Reply", bound=Message)
@@ -77,9 +77,9 @@ class Link:
         except grpc.aio.UsageError:
             raise self._gone() from None
 
-    def open_appends(self, incarnation: str) -> AppendCall:
-        """A stream of appends to the node of that incarnation."""
-        return self._appends(metadata=_metadata(incarnation))
+    def open_appends(self, incarnation: str, life: str) -> AppendCall:
+        """A stream of appends to the node of that incarnation, in that life."""
+        return self._appends(metadata=(*_metadata(incarnation), (LIFE_KEY, life)))
 
     async def close(self) -> None:
         """End all calls and the connection."""

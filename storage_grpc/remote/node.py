@@ -44,12 +44,13 @@ class RemoteNode:
     ) -> None:
         self.id = member_name(hello.id, hello.incarnation)
         self.incarnation = hello.incarnation
+        self.life = hello.life
         self.tier = hello.tier
         """Where it keeps objects; empty if it has no object store. Renewed by its seat."""
         self._link = link
         self._appends = Appends(
             self.id,
-            lambda: link.open_appends(hello.incarnation),
+            lambda: link.open_appends(hello.incarnation, hello.life),
             hello.max_entry_bytes,
             settings,
             clock,

@@ -89,12 +89,19 @@ class Seat:
             )
 
     async def _welcome(self, hello: pb.HelloReply) -> None:
-        if self.node is None or self.node.incarnation != hello.incarnation:
-            before = self.node
+        before = self.node
+        met = None if before is None else (before.incarnation, before.life)
+        if met != (hello.incarnation, hello.life):
             self.node = RemoteNode(self._link, hello, self._settings, self._clock)
             if before is not None:
-                _log.warning("%s is gone: %s came back in its place", before.id, self.node.id)
+                _log.warning(
+                    "%s is gone: %s came back in its place, in life %s",
+                    before.id,
+                    self.node.id,
+                    hello.life,
+                )
                 await before.close()
+        assert self.node is not None
         self.node.tier = hello.tier
 
     def _well(self) -> None:

@@ -19,7 +19,7 @@ from storage_grpc.entries import EntryStore
 from storage_grpc.node import Node
 from storage_grpc.remote.wire.codes import CODE_KEY, code_of, status_of
 from storage_grpc.remote.wire.layout import MAX_MESSAGE, pack_entries
-from storage_grpc.remote.wire.service import INCARNATION_KEY
+from storage_grpc.remote.wire.service import INCARNATION_KEY, LIFE_KEY
 from storage_grpc.service.many import Many
 from sulina.errors import Refused, SulinaError, Unavailable, UnknownOutcome
 
@@ -70,6 +70,15 @@ class Calls:
             raise Unavailable(
                 f"the node that answers here is another one: its incarnation is "
                 f"{self._incarnation}, not {expected!r}"
+            )
+
+    def check_life(self, context: Context) -> None:
+        """Raise ``Unavailable`` if the caller knows another life of the node, or says none."""
+        known = dict(context.invocation_metadata() or ()).get(LIFE_KEY, "")
+        if known != self._node.life:
+            raise Unavailable(
+                "the node may have lost what it was told before it started, a fence among it: ask "
+                f"it again who it is (the caller said {LIFE_KEY} {known!r})"
             )
 
     def handler(

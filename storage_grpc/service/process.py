@@ -41,7 +41,9 @@ async def storage_node(
         store = await JournalStore.open(disk, RealClock(), settings.journal, real_random())
         clean = False
         try:
-            standing = await Standing.open(disk, store.recovery, boot_id())
+            standing = await Standing.open(
+                disk, store.recovery, boot_id(), f"{real_random().getrandbits(64):016x}"
+            )
             identity = Identity(
                 settings.id, store.incarnation, standing, settings.journal.max_entry_bytes
             )

@@ -117,6 +117,7 @@ class StorageServer:
     async def _append(self, requests: AsyncIterator[bytes], context: Context) -> None:
         try:
             self._calls.check_incarnation(context)
+            self._calls.check_life(context)
             if self._stopping:
                 raise Unavailable("the node is stopping: use another one")
         except SulinaError as error:
@@ -149,4 +150,5 @@ class StorageServer:
             max_read_bytes=_MAX_READ_BYTES,
             writable=self._writable and not self._stopping,
             tier="" if self._tier is None else self._tier.place,
+            life=self._identity.standing.life,
         )

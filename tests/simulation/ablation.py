@@ -20,20 +20,22 @@ from tests.simulation.simulate import Outcome
 from tests.simulation.switches import Switches
 
 _AT_ONCE = 8
-COVERED = {
-    "fence_before_recovery": (
+_FENCES = "fence_before_recovery"
+UNNOTICED = {
+    _FENCES: (
         "every read of a recovery fences too, and the reads that find the end are as many; "
         "see the next row"
-    )
+    ),
+    "life_in_appends": (
+        "2 of 20,000 seeds found it; a scenario of its own in `test_pitfalls.py` does"
+    ),
 }
-"""Safeguards that another one makes up for: nothing is found with them off alone."""
+"""Safeguards whose absence no seed has to show, and why."""
 ALL = [
     name
     for safeguard in Switches().names()
     for name in (
-        (safeguard, "fence_before_recovery+fence_on_recovery_read")
-        if safeguard in COVERED
-        else (safeguard,)
+        (safeguard, f"{_FENCES}+fence_on_recovery_read") if safeguard == _FENCES else (safeguard,)
     )
 ]
 
@@ -69,7 +71,7 @@ def table(findings: Sequence[Finding]) -> str:
     lines = ["| safeguard off | seeds needed | what was found |", "|---|---|---|"]
     for finding in findings:
         if finding.found is None:
-            why = COVERED.get(finding.safeguard, "")
+            why = UNNOTICED.get(finding.safeguard, "")
             lines.append(f"| `{finding.safeguard}` | not found in {finding.seeds} | {why} |")
             continue
         what = (finding.found.violation or "").replace("|", "/")
@@ -99,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         outcome = f"seed {finding.found.seed}" if finding.found else "NOT FOUND"
         console.print(f"{name}: {outcome}, {time.perf_counter() - began:.1f} s", highlight=False)
     sys.stdout.write(table(findings) + "\n")
-    return 0 if all(f.found or f.safeguard in COVERED for f in findings) else 1
+    return 0 if all(f.found or f.safeguard in UNNOTICED for f in findings) else 1
 
 
 if __name__ == "__main__":

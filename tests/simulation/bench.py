@@ -38,6 +38,8 @@ class GatedNode:
         self.tail_bytes = 0
         """What a fence brings along. Nothing, unless told: most scenarios are about reads."""
         self.down = False
+        self.life = ""
+        self._starts = 0
         self._changed = asyncio.Event()
 
     async def start(self) -> None:
@@ -45,7 +47,11 @@ class GatedNode:
             self.disk, SimClock(_loop()), _JOURNAL, Random(f"{self.name}/{self.disk!r}"[:8])
         )
         self.id = f"{self.name}@{self.store.incarnation[:8]}"
-        self.node = LocalNode(self.id, self.store, Standing(in_doubt=self.store.unclean))
+        self._starts += 1
+        if self.store.unclean or not self.life:
+            self.life = f"life {self._starts}"
+        standing = Standing(in_doubt=self.store.unclean, life=self.life)
+        self.node = LocalNode(self.id, self.store, standing)
         self.node.tail_bytes = self.tail_bytes
 
     async def lose_power(self) -> None:
@@ -70,8 +76,12 @@ class GatedNode:
     def append(
         self, ledger: int, entry: int, lac: int, payload: Buffer, *, recovery: bool = False
     ) -> asyncio.Future[None]:
+        life = self.life  # a connection does not outlive the node that it was made to
+
         async def later() -> None:
             await self._gate("rewrite" if recovery else "append")
+            if life != self.life:
+                raise Unavailable(f"{self.name} may have lost a fence")
             await self.node.append(ledger, entry, lac, payload, recovery=recovery)
 
         return asyncio.ensure_future(later())

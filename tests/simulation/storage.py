@@ -63,6 +63,9 @@ class SimStorage:
         self._store: JournalStore | None = None
         self._standing = Standing(in_doubt=False)
         self._boots = 0
+        self._starts = 0
+        self.life = ""
+        """That of its last start, as it tells brokers."""
         self.disk = self._new_disk()
 
     @property
@@ -89,7 +92,9 @@ class SimStorage:
     async def _serve(self, machine: Machine) -> None:
         try:
             store = await JournalStore.open(self.disk, SimClock(self._loop), _JOURNAL, self._chance)
-            standing = await Standing.open(self.disk, store.recovery, f"boot {self._boots}")
+            self._starts += 1
+            life = f"life {self._starts}" if self._switches.life_in_appends else "the only life"
+            standing = await Standing.open(self.disk, store.recovery, f"boot {self._boots}", life)
         except StorageFailed:
             self.kill()  # to be started again when the disk is sound
             return
@@ -104,6 +109,7 @@ class SimStorage:
         kind = LocalNode if self._switches.durable_fence else ForgetfulNode
         self.member = member
         node = kind(member, store, standing)
+        self.life = node.life
         # With tails nothing is left to be read, as a rule; and what is read is what some safeguards
         # are about.
         if self._switches != Switches() or self._chance.random() < 0.5:
@@ -195,10 +201,19 @@ class StorageService:
             raise Unavailable(f"{member} is gone: {self._node.id} took its place")
 
     def append(
-        self, member: str, ledger: int, entry: int, lac: int, payload: Buffer, recovery: bool
+        self,
+        member: str,
+        life: str,
+        ledger: int,
+        entry: int,
+        lac: int,
+        payload: Buffer,
+        recovery: bool,
     ) -> asyncio.Future[None]:
         try:
             self._check(member)
+            if life != self._node.life:
+                raise Unavailable(f"{member} may have lost a fence: ask it again who it is")
         except Unavailable as error:
             failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             failed.set_exception(error)
@@ -321,8 +336,11 @@ class LyingFile(MemoryDiskFile):
 class SimNode:
     """``Node`` across the network. Appends share one connection and keep their order."""
 
-    def __init__(self, id: str, network: Network, machine: Machine, server: Endpoint) -> None:
+    def __init__(
+        self, id: str, life: str, network: Network, machine: Machine, server: Endpoint
+    ) -> None:
         self.id = id
+        self.life = life
         self._network = network
         self._machine = machine
         self._server = server
@@ -338,7 +356,7 @@ class SimNode:
     ) -> asyncio.Future[None]:
         data = bytes(payload)
         return self._connected().request(
-            lambda service: service.append(self.id, ledger, entry, lac, data, recovery),
+            lambda service: service.append(self.id, self.life, ledger, entry, lac, data, recovery),
             ordered=True,
             ordered_answer=not self._network.unordered_answers,
         )
@@ -392,11 +410,12 @@ class SimNodes:
     def get(self, member: str) -> Node | None:
         for storage in self._storages:
             if storage.member == member:
-                if member not in self._known:
-                    self._known[member] = SimNode(
-                        member, self._network, self._machine, storage.endpoint
+                known = self._known.get(member)
+                if known is None or known.life != storage.life:
+                    known = self._known[member] = SimNode(
+                        member, storage.life, self._network, self._machine, storage.endpoint
                     )
-                return self._known[member]
+                return known
         return None
 
     def choose(self, count: int, exclude: Collection[str] = ()) -> list[Node]:

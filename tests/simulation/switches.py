@@ -45,6 +45,8 @@ class Switches:
     """After an unclean stop a node does not deny what it may have had."""
     durable_fence: bool = True
     """The fence survives a restart of the node."""
+    life_in_appends: bool = True
+    """A node that may have lost a fence takes nothing from who does not know that."""
     ordered_fence: bool = True
     """A fence is answered when every append before it is decided."""
     fence_unknown_ledger: bool = True

@@ -277,11 +277,6 @@ def test_a_tail_lost_in_a_crash_is_not_denied() -> None:
     on_bench(scenario, 1)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a node that lost a fence takes what an owner of old still sends: seeds 8985 and 17610 "
-    "of docs/simulation.md; to be mended by binding a writer's way to the life of the node",
-)
 def test_a_fence_lost_with_the_tail_of_a_journal_lets_no_owner_of_old_confirm() -> None:
     async def scenario(bench: Bench) -> tuple[bool, int]:
         a, _, c = bench.nodes

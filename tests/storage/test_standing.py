@@ -31,7 +31,9 @@ class Node:
     async def start(self) -> Standing:
         settings = JournalSettings(file_bytes=64 << 10, reserve_bytes=16 << 10)
         self.store = await JournalStore.open(self.disk, RealClock(), settings, Random(1))
-        self.standing = await Standing.open(self.disk, self.store.recovery, f"boot {self._boot}")
+        self.standing = await Standing.open(
+            self.disk, self.store.recovery, f"boot {self._boot}", f"life {self._boot}"
+        )
         return self.standing
 
     async def stop(self) -> None:
@@ -110,10 +112,10 @@ async def test_a_note_that_can_not_be_read_is_doubt() -> None:
 async def test_where_boots_can_not_be_told_apart_every_kill_may_be_a_power_cut() -> None:
     disk = MemoryDisk()
     store = await JournalStore.open(disk, RealClock(), JournalSettings(), Random(1))
-    await Standing.open(disk, store.recovery, "")
+    await Standing.open(disk, store.recovery, "", "x")
     await store.close(clean=False)
     store = await JournalStore.open(disk, RealClock(), JournalSettings(), Random(1))
-    assert not (await Standing.open(disk, store.recovery, "")).certain(_OLD)
+    assert not (await Standing.open(disk, store.recovery, "", "x")).certain(_OLD)
     await store.close()
 
 
@@ -145,13 +147,13 @@ def _found(*damaged: DamagedRange, stopped: bool = True) -> Recovery:
 
 async def test_damage_puts_older_ledgers_in_doubt_once_and_not_at_every_start() -> None:
     disk, damage = MemoryDisk(), DamagedRange(1, 100, 200)
-    standing = await Standing.open(disk, _found(damage), "boot")
+    standing = await Standing.open(disk, _found(damage), "boot", "x")
     standing.begins(_NEW)
     assert standing.certain(_NEW) and not standing.certain(_OLD)
     await standing.save()
-    again = await Standing.open(disk, _found(damage), "boot")
+    again = await Standing.open(disk, _found(damage), "boot", "x")
     assert again.certain(_NEW) and not again.certain(_OLD)
-    worse = await Standing.open(disk, _found(damage, DamagedRange(2, 0, 10)), "boot")
+    worse = await Standing.open(disk, _found(damage, DamagedRange(2, 0, 10)), "boot", "y")
     assert not worse.certain(_NEW)
 
 
@@ -167,7 +169,7 @@ async def test_a_damaged_node_denies_entries_of_ledgers_that_began_after_the_dam
     for other in [name for name in await disk.list() if name.endswith(".idx")]:
         await disk.remove(other)
     store = await JournalStore.open(disk, RealClock(), JournalSettings(), Random(1))
-    node = LocalNode("a", store, await Standing.open(disk, store.recovery, "boot"))
+    node = LocalNode("a", store, await Standing.open(disk, store.recovery, "boot", "x"))
     assert store.recovery.damaged
     await node.append(_NEW, 0, -1, b"began here")
     with pytest.raises(NotFound):

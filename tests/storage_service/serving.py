@@ -47,11 +47,12 @@ async def serving(
     id: str = "storage-1",
     incarnation: str = INCARNATION,
     in_doubt: bool = False,
+    life: str = "",
     max_entry_bytes: int = 64 << 20,
     stop_seconds: float = 5.0,
 ) -> AsyncIterator[StorageServer]:
     """A server over ``store``, by default an empty one in memory; stopped when left."""
-    identity = Identity(id, incarnation, Standing(in_doubt=in_doubt), max_entry_bytes)
+    identity = Identity(id, incarnation, Standing(in_doubt=in_doubt, life=life), max_entry_bytes)
     server = StorageServer(identity, MemoryEntryStore() if store is None else store)
     await server.start("127.0.0.1", port)
     try:

@@ -57,7 +57,7 @@ async def gated(settings: JournalSettings = SMALL) -> tuple[JournalStore, Gate]:
 
 async def test_appends_that_wait_share_a_message() -> None:
     async with serving() as server, linked(server.port) as link:
-        call = link.open_appends(INCARNATION)
+        call = link.open_appends(INCARNATION, "")
         await call.write(pack_entries([Entry(1, n, -1, b"%d" % n) for n in range(100)]))
         outcomes = []
         async for message in call:
@@ -108,7 +108,7 @@ async def test_an_entry_over_the_limit_is_too_large_at_both_ends() -> None:
     # A client that does not look at the limit is told by the node, not cut off by gRPC.
     store = await open_journal(MemoryDisk())
     async with serving(store, max_entry_bytes=1 << 20) as server, linked(server.port) as link:
-        call = link.open_appends(INCARNATION)
+        call = link.open_appends(INCARNATION, "")
         await call.write(pack_entries([Entry(1, 0, -1, bytes(8 << 20)), Entry(1, 0, -1, b"ok")]))
         outcomes = []
         async for message in call:
@@ -123,7 +123,7 @@ async def test_an_entry_over_the_limit_is_too_large_at_both_ends() -> None:
 async def test_bytes_damaged_on_the_way_are_never_stored() -> None:
     store = MemoryEntryStore()
     async with serving(store) as server, linked(server.port) as link:
-        call = link.open_appends(INCARNATION)
+        call = link.open_appends(INCARNATION, "")
         await call.write(pack_entries([Entry(1, 0, -1, b"whole")]))
         damaged = bytearray(pack_entries([Entry(1, 1, -1, b"first"), Entry(1, 2, -1, b"second")]))
         damaged[-3] ^= 4
@@ -142,11 +142,25 @@ async def test_bytes_damaged_on_the_way_are_never_stored() -> None:
 @pytest.mark.parametrize("expected", ["f" * 32, INCARNATION[:8], ""])
 async def test_a_node_of_another_incarnation_refuses(expected: str) -> None:
     async with serving() as server, linked(server.port) as link:
-        call = link.open_appends(expected)
+        call = link.open_appends(expected, "")
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             async for _ in call:
                 pass
         assert (CODE_KEY, str(UNAVAILABLE)) in tuple(refused.value.trailing_metadata())
+
+
+@pytest.mark.parametrize("known", ["the first", ""])
+async def test_a_node_that_may_have_lost_a_fence_takes_nothing_from_who_does_not_know(
+    known: str,
+) -> None:
+    store = MemoryEntryStore()
+    async with serving(store, life="the second") as server, linked(server.port) as link:
+        call = link.open_appends(INCARNATION, known)
+        await call.write(pack_entries([Entry(1, 0, -1, b"of an owner of old")]))
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await call.read()
+        assert (CODE_KEY, str(UNAVAILABLE)) in tuple(refused.value.trailing_metadata())
+        assert store.stat(1) is None
 
 
 async def test_a_lost_stream_leaves_every_unanswered_append_with_an_unknown_outcome() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from storage_grpc.remote import RemoteNodes
 from storage_grpc.service.server import StorageServer
-from sulina.errors import Refused, SulinaError
+from sulina.errors import Refused, SulinaError, Unavailable, UnknownOutcome
 from sulina.runtime.real_clock import RealClock
 from tests.storage_service.serving import QUICK, serving
 
@@ -23,8 +23,8 @@ def incarnation(number: int) -> str:
     return f"{number:08x}" * 4
 
 
-def member(number: int, life: int | None = None) -> str:
-    return f"storage-{number}@{number if life is None else life:08x}"
+def member(number: int, disk: int | None = None) -> str:
+    return f"storage-{number}@{number if disk is None else disk:08x}"
 
 
 class Cluster:
@@ -35,13 +35,16 @@ class Cluster:
         self.ports: dict[int, int] = {}
         self._lives = lives
 
-    async def start(self, number: int, life: int | None = None, name: str = "") -> StorageServer:
+    async def start(
+        self, number: int, disk: int | None = None, name: str = "", life: str = ""
+    ) -> StorageServer:
         self._lives[number] = AsyncExitStack()
         server = await self._lives[number].enter_async_context(
             serving(
                 port=self.ports.get(number, 0),
                 id=name or f"storage-{number}",
-                incarnation=incarnation(number if life is None else life),
+                incarnation=incarnation(number if disk is None else disk),
+                life=life,
             )
         )
         self.ports[number] = server.port
@@ -83,7 +86,7 @@ async def test_members_are_known_by_name_and_incarnation() -> None:
         for number in (1, 2, 3):
             node = made.nodes.get(member(number))
             assert node is not None and node.id == member(number)
-        for unknown in ("storage-1", member(4), member(1, life=9), ""):
+        for unknown in ("storage-1", member(4), member(1, disk=9), ""):
             assert made.nodes.get(unknown) is None
 
 
@@ -135,15 +138,32 @@ async def test_a_node_that_is_gone_is_not_chosen_until_it_is_back() -> None:
         await made.until(member(1), member(2), member(3))
 
 
+async def test_a_node_in_another_life_is_the_same_member_and_has_to_be_met_again() -> None:
+    async with cluster() as made:
+        before = made.nodes.get(member(3))
+        assert before is not None
+        await before.append(1, 0, -1, b"of its first life")
+        await made.stop(3)
+        await made.start(3, life="the second")
+        async with asyncio.timeout(PATIENCE):
+            while made.nodes.get(member(3)) is before:
+                await asyncio.sleep(0.01)
+        with pytest.raises((Unavailable, UnknownOutcome)):
+            await before.append(1, 1, -1, b"to its first life")
+        met = made.nodes.get(member(3))
+        assert met is not None and met.life == "the second"
+        await met.append(1, 0, -1, b"of its second life")
+
+
 async def test_a_node_with_another_disk_is_another_member_and_the_old_one_is_nobody() -> None:
     async with cluster() as made:
         before = made.nodes.get(member(3))
         assert before is not None
         await made.stop(3)
-        await made.start(3, life=77)
-        await made.until(member(1), member(2), member(3, life=77))
+        await made.start(3, disk=77)
+        await made.until(member(1), member(2), member(3, disk=77))
         assert made.nodes.get(member(3)) is None
-        after = made.nodes.get(member(3, life=77))
+        after = made.nodes.get(member(3, disk=77))
         assert after is not None
         await after.append(1, 0, -1, b"new")
         with pytest.raises(SulinaError):

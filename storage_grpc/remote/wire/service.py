@@ -11,6 +11,8 @@ SERVICE: Final = storage_pb2.DESCRIPTOR.services_by_name["Storage"].full_name
 PROTOCOL: Final = 1
 INCARNATION_KEY: Final = "sulina-incarnation"
 """The metadata in which a call says which node it means."""
+LIFE_KEY: Final = "sulina-life"
+"""The metadata in which appends say in which life of the node they are to be taken."""
 
 Options = list[tuple[str, int]]
 
