@@ -1,9 +1,10 @@
 """The broker's container: ``sulina broker run`` with its options from the environment.
 
 ``SULINA_BROKER_<OPTION>`` gives an option, ``SULINA_BROKER_CACHE_MB=64`` is ``--cache-mb 64``;
-options that may be given several times are divided by commas. Without them, a container is named
-after its host and listens on the host's own address, which is then also where clients and other
-brokers are told to find it. Arguments of the container are further options; they win.
+options that may be given several times are divided by commas, and instead of a PEM file there may
+be its text, as services hand over secrets. Without them, a container is named after its host and
+listens on the host's own address, which is then also where clients and other brokers are told to
+find it. Arguments of the container are further options; they win.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 PREFIX: Final = "SULINA_BROKER_"
+_PEM: Final = "-----BEGIN "
 
 
 def command_line(environment: Mapping[str, str], arguments: Sequence[str]) -> list[str]:
@@ -22,6 +24,7 @@ def command_line(environment: Mapping[str, str], arguments: Sequence[str]) -> li
     from sulina.cli.broker_run import broker_run
     from sulina.errors import Refused
     from sulina.runtime.own_address import own_address, own_name
+    from sulina.runtime.secret_file import secret_file
 
     options = {max(each.opts, key=len): each for each in broker_run.params}
     given = {
@@ -38,6 +41,8 @@ def command_line(environment: Mapping[str, str], arguments: Sequence[str]) -> li
         if option not in options:
             known = ", ".join(_variable(each) for each in options if each != "--json")
             raise Refused(f"{_variable(option)} is set and unknown: there are {known}")
+        if value.lstrip().startswith(_PEM):
+            value = str(secret_file(f"{option.removeprefix('--')}.pem", value))
         several = getattr(options[option], "multiple", False)
         for each in value.split(",") if several else [value]:
             command += [option, each.strip()]

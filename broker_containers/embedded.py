@@ -24,7 +24,6 @@ from broker_containers.server import BinaryServer, Listen
 from broker_containers.settings import BrokerSettings
 from storage_grpc.journal import JournalSettings, JournalStore
 from storage_grpc.ledgers import EmbeddedLedgers
-from storage_grpc.quorum.calls import with_deadline
 from storage_grpc.quorum.ledgers import QuorumLedgers
 from storage_grpc.quorum.nodes import Nodes
 from storage_grpc.quorum.settings import QuorumSettings
@@ -111,8 +110,8 @@ async def run_on_storage_nodes(
     copies = quorum or QuorumSettings()
     clock = RealClock()
     async with _metadata(folder) as store, RemoteNodes(places, clock, real_random()) as nodes:
-        ready = nodes.ready(copies.ack_quorum)
-        await with_deadline(clock, _NODES_SECONDS, ready, "an ack quorum of storage nodes")
+        who = "an ack quorum of storage nodes"
+        await nodes.ready_within(_NODES_SECONDS, copies.ack_quorum, who)
         ledgers = QuorumLedgers(nodes, store, clock, copies)
         tier = RemoteTier(nodes, store, clock)
         broker = Broker(ledgers, store, clock, settings or BrokerSettings(), tier=tier)

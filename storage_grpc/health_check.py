@@ -9,9 +9,12 @@ It is run every few seconds in every container, so it loads gRPC and nothing of 
 from __future__ import annotations
 
 import os
+import socket  # noqa: TID251 - a process of its own, which only asks
+import ssl
 import sys
 from collections.abc import Mapping
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import grpc
 from grpc_health.v1 import health_pb2
@@ -30,11 +33,43 @@ def place(environment: Mapping[str, str]) -> str:
     return f"{_EVERYWHERE.get(host, host)}:{port}"
 
 
+def connection(environment: Mapping[str, str]) -> grpc.Channel:
+    """To the node, with TLS if it was started so. Raises ``OSError`` if nobody is there.
+
+    A node on this machine is who it shows to be if it shows the certificate that it was given,
+    whoever signed that and whatever name is in it.
+    """
+    asked = place(environment)
+    certificate = environment.get("SULINA_STORAGE_TLS_CERT")
+    if not certificate:
+        return grpc.insecure_channel(asked)
+    key = environment.get("SULINA_STORAGE_TLS_KEY") or certificate
+    shown, secret = Path(certificate).read_bytes(), Path(key).read_bytes()
+    credentials = grpc.ssl_channel_credentials(shown, secret, shown)
+    options = [("grpc.ssl_target_name_override", _name(asked, certificate))]
+    return grpc.secure_channel(asked, credentials, options=options)
+
+
+def _name(asked: str, certificate: str) -> str:
+    """A name that is in the node's certificate, since gRPC insists on one."""
+    context = ssl.create_default_context(cafile=certificate)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+    host, _, port = asked.rpartition(":")
+    with (
+        socket.create_connection((host.strip("[]"), int(port)), _SECONDS) as plain,
+        context.wrap_socket(plain) as secure,
+    ):
+        found: Any = secure.getpeercert() or {}
+    names = [str(value) for kind, value in found.get("subjectAltName", ()) if kind != "email"]
+    return names[0] if names else host
+
+
 def main() -> int:
     """Ask once; returns the exit code of the process."""
     asked = place(os.environ)
     try:
-        with grpc.insecure_channel(asked) as channel:
+        with connection(os.environ) as channel:
             check = channel.unary_unary(
                 _METHOD,
                 health_pb2.HealthCheckRequest.SerializeToString,
@@ -44,6 +79,9 @@ def main() -> int:
             answer = check(request, timeout=_SECONDS)
     except grpc.RpcError as error:
         sys.stderr.write(f"{asked} does not answer: {error.code().name}\n")
+        return 1
+    except OSError as error:  # TLS among them
+        sys.stderr.write(f"{asked} does not answer: {error}\n")
         return 1
     if answer.status != health_pb2.HealthCheckResponse.SERVING:
         sys.stderr.write(f"{asked} does not serve: its disk failed, or it is stopping\n")

@@ -15,16 +15,16 @@ from broker_containers.doors.danube_admin.settings import AdminListen
 from broker_containers.doors.http.serving import serve_http
 from broker_containers.doors.schema_gates import schema_gates
 from broker_containers.server import BinaryServer, Listen
-from storage_grpc.quorum.calls import with_deadline
 from storage_grpc.quorum.ledgers import QuorumLedgers
 from storage_grpc.quorum.settings import QuorumSettings
-from storage_grpc.remote import RemoteNodes
+from storage_grpc.remote import RemoteNodes, RemoteSettings
 from storage_grpc.tier.remote import RemoteTier
 from sulina.metadata.batching import BatchingStore
 from sulina.metadata.etcd import EtcdSettings, EtcdStore
 from sulina.runtime.real_clock import RealClock
 from sulina.runtime.real_network import RealNetwork
 from sulina.runtime.real_random import real_random
+from sulina.runtime.tls_files import TlsFiles
 
 _NODES_SECONDS = 15.0
 """How long a start waits for enough storage nodes."""
@@ -39,18 +39,21 @@ async def run_in_cluster(
     http: Listen | None,
     danube_admin: AdminListen | None = None,
     danube: DanubeListen | None = None,
+    storage_tls: TlsFiles | None = None,
 ) -> AsyncIterator[BinaryServer]:
     """Run a broker until left; its topics go to others then.
 
-    ``places`` are the storage nodes, ``name=host:port`` each. Raises ``Unavailable`` if etcd or an
-    ack quorum of storage nodes can't be reached, ``Refused`` if a port or the name is taken.
+    ``places`` are the storage nodes, ``name=host:port`` each; with ``storage_tls`` they are talked
+    to over TLS. Raises ``Unavailable`` if etcd or an ack quorum of storage nodes can't be reached,
+    ``Refused`` if a port or the name is taken, or TLS files can't be used.
     """
     clock = RealClock()
     store = BatchingStore(await EtcdStore.open(etcd, clock))
     try:
-        async with RemoteNodes(places, clock, real_random()) as nodes:
-            ready = nodes.ready(quorum.ack_quorum)
-            await with_deadline(clock, _NODES_SECONDS, ready, "an ack quorum of storage nodes")
+        remote = RemoteSettings(tls=storage_tls)
+        async with RemoteNodes(places, clock, real_random(), remote) as nodes:
+            who = "an ack quorum of storage nodes"
+            await nodes.ready_within(_NODES_SECONDS, quorum.ack_quorum, who)
             ledgers = QuorumLedgers(nodes, store, clock, quorum)
             tier = RemoteTier(nodes, store, clock)
             # Brokers are each other's clients, and show the root token.

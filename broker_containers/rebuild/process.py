@@ -10,15 +10,15 @@ from typing import Final
 from broker_containers.rebuild.plan import OnGap, TopicPlan, plan_topics
 from broker_containers.rebuild.rebuild import Rebuild, Rebuilt, known_lists, wait_until_alone
 from broker_containers.rebuild.survey import Copies, Progress, Survey, survey
-from storage_grpc.quorum.calls import with_deadline
 from storage_grpc.quorum.ledgers import QuorumLedgers
 from storage_grpc.quorum.settings import QuorumSettings
-from storage_grpc.remote import RemoteNodes
+from storage_grpc.remote import RemoteNodes, RemoteSettings
 from sulina.metadata.etcd import EtcdSettings, EtcdStore
 from sulina.metadata.keys import namespaces
 from sulina.objects.opening import open_store
 from sulina.runtime.real_clock import RealClock
 from sulina.runtime.real_random import real_random
+from sulina.runtime.tls_files import TlsFiles
 
 _NODES_SECONDS: Final = 15.0
 _ALONE_SECONDS: Final = 60.0
@@ -37,6 +37,8 @@ class RebuildSettings:
     """The URL of the object store, or nothing."""
     on_gap: OnGap = OnGap.STOP
     dry_run: bool = False
+    storage_tls: TlsFiles | None = None
+    """With it, storage nodes are talked to over TLS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +60,12 @@ async def run_rebuild(settings: RebuildSettings, progress: Progress) -> Outcome:
     async with AsyncExitStack() as stack:
         store = await EtcdStore.open(settings.etcd, clock)
         stack.push_async_callback(store.close)
-        nodes = await stack.enter_async_context(RemoteNodes(settings.places, clock, real_random()))
-        await with_deadline(
-            clock, _NODES_SECONDS, nodes.ready(len(settings.places)), "one of the storage nodes"
+        remote = RemoteSettings(tls=settings.storage_tls)
+        nodes = await stack.enter_async_context(
+            RemoteNodes(settings.places, clock, real_random(), remote)
         )
+        who = "one of the storage nodes"
+        await nodes.ready_within(_NODES_SECONDS, len(settings.places), who)
         objects = None
         if settings.tier:
             objects = await stack.enter_async_context(

@@ -13,6 +13,7 @@ from storage_grpc.remote.settings import RemoteSettings
 from storage_grpc.remote.wire.codes import error_of_call
 from storage_grpc.remote.wire.service import INCARNATION_KEY, LIFE_KEY, channel_options, method
 from sulina.errors import UnknownOutcome
+from sulina.runtime.tls_files import TlsTexts, TlsWatch
 
 _Reply = TypeVar("_Reply", bound=Message)
 AppendCall = grpc.aio.StreamStreamCall[bytes, bytes]
@@ -22,13 +23,37 @@ class Link:
     """Connects by itself, and again after a loss. Made on the event loop; ``close`` it."""
 
     def __init__(self, address: str, settings: RemoteSettings) -> None:
+        """Raises ``Refused`` if the settings name TLS files that can't be used."""
         self.address = address
-        self._channel = grpc.aio.insecure_channel(address, options=channel_options(settings))
-        self._appends: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = (
-            self._channel.stream_stream(method("Append"))
-        )
+        self._settings = settings
+        self._tls = None if settings.tls is None else TlsWatch(settings.tls)
+        self._channel = self._dial(None if self._tls is None else self._tls.texts)
+        self._before: grpc.aio.Channel | None = None
         self._unary: dict[str, grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]] = {}
         self._closed = False
+
+    async def renew(self) -> None:
+        """Look whether certificates were replaced; new calls use the new ones from then on.
+
+        Streams that are open go on over their connection, which was checked when it was made, up
+        to the renewal after this one.
+        """
+        texts = None if self._tls is None else self._tls.renewed()
+        if texts is None or self._closed:
+            return
+        old, self._before, self._channel = self._before, self._channel, self._dial(texts)
+        self._unary.clear()
+        if old is not None:
+            await old.close()
+
+    def _dial(self, tls: TlsTexts | None) -> grpc.aio.Channel:
+        options = channel_options(self._settings)
+        if tls is None:
+            return grpc.aio.insecure_channel(self.address, options=options)
+        credentials = grpc.ssl_channel_credentials(
+            tls.ca, None if tls.certificate is None else tls.key, tls.certificate
+        )
+        return grpc.aio.secure_channel(self.address, credentials, options=options)
 
     async def hello(self, seconds: float) -> pb.HelloReply:
         """Who is there. Raises ``UnknownOutcome`` if nobody answers in that time."""
@@ -67,7 +92,7 @@ class Link:
                 request.SerializeToString(), timeout=timeout, metadata=_metadata(incarnation)
             )
         except grpc.RpcError as error:
-            raise error_of_call(error, self.address) from None
+            raise error_of_call(error, self.address, secure=self._tls is not None) from None
         except asyncio.CancelledError:
             # The end of the channel cancels its calls: that is not the end of the caller.
             task = asyncio.current_task()
@@ -79,11 +104,16 @@ class Link:
 
     def open_appends(self, incarnation: str, life: str) -> AppendCall:
         """A stream of appends to the node of that incarnation, in that life."""
-        return self._appends(metadata=(*_metadata(incarnation), (LIFE_KEY, life)))
+        appends: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = self._channel.stream_stream(
+            method("Append")
+        )
+        return appends(metadata=(*_metadata(incarnation), (LIFE_KEY, life)))
 
     async def close(self) -> None:
         """End all calls and the connection."""
         self._closed = True
+        if self._before is not None:
+            await self._before.close()
         await self._channel.close()
 
     def _gone(self) -> UnknownOutcome:

@@ -17,7 +17,8 @@ from storage_grpc.node import Node
 from storage_grpc.remote.node import RemoteNode
 from storage_grpc.remote.seat import Seat
 from storage_grpc.remote.settings import RemoteSettings
-from sulina.errors import Refused
+from sulina.errors import Refused, Unavailable
+from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
 
 _SAME_LOAD = 1 << 20
@@ -33,7 +34,8 @@ class Randomness(Protocol):
 class RemoteNodes:
     """Made from ``name=host:port`` of every node. Use it in ``async with``.
 
-    Right after its start no node is known: wait for ``ready``.
+    Right after its start no node is known: wait for ``ready``. Its start raises ``Refused`` if
+    the settings name TLS files that can't be used.
     """
 
     def __init__(
@@ -79,6 +81,23 @@ class RemoteNodes:
         while len(self._healthy()) < count:
             self._changed.clear()
             await self._changed.wait()
+
+    async def ready_within(self, seconds: float, count: int, who: str) -> None:
+        """The same with a deadline: raises ``Unavailable``, with what is wrong with each node.
+
+        ``who`` says which nodes are waited for.
+        """
+        try:
+            await within(self._clock, seconds, self.ready(count))
+        except TimeoutError:
+            raise Unavailable(
+                f"{who} did not answer within {seconds:g} s ({self.troubles})"
+            ) from None
+
+    @property
+    def troubles(self) -> str:
+        """What is wrong with each node that is not healthy."""
+        return "; ".join(f"{seat.name}: {seat.why}" for seat in self._seats if not seat.healthy)
 
     def get(self, member: str) -> RemoteNode | None:
         """See ``Nodes.get``. A node that is not healthy is known all the same."""

@@ -14,6 +14,8 @@ from sulina.errors import SulinaError, Unavailable
 from sulina.runtime.seam import Clock
 
 _log = logging.getLogger(__name__)
+_LATE = 10
+"""Checks in vain after which it is told that a node does not come; clusters start in any order."""
 
 
 class Seat:
@@ -31,6 +33,9 @@ class Seat:
         self.node: RemoteNode | None = None
         """Whoever was met here last, healthy or not."""
         self.healthy = False
+        self.why = "it has not answered yet"
+        """What is wrong with it while it is not healthy."""
+        self._checks = 0
         self._settings = settings
         self._clock = clock
         self._changed = changed
@@ -43,6 +48,7 @@ class Seat:
         while True:
             asked = self._clock.now()
             try:
+                await self._link.renew()
                 hello = await self._link.hello(self._settings.check_timeout)
                 self._check(hello)
                 await self._welcome(hello)
@@ -105,12 +111,17 @@ class Seat:
         self.node.tier = hello.tier
 
     def _well(self) -> None:
+        self._checks = 0
         if not self.healthy:
             self.healthy = True
             self._changed()
             _log.info("storage node %s is healthy", self.name)
 
     def _unwell(self, why: str) -> None:
+        self.why = why
+        self._checks += 1
         if self.healthy:
             self.healthy = False
             _log.warning("storage node %s is not used for now: %s", self.name, why)
+        elif self._checks == _LATE:
+            _log.warning("storage node %s can't be used so far: %s", self.name, why)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sulina.runtime.tls_files import TlsFiles
+
 
 @dataclass(frozen=True, slots=True)
 class RemoteSettings:
@@ -27,3 +29,5 @@ class RemoteSettings:
     first_avoid: float = 1.0
     last_avoid: float = 60.0
     """How long a node that failed is not chosen: twice as long each time it fails again soon."""
+    tls: TlsFiles | None = None
+    """With it, nodes must speak TLS; a node that asks for certificates is shown the one in it."""

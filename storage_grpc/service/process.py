@@ -14,8 +14,9 @@ from contextlib import asynccontextmanager, suppress
 from storage_grpc.journal import JournalStore
 from storage_grpc.node import LocalNode
 from storage_grpc.service.server import Identity, StorageServer
-from storage_grpc.service.settings import ServiceSettings
+from storage_grpc.service.settings import CERTIFICATE, ServiceSettings
 from storage_grpc.service.tier_calls import ServedTier
+from storage_grpc.service.tls import ServerTls
 from storage_grpc.standing import Standing
 from storage_grpc.tier.opening import open_tier, place_of
 from sulina.errors import StorageFailed, StorageFull, SulinaError
@@ -48,7 +49,7 @@ async def storage_node(
                 settings.id, store.incarnation, standing, settings.journal.max_entry_bytes
             )
             async with _tier(settings, LocalNode(settings.id, store, standing)) as tier:
-                server = StorageServer(identity, store, tier)
+                server = StorageServer(identity, store, tier, _tls(settings))
                 await server.start(settings.host, settings.port)
                 try:
                     yield server, store
@@ -70,6 +71,12 @@ async def _tier(settings: ServiceSettings, node: LocalNode) -> AsyncIterator[Ser
         return
     async with open_tier(settings.tier, node, RealClock(), real_random()) as tier:
         yield ServedTier(tier, place_of(settings.tier))
+
+
+def _tls(settings: ServiceSettings) -> ServerTls | None:
+    if settings.tls is None:
+        return None
+    return ServerTls(settings.tls, ask_clients=settings.tls_clients == CERTIFICATE)
 
 
 def run(settings: ServiceSettings, *, as_json: bool) -> int:

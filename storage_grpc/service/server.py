@@ -15,10 +15,12 @@ from storage_grpc import storage_pb2 as pb
 from storage_grpc.entries import EntryStore
 from storage_grpc.node import LocalNode
 from storage_grpc.remote.node import member_name
+from storage_grpc.remote.settings import RemoteSettings
 from storage_grpc.remote.wire.service import PROTOCOL, SERVICE, server_options
 from storage_grpc.service.append_session import AppendSession
 from storage_grpc.service.calls import Calls, Context, abort
 from storage_grpc.service.tier_calls import ServedTier, TierCalls
+from storage_grpc.service.tls import ServerTls, server_credentials
 from storage_grpc.standing import Standing
 from sulina.errors import Refused, SulinaError, Unavailable
 from sulina.version import __version__
@@ -43,16 +45,22 @@ class StorageServer:
     """
 
     def __init__(
-        self, identity: Identity, store: EntryStore, tier: ServedTier | None = None
+        self,
+        identity: Identity,
+        store: EntryStore,
+        tier: ServedTier | None = None,
+        tls: ServerTls | None = None,
     ) -> None:
         """With a ``tier``, which stays the caller's, it makes and reads objects, too."""
         self._identity = identity
+        self._tls = tls
         self._tier = tier
         self._store = store
         self._node = LocalNode(identity.id, store, identity.standing)
         self._calls = Calls(self._node, store, identity.incarnation, self._hello, _MAX_READ_BYTES)
         member = member_name(identity.id, identity.incarnation)
-        self._tier_calls = TierCalls(self._calls, self._node, member, tier, _MAX_READ_BYTES)
+        others = RemoteSettings(tls=None if tls is None else tls.files)
+        self._tier_calls = TierCalls(self._calls, self._node, member, tier, _MAX_READ_BYTES, others)
         self._sessions: set[AppendSession] = set()
         self._writable = True
         self._stopping = False
@@ -87,9 +95,17 @@ class StorageServer:
         return self._identity.standing.in_doubt
 
     async def start(self, host: str, port: int) -> Self:
-        """Listen; port 0 takes one that is free. Raises ``Refused`` if the port can't be had."""
+        """Listen; port 0 takes one that is free.
+
+        Raises ``Refused`` if the port can't be had, or TLS files can't be used.
+        """
+        credentials = None if self._tls is None else server_credentials(self._tls)
+        place = f"{host}:{port}"
         try:
-            self.port = self._server.add_insecure_port(f"{host}:{port}")
+            if credentials is None:
+                self.port = self._server.add_insecure_port(place)
+            else:
+                self.port = self._server.add_secure_port(place, credentials)
         except RuntimeError:
             raise Refused(
                 f"can't listen on {host}:{port}: is another process there, or is the address not "

@@ -15,10 +15,13 @@ from typing import Any, Final
 
 from storage_grpc.journal.settings import JournalSettings
 from sulina.errors import Refused
+from sulina.runtime.tls_files import TlsFiles
 
 PREFIX: Final = "SULINA_STORAGE_"
 CONFIG: Final = "config"
 """The flag, and in capitals the variable, that names the file."""
+ANY_CLIENT: Final = "any"
+CERTIFICATE: Final = "certificate"
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -52,6 +55,23 @@ class ServiceSettings:
             "gs://bucket/prefix, redis://host:port/0/prefix; none if empty"
         ),
     )
+    tls_cert: str = field(
+        default="", metadata=_help("serve TLS with this certificate (PEM, with its chain)")
+    )
+    tls_key: str = field(
+        default="", metadata=_help("the certificate's key (PEM), if it is in a file of its own")
+    )
+    tls_ca: str = field(
+        default="",
+        metadata=_help(
+            "the authorities (PEM) of other storage nodes, and of clients that are asked for "
+            "certificates; those of the machine if empty"
+        ),
+    )
+    tls_clients: str = field(
+        default=ANY_CLIENT,
+        metadata=_help(f"whom to let in with TLS: {ANY_CLIENT}, or only who has a {CERTIFICATE}"),
+    )
     stop_seconds: float = field(
         default=10.0, metadata=_help("how long an orderly stop may take before calls are cut")
     )
@@ -69,7 +89,23 @@ class ServiceSettings:
         for name in ("journal_file_mb", "max_entry_mb", "max_pending_mb", "stop_seconds"):
             if getattr(self, name) <= 0:
                 raise Refused(f"{name} must be more than 0")
+        if self.tls_clients not in (ANY_CLIENT, CERTIFICATE):
+            raise Refused(f"tls_clients is {ANY_CLIENT} or {CERTIFICATE}, not {self.tls_clients!r}")
+        if self.tls_clients == CERTIFICATE and not self.tls_ca:
+            raise Refused(
+                "tls_clients = certificate needs tls_ca: the authorities whose certificates count"
+            )
+        if not self.tls_cert and (self.tls_key or self.tls_ca):
+            raise Refused("tls_key and tls_ca mean nothing without tls_cert: name a certificate")
         _ = self.journal
+
+    @property
+    def tls(self) -> TlsFiles | None:
+        """The files of TLS; None without it."""
+        if not self.tls_cert:
+            return None
+        ca, key = (Path(name) if name else None for name in (self.tls_ca, self.tls_key))
+        return TlsFiles(ca, Path(self.tls_cert), key)
 
     @property
     def journal(self) -> JournalSettings:

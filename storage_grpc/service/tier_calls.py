@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 
 from storage_grpc import storage_pb2 as pb
 from storage_grpc.node import Node
+from storage_grpc.remote.settings import RemoteSettings
 from storage_grpc.service.calls import Calls
 from storage_grpc.tier.peers import GatheredEntries, Links, Peer
 from storage_grpc.tier.tier import OffloadJob
@@ -36,15 +37,22 @@ class TierCalls:
     """What the methods do. Without a tier they answer that there is none."""
 
     def __init__(
-        self, calls: Calls, node: Node, member: str, served: ServedTier | None, max_read: int
+        self,
+        calls: Calls,
+        node: Node,
+        member: str,
+        served: ServedTier | None,
+        max_read: int,
+        others: RemoteSettings,
     ) -> None:
-        """``member`` is what this node is called in the metadata of ledgers."""
+        """``member`` is what this node is called in the metadata of ledgers; ``others`` says how
+        to talk to other nodes."""
         self._calls = calls
         self._node = node
         self._member = member
         self._served = served
         self._max_read = max_read
-        self._links = Links()
+        self._links = Links(others)
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
         """For gRPC, by the method's name."""

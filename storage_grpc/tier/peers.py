@@ -30,14 +30,15 @@ class Peer:
 class Links:
     """Connections of a node to others, made when they are needed. ``close`` them."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: RemoteSettings) -> None:
+        self._settings = settings
         self._links: dict[str, Link] = {}
 
     def to(self, address: str) -> Link:
         """The connection to an address; there is one for each node of the cluster at most."""
         link = self._links.get(address)
         if link is None:
-            link = self._links[address] = Link(address, RemoteSettings())
+            link = self._links[address] = Link(address, self._settings)
         return link
 
     async def close(self) -> None:
@@ -98,6 +99,7 @@ class GatheredEntries:
 
     async def _ask(self, peer: Peer, request: pb.ReadRequest) -> list[Entry]:
         link = self._links.to(peer.address)
+        await link.renew()
         message = await link.ask_raw("Read", request, peer.incarnation, self._seconds)
         try:
             found = unpack_entries(message)

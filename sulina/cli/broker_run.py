@@ -17,10 +17,12 @@ from sulina.cli.broker_options import (
 from sulina.cli.commands import JSON_ONLY, Command
 from sulina.cli.danube_door import danube_door
 from sulina.cli.failures import ExitCode
+from sulina.cli.inside_options import inside_options
 from sulina.cli.running import run
 from sulina.cli.security_options import auth_settings
 from sulina.cli.settings import Settings
 from sulina.errors import Refused
+from sulina.runtime.tls_files import TlsFiles
 
 
 @click.command(
@@ -48,6 +50,7 @@ from sulina.errors import Refused
     required=True,
     help="A storage node; give one option for each.",
 )
+@inside_options
 @broker_options
 @click.option(
     "--grpc-proxy",
@@ -85,6 +88,8 @@ def broker_run(
     broker_id: str,
     etcd: str,
     storage_nodes: tuple[str, ...],
+    etcd_tls: TlsFiles | None,
+    storage_tls: TlsFiles | None,
     host: str,
     port: int,
     http_port: int | None,
@@ -153,8 +158,9 @@ def broker_run(
     danube = danube_door(
         host, port, grpc_port, tls_cert, tls_key, grpc_advertise, proxy_url=grpc_proxy
     )
+    metadata = EtcdSettings.parse(etcd, tls=etcd_tls)
     cluster = run_in_cluster(
-        node, EtcdSettings.parse(etcd), storage_nodes, copies, http, danube_admin, danube
+        node, metadata, storage_nodes, copies, http, danube_admin, danube, storage_tls
     )
     if not run(serve(settings, Path.cwd(), listen, cluster)):
         click.get_current_context().exit(ExitCode.INTERRUPTED)

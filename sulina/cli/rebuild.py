@@ -9,11 +9,13 @@ import click
 from sulina.cli.broker_options import check_quorum
 from sulina.cli.commands import JSON_ONLY, Command
 from sulina.cli.failures import ExitCode
+from sulina.cli.inside_options import inside_options
 from sulina.cli.output import plural, print_table, write_json
 from sulina.cli.progress import Progress
 from sulina.cli.running import run
 from sulina.cli.settings import Settings
 from sulina.errors import Refused
+from sulina.runtime.tls_files import TlsFiles
 
 if TYPE_CHECKING:
     from broker_containers.rebuild.process import Outcome
@@ -47,6 +49,7 @@ _COLUMNS = {
     required=True,
     help="A storage node; give one option for each that is left.",
 )
+@inside_options
 @click.option("--tier", metavar="URL", default="", help="The object store of tiered ledgers.")
 @click.option("--write-quorum", type=click.IntRange(1), default=3, show_default=True)
 @click.option("--ack-quorum", type=click.IntRange(1), default=2, show_default=True)
@@ -64,6 +67,8 @@ def rebuild(
     settings: Settings,
     etcd: str,
     storage_nodes: tuple[str, ...],
+    etcd_tls: TlsFiles | None,
+    storage_tls: TlsFiles | None,
     tier: str,
     write_quorum: int,
     ack_quorum: int,
@@ -89,12 +94,13 @@ def rebuild(
     from sulina.metadata.etcd import EtcdSettings
 
     wanted = RebuildSettings(
-        EtcdSettings.parse(etcd),
+        EtcdSettings.parse(etcd, tls=etcd_tls),
         storage_nodes,
         QuorumSettings(write_quorum=write_quorum, ack_quorum=ack_quorum),
         tier,
         OnGap(on_gap),
         dry_run,
+        storage_tls,
     )
     with Progress(settings, "Looking", None) as bar:
         outcome = run(

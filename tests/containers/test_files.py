@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -200,6 +201,17 @@ def test_options_given_several_times_are_divided_by_commas_and_arguments_come_la
 def test_a_variable_that_means_nothing_is_refused_with_those_that_do() -> None:
     with pytest.raises(Refused, match=r"SULINA_BROKER_CASH_MB is set and unknown.*_CACHE_MB"):
         command_line({"SULINA_BROKER_CASH_MB": "1"}, ())
+
+
+def test_a_secret_that_comes_as_text_is_handed_on_as_a_file_of_its_owner_alone() -> None:
+    text = "-----BEGIN PRIVATE KEY-----\nabc\n-----END PRIVATE KEY-----\n"
+    told = {"SULINA_BROKER_ID": "b", "SULINA_BROKER_HOST": "h", "SULINA_BROKER_STORAGE_KEY": text}
+    *_, option, name = command_line(told, ())
+    file = Path(name)
+    assert option == "--storage-key"
+    assert file.read_text() == text
+    assert file.stat().st_mode & 0o777 == 0o600
+    shutil.rmtree(file.parent)
 
 
 def test_the_health_checks_ask_where_the_process_listens_and_for_what_it_serves() -> None:

@@ -18,10 +18,11 @@ from sulina.metadata.etcd.gateway import LONGEST_PAUSE, Tries
 from sulina.metadata.etcd.listing import LARGEST_PAGE, PAGE_BYTES, next_page
 from sulina.metadata.etcd.position import Position
 from sulina.metadata.etcd.server import EtcdServers, MemberSpec, find_etcd
-from sulina.metadata.etcd.settings import Endpoint, TlsFiles
+from sulina.metadata.etcd.settings import Endpoint
 from sulina.metadata.etcd.stream import Lines
 from sulina.metadata.store import Event, EventKind
 from sulina.runtime.real_clock import RealClock
+from sulina.runtime.tls_files import TlsFiles
 from tests.support.etcd import etcd_servers, free_ports
 
 HERE = Endpoint("127.0.0.1", 2379)

@@ -14,23 +14,13 @@ from sulina.errors import Refused, Unavailable
 from sulina.metadata.etcd import EtcdSettings, EtcdStore
 from sulina.metadata.etcd.members import Members
 from sulina.metadata.etcd.server import EtcdServers
-from sulina.metadata.etcd.settings import TlsFiles
 from sulina.runtime.real_clock import RealClock
+from sulina.runtime.tls_files import TlsFiles
 from tests.metadata.harness import take
+from tests.support.certificates import issue
 from tests.support.etcd import etcd_servers
 
 CLOCK = RealClock()
-
-
-def issue(authority: trustme.CA, folder: Path, name: str) -> TlsFiles:
-    """A certificate for 127.0.0.1, good for servers and clients, and its authority."""
-    certificate = authority.issue_cert("127.0.0.1", common_name=name)
-    files = TlsFiles(folder / "ca.pem", folder / f"{name}.pem", folder / f"{name}.key")
-    assert files.ca and files.certificate and files.key
-    authority.cert_pem.write_to_path(str(files.ca))
-    certificate.cert_chain_pems[0].write_to_path(str(files.certificate))
-    certificate.private_key_pem.write_to_path(str(files.key))
-    return files
 
 
 @pytest.fixture
@@ -62,9 +52,7 @@ async def test_strangers_are_refused_on_both_sides(secure: EtcdServers, tmp_path
     await secure.start()
     tls = secure.settings.tls
     assert tls is not None
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    other = issue(trustme.CA(), elsewhere, "other")
+    other = issue(trustme.CA(), tmp_path / "elsewhere", "other")
     store = await EtcdStore.open(replace(secure.settings, tls=other), CLOCK)
     with pytest.raises(Refused, match="check the certificates"):
         await store.get("/a")

@@ -8,6 +8,7 @@ import pytest
 
 from storage_grpc.service.settings import ServiceSettings, describe, load
 from sulina.errors import Refused
+from sulina.runtime.tls_files import TlsFiles
 
 
 def test_nothing_set_gives_the_defaults() -> None:
@@ -37,6 +38,13 @@ def test_sizes_reach_the_journal() -> None:
     assert (journal.max_entry_bytes, journal.max_pending_bytes) == (2 << 20, 3 << 20)
 
 
+def test_tls_is_set_like_everything_else() -> None:
+    environment = {"SULINA_STORAGE_TLS_CERT": "node.pem", "SULINA_STORAGE_TLS_CA": "ca.pem"}
+    settings = load({"tls_clients": "certificate"}, environment)
+    assert settings.tls == TlsFiles(Path("ca.pem"), Path("node.pem"))
+    assert ServiceSettings().tls is None
+
+
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
@@ -48,6 +56,9 @@ def test_sizes_reach_the_journal() -> None:
         ({"log_level": "loud"}, "choose from debug"),
         ({"journal_file_mb": "999999"}, "is not possible"),
         ({"config": "/nowhere/at/all.toml"}, "can't be read"),
+        ({"tls_key": "node.key"}, "nothing without tls_cert"),
+        ({"tls_cert": "node.pem", "tls_clients": "certificate"}, "needs tls_ca"),
+        ({"tls_cert": "node.pem", "tls_clients": "all"}, "any or certificate"),
     ],
 )
 def test_a_mistake_is_told_with_the_remedy(flags: dict[str, str], told: str) -> None:

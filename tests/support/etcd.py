@@ -16,8 +16,8 @@ import pytest
 from sulina.errors import Unavailable
 from sulina.metadata.etcd.members import Members
 from sulina.metadata.etcd.server import EtcdServers, MemberSpec, find_etcd
-from sulina.metadata.etcd.settings import TlsFiles
 from sulina.runtime.real_clock import RealClock
+from sulina.runtime.tls_files import TlsFiles
 
 
 def free_ports(count: int) -> list[int]:

@@ -12,6 +12,7 @@ from typing import Final
 import grpc
 
 from storage_grpc.node import MaybeLost
+from storage_grpc.remote.wire.handshake import why_no_connection
 from storage_grpc.storage_pb2 import (
     CORRUPT_ENTRY,
     FENCED,
@@ -103,11 +104,16 @@ def error_of(code: int, message: str, who: str) -> SulinaError:
     return kind(f"{who}: {message}")
 
 
-def error_of_call(error: grpc.RpcError, who: str) -> SulinaError:
-    """What a failed call means: what its code says, else that the outcome is unknown."""
+def error_of_call(error: grpc.RpcError, who: str, *, secure: bool = False) -> SulinaError:
+    """What a failed call means: what its code says, else that the outcome is unknown.
+
+    ``secure`` is whether it was to go over TLS.
+    """
     if isinstance(error, grpc.aio.AioRpcError):
         for key, value in error.trailing_metadata() or ():
             if key == CODE_KEY and str(value).isdecimal():
                 return error_of(int(value), error.details() or "", who)
-        return UnknownOutcome(f"{who} did not answer: {error.code().name}, {error.details()}")
+        details = error.details() or ""
+        why = why_no_connection(details, secure=secure) or f"{error.code().name}, {details}"
+        return UnknownOutcome(f"{who} did not answer: {why}")
     return UnknownOutcome(f"{who} did not answer: {error}")

@@ -16,9 +16,10 @@ from sulina.errors import Unavailable
 from sulina.metadata.check import MAX_TXN_OPS
 from sulina.metadata.etcd.failures import Failure
 from sulina.metadata.etcd.members import Members
-from sulina.metadata.etcd.settings import Endpoint, EtcdSettings, TlsFiles
+from sulina.metadata.etcd.settings import Endpoint, EtcdSettings
 from sulina.runtime.child_process import ChildProcess
 from sulina.runtime.seam import Clock
+from sulina.runtime.tls_files import TlsFiles
 
 READY_SECONDS = 60.0
 STOP_SECONDS = 5.0

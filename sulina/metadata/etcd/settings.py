@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ssl
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Self
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from sulina.errors import Refused
+from sulina.runtime.tls_files import TlsFiles
 
 DEFAULT_PORT = 2379
 
@@ -22,29 +21,6 @@ class Endpoint:
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
-
-
-@dataclass(frozen=True, slots=True)
-class TlsFiles:
-    """Whom to trust, and what to show; PEM files. Without ``ca`` the machine's trust decides."""
-
-    ca: Path | None = None
-    certificate: Path | None = None
-    key: Path | None = None
-
-    def context(self) -> ssl.SSLContext:
-        """A context that checks names and certificates. Reads the files; ``Refused`` if it can't.
-
-        Never asks for a key's passphrase: a key that has one is refused.
-        """
-        try:
-            context = ssl.create_default_context(cafile=self.ca)
-            if self.certificate is not None:
-                context.load_cert_chain(self.certificate, self.key, password=_no_passphrase)
-        except (OSError, ValueError) as error:
-            files = ", ".join(str(path) for path in (self.ca, self.certificate, self.key) if path)
-            raise Refused(f"the TLS files for etcd ({files}) can't be used: {error}") from None
-        return context
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +112,3 @@ def _safe(url: str) -> str:
         + text.rpartition("@")[2].rpartition("://")[2]
         for text in url.split(",")
     )
-
-
-def _no_passphrase() -> str:
-    raise ValueError("the key has a passphrase: store it without one, readable by its user alone")
