@@ -1,7 +1,8 @@
 """The yardstick of the door for Danube's clients: a grpc.aio server that does nothing.
 
 ``python -m benchmarks.danube_bare PORT`` answers the calls of a producer at once: it reads the
-request's protobuf, writes the answer's, and keeps nothing.
+request's protobuf, writes the answer's, and keeps nothing. Event loop, options of gRPC and settings
+of the process are those of the door, so that the difference is what the door does.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from typing import Any
 import grpc
 
 from broker_containers.doors.danube import danube_pb2 as pb
+from broker_containers.doors.danube.server import options_of
+from broker_containers.doors.danube.settings import DanubeSettings
 from sulina.cli.running import loop_factory
+from sulina.runtime.tuning import tune_for_frames
 
 
 async def create(request: pb.ProducerRequest, _: Any) -> pb.ProducerResponse:
@@ -26,7 +30,7 @@ async def send(request: pb.StreamMessage, _: Any) -> pb.MessageResponse:
 
 async def serve(port: int) -> None:
     """Until killed."""
-    server = grpc.aio.server()
+    server = grpc.aio.server(options=options_of(DanubeSettings()))
     handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
         name: grpc.unary_unary_rpc_method_handler(
             answer,
@@ -42,6 +46,7 @@ async def serve(port: int) -> None:
     server.add_generic_rpc_handlers([service])
     server.add_insecure_port(f"127.0.0.1:{port}")
     await server.start()
+    tune_for_frames()
     await server.wait_for_termination()
 
 

@@ -26,6 +26,7 @@ from broker_containers.topics.ledger_reader import LedgerReader
 from broker_containers.topics.ledger_scan import Found, found_in, scan, scan_object
 from broker_containers.topics.owned_list import OwnedList
 from broker_containers.topics.tail_cache import CachedFrame
+from broker_containers.topics.written import Written
 from storage_grpc.ledgers import Ledgers, LedgerWriter
 from storage_grpc.tier.tier import Tier, head_of
 from sulina.errors import Fenced, StorageFull, SulinaError
@@ -88,7 +89,7 @@ class ManagedLedger:
         """When to roll; may be changed at any time."""
         self._owned = OwnedList(topic, store)
         self._writer: LedgerWriter | None = None
-        self._written: LedgerRef | None = None
+        self._written: Written | None = None
         self._born = 0.0
         self._bases = array("q")  # base offset of each entry of the ledger being written
         self._queue: deque[_Pending] = deque()
@@ -146,7 +147,7 @@ class ManagedLedger:
         """The ledgers with data, in order; the last one may be open."""
         if self._written is None:
             return self._list.ledgers
-        return (*self._list.ledgers[:-1], self._written)
+        return (*self._list.ledgers[:-1], self._written.ref)
 
     async def _take_over(self) -> None:
         async with self._owned.taking(self._guards()) as before:
@@ -270,7 +271,7 @@ class ManagedLedger:
         self._next = pending.header.next_offset
         self._bases.append(pending.header.base_offset)
         assert self._written is not None
-        self._written = replace(self._written, bytes=self._written.bytes + pending.header.size)
+        self._written.bytes += pending.header.size
         self._under_way.append(pending)
         writer.append(pending.frame).add_done_callback(partial(self._confirm, pending))
 
@@ -286,11 +287,7 @@ class ManagedLedger:
         self.end = header.next_offset
         self.dedup.stored(header)
         assert self._written is not None
-        self._written = replace(
-            self._written,
-            first_time_us=self._written.first_time_us or header.first_time,
-            last_time_us=max(self._written.last_time_us, header.last_time),
-        )
+        self._written.confirmed(header)
         pending.result.set_result(CachedFrame(header, pending.frame))
 
     def _fail(self, error: SulinaError) -> None:
@@ -333,7 +330,7 @@ class ManagedLedger:
         await self.commit(lambda before: self._ended(before, begun))
         control = self._control()
         self._bases = array("q", [self.end])
-        self._writer, self._written, self._born = writer, begun, self._clock.now()
+        self._writer, self._written, self._born = writer, Written(begun), self._clock.now()
         try:
             await writer.append(control)
         except StorageFull:
@@ -357,7 +354,7 @@ class ManagedLedger:
         refs = before.ledgers
         if self._writer is not None and self._written is not None:
             written = replace(
-                self._written,
+                self._written.ref,
                 state=LedgerState.CLOSED,
                 last_entry=self._writer.lac,
                 last_offset=self.end - 1,

@@ -1,7 +1,7 @@
 """A producer of a stock client at its topic: messages that wait together share a frame.
 
-One frame of a producer is under way at a time; what comes meanwhile is the next one. So a lone
-message waits for nobody, and many at once cost one append.
+One frame of a producer is under way at a time; what comes meanwhile is the next one, with what
+``Gathering`` waits for. So a lone message waits for nobody, and many at once cost one append.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass
 
+from broker_containers.doors.danube.gathering import Gathering
 from broker_containers.doors.danube.messages import Record, frame_of
 from broker_containers.doors.danube.settings import DanubeSettings
 from broker_containers.schemas.gates import TopicGate
@@ -56,7 +57,9 @@ class ProducerEnd:
         self._frames = 0
         self._pending: deque[_Waiting] = deque()
         self._under_way: list[_Waiting] = []
+        self._gathering = Gathering(settings.gather_step_seconds, settings.gather_seconds)
         self._scheduled = False
+        self._look: asyncio.TimerHandle | None = None
         self._waiting: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -114,13 +117,36 @@ class ProducerEnd:
         self._pending.append(_Waiting(record, outcome))
         if not self._scheduled:
             self._soon()
+        elif self._look is not None and self._gathering.complete(len(self._pending)):
+            self._look.cancel()
+            self._look = None
+            self._loop.call_soon(self._publish)
         return outcome
 
     def _soon(self) -> None:
         """Publish in the next turn of the loop: what arrives in this one goes along."""
         if self._pending and not self._under_way and not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self._publish)
+            self._loop.call_soon(self._gather)
+
+    def _gather(self) -> None:
+        """Publish, or wait a moment for more."""
+        self._look = None
+        goes_on = self._gathering.goes_on(len(self._pending), self._clock.now())
+        if goes_on and not self._fills_a_frame():
+            step = self._settings.gather_step_seconds
+            self._look = self._loop.call_later(step, self._gather)
+        else:
+            self._publish()
+
+    def _fills_a_frame(self) -> bool:
+        """Whether more messages would not be in the next frame anyhow."""
+        pending, settings = self._pending, self._settings
+        return (
+            pending[0].alone
+            or len(pending) >= settings.frame_records
+            or sum(waiting.record.size for waiting in pending) >= settings.frame_bytes
+        )
 
     def _publish(self) -> None:
         self._scheduled = False
@@ -166,6 +192,7 @@ class ProducerEnd:
 
     def _settle(self, error: SulinaError | None) -> None:
         taken, self._under_way = self._under_way, []
+        self._gathering.answered(len(taken) + len(self._pending), self._clock.now())
         if len(taken) > 1 and isinstance(error, Refused) and self.gone is None:
             # One of them is wrong, and the others must not suffer for it.
             for waiting in reversed(taken):

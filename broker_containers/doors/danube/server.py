@@ -56,7 +56,7 @@ class DanubeServer:
         """
         self._broker = broker
         self._listen = listen
-        self._server = grpc.aio.server(options=_options(listen.settings))
+        self._server = grpc.aio.server(options=options_of(listen.settings))
         for add in services:
             add(self._server)
         self._requests = requests or RequestCounts()
@@ -147,7 +147,8 @@ class DanubeServer:
                 await self._consumers.sweep()
 
 
-def _options(settings: DanubeSettings) -> list[tuple[str, int]]:
+def options_of(settings: DanubeSettings) -> list[tuple[str, int]]:
+    """Those of gRPC for the door's server."""
     return [
         # Two processes must not share a port without knowing.
         ("grpc.so_reuseport", 0),
