@@ -66,6 +66,7 @@ class Admin:
             "subscription.describe": self._subscription_describe,
             "subscription.list": self._subscription_list,
             "subscription.policy": self._subscription_policy,
+            "subscription.dispatch": self._subscription_dispatch,
             "subscription.seek": self._subscription_seek,
             "topic.ledgers": self._topic_ledgers,
             "topic.log": self._topic_log,
@@ -217,6 +218,7 @@ class Admin:
         return {
             **_subscription_row(found),
             "failure_policy": asdict(dispatcher.policy),
+            "max_unacked": dispatcher.max_unacked,
             "acked_above": found.cursor(0).acked[:100],
             "counters": asdict(dispatcher.counters),
             "consumers": [
@@ -263,6 +265,13 @@ class Admin:
             raise Refused(str(error)) from None
         await self._broker.set_failure_policy(topic, name, policy)
         return asdict(policy)
+
+    async def _subscription_dispatch(self, arguments: Arguments) -> Any:
+        topic = await self._topic_of(arguments)
+        name = text(arguments, "subscription")
+        if "max_unacked" in arguments:
+            await self._broker.set_max_unacked(topic, name, number(arguments, "max_unacked", 0))
+        return {"max_unacked": topic.subscription(name).dispatcher.max_unacked}
 
 
 def _start(arguments: Arguments) -> Start:

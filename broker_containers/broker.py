@@ -399,6 +399,7 @@ class Broker:
             Window(position, RangeSet(place.acked)),
             reliable=topic.delivery is Delivery.RELIABLE,
             limits=self.settings.subscription,
+            max_unacked=wanted.max_unacked,
         )
         subscription = Subscription(topic, name, dispatcher, self.clock, self._bury)
         topic.subscriptions[name] = subscription
@@ -422,6 +423,17 @@ class Broker:
         await subscriptions.set_failure_policy(self.store, topic.name, name, _checked(policy))
         subscription.dispatcher.policy = policy
         subscription.wake()
+
+    async def set_max_unacked(self, topic: Topic, name: str, wanted: int) -> None:
+        """Change how many records may be unacknowledged at once; what is beyond stays out."""
+        if topic.delivery is not Delivery.RELIABLE:
+            raise Refused(f"{topic.name} is not reliable: nothing is acknowledged there")
+        topic.subscription(name)  # raises if it is not there
+        await subscriptions.set_max_unacked(self.store, topic.name, name, wanted)
+        found = topic.subscriptions.get(name)  # perhaps another since: its type was changed
+        if found is not None:
+            found.dispatcher.max_unacked = wanted
+            found.wake()
 
     async def unsubscribe(self, topic: Topic, name: str) -> None:
         """Delete a subscription and its cursor; its consumers are let go."""

@@ -15,6 +15,7 @@ from broker_containers.schemas.gates import SchemaGates
 from broker_containers.security.authority import Authority
 from broker_containers.security.methods import security_methods
 from broker_containers.security.records import SecurityRecords
+from broker_containers.security.role_methods import role_methods
 from storage_grpc.journal.recover import Recovery
 from sulina.client.address import Address
 from sulina.errors import Refused
@@ -62,6 +63,7 @@ class BinaryServer:
         """The administrative methods that every door offers."""
         records = SecurityRecords(broker.store, broker.clock, secret_text)
         self.admin.offer(security_methods(records, self.authority))
+        self.admin.offer(role_methods(broker.store, self.authority))
         self._server: asyncio.Server | None = None
         self._sessions: set[BinarySession] = set()
         self._empty = asyncio.Event()

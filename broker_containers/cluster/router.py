@@ -22,6 +22,7 @@ OWNERS_METHODS: Final = frozenset(
         "subscription.describe",
         "subscription.list",
         "subscription.policy",
+        "subscription.dispatch",
         "subscription.seek",
     }
 )

@@ -16,7 +16,7 @@ from broker_containers.doors import translate
 from broker_containers.doors.ends import ConsumerEnd, Ends, ProducerEnd
 from broker_containers.gate import HERE
 from broker_containers.schemas.gates import SchemaGates
-from broker_containers.security.access import Access, of_topic
+from broker_containers.security.access import Access, Need, of_topic
 from broker_containers.security.needs import check_method
 from sulina.errors import Refused
 from sulina.metadata.keys.auth import Action
@@ -87,7 +87,10 @@ class Requests:
     async def lookup(self, body: pb.Lookup) -> Answer:
         name = self._allowed(None, body.topic)
         wanted = translate.delivery(body.delivery)
-        record = await self._broker.describe(name, create=body.create, delivery=wanted)
+        # Topics are made by use: whoever may only look makes none.
+        using = Need(Action.PRODUCE, str(name), instead=Action.CONSUME)
+        create = body.create and self._access().allows(using)
+        record = await self._broker.describe(name, create=create, delivery=wanted)
         place = HERE if record.partitions else await self._broker.place_of(name)
         answer = pb.LookupResult(
             topic=str(name),

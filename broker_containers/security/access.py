@@ -14,11 +14,13 @@ _REMEMBERED: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What an operation takes. Without an action, any right at that place does; without a place
+    """What an operation takes. Without an action, any right on that topic does; without a place
     it is enough to be somebody."""
 
     action: Action | None = None
     scope: str = ""
+    instead: Action | None = None
+    """Another right that does as well."""
 
     def __str__(self) -> str:
         action = "some right" if self.action is None else self.action.value
@@ -26,7 +28,8 @@ class Need:
 
 
 SIGNED_IN: Final = Need()
-CLUSTER: Final = Need(Action.ADMIN, EVERYTHING)
+CLUSTER: Final = Need(Action.CLUSTER, EVERYTHING)
+BROKERS: Final = Need(Action.BROKERS, EVERYTHING)
 
 
 def of_topic(action: Action | None, topic: TopicName | str) -> Need:
@@ -36,7 +39,12 @@ def of_topic(action: Action | None, topic: TopicName | str) -> Need:
 
 def of_namespace(namespace: str) -> Need:
     """The administration of a namespace."""
-    return Need(Action.ADMIN, f"/{namespace}/*")
+    return Need(Action.NAMESPACES, f"/{namespace}/*")
+
+
+def topics_of_namespace(namespace: str) -> Need:
+    """To list its topics: for who administers either."""
+    return Need(Action.NAMESPACES, f"/{namespace}/*", instead=Action.TOPICS)
 
 
 class Access:
@@ -65,7 +73,7 @@ class Access:
             raise Denied(
                 f"{self.principal!r} may not do this, it needs {need}: "
                 f"`sulina security grant {self.principal} "
-                f"{need.action or Action.CONSUME}:{need.scope}` allows it"
+                f"{need.action or Action.LOOKUP}:{need.scope}` allows it"
             )
 
     def same_as(self, other: Access) -> bool:
@@ -89,16 +97,28 @@ ANYBODY: Final = Access("anybody", (Grant(Action.ADMIN, EVERYTHING),))
 """Where nobody is asked who they are."""
 
 
+_LOOKS: Final = frozenset(
+    {Action.LOOKUP, Action.PRODUCE, Action.CONSUME, Action.TOPICS, Action.ADMIN}
+)
+"""Grants of these on a topic let one see what it is."""
+
+
 def _covers(grant: Grant, need: Need) -> bool:
-    if grant.action is Action.SCHEMAS:
-        return need.action is Action.SCHEMAS and grant.scope in (EVERYTHING, need.scope)
-    if grant.action is not Action.ADMIN and need.action not in (None, grant.action):
+    if need.action is None:
+        enough = grant.action in _LOOKS
+    else:
+        enough = grant.action in (need.action, need.instead, Action.ADMIN)
+    if not enough:
         return False
     if grant.scope == EVERYTHING:
         return True
-    if need.action is Action.SCHEMAS or need.scope == EVERYTHING:
+    if need.scope == EVERYTHING:
         return False
+    if need.action is Action.SCHEMAS and grant.action is not Action.SCHEMAS:
+        return False  # a subject is in no namespace, though it may be named so
     if grant.scope.endswith("/*"):
         return need.scope.startswith(grant.scope[:-1])
+    if grant.action is Action.SCHEMAS:
+        return grant.scope == need.scope
     base, _, number = need.scope.rpartition("-part-")
     return grant.scope == need.scope or (base == grant.scope and number.isdecimal())

@@ -1,8 +1,8 @@
 """Turns tokens into rights, for every door: without a question to anybody.
 
-Tokens and grants are mirrored from the metadata store, so a change holds on every broker as soon as
-its watch tells, milliseconds as a rule; while the store can't be reached, what was known last
-counts. A time of expiry counts always.
+Tokens, grants, roles and bindings are mirrored from the metadata store, so a change holds on every
+broker as soon as its watch tells, milliseconds as a rule; while the store can't be reached, what
+was known last counts. A time of expiry counts always.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ import hmac
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from broker_containers.security.access import ANYBODY, ROOT, Access
+from broker_containers.security.bound import Bound
 from broker_containers.security.errors import Unauthenticated
 from broker_containers.security.jwt import looks_like_jwt, read_jwt
 from broker_containers.security.settings import AuthSettings
 from sulina.errors import Refused, SulinaError, Unavailable
 from sulina.metadata.keys import auth, record
 from sulina.metadata.keys.auth import PrincipalRecord, TokenRecord
+from sulina.metadata.keys.bindings import PrincipalType
 from sulina.metadata.mirror import Mirror, Table
 from sulina.metadata.store import KeyValue, MetadataStore
 from sulina.runtime.deadline import within
@@ -55,7 +57,9 @@ class Authority:
         self._clock = clock
         self._principals = Table(auth.PRINCIPALS, _principal)
         self._tokens = Table(auth.TOKENS, _token)
-        self._mirror = Mirror(store, clock, auth.AUTH, [self._principals, self._tokens])
+        self._bound = Bound()
+        tables: list[Table[Any]] = [self._principals, self._tokens, *self._bound.tables]
+        self._mirror = Mirror(store, clock, auth.AUTH, tables)
         self._mirror.on_advance(self._advanced)
         self._kept: OrderedDict[str, Access] = OrderedDict()
         self._listed = False
@@ -114,22 +118,29 @@ class Authority:
             if settings.jwt_key is None:
                 raise Unauthenticated("JSON Web Tokens are not taken here: use one of Sulina's own")
             claims = read_jwt(token, settings.jwt_key, self._clock.wall_us())
-            return self._access(claims.principal, claims.expires_us)
+            return self._access(claims.principal, claims.expires_us, claims.kind)
         stored = self._tokens.items.get(id_of(token))
         if stored is None or not hmac.compare_digest(digest_of(token), stored.digest):
             raise Unauthenticated("the token is not known here: it is wrong, or was revoked")
         return self._access(stored.principal, stored.expires_us)
 
-    def _access(self, principal: str, until_us: int) -> Access:
+    def _access(self, principal: str, until_us: int, kind: PrincipalType | None = None) -> Access:
+        """Of a principal's own grants, and of its bindings.
+
+        A JSON Web Token says of which ``kind`` its principal is; being bound is enough to be known
+        then. Our own tokens end with their principal's record.
+        """
         try:
             found = self._principals.items.get(auth.principal_rest(principal))
         except Refused:
             found = None  # a JSON Web Token may name anything
-        if found is None:
+        bound = self._bound.grants(principal, kind)
+        if found is None and (bound is None or kind is None):
             raise Unauthenticated(
                 f"nobody called {principal!r} is known here: `sulina security grant` makes them"
             )
-        return Access(principal, found.grants, until_us)
+        own = () if found is None else found.grants
+        return Access(principal, tuple(dict.fromkeys((*own, *(bound or ())))), until_us)
 
     def _advanced(self) -> None:
         self._kept.clear()

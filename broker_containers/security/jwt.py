@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from broker_containers.security.errors import Unauthenticated
+from sulina.metadata.keys.bindings import PrincipalType
 
 _MOST: Final = 8 << 10
 _SECOND_US: Final = 1_000_000
@@ -27,6 +28,7 @@ class Claims:
 
     principal: str
     expires_us: int
+    kind: PrincipalType = PrincipalType.SERVICE_ACCOUNT
 
 
 def looks_like_jwt(token: str) -> bool:
@@ -57,7 +59,9 @@ def read_jwt(token: str, key: bytes, now_us: int) -> Claims:
         raise Unauthenticated("the token has expired: get a new one")
     if begins is not None and now_us < begins:
         raise _wrong("its time has not come yet")
-    return Claims(name, expires)
+    # As Danube reads it: who does not say to be a user is a service.
+    user = claims.get("principal_type") == PrincipalType.USER
+    return Claims(name, expires, PrincipalType.USER if user else PrincipalType.SERVICE_ACCOUNT)
 
 
 def _moment(claims: dict[str, Any], name: str) -> int | None:

@@ -6,7 +6,8 @@ from typing import Any
 
 from broker_containers.arguments import Arguments, Method, number, text
 from broker_containers.security.authority import Authority
-from broker_containers.security.records import SecurityRecords
+from broker_containers.security.records import Rights, SecurityRecords
+from broker_containers.security.role_methods import binding_row
 from sulina.errors import Refused
 from sulina.metadata.keys.auth import Grant, PrincipalRecord, TokenRecord
 
@@ -38,7 +39,7 @@ def security_methods(records: SecurityRecords, authority: Authority) -> dict[str
         return {}
 
     async def principal_list(_: Arguments) -> Any:
-        return [_principal(name, found) for name, found in (await records.principals()).items()]
+        return [_rights(each) for each in await records.rights()]
 
     async def principal_grant(arguments: Arguments) -> Any:
         name = text(arguments, "principal")
@@ -98,5 +99,14 @@ def _principal(name: str, found: PrincipalRecord) -> dict[str, Any]:
     return {
         "principal": name,
         "grants": [str(grant) for grant in found.grants],
-        "created_us": found.created_us,
+        "created_us": found.created_us or None,
     }
+
+
+def _rights(found: Rights) -> dict[str, Any]:
+    own = _principal(found.principal, found.record or PrincipalRecord())
+    bound = [
+        {**binding_row(each.binding), "grants": [str(grant) for grant in each.grants]}
+        for each in found.bound
+    ]
+    return {**own, "bindings": bound}

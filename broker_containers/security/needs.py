@@ -11,15 +11,17 @@ from typing import Final
 
 from broker_containers.arguments import FORWARDED, Arguments
 from broker_containers.security.access import (
+    BROKERS,
     CLUSTER,
     SIGNED_IN,
     Access,
     Need,
     of_namespace,
     of_topic,
+    topics_of_namespace,
 )
 from broker_containers.security.errors import Denied
-from sulina.metadata.keys.auth import Action
+from sulina.metadata.keys.auth import EVERYTHING, Action
 
 _Rule = Callable[[Arguments], list[Need]]
 
@@ -45,7 +47,22 @@ def _namespace(arguments: Arguments) -> list[Need]:
 
 
 def _listing(arguments: Arguments) -> list[Need]:
-    return _namespace(arguments) if arguments.get("namespace") else [CLUSTER]
+    if arguments.get("namespace"):
+        return [topics_of_namespace(_text(arguments, "namespace"))]
+    return [Need(Action.TOPICS, EVERYTHING)]
+
+
+def _namespaces(_: Arguments) -> list[Need]:
+    return [Need(Action.NAMESPACES, EVERYTHING)]
+
+
+def _brokers(_: Arguments) -> list[Need]:
+    return [BROKERS]
+
+
+def _unsubscribing(arguments: Arguments) -> list[Need]:
+    """For its consumers, and for who looks after the topic."""
+    return [Need(Action.CONSUME, _text(arguments, "topic"), instead=Action.TOPICS)]
 
 
 def _subject(arguments: Arguments) -> list[Need]:
@@ -54,7 +71,7 @@ def _subject(arguments: Arguments) -> list[Need]:
 
 def _dead_letters(arguments: Arguments) -> list[Need]:
     """Whoever lets messages go to a topic publishes there."""
-    found = [of_topic(Action.ADMIN, _text(arguments, "topic"))]
+    found = [of_topic(Action.TOPICS, _text(arguments, "topic"))]
     if arguments.get("dead_letter_topic"):
         found.append(of_topic(Action.PRODUCE, _text(arguments, "dead_letter_topic")))
     return found
@@ -63,7 +80,7 @@ def _dead_letters(arguments: Arguments) -> list[Need]:
 def _text(arguments: Arguments, name: str) -> str:
     """As it is given; what it says is checked by who acts upon it. Missing: nothing covers it."""
     value = arguments.get(name)
-    return value if isinstance(value, str) and value else "*"
+    return value if isinstance(value, str) and value else EVERYTHING
 
 
 def _anybody(_: Arguments) -> list[Need]:
@@ -71,26 +88,31 @@ def _anybody(_: Arguments) -> list[Need]:
 
 
 _RULES: Final[dict[str, _Rule]] = {
-    "topic.create": _topic(Action.ADMIN),
-    "topic.delete": _topic(Action.ADMIN),
-    "topic.move": _topic(Action.ADMIN),
-    "topic.policy": _changing(_topic(Action.ADMIN), "topic"),
+    "topic.create": _topic(Action.TOPICS),
+    "topic.delete": _topic(Action.TOPICS),
+    "topic.move": _topic(Action.TOPICS),
+    "topic.policy": _changing(_topic(Action.TOPICS), "topic"),
     "topic.describe": _topic(None),
     "topic.log": _topic(None),
     "topic.ledgers": _topic(None),
     "topic.lookup": _topic(None),
     "ledger.list": _topic(None),
-    "ledger.offload": _topic(Action.ADMIN),
-    "ledger.verify": _topic(Action.ADMIN),
+    "ledger.offload": _topic(Action.TOPICS),
+    "ledger.verify": _topic(Action.TOPICS),
     "topic.list": _listing,
     "subscription.list": _topic(None),
     "subscription.describe": _topic(None),
     "subscription.create": _topic(Action.CONSUME),
-    "subscription.delete": _topic(Action.CONSUME),
+    "subscription.delete": _unsubscribing,
     "subscription.seek": _topic(Action.CONSUME),
     "subscription.policy": _dead_letters,
+    "subscription.dispatch": _changing(_topic(Action.TOPICS), "topic", "subscription"),
     "messages.publish": _topic(Action.PRODUCE),
     "messages.peek": _topic(Action.CONSUME),
+    "broker.list": _brokers,
+    "broker.drain": _brokers,
+    "broker.activate": _brokers,
+    "namespace.list": _namespaces,
     "namespace.create": _namespace,
     "namespace.delete": _namespace,
     "namespace.describe": _namespace,
@@ -105,7 +127,7 @@ _RULES: Final[dict[str, _Rule]] = {
     "schema.delete": _subject,
     "schema.compatibility": _subject,
     "schema.topic": _topic(None),
-    "schema.bind": _topic(Action.ADMIN),
+    "schema.bind": _topic(Action.TOPICS),
 }
 
 

@@ -6,14 +6,17 @@ tell. A token's text exists once, in the answer to who made it.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from broker_containers.security.authority import PREFIX, digest_of
+from broker_containers.security.permissions import grants_of
 from sulina.errors import NotFound, Refused
-from sulina.metadata.keys import auth, record
+from sulina.metadata.keys import auth, bindings, record, roles
 from sulina.metadata.keys.auth import Grant, PrincipalRecord, TokenRecord
+from sulina.metadata.keys.bindings import Binding
 from sulina.metadata.store import Absent, Delete, MetadataStore, Present, Put
 from sulina.runtime.seam import Clock
 
@@ -30,6 +33,24 @@ class NewToken:
     id: str
     token: str
     record: TokenRecord
+
+
+@dataclass(frozen=True, slots=True)
+class BoundRights:
+    """A binding, and what it allows as the roles are now."""
+
+    binding: Binding
+    grants: tuple[Grant, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What somebody may do, and whence."""
+
+    principal: str
+    record: PrincipalRecord | None
+    """None for who is known by bindings alone."""
+    bound: tuple[BoundRights, ...]
 
 
 class SecurityRecords:
@@ -103,15 +124,34 @@ class SecurityRecords:
         assert made is not None
         return made
 
-    async def principals(self) -> dict[str, PrincipalRecord]:
-        """All principals, by name."""
-        return await auth.list_principals(self._store)
+    async def rights(self) -> list[Rights]:
+        """Of everybody who is known, by name: their own grants, and what they are bound to."""
+        principals = await auth.list_principals(self._store)
+        known = await roles.list_all(self._store)
+        bound: dict[str, list[BoundRights]] = {}
+        for each in await bindings.list_all(self._store):
+            found = (known[role].permissions for role in each.record.roles if role in known)
+            permissions = dict.fromkeys(itertools.chain.from_iterable(found))
+            here = BoundRights(each, grants_of(permissions, each.reach))
+            bound.setdefault(each.record.principal, []).append(here)
+        return [
+            Rights(name, principals.get(name), tuple(bound.get(name, ())))
+            for name in sorted({*principals, *bound})
+        ]
 
     async def delete(self, principal: str) -> None:
-        """Forget a principal, and with it all its tokens. Raises ``NotFound``."""
+        """Forget a principal, and with it all its tokens and bindings. Raises ``NotFound``."""
         key = auth.principal_key(principal)
-        if await self._store.get(key) is None:
+        known = await self._store.get(key) is not None
+        bound = [
+            each
+            for each in await bindings.list_all(self._store)
+            if each.record.principal == principal
+        ]
+        if not known and not bound:
             raise _nobody(principal)
+        for each in bound:
+            await bindings.delete(self._store, each.reach, each.id)
         await self._delete_tokens(principal)
         await self._store.txn([], [Delete(key)])
         # Those that were made meanwhile are worth nothing without their principal; should it be

@@ -6,7 +6,7 @@ acknowledgements, credit and the time. So every decision can be replayed and sim
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from broker_containers.subscriptions.deadlines import take_late
 from broker_containers.subscriptions.key_shared import ByKey
@@ -69,6 +69,8 @@ class Dispatcher:
     window: Window
     reliable: bool = True
     limits: Limits = Limits()
+    max_unacked: int = 0
+    """Records that all members together may have in flight; 0 leaves it to their credit."""
     counters: Counters = field(default_factory=Counters)
     members: dict[int, Member] = field(default_factory=dict)
     dead_letters: list[DeadLetter] = field(default_factory=list)
@@ -79,6 +81,8 @@ class Dispatcher:
     _next_timeout: float = NEVER
     _barrier: int | None = None
     """The lowest record that failed too often and is kept."""
+    _in_flight: int | None = None
+    """Records in flight, where that is limited; None: to be counted again."""
 
     def __post_init__(self) -> None:
         match self.type:
@@ -122,7 +126,7 @@ class Dispatcher:
     def _remove(self, member: Member) -> None:
         self.members.pop(member.number, None)
         self.window.recall(member.number)
-        self._selector.flights_changed()
+        self._flights_changed()
 
     def is_active(self, member: Member) -> bool:
         return self._selector.is_active(member)
@@ -147,6 +151,7 @@ class Dispatcher:
             len(self.window) < self.limits.frames
             and self.window.records < self.limits.records
             and (self._barrier is None or not isinstance(self._selector, OneAtATime))
+            and (not self.max_unacked or self._room > 0)
             and any(m.can_take and self._selector.is_active(m) for m in self.members.values())
         )
 
@@ -188,9 +193,13 @@ class Dispatcher:
 
     def next(self, now: float) -> Pick | None:
         """The next delivery, already counted as in flight; None when there is none now."""
+        if self.max_unacked and self._room <= 0:
+            return None
         pick = self._selector.pick(self.window, self._barrier)
         if pick is None:
             return None
+        if self.max_unacked:
+            pick = replace(pick, mask=selection.lowest(pick.mask, self._room))
         track, member, taken = pick.track, pick.member, pick.mask.bit_count()
         track.take(pick.attempt, pick.mask)
         self.window.took(track)
@@ -202,11 +211,34 @@ class Dispatcher:
             self.counters.redelivered += taken
         if self.reliable:
             track.flights.append(Flight(member.number, pick.attempt, pick.mask, member.sent, now))
+            if self._in_flight is not None:
+                self._in_flight += taken
             if self.policy.ack_timeout_ms and self._next_timeout == NEVER:
                 self._next_timeout = now + self.policy.ack_timeout_ms / 1000
         else:
             self.window.settle(track, pick.mask)
         return pick
+
+    @property
+    def _room(self) -> int:
+        """How many more records may be in flight, where that is limited."""
+        if self._in_flight is None:
+            self._in_flight = sum(
+                flight.mask.bit_count()
+                for track in self.window.tracks.values()
+                for flight in track.flights
+            )
+        return self.max_unacked - self._in_flight
+
+    def _flights_changed(self) -> None:
+        """Records are in flight no more."""
+        self._in_flight = None
+        self._selector.flights_changed()
+
+    def pass_over(self, track: Track) -> None:
+        """A frame is gone for good: nobody can get its records any more."""
+        self.counters.skipped += self.window.settle(track, track.undone)
+        self._flights_changed()
 
     # ---- acknowledging ----
 
@@ -298,7 +330,7 @@ class Dispatcher:
             self._after_settling()
 
     def _after_settling(self) -> None:
-        self._selector.flights_changed()
+        self._flights_changed()
         if self._barrier is not None:
             self._barrier = self._find_barrier()
 
@@ -351,4 +383,4 @@ class Dispatcher:
         self.dead_letters.clear()
         self._barrier = None
         self._next_timeout = NEVER
-        self._selector.flights_changed()
+        self._flights_changed()

@@ -18,7 +18,6 @@ from broker_containers.subscriptions.members import Member, Sink
 from broker_containers.subscriptions.reading import Gone, Reading, Source
 from broker_containers.subscriptions.selectors import Pick
 from broker_containers.subscriptions.timetable import NEVER
-from broker_containers.subscriptions.track import Track
 from broker_containers.topics.tail_cache import CachedFrame
 from sulina.errors import Overloaded, Retriable, SulinaError
 from sulina.metadata.keys.cursors import CursorRecord
@@ -212,7 +211,8 @@ class Subscription:
         held = dispatcher.window.tracks.get(pick.track.base) is pick.track
         if frame is None:
             if held:
-                self._pass_over(pick.track)
+                self.dispatcher.pass_over(pick.track)
+                self.dirty = True
         elif pick.member.number in dispatcher.members and (held or not dispatcher.reliable):
             self._send(pick, frame)  # else all of it was acknowledged meanwhile
         return True
@@ -224,12 +224,6 @@ class Subscription:
             pick.member.writable = False
         if not pick.track.todo:
             self._reading.drop(pick.track.base)
-
-    def _pass_over(self, track: Track) -> None:
-        """A frame is gone for good: nobody can get its records any more."""
-        window = self.dispatcher.window
-        self.dispatcher.counters.skipped += window.settle(track, track.undone)
-        self.dirty = True
 
     def _forget_loaded_keys(self) -> None:
         """Load again what was loaded without keys: key filters need them now."""

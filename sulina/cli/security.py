@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -17,8 +18,9 @@ from sulina.cli.settings import Settings
 _grants = click.argument("grants", nargs=-1, required=True, metavar="ACTION:SCOPE...")
 _GRANTS_HELP = """
 
-    An ACTION is produce, consume, schemas or admin. A SCOPE is a topic, /namespace/* or *; for
-    schemas a subject or *. Partitions go with their topic; admin may do all of it.
+    An ACTION is lookup, produce, consume or topics (to make and change them), with a topic,
+    /namespace/* or * for a SCOPE; namespaces with /namespace/* or *; schemas with a subject or *;
+    brokers or cluster with *; or admin, which may do all of it. Partitions go with their topic.
     """
 
 
@@ -109,10 +111,24 @@ def revoke(settings: Settings, token_id: str) -> None:
 @security.command("list", examples=["sulina security list"])
 @click.pass_obj
 def principals(settings: Settings) -> None:
-    """List who may do what."""
-    rows = ask(settings, "principal.list")
+    """List who may do what, and why: by grants of their own, or by roles they are bound to."""
+    found: list[dict[str, Any]] = ask(settings, "principal.list")
+    rows = found if settings.json else [row for each in found for row in _reasons(each)]
     nothing = "nobody is known: `sulina security token create NAME` makes somebody"
-    show_rows(settings, rows, {"principal": "name", "grants": "may"}, nothing=nothing)
+    columns = {"principal": "name", "grants": "may", "by": "by"}
+    show_rows(settings, rows, columns, nothing=nothing)
+
+
+def _reasons(principal: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A row for what somebody may do by own grants, and one for each binding."""
+    name, bindings = principal["principal"], principal["bindings"]
+    if principal["grants"] or not bindings:
+        yield {"principal": name, "grants": principal["grants"], "by": "grants"}
+    for each in bindings:
+        reach = f"{each['scope']} {each['resource']}".rstrip()
+        by = f"binding {each['binding']} of the {reach}: {', '.join(each['roles'])}"
+        kind = each["principal_type"].replace("_", " ")
+        yield {"principal": name, "grants": each["grants"], "by": f"{by} (as {kind})"}
 
 
 @security.command("grant", examples=["sulina security grant billing consume:/default/orders"])

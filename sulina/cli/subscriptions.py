@@ -91,6 +91,7 @@ def describe(settings: Settings, topic: str, name: str) -> None:
         return
     for each in found:
         consumers = each.pop("consumers")
+        each["max_unacked"] = each["max_unacked"] or "no limit"
         each["acked_above"] = [f"{first}-{last}" for first, last in each["acked_above"]]
         print_fields(each)
         if consumers:
@@ -172,3 +173,29 @@ def policy(settings: Settings, /, topic: str, name: str, **changes: Any) -> None
         return
     for each in policies:
         print_fields(each)
+
+
+@subscription.command(
+    "dispatch",
+    examples=[
+        "sulina subscription dispatch /default/orders billing",
+        "sulina subscription dispatch /default/orders billing --max-unacked 10",
+    ],
+)
+@click.argument("topic", type=topic_name)
+@click.argument("name")
+@click.option(
+    "--max-unacked",
+    type=click.IntRange(min=0),
+    help="Messages that its consumers together may have unacknowledged; 0 leaves it to them.",
+)
+@click.pass_obj
+def dispatch(settings: Settings, topic: str, name: str, max_unacked: int | None) -> None:
+    """Show, or change, how much may be unacknowledged at once, in each partition."""
+    changes = {} if max_unacked is None else {"max_unacked": max_unacked}
+    found = _ask_each(settings, "subscription.dispatch", topic, subscription=name, **changes)
+    if settings.json:
+        write_json(found)
+        return
+    for each in found:
+        print_fields({"max_unacked": each["max_unacked"] or "no limit"})

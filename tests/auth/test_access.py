@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from broker_containers.arguments import FORWARDED
-from broker_containers.security.access import ANYBODY, Access, Need, of_namespace, of_topic
+from broker_containers.security.access import (
+    ANYBODY,
+    BROKERS,
+    CLUSTER,
+    Access,
+    Need,
+    of_namespace,
+    of_topic,
+    topics_of_namespace,
+)
 from broker_containers.security.errors import Denied, Unauthenticated
 from broker_containers.security.jwt import read_jwt
 from broker_containers.security.needs import check_method
@@ -45,6 +54,27 @@ def somebody(*grants: str) -> Access:
         (f"schemas:{ORDERS}", of_topic(None, ORDERS), False),
         ("admin:/default/*", Need(Action.SCHEMAS, "/default/orders"), False),
         ("admin:*", Need(Action.SCHEMAS, "orders"), True),
+        ("schemas:/default/*", Need(Action.SCHEMAS, ORDERS), True),
+        ("schemas:/default/*", Need(Action.SCHEMAS, "orders"), False),
+        (f"lookup:{ORDERS}", of_topic(None, ORDERS), True),
+        ("lookup:*", of_topic(Action.CONSUME, ORDERS), False),
+        (f"topics:{ORDERS}", of_topic(Action.TOPICS, f"{ORDERS}-part-1"), True),
+        ("topics:*", of_topic(Action.PRODUCE, ORDERS), False),
+        ("topics:*", of_topic(Action.CONSUME, ORDERS), False),
+        ("topics:/default/*", of_namespace("default"), False),
+        ("topics:/default/*", topics_of_namespace("default"), True),
+        (f"topics:{ORDERS}", topics_of_namespace("default"), False),
+        ("namespaces:/default/*", topics_of_namespace("default"), True),
+        ("namespaces:/default/*", of_namespace("other"), False),
+        ("namespaces:*", of_topic(None, ORDERS), False),
+        ("cluster:*", CLUSTER, True),
+        ("cluster:*", BROKERS, False),
+        ("cluster:*", of_topic(None, ORDERS), False),
+        ("cluster:*", Need(Action.ADMIN, ORDERS), False),
+        ("brokers:*", BROKERS, True),
+        ("brokers:*", CLUSTER, False),
+        ("admin:*", CLUSTER, True),
+        ("admin:/default/*", BROKERS, False),
     ],
 )
 def test_a_grant_covers_what_it_says_and_nothing_else(
@@ -54,7 +84,18 @@ def test_a_grant_covers_what_it_says_and_nothing_else(
 
 
 @pytest.mark.parametrize(
-    "text", ["", "produce", "own:/default/x", "produce:", "consume:/default", "admin:/a/b/c"]
+    "text",
+    [
+        "",
+        "produce",
+        "own:/default/x",
+        "produce:",
+        "consume:/default",
+        "admin:/a/b/c",
+        "cluster:/a/*",
+        "brokers:/a/b",
+        "namespaces:/a/b",
+    ],
 )
 def test_what_is_no_grant_is_told_so(text: str) -> None:
     with pytest.raises(Refused):

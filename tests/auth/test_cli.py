@@ -48,7 +48,17 @@ async def test_a_token_is_made_used_listed_and_revoked(
     refused = await sulina("produce", f"/default/{name}", "again", token=token, code=1)
     assert "wrong, or was revoked" in refused.stderr
     assert "there is no token" in (await sulina("security", "token", "revoke", "x", code=1)).stderr
+    await guarded.root.admin("role.create", {"role": name, "permissions": ["Consume"]})
+    bound = {"principal": name, "roles": [name], "scope": "namespace", "resource": "default"}
+    await guarded.root.admin("binding.create", {"binding": name, **bound})
+    listed = "".join((await sulina("security", "list")).stdout.split())
+    assert f"binding{name}ofthenamespacedefault:{name}" in listed
+    rows = (await sulina("security", "list", "--json")).json()
+    [row] = [row for row in rows if row["principal"] == name]
+    assert row["grants"] == [f"produce:/default/{name}"]
+    assert row["bindings"][0]["grants"] == ["consume:/default/*"]
     await sulina("security", "delete", name, "--yes")
+    assert name not in (await sulina("security", "list")).stdout
     wrong = await sulina("security", "grant", name, "own:everything", code=1)
     assert "is no grant" in wrong.stderr
 

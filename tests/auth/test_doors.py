@@ -237,7 +237,7 @@ async def test_health_and_the_documentation_are_for_everybody_and_metrics_are_no
     headers = bearer(await guarded.token(name))
     assert (await guarded.http("GET", "/metrics", headers=headers)).status == 200
     denied = await guarded.http("GET", "/api/v1/tokens", headers=headers)
-    assert "admin on everything" in denied.problem(403, "denied")
+    assert "cluster on everything" in denied.problem(403, "denied")
 
 
 async def test_the_registry_is_read_by_everybody_and_changed_by_who_may(

@@ -7,7 +7,16 @@ from collections.abc import AsyncIterator
 import pytest
 
 from sulina import Client, NotFound, Overloaded, Refused
-from tests.broker.actions import bodies, eventually, numbered, publish, subscribe, take
+from tests.broker.actions import (
+    ack_all,
+    bodies,
+    eventually,
+    look,
+    numbered,
+    publish,
+    subscribe,
+    take,
+)
 from tests.broker.cluster import Cluster
 from tests.broker.proxy import Proxy
 
@@ -147,6 +156,39 @@ async def test_a_change_holds_at_once_for_who_comes_and_sends_nobody_away(
             await hasty.producer(TOPIC).open()
         await limit(client, max_producers_per_topic=0)
         await publish(client, TOPIC, [b"no limit"])
+
+
+async def test_a_subscription_holds_back_beyond_its_limit_also_after_a_restart(
+    cluster: Cluster, client: Client
+) -> None:
+    arguments = {"topic": TOPIC, "subscription": "s"}
+
+    async def unacked_is(asking: Client, count: int) -> None:
+        """Until so many were sent; then each further one takes an acknowledgement."""
+
+        async def found() -> bool:
+            counters = (await look(asking, TOPIC, "s"))["counters"]
+            sent = counters["delivered"] - counters["acknowledged"]
+            assert sent <= count
+            return bool(sent == count)
+
+        await eventually(found)
+
+    await subscribe(client, TOPIC, "s", type="shared")
+    assert await client.admin("subscription.dispatch", arguments) == {"max_unacked": 0}
+    await client.admin("subscription.dispatch", {**arguments, "max_unacked": 3})
+    await publish(client, TOPIC, numbered(10))
+    async with client.consumer(TOPIC, "s", type="shared") as consumer:
+        await unacked_is(client, 3)
+        await ack_all(consumer, await take(consumer, 2))
+        await unacked_is(client, 3)
+    await cluster.restart()
+    async with cluster.client() as later, later.consumer(TOPIC, "s", type="shared") as consumer:
+        assert (await look(later, TOPIC, "s"))["max_unacked"] == 3
+        await unacked_is(later, 3)
+        await later.admin("subscription.dispatch", {**arguments, "max_unacked": 0})
+        rest = await take(consumer, 8)
+        assert sorted(bodies(rest)) == numbered(10)[2:]
 
 
 async def test_limits_survive_a_restart(cluster: Cluster, client: Client) -> None:

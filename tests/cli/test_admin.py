@@ -83,6 +83,18 @@ def test_a_failure_policy_is_shown_and_changed_in_part(
     assert "dead_letter_topic" in ran.stderr
 
 
+def test_how_much_may_be_unacknowledged_is_shown_and_changed(
+    sulina: Sulina, direct: Direct, topic: str
+) -> None:
+    direct.admin("topic.create", topic=topic)
+    direct.admin("subscription.create", topic=topic, subscription="s")
+    command = ("subscription", "dispatch", topic, "s")
+    assert "no limit" in sulina(*command).stdout
+    assert sulina(*command, "--max-unacked", "12", "--json").json() == [{"max_unacked": 12}]
+    shown = sulina("subscription", "describe", topic, "s").stdout
+    assert "max unacked" in shown and "12" in shown
+
+
 def test_a_subscription_command_works_on_every_partition(
     sulina: Sulina, direct: Direct, topic: str
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 
 import grpc
@@ -15,6 +15,7 @@ from broker_containers.doors.danube_admin.serving import serve_danube_admin
 from broker_containers.doors.danube_admin.settings import AdminListen
 from broker_containers.load.settings import BalanceSettings, RankingName
 from sulina import Client
+from sulina.errors import AlreadyExists
 from tests.danube_admin.client import AdminClient, admin_client
 from tests.owners.brokers import QUICK, Brokers
 
@@ -62,8 +63,9 @@ async def settled(door: AdminClient, topic: str, broker: str) -> None:
 
 
 async def place(client: Client, door: AdminClient, topic: str, broker: str) -> None:
-    """Make a topic and have it served there."""
-    await client.admin("topic.create", {"topic": topic})
+    """Make a topic, unless it is there, and have it served there."""
+    with suppress(AlreadyExists):
+        await client.admin("topic.create", {"topic": topic})
     found = await client.admin("topic.lookup", {"topic": topic})
     if found["broker"] != broker:
         await client.admin("topic.move", {"topic": topic, "broker": broker})
@@ -97,6 +99,11 @@ async def test_a_topic_and_its_subscriptions_are_managed_through_any_broker(
         found = await door("TopicAdmin/DescribeTopic", name=TOPICS[0])
         assert (found.broker_id, list(found.subscriptions)) == ("two", ["work"])
     fields = {"topic": TOPICS[0], "subscription": "work"}
+    config = {"max_unacked_messages": 5}
+    await doors["one"]("TopicAdmin/SetSubscriptionDispatchConfig", **fields, dispatch_config=config)
+    await place(client, doors["one"], TOPICS[0], "three")
+    found = await doors["two"]("TopicAdmin/GetSubscriptionDispatchConfig", **fields)
+    assert found.dispatch_config.max_unacked_messages == 5
     await doors["one"]("TopicAdmin/Unsubscribe", **fields)
     await doors["three"].refused(grpc.StatusCode.NOT_FOUND, "TopicAdmin/Unsubscribe", **fields)
     await doors["three"]("TopicAdmin/DeleteTopic", name=TOPICS[0])

@@ -8,7 +8,9 @@ import grpc
 import pytest
 
 from sulina import Client
+from tests.danube.calls import Calls
 from tests.danube_admin.client import AdminClient
+from tests.support.server import SulinaProcess
 
 POLICY: dict[str, Any] = {
     "max_redelivery_count": 3,
@@ -134,7 +136,59 @@ async def test_one_that_is_not_there_is_not_found_and_one_without_name_refused(
     await admin.refused(grpc.StatusCode.INVALID_ARGUMENT, method, topic=subscribed)
 
 
-async def test_no_dispatch_config_is_set_ever(admin: AdminClient, subscribed: str) -> None:
-    method = "TopicAdmin/GetSubscriptionDispatchConfig"
-    found = await admin(method, topic=subscribed, subscription="work")
-    assert not found.HasField("dispatch_config")
+async def test_a_dispatch_config_is_set_on_all_partitions_and_taken_back(
+    admin: AdminClient, client: Client, subscribed: str
+) -> None:
+    fields = {"topic": subscribed, "subscription": "work"}
+    set_, get = (f"TopicAdmin/{what}SubscriptionDispatchConfig" for what in ("Set", "Get"))
+    assert not (await admin(get, **fields)).HasField("dispatch_config")
+    config = {"max_unacked_messages": 7}
+    assert (await admin(set_, **fields, dispatch_config=config)).success
+    for number in (0, 2):
+        part = {"topic": f"{subscribed}-part-{number}", "subscription": "work"}
+        assert (await admin(get, **part)).dispatch_config.max_unacked_messages == 7
+        assert (await client.admin("subscription.describe", part))["max_unacked"] == 7
+    assert (await admin(set_, **fields, dispatch_config={})).success
+    assert not (await admin(get, **fields)).HasField("dispatch_config")
+
+
+async def test_a_stock_client_gets_no_more_than_its_subscription_allows(
+    shared_sulina_process: SulinaProcess, admin: AdminClient, client: Client, topic: str
+) -> None:
+    await admin("TopicAdmin/CreateTopic", name=topic, dispatch_strategy="Reliable")
+    fields = {"topic": topic, "subscription": "s"}
+    await client.admin("subscription.create", {**fields, "type": "exclusive"})
+    config = {"max_unacked_messages": 1}
+    await admin("TopicAdmin/SetSubscriptionDispatchConfig", **fields, dispatch_config=config)
+    url = f"http://127.0.0.1:{shared_sulina_process.grpc_port}"
+    async with Calls(url) as calls, client.producer(topic) as producer:
+        await (await producer.send_many([b"0", b"1", b"2"]))
+        stream = calls.stream(await calls.subscribe(topic))
+        for number in range(3):
+            message = await stream.read()
+            assert message.payload == b"%d" % number
+            described = await client.admin("subscription.describe", fields)
+            assert described["counters"]["delivered"] == number + 1
+            await calls("Ack", msg_id=message.msg_id, subscription_name="s")
+        stream.cancel()
+
+
+async def test_a_dispatch_config_that_makes_no_sense_is_refused(
+    admin: AdminClient, client: Client, topic: str, subscribed: str
+) -> None:
+    method = "TopicAdmin/SetSubscriptionDispatchConfig"
+    fields = {"topic": subscribed, "subscription": "work"}
+    await admin.refused(grpc.StatusCode.INVALID_ARGUMENT, method, **fields)
+    large = {"max_unacked_messages": 1 << 31}
+    await admin.refused(grpc.StatusCode.INVALID_ARGUMENT, method, **fields, dispatch_config=large)
+    fast = f"{topic}-fast"
+    await admin("TopicAdmin/CreateTopic", name=fast)
+    await client.admin("subscription.create", {"topic": fast, "subscription": "work"})
+    fields["topic"] = fast
+    said = await admin.refused(
+        grpc.StatusCode.FAILED_PRECONDITION,
+        method,
+        **fields,
+        dispatch_config={"max_unacked_messages": 1},
+    )
+    assert "not reliable" in said

@@ -15,15 +15,16 @@ from tests.danube_admin import wire
 from tests.danube_admin.client import SECONDS, AdminClient
 
 SERVICES = {
-    *(f"danube_admin.{name}Admin" for name in ("Broker", "Cluster", "Namespace", "Topic")),
+    *(
+        f"danube_admin.{name}Admin"
+        for name in ("Broker", "Cluster", "Namespace", "Security", "Topic")
+    ),
     "danube_schema.SchemaRegistry",
 }
 ABSENT = (
     "/danube_admin.ClusterAdmin/AddNode",
     "/danube_admin.ClusterAdmin/PromoteNode",
     "/danube_admin.ClusterAdmin/RemoveNode",
-    "/danube_admin.TopicAdmin/SetSubscriptionDispatchConfig",
-    "/danube_admin.SecurityAdmin/ListRoles",
 )
 
 

@@ -45,6 +45,15 @@ TopicAdmin/SetSubscriptionDispatchConfig: SetSubscriptionDispatchConfigRequest
     -> SubscriptionResponse
 TopicAdmin/GetSubscriptionDispatchConfig: GetSubscriptionDispatchConfigRequest
     -> GetSubscriptionDispatchConfigResponse
+SecurityAdmin/CreateRole: CreateRoleRequest -> CreateRoleResponse
+SecurityAdmin/GetRole: GetRoleRequest -> GetRoleResponse
+SecurityAdmin/ListRoles: Empty -> ListRolesResponse
+SecurityAdmin/DeleteRole: DeleteRoleRequest -> DeleteRoleResponse
+SecurityAdmin/CreateBinding: CreateBindingRequest -> CreateBindingResponse
+SecurityAdmin/GetBinding: GetBindingRequest -> GetBindingResponse
+SecurityAdmin/ListBindings: ListBindingsRequest -> ListBindingsResponse
+SecurityAdmin/ListAllBindings: Empty -> ListBindingsResponse
+SecurityAdmin/DeleteBinding: DeleteBindingRequest -> DeleteBindingResponse
 """
 
 ENUMS: Final = """
@@ -122,6 +131,24 @@ PromoteNodeRequest: 1 node_id:uint64
 PromoteNodeResponse: 1 success:bool; 2 message:string
 RemoveNodeRequest: 1 node_id:uint64
 RemoveNodeResponse: 1 success:bool; 2 message:string
+RoleDefinition: 1 name:string; 2 permissions:repeated string; 3 system:bool
+CreateRoleRequest: 1 role:RoleDefinition
+CreateRoleResponse: 1 success:bool
+GetRoleRequest: 1 name:string
+GetRoleResponse: 1 role:RoleDefinition
+ListRolesResponse: 1 roles:repeated RoleDefinition
+DeleteRoleRequest: 1 name:string
+DeleteRoleResponse: 1 success:bool
+BindingDefinition: 1 id:string; 2 principal_type:string; 3 principal_name:string;
+    4 role_names:repeated string; 5 scope:string; 6 resource_name:string
+CreateBindingRequest: 1 binding:BindingDefinition
+CreateBindingResponse: 1 success:bool
+GetBindingRequest: 1 scope:string; 2 resource_name:string; 3 binding_id:string
+GetBindingResponse: 1 binding:BindingDefinition
+ListBindingsRequest: 1 scope:string; 2 resource_name:string
+ListBindingsResponse: 1 bindings:repeated BindingDefinition
+DeleteBindingRequest: 1 scope:string; 2 resource_name:string; 3 binding_id:string
+DeleteBindingResponse: 1 success:bool
 """
 
 _FIELD: Final = re.compile(r"(\d+) (\w+):(repeated |optional )?(\w+)")

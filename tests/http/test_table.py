@@ -29,6 +29,9 @@ _PATH = {
     "subject": "sub%2Fject",
     "id": "1",
     "principal": "documented",
+    "role": "documented",
+    "scope": "cluster",
+    "binding": "documented",
 }
 _BODIES: dict[str, dict[str, Any]] = {
     "namespace.create": {"namespace": "made"},
@@ -38,10 +41,18 @@ _BODIES: dict[str, dict[str, Any]] = {
     "subscription.create": {"subscription": "sub/with {}", "start": "earliest"},
     "subscription.seek": {"start": {"offset": 1}},
     "subscription.policy": {"poison": "drop"},
+    "subscription.dispatch": {"max_unacked": 100},
     "ledger.verify": {"ledger": 1},
     "config.set": {"value": 10},
     "principal.grant": {"grants": ["produce:/default/*"]},
     "principal.withdraw": {"grants": ["produce:/default/*"]},
+    "role.create": {"role": "documented", "permissions": ["Lookup"]},
+    "binding.create": {
+        "binding": "documented",
+        "principal": "documented",
+        "roles": ["documented"],
+        "scope": "cluster",
+    },
     "token.create": {"principal": "documented", "seconds": 60},
     "schema.register": {"type": "string", "tags": ["documented"]},
     "schema.find": {"type": "string"},

@@ -6,7 +6,7 @@ import pytest
 
 from broker_containers.subscriptions.dispatcher import Limits
 from sulina.model import SubscriptionType
-from tests.subscriptions.harness import Bench
+from tests.subscriptions.harness import POLICY, Bench
 
 exclusive = SubscriptionType.EXCLUSIVE
 
@@ -93,3 +93,64 @@ def test_one_record_that_is_never_acknowledged_does_not_fill_the_window() -> Non
     assert bench.window.position == 0
     assert bench.window.acked_ranges(10) == [(1, 4_999)]
     assert len(bench.window) == 1
+
+
+@pytest.mark.parametrize("type_", SubscriptionType)
+def test_no_more_is_unacknowledged_than_the_subscription_allows(type_: SubscriptionType) -> None:
+    bench = Bench(type_)
+    bench.dispatcher.max_unacked = 3
+    a = bench.join("a")
+    bench.load(5)
+    assert [given.offsets for given in bench.all()] == [[0, 1, 2]]
+    assert bench.all() == [] and not bench.hungry()
+    bench.ack(a, 1)
+    assert [given.offsets for given in bench.all()] == [[3]]
+    bench.nack(a, 0)
+    assert [given.offsets for given in bench.all()] in ([[4]], [])  # a key waits for its own
+    bench.wait(POLICY.base_redelivery_delay_ms / 1000)
+    bench.all()
+    bench.ack_range(a, 0, 4)
+    bench.all()
+    bench.ack_range(a, 0, 4)
+    assert bench.hungry() and bench.window.position == 5
+
+
+def test_the_limit_is_for_all_consumers_together_and_free_again_when_one_leaves() -> None:
+    bench = Bench(SubscriptionType.SHARED)
+    bench.dispatcher.max_unacked = 2
+    a, b = bench.join("a"), bench.join("b")
+    for _ in range(4):
+        bench.load(1)
+    assert sorted(given.to for given in bench.all()) == ["a", "b"]
+    bench.leave(a)
+    assert [(given.to, given.offsets) for given in bench.all()] == [("b", [0])]
+    bench.ack(b, 0, 1)
+    assert [given.offsets for given in bench.all()] == [[2], [3]]
+
+
+def test_a_limit_that_is_lowered_holds_when_enough_is_acknowledged() -> None:
+    bench = Bench(exclusive)
+    a = bench.join("a")
+    bench.load(4)
+    bench.load(4)
+    assert len(bench.all()) == 2
+    bench.dispatcher.max_unacked = 2
+    bench.load(4)
+    bench.ack_range(a, 0, 5)
+    assert bench.all() == []
+    bench.ack_range(a, 6, 6)
+    assert [given.offsets for given in bench.all()] == [[8]]
+    bench.dispatcher.max_unacked = 0
+    assert [given.offsets for given in bench.all()] == [[9, 10, 11]]
+
+
+def test_what_is_gone_for_good_is_in_flight_no_more() -> None:
+    bench = Bench(exclusive)
+    bench.dispatcher.max_unacked = 2
+    bench.join("a")
+    base = bench.load(2)
+    bench.load(2)
+    bench.all()
+    bench.dispatcher.pass_over(bench.window.tracks[base])
+    assert [given.offsets for given in bench.all()] == [[2, 3]]
+    assert bench.dispatcher.counters.skipped == 2

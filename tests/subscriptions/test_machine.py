@@ -2,9 +2,9 @@
 
 The model knows which records are done and who has which in flight. After every step each loaded
 record is in exactly one state, the cursor is what the model says and survives a restart, nothing
-done is delivered, nothing is in flight twice, nothing comes before its delivery time, and order is
-kept where it is promised. At the end of every life, when everybody takes and acknowledges,
-everything becomes done.
+done is delivered, nothing is in flight twice, no more than may be, nothing comes before its
+delivery time, and order is kept where it is promised. At the end of every life, when everybody
+takes and acknowledges, everything becomes done.
 """
 
 from __future__ import annotations
@@ -76,6 +76,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
         timeout=st.sampled_from([0, int(TIMEOUT * 1000)]),
         backoff=st.sampled_from(Backoff),
         limits=st.sampled_from([Limits(), Limits(frames=3), Limits(records=9), Limits(delayed=2)]),
+        unacked=st.sampled_from([0, 0, 3]),
         frames=st.lists(st.tuples(FRAMES, DUE), min_size=2, max_size=6),
         credit=st.lists(CREDIT, max_size=3),
     )
@@ -87,6 +88,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
         timeout: int,
         backoff: Backoff,
         limits: Limits,
+        unacked: int,
         frames: list[tuple[list[str], float | None]],
         credit: list[int],
     ) -> None:
@@ -101,6 +103,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
             dead_letter_topic="/default/dead" if poison is Poison.DEAD_LETTER else "",
         )
         self.limits = limits
+        self.unacked = unacked
         self.now = 0.0
         self.log: list[Frame] = []
         self.done: set[int] = set()
@@ -117,7 +120,11 @@ class SubscriptionMachine(RuleBasedStateMachine):
 
     def open(self, position: int, acked: list[tuple[int, int]]) -> None:
         self.dispatcher = Dispatcher(
-            self.type, self.policy, Window(position, RangeSet(acked)), limits=self.limits
+            self.type,
+            self.policy,
+            Window(position, RangeSet(acked)),
+            limits=self.limits,
+            max_unacked=self.unacked,
         )
         self.flying.clear()
         self.failures.clear()
@@ -417,6 +424,11 @@ class SubscriptionMachine(RuleBasedStateMachine):
             assert (state == "done") == (offset in self.done)
             assert (state == "in flight") == (offset in self.flying)
         assert set(self.flying) <= set(states)
+
+    @invariant()
+    def no_more_is_in_flight_than_may_be(self) -> None:
+        assert not self.unacked or len(self.flying) <= self.unacked
+        assert self.dispatcher._in_flight in (None, len(self.flying))
 
     @invariant()
     def the_position_is_the_lowest_record_not_done(self) -> None:

@@ -16,13 +16,6 @@ _REASONS: Final = {
     "/danube_admin.ClusterAdmin/AddNode": _JOIN,
     "/danube_admin.ClusterAdmin/PromoteNode": _JOIN,
     "/danube_admin.ClusterAdmin/RemoveNode": _JOIN,
-    "/danube_admin.TopicAdmin/SetSubscriptionDispatchConfig": (
-        "consumers of Sulina say themselves how much they take before they acknowledge: set it "
-        "there (the consumer's queue), not on the subscription"
-    ),
-    "/danube_admin.SecurityAdmin/": (
-        "Sulina has grants where Danube has roles and bindings: `sulina security grant` gives them"
-    ),
 }
 
 
@@ -33,9 +26,7 @@ class Absent(grpc.GenericRpcHandler):
         self, handler_call_details: grpc.HandlerCallDetails
     ) -> grpc.RpcMethodHandler[Any, Any] | None:
         """Says why not; None for what Danube does not have either."""
-        path = handler_call_details.method
-        service = path[: path.rfind("/") + 1]
-        reason = _REASONS.get(path) or _REASONS.get(service)
+        reason = _REASONS.get(handler_call_details.method)
         if reason is None:
             return None
 

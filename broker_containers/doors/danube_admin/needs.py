@@ -9,8 +9,16 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from broker_containers.doors.grpc_names import namespace_name, topic_name
-from broker_containers.security.access import CLUSTER, SIGNED_IN, Need, of_namespace, of_topic
-from sulina.metadata.keys.auth import Action
+from broker_containers.security.access import (
+    BROKERS,
+    CLUSTER,
+    SIGNED_IN,
+    Need,
+    of_namespace,
+    of_topic,
+    topics_of_namespace,
+)
+from sulina.metadata.keys.auth import EVERYTHING, Action
 
 NeedOf = Callable[[str, Any], list[Need]]
 """From a method's name and its request to what it takes."""
@@ -24,9 +32,23 @@ def _namespace(request: Any) -> list[Need]:
     return [of_namespace(namespace_name(request.name))]
 
 
+def _listing(request: Any) -> list[Need]:
+    return [topics_of_namespace(namespace_name(request.name))]
+
+
+def _all(need: Need) -> Callable[[Any], list[Need]]:
+    return lambda _: [need]
+
+
+def _unsubscribing(request: Any) -> list[Need]:
+    """For its consumers, and for who looks after the topic."""
+    topic = topic_name(request.topic)
+    return [Need(Action.CONSUME, str(topic), instead=Action.TOPICS)]
+
+
 def _policy(request: Any) -> list[Need]:
     """Whoever lets messages go to a dead-letter topic publishes there."""
-    found = [of_topic(Action.ADMIN, topic_name(request.topic))]
+    found = [of_topic(Action.TOPICS, topic_name(request.topic))]
     if request.failure_policy.dead_letter_topic:
         dead_letters = topic_name(request.failure_policy.dead_letter_topic)
         found.append(of_topic(Action.PRODUCE, dead_letters))
@@ -34,21 +56,27 @@ def _policy(request: Any) -> list[Need]:
 
 
 _ADMIN: Final[dict[str, Callable[[Any], list[Need]]]] = {
+    "ListBrokers": _all(BROKERS),
+    "GetLeaderBroker": _all(BROKERS),
+    "UnloadBroker": _all(BROKERS),
+    "ActivateBroker": _all(BROKERS),
+    "ListNamespaces": _all(Need(Action.NAMESPACES, EVERYTHING)),
     "CreateNamespace": _namespace,
     "DeleteNamespace": _namespace,
-    "GetNamespaceTopics": _namespace,
+    "GetNamespaceTopics": _listing,
     "GetNamespacePolicies": _namespace,
-    "ListNamespaceTopics": _namespace,
-    "CreateTopic": _topic(Action.ADMIN),
-    "CreatePartitionedTopic": _topic(Action.ADMIN, "base_name"),
-    "DeleteTopic": _topic(Action.ADMIN),
-    "UnloadTopic": _topic(Action.ADMIN),
+    "ListNamespaceTopics": _listing,
+    "ListBrokerTopics": _all(Need(Action.TOPICS, EVERYTHING)),
+    "CreateTopic": _topic(Action.TOPICS),
+    "CreatePartitionedTopic": _topic(Action.TOPICS, "base_name"),
+    "DeleteTopic": _topic(Action.TOPICS),
+    "UnloadTopic": _topic(Action.TOPICS),
     "DescribeTopic": _topic(None),
     "ListSubscriptions": _topic(None),
-    "Unsubscribe": _topic(Action.CONSUME, "topic"),
+    "Unsubscribe": _unsubscribing,
     "SetSubscriptionFailurePolicy": _policy,
     "GetSubscriptionFailurePolicy": _topic(None, "topic"),
-    "SetSubscriptionDispatchConfig": _topic(Action.ADMIN, "topic"),
+    "SetSubscriptionDispatchConfig": _topic(Action.TOPICS, "topic"),
     "GetSubscriptionDispatchConfig": _topic(None, "topic"),
 }
 
@@ -60,15 +88,15 @@ def admin_needs(method: str, request: Any) -> list[Need]:
 
 
 def _subject(request: Any) -> list[Need]:
-    return [Need(Action.SCHEMAS, request.subject or "*")]
+    return [Need(Action.SCHEMAS, request.subject or EVERYTHING)]
 
 
 _SCHEMAS: Final[dict[str, Callable[[Any], list[Need]]]] = {
     "RegisterSchema": _subject,
     "DeleteSchemaVersion": _subject,
     "SetCompatibilityMode": _subject,
-    "ConfigureTopicSchema": _topic(Action.ADMIN, "topic_name"),
-    "UpdateTopicValidationPolicy": _topic(Action.ADMIN, "topic_name"),
+    "ConfigureTopicSchema": _topic(Action.TOPICS, "topic_name"),
+    "UpdateTopicValidationPolicy": _topic(Action.TOPICS, "topic_name"),
     "GetTopicSchemaConfig": _topic(None, "topic_name"),
 }
 

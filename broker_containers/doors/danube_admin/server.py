@@ -17,6 +17,7 @@ from broker_containers.doors.danube_admin.clusters import ClusterAdmin
 from broker_containers.doors.danube_admin.namespaces import NamespaceAdmin
 from broker_containers.doors.danube_admin.needs import admin_needs
 from broker_containers.doors.danube_admin.places import Places
+from broker_containers.doors.danube_admin.security import SecurityAdmin
 from broker_containers.doors.danube_admin.settings import AdminListen, AdminSettings
 from broker_containers.doors.danube_admin.topics import TopicAdmin
 from broker_containers.doors.danube_schema.service import NAME as SCHEMA_SERVICE
@@ -56,6 +57,7 @@ class AdminServer:
             "ClusterAdmin": ClusterAdmin(admin),
             "NamespaceAdmin": NamespaceAdmin(admin, places),
             "TopicAdmin": TopicAdmin(admin, places, registry),
+            "SecurityAdmin": SecurityAdmin(admin),
         }
         assert services.keys() == set(described)
         self._server = grpc.aio.server(

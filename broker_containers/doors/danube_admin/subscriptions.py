@@ -17,6 +17,7 @@ from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
 from broker_containers.doors.danube_admin.calls import Call
 from broker_containers.doors.grpc_names import BadRequest, label, topic_name
 from sulina.errors import NotFound, Refused
+from sulina.metadata.keys.subscriptions import check_max_unacked
 from sulina.model import Backoff, Delivery, FailurePolicy, Poison, SubscriptionType
 
 _BACKOFFS: Final = {pb.Fixed: Backoff.FIXED, pb.Exponential: Backoff.EXPONENTIAL}
@@ -47,6 +48,7 @@ class Subscriptions:
             "Unsubscribe": self._unsubscribe,
             "SetSubscriptionFailurePolicy": self._set_policy,
             "GetSubscriptionFailurePolicy": self._get_policy,
+            "SetSubscriptionDispatchConfig": self._set_dispatch,
             "GetSubscriptionDispatchConfig": self._get_dispatch,
         }
 
@@ -79,9 +81,26 @@ class Subscriptions:
             subscription_type=_TYPES.index(SubscriptionType(found["type"])),
         )
 
+    async def _set_dispatch(self, request: pb.SetSubscriptionDispatchConfigRequest) -> Message:
+        """Of a topic with partitions, the limit is each partition's own."""
+        if not request.HasField("dispatch_config"):
+            raise BadRequest("dispatch_config is missing")
+        limit = request.dispatch_config.max_unacked_messages
+        try:
+            check_max_unacked(limit)
+        except Refused as error:
+            raise BadRequest(str(error)) from None
+        _, several = await self._find(request.topic, request.subscription)
+        for one in several:
+            await self._admin.call("subscription.dispatch", {**one, "max_unacked": limit})
+        return pb.SubscriptionResponse(success=True)
+
     async def _get_dispatch(self, request: pb.GetSubscriptionDispatchConfigRequest) -> Message:
-        await self._find(request.topic, request.subscription)
-        return pb.GetSubscriptionDispatchConfigResponse()  # see absent.py: it can't be set
+        """Nothing, if no limit was set."""
+        _, several = await self._find(request.topic, request.subscription)
+        limit = (await self._admin.call("subscription.dispatch", several[0]))["max_unacked"]
+        found = pb.SubscriptionDispatchConfig(max_unacked_messages=limit) if limit else None
+        return pb.GetSubscriptionDispatchConfigResponse(dispatch_config=found)
 
     async def _find(
         self, topic: str, subscription: str

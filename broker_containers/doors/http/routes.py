@@ -19,6 +19,7 @@ API = "/api/v1"
 _TOPIC = API + "/topics/{namespace}/{topic}"
 _SUBSCRIPTION = _TOPIC + "/subscriptions/{subscription}"
 _SUBJECT = API + "/schemas/{subject}"
+_BINDING = API + "/bindings/{scope}/{binding}"
 _PARAMETER = re.compile(r"\{(\w+)\}")
 
 
@@ -280,6 +281,21 @@ ROUTES: tuple[Route, ...] = (
         s.FAILURE_POLICY,
         body=s.FAILURE_CHANGES,
     ),
+    Route(
+        "GET",
+        f"{_SUBSCRIPTION}/dispatch",
+        "subscription.dispatch",
+        "How much may be unacknowledged at once.",
+        s.DISPATCH,
+    ),
+    Route(
+        "PATCH",
+        f"{_SUBSCRIPTION}/dispatch",
+        "subscription.dispatch",
+        "Change it.",
+        s.DISPATCH,
+        body=s.DISPATCH_CHANGE,
+    ),
     # ---- schemas ----
     Route("GET", f"{API}/schemas", "schema.list", "All subjects.", s.listing(s.SCHEMA_SUBJECT)),
     Route(
@@ -431,7 +447,13 @@ ROUTES: tuple[Route, ...] = (
         query={"broker": s.NAME},
     ),
     # ---- who may do what ----
-    Route("GET", f"{API}/principals", "principal.list", "All principals.", s.listing(s.PRINCIPAL)),
+    Route(
+        "GET",
+        f"{API}/principals",
+        "principal.list",
+        "All principals: their own grants, and what they may do by bindings.",
+        s.listing(s.RIGHTS),
+    ),
     Route(
         "POST",
         f"{API}/principals/{{principal}}/grants",
@@ -454,6 +476,57 @@ ROUTES: tuple[Route, ...] = (
         "principal.delete",
         "Forget a principal; its tokens are worth nothing any more.",
         status=204,
+    ),
+    Route("GET", f"{API}/roles", "role.list", "All roles.", s.listing(s.ROLE)),
+    Route(
+        "POST",
+        f"{API}/roles",
+        "role.create",
+        "Make a role, or replace it.",
+        s.ROLE,
+        201,
+        body=s.ROLE_CREATE,
+    ),
+    Route("GET", f"{API}/roles/{{role}}", "role.describe", "A role.", s.ROLE),
+    Route(
+        "DELETE",
+        f"{API}/roles/{{role}}",
+        "role.delete",
+        "Delete a role; bindings that name it allow less then.",
+        status=204,
+    ),
+    Route(
+        "GET",
+        f"{API}/bindings",
+        "binding.list",
+        "All bindings, or those of a scope, or of one namespace or topic.",
+        s.listing(s.BINDING),
+        query={"scope": s.SCOPE, "resource": s.RESOURCE},
+    ),
+    Route(
+        "POST",
+        f"{API}/bindings",
+        "binding.create",
+        "Give roles to a principal, as far as the scope reaches; replaces one with the same id.",
+        s.BINDING,
+        201,
+        body=s.BINDING_CREATE,
+    ),
+    Route(
+        "GET",
+        _BINDING,
+        "binding.describe",
+        "A binding.",
+        s.BINDING,
+        query={"resource": s.RESOURCE},
+    ),
+    Route(
+        "DELETE",
+        _BINDING,
+        "binding.delete",
+        "Take the roles back.",
+        status=204,
+        query={"resource": s.RESOURCE},
     ),
     Route("GET", f"{API}/tokens", "token.list", "All tokens.", s.listing(s.TOKEN)),
     Route(

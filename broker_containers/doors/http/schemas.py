@@ -9,7 +9,9 @@ from dataclasses import fields
 from enum import EnumMeta
 from typing import Any
 
+from sulina.metadata.keys.bindings import PrincipalType, Scope
 from sulina.metadata.keys.policy import Policy
+from sulina.metadata.keys.roles import Permission
 from sulina.metadata.keys.schemas import Compatibility, SchemaType, Validation
 from sulina.model import Backoff, Delivery, FailurePolicy, Poison, SubscriptionType
 
@@ -145,10 +147,16 @@ TOPIC_DETAILS = given(
     created_us=COUNT,
     logs=listing(LOG),
 )
+_MAX_UNACKED = told(
+    COUNT, "Messages that its consumers together may have unacknowledged; 0 leaves it to them."
+)
+DISPATCH = given(max_unacked=_MAX_UNACKED)
+DISPATCH_CHANGE = taken("max_unacked", max_unacked=_MAX_UNACKED)
 CONSUMER = given(name=NAME, active=FLAG, credit_records=NUMBER, credit_bytes=NUMBER, sent=COUNT)
 SUBSCRIPTION_DETAILS = given(
     **{name: of for name, of in SUBSCRIPTION["properties"].items() if name != "consumers"},
     failure_policy=FAILURE_POLICY,
+    max_unacked=_MAX_UNACKED,
     acked_above={
         "description": "Ranges acknowledged beyond the position, first and last offset.",
         **listing(listing(COUNT)),
@@ -260,7 +268,30 @@ SCHEMA_TOPIC = given(
 SCHEMA_BIND = taken(subject=NAME, validation=choice(Validation), payload=FLAG)
 
 GRANTS = listing(told(NAME, "produce:/default/orders, consume:/default/*, admin:* ..."))
-PRINCIPAL = given(principal=NAME, grants=GRANTS, created_us=COUNT)
+PRINCIPAL = given(
+    principal=NAME,
+    grants=GRANTS,
+    created_us=told(nullable(COUNT), "null for who is known by bindings alone."),
+)
+_PERMISSIONS = listing(choice(Permission))
+ROLE = given(role=NAME, permissions=_PERMISSIONS, system=told(FLAG, "Whether it is there to stay."))
+ROLE_CREATE = taken("role", "permissions", role=NAME, permissions=_PERMISSIONS, system=FLAG)
+SCOPE = choice(Scope)
+RESOURCE = told(TEXT, "A namespace, or a topic; nothing for the cluster.")
+_BINDING = {
+    "binding": told(NAME, "Its id."),
+    "principal": NAME,
+    "principal_type": choice(PrincipalType),
+    "roles": listing(NAME),
+    "scope": SCOPE,
+    "resource": RESOURCE,
+}
+BINDING = given(**_BINDING)
+BINDING_CREATE = taken("binding", "principal", "roles", "scope", **_BINDING)
+RIGHTS = given(
+    **PRINCIPAL["properties"],
+    bindings=listing(given(**_BINDING, grants=told(GRANTS, "What its roles allow there."))),
+)
 TOKEN = given(
     id=NAME,
     principal=NAME,

@@ -4,7 +4,8 @@
 * ``/auth/tokens/{id}``: a token that proves to be a principal. What is stored is a digest: nobody
   who reads the store can use it.
 
-A token whose principal is gone is worth nothing, so deleting a principal ends all its tokens.
+Roles and bindings, from which principals have rights as well, are in ``roles`` and ``bindings``. A
+token whose principal is gone is worth nothing, so deleting a principal ends all its tokens.
 """
 
 from __future__ import annotations
@@ -32,19 +33,31 @@ _PAGE: Final = 1_000
 class Action(StrEnum):
     """What a grant allows."""
 
+    LOOKUP = "lookup"
+    """Find a topic and see what it is; every other grant on a topic includes it."""
     PRODUCE = "produce"
     CONSUME = "consume"
+    TOPICS = "topics"
+    """Make, delete, move and configure topics, without reading or publishing there."""
+    NAMESPACES = "namespaces"
+    """Make, delete and configure namespaces, and list what is in them."""
     SCHEMAS = "schemas"
     """Register and change schemas of a subject."""
+    BROKERS = "brokers"
+    """See brokers, drain and activate them."""
+    CLUSTER = "cluster"
+    """What is about the whole cluster: balance, settings, and who may do what."""
     ADMIN = "admin"
-    """All of it, and what administrators do."""
+    """All of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
     """One action within a scope: ``*``, ``/namespace/*`` or ``/namespace/topic``.
 
-    For schemas the scope is ``*`` or a subject. A topic's partitions go with the topic.
+    For schemas the scope is ``*``, a subject, or ``/namespace/*`` for all subjects that begin so.
+    Namespaces have no topic for a scope, brokers and the cluster only ``*``. A topic's partitions
+    go with the topic.
     """
 
     action: Action
@@ -75,8 +88,12 @@ def _checked(action: Action, scope: str) -> str:
         return scope
     if action is Action.SCHEMAS:
         return check_label("schema subject", scope)
+    if action in (Action.BROKERS, Action.CLUSTER):
+        raise Refused(f"{action} is about all of them: write {action}:*")
     if scope.startswith("/") and scope.endswith("/*"):
         return f"/{check_namespace(scope[1:-2])}/*"
+    if action is Action.NAMESPACES:
+        raise Refused(f"{action}:{scope} names no namespace: write {action}:/default/*, or *")
     return str(TopicName.parse(scope))
 
 
@@ -120,7 +137,7 @@ async def list_principals(store: MetadataStore) -> dict[str, PrincipalRecord]:
     """All principals, by name."""
     return {
         name_of(item.key.removeprefix(PRINCIPALS)): record.decode(PrincipalRecord, item)
-        for item in await _all(store, PRINCIPALS)
+        for item in await list_under(store, PRINCIPALS)
     }
 
 
@@ -128,11 +145,12 @@ async def list_tokens(store: MetadataStore) -> dict[str, TokenRecord]:
     """All tokens, by id."""
     return {
         name_of(item.key.removeprefix(TOKENS)): record.decode(TokenRecord, item)
-        for item in await _all(store, TOKENS)
+        for item in await list_under(store, TOKENS)
     }
 
 
-async def _all(store: MetadataStore, prefix: str) -> list[KeyValue]:
+async def list_under(store: MetadataStore, prefix: str) -> list[KeyValue]:
+    """Everything beneath a prefix, page by page."""
     found: list[KeyValue] = []
     after: str | None = None
     while True:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Final
 
-from sulina.errors import AlreadyExists, NotFound
+from sulina.errors import AlreadyExists, NotFound, Refused
 from sulina.metadata import cas
 from sulina.metadata.keys import cursors, record
 from sulina.metadata.keys.cursors import CursorRecord
@@ -27,6 +28,12 @@ class SubscriptionRecord:
     type: SubscriptionType = SubscriptionType.EXCLUSIVE
     created_us: int = 0
     failure: FailurePolicy = field(default_factory=FailurePolicy)
+    max_unacked: int = 0
+    """Records that its consumers together may have unacknowledged; 0 leaves it to them."""
+
+
+MAX_UNACKED: Final = 1 << 20
+"""The largest limit of unacknowledged records."""
 
 
 def root(topic: TopicName) -> str:
@@ -109,6 +116,21 @@ async def set_failure_policy(
 ) -> None:
     """Replace what a subscription does with records that fail. Raises ``NotFound``."""
     await change(store, topic, subscription, lambda current: replace(current, failure=failure))
+
+
+def check_max_unacked(wanted: int) -> int:
+    """``wanted`` if it may be such a limit; raises ``Refused`` otherwise."""
+    if not 0 <= wanted <= MAX_UNACKED:
+        raise Refused(f"at most {MAX_UNACKED} messages may be unacknowledged, not {wanted}")
+    return wanted
+
+
+async def set_max_unacked(
+    store: MetadataStore, topic: TopicName, subscription: str, wanted: int
+) -> None:
+    """Replace how many records may be unacknowledged at once. Raises ``NotFound``, ``Refused``."""
+    checked = check_max_unacked(wanted)
+    await change(store, topic, subscription, lambda now: replace(now, max_unacked=checked))
 
 
 async def delete(store: MetadataStore, topic: TopicName, subscription: str) -> bool:

@@ -26,6 +26,7 @@ _METHODS = [
     "subscription.describe",
     "subscription.list",
     "subscription.policy",
+    "subscription.dispatch",
     "subscription.seek",
     "nothing.known",
     "",

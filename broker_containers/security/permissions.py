@@ -1,0 +1,47 @@
+"""What Danube's permissions mean here: the one table, from a permission and a reach to grants.
+
+It never says more than the permission's name. Where a name says nothing, at a scope that has
+nothing of the kind, nothing is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from sulina.metadata.keys.auth import EVERYTHING, Action, Grant
+from sulina.metadata.keys.bindings import Reach, Scope
+from sulina.metadata.keys.roles import Permission
+
+_MEANING: Final[dict[Permission, tuple[Action, frozenset[Scope]]]] = {
+    Permission.LOOKUP: (Action.LOOKUP, frozenset(Scope)),
+    Permission.PRODUCE: (Action.PRODUCE, frozenset(Scope)),
+    Permission.CONSUME: (Action.CONSUME, frozenset(Scope)),
+    Permission.MANAGE_TOPIC: (Action.TOPICS, frozenset(Scope)),
+    Permission.MANAGE_SCHEMA: (Action.SCHEMAS, frozenset(Scope)),
+    # A topic has no namespaces, and neither has brokers.
+    Permission.MANAGE_NAMESPACE: (Action.NAMESPACES, frozenset({Scope.CLUSTER, Scope.NAMESPACE})),
+    Permission.MANAGE_BROKER: (Action.BROKERS, frozenset({Scope.CLUSTER})),
+    Permission.MANAGE_CLUSTER: (Action.CLUSTER, frozenset({Scope.CLUSTER})),
+    # Replicate is not here: clusters do not replicate to each other.
+}
+
+
+def grants_of(permissions: Iterable[Permission], reach: Reach) -> tuple[Grant, ...]:
+    """What a role with these permissions allows as far as a binding reaches."""
+    found = (_MEANING[each] for each in permissions if each in _MEANING)
+    return tuple(
+        Grant(action, _where(reach))
+        for action, scopes in found
+        if reach.scope in scopes and (action is Action.SCHEMAS or not _is_subject(reach))
+    )
+
+
+def _where(reach: Reach) -> str:
+    if reach.scope is Scope.CLUSTER:
+        return EVERYTHING
+    return f"/{reach.resource}/*" if reach.scope is Scope.NAMESPACE else reach.resource
+
+
+def _is_subject(reach: Reach) -> bool:
+    return reach.scope is Scope.TOPIC and not reach.resource.startswith("/")

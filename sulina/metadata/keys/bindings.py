@@ -1,0 +1,155 @@
+"""Bindings: who has which roles, and how far they reach.
+
+* ``/auth/bindings/cluster/{id}``
+* ``/auth/bindings/namespace/{namespace}/{id}``
+* ``/auth/bindings/topic/{topic or subject}/{id}``
+
+A binding may name roles that are not there; they allow nothing until they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from sulina.errors import Refused
+from sulina.metadata import cas
+from sulina.metadata.keys import record
+from sulina.metadata.keys.auth import AUTH, list_under, principal_rest
+from sulina.metadata.keys.path import name_of, part
+from sulina.metadata.store import Delete, KeyValue, MetadataStore, Present
+from sulina.names import TopicName, check_label, check_namespace
+
+BINDINGS: Final = AUTH + "bindings/"
+MAX_ROLES: Final = 100
+
+
+class Scope(StrEnum):
+    """What kind of thing a binding is about."""
+
+    CLUSTER = "cluster"
+    NAMESPACE = "namespace"
+    TOPIC = "topic"
+
+
+def scope_of(name: str) -> Scope:
+    """A scope by its name. Raises ``Refused``."""
+    try:
+        return Scope(name)
+    except ValueError:
+        raise Refused(f"{name!r} is no scope: use {', '.join(Scope)}") from None
+
+
+class PrincipalType(StrEnum):
+    """What Danube's tokens say that a principal is."""
+
+    SERVICE_ACCOUNT = "service_account"
+    USER = "user"
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far a binding counts: everywhere, in a namespace, or on one topic.
+
+    As at Danube, the subjects of schemas are named like topics; what has no slash is a subject and
+    nothing else.
+    """
+
+    scope: Scope
+    resource: str = ""
+
+    @classmethod
+    def parse(cls, scope: str, resource: str) -> Reach:
+        """A namespace may come with a leading slash, a topic without. Raises ``Refused``."""
+        kind = scope_of(scope)
+        if kind is Scope.CLUSTER:
+            if resource:
+                raise Refused(
+                    f"the scope cluster takes no resource: for {resource!r} alone use the scope "
+                    "namespace or topic"
+                )
+            return cls(kind)
+        if not resource:
+            raise Refused(f"the scope {kind} takes a resource: name the {kind}")
+        if kind is Scope.NAMESPACE:
+            return cls(kind, check_namespace(resource.removeprefix("/")))
+        if "/" in resource:
+            named = resource if resource.startswith("/") else f"/{resource}"
+            return cls(kind, str(TopicName.parse(named)))
+        return cls(kind, check_label("schema subject", resource))
+
+    def __str__(self) -> str:
+        return f"{self.scope} {self.resource}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class BindingRecord:
+    """Who has which roles."""
+
+    principal: str
+    type: PrincipalType = PrincipalType.SERVICE_ACCOUNT
+    roles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A binding, with where it is."""
+
+    id: str
+    reach: Reach
+    record: BindingRecord
+
+
+def wanted(principal: str, kind: str, roles: Sequence[str]) -> BindingRecord:
+    """A record from what somebody wrote. Raises ``Refused``."""
+    principal_rest(principal)  # raises for what can't be a name
+    try:
+        type_ = PrincipalType(kind)
+    except ValueError:
+        types = ", ".join(PrincipalType)
+        raise Refused(f"{kind!r} is no type of a principal: use {types}") from None
+    if not 1 <= len(roles) <= MAX_ROLES:
+        raise Refused(f"a binding names 1 to {MAX_ROLES} roles, not {len(roles)}")
+    named = tuple(dict.fromkeys(check_label("role", role) for role in roles))
+    return BindingRecord(principal, type_, named)
+
+
+def key(reach: Reach, binding_id: str) -> str:
+    """Where a binding is. Raises ``Refused`` for what can't be an id."""
+    return _root(reach.scope, reach.resource) + part(check_label("binding", binding_id))
+
+
+def _root(scope: Scope, resource: str) -> str:
+    return f"{BINDINGS}{scope}/" + (f"{part(resource)}/" if resource else "")
+
+
+def decode(item: KeyValue) -> Binding:
+    """The binding that a key holds."""
+    scope, *resource, binding_id = item.key.removeprefix(BINDINGS).split("/")
+    reach = Reach(Scope(scope), name_of("".join(resource)))
+    return Binding(name_of(binding_id), reach, record.decode(BindingRecord, item))
+
+
+async def get(store: MetadataStore, reach: Reach, binding_id: str) -> Binding | None:
+    """A binding, or None."""
+    item = await store.get(key(reach, binding_id))
+    return None if item is None else decode(item)
+
+
+async def list_all(store: MetadataStore, scope: Scope | None = None, at: str = "") -> list[Binding]:
+    """All bindings, or those of a scope, or of one resource of it; in the order of their keys."""
+    prefix = BINDINGS if scope is None else _root(scope, at)
+    return [decode(item) for item in await list_under(store, prefix)]
+
+
+async def put(store: MetadataStore, reach: Reach, binding_id: str, made: BindingRecord) -> None:
+    """Make a binding, or replace it."""
+    await cas.update(store, key(reach, binding_id), lambda _: record.encode(made))
+
+
+async def delete(store: MetadataStore, reach: Reach, binding_id: str) -> bool:
+    """Delete a binding; returns whether it existed."""
+    name = key(reach, binding_id)
+    return (await store.txn([Present(name)], [Delete(name)])).succeeded

@@ -1,0 +1,102 @@
+"""Roles: ``/auth/roles/{name}``, named sets of Danube's permissions.
+
+A role allows nobody anything by itself: bindings give it to principals (see ``bindings``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from sulina.errors import Overloaded, Refused
+from sulina.metadata import cas
+from sulina.metadata.keys import record
+from sulina.metadata.keys.auth import AUTH, list_under
+from sulina.metadata.keys.path import name_of, part
+from sulina.metadata.store import Delete, KeyValue, MetadataStore, ModRevisionIs
+from sulina.names import check_label
+
+ROLES: Final = AUTH + "roles/"
+
+
+class Permission(StrEnum):
+    """What Danube's roles are made of."""
+
+    LOOKUP = "Lookup"
+    PRODUCE = "Produce"
+    CONSUME = "Consume"
+    REPLICATE = "Replicate"
+    MANAGE_NAMESPACE = "ManageNamespace"
+    MANAGE_TOPIC = "ManageTopic"
+    MANAGE_SCHEMA = "ManageSchema"
+    MANAGE_BROKER = "ManageBroker"
+    MANAGE_CLUSTER = "ManageCluster"
+
+
+@dataclass(frozen=True, slots=True)
+class RoleRecord:
+    """What a role allows where it is bound."""
+
+    permissions: tuple[Permission, ...] = ()
+    system: bool = False
+    """Whether it is there to stay: neither deleted nor replaced."""
+
+
+def permissions_of(names: Sequence[str]) -> tuple[Permission, ...]:
+    """Permissions by their names, each once. Raises ``Refused`` for what is none."""
+    try:
+        return tuple(dict.fromkeys(Permission(name) for name in names))
+    except ValueError as error:
+        raise Refused(f"{error}: the permissions are {', '.join(Permission)}") from None
+
+
+def key(name: str) -> str:
+    """Where a role is. Raises ``Refused`` for what can't be a name."""
+    return ROLES + part(check_label("role", name))
+
+
+def decode(item: KeyValue) -> RoleRecord:
+    """The role that a key holds."""
+    return record.decode(RoleRecord, item)
+
+
+async def get(store: MetadataStore, name: str) -> RoleRecord | None:
+    """A role, or None."""
+    item = await store.get(key(name))
+    return None if item is None else decode(item)
+
+
+async def list_all(store: MetadataStore) -> dict[str, RoleRecord]:
+    """All roles, by name, in the order of their keys."""
+    return {
+        name_of(item.key.removeprefix(ROLES)): decode(item)
+        for item in await list_under(store, ROLES)
+    }
+
+
+async def put(store: MetadataStore, name: str, wanted: RoleRecord) -> None:
+    """Make a role, or replace it. Raises ``Refused`` if it is another one that is there to stay."""
+
+    def swap(item: KeyValue | None) -> bytes:
+        found = None if item is None else decode(item)
+        if found is not None and found.system and found != wanted:
+            raise Refused(f"the role {name!r} is a system role: it can't be changed")
+        return record.encode(wanted)
+
+    await cas.update(store, key(name), swap)
+
+
+async def delete(store: MetadataStore, name: str) -> bool:
+    """Delete a role; returns whether it existed. Raises ``Refused`` if it is there to stay."""
+    for _ in range(cas.DEFAULT_TRIES):
+        item = await store.get(key(name))
+        if item is None:
+            return False
+        if decode(item).system:
+            raise Refused(f"the role {name!r} is a system role: it can't be deleted")
+        unchanged = ModRevisionIs(item.key, item.mod_revision)
+        if (await store.txn([unchanged], [Delete(item.key)])).succeeded:
+            return True
+    raise Overloaded(f"the role {name!r} is being changed all the time: try again later")

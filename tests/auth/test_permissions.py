@@ -1,0 +1,147 @@
+"""What Danube's permissions mean here, and what the bindings of a principal come to."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_containers.security.access import Access
+from broker_containers.security.bound import Bound
+from broker_containers.security.errors import Denied
+from broker_containers.security.needs import check_method
+from broker_containers.security.permissions import grants_of
+from sulina.errors import Refused
+from sulina.metadata.keys import bindings, record, roles
+from sulina.metadata.keys.auth import Grant
+from sulina.metadata.keys.bindings import BindingRecord, PrincipalType, Reach, Scope
+from sulina.metadata.keys.roles import Permission, RoleRecord
+from sulina.metadata.store import KeyValue
+
+ORDERS = "/shop/orders"
+REACHES = (Reach(Scope.CLUSTER), Reach(Scope.NAMESPACE, "shop"), Reach(Scope.TOPIC, ORDERS))
+MEANING = {
+    "Lookup": ["lookup:*", "lookup:/shop/*", f"lookup:{ORDERS}"],
+    "Produce": ["produce:*", "produce:/shop/*", f"produce:{ORDERS}"],
+    "Consume": ["consume:*", "consume:/shop/*", f"consume:{ORDERS}"],
+    "Replicate": ["", "", ""],
+    "ManageNamespace": ["namespaces:*", "namespaces:/shop/*", ""],
+    "ManageTopic": ["topics:*", "topics:/shop/*", f"topics:{ORDERS}"],
+    "ManageSchema": ["schemas:*", "schemas:/shop/*", f"schemas:{ORDERS}"],
+    "ManageBroker": ["brokers:*", "", ""],
+    "ManageCluster": ["cluster:*", "", ""],
+}
+"""At the scopes cluster, namespace and topic."""
+
+CALLS: dict[str, list[tuple[str, dict[str, str]]]] = {
+    "Lookup": [("topic.lookup", {"topic": ORDERS}), ("topic.describe", {"topic": ORDERS})],
+    "Produce": [("messages.publish", {"topic": ORDERS})],
+    "Consume": [("messages.peek", {"topic": ORDERS}), ("subscription.create", {"topic": ORDERS})],
+    "ManageNamespace": [("namespace.create", {"namespace": "shop"}), ("namespace.list", {})],
+    "ManageTopic": [("topic.create", {"topic": ORDERS}), ("topic.list", {})],
+    "ManageSchema": [("schema.register", {"subject": ORDERS})],
+    "ManageBroker": [("broker.list", {}), ("broker.drain", {"broker": "b"})],
+    "ManageCluster": [("token.create", {}), ("role.create", {}), ("balance.rebalance", {})],
+}
+"""What each is for."""
+
+
+def test_the_table_says_what_each_permission_means_at_each_scope() -> None:
+    assert MEANING.keys() == set(Permission)
+    for permission, texts in MEANING.items():
+        found = [grants_of([Permission(permission)], reach) for reach in REACHES]
+        assert found == [(Grant.parse(text),) if text else () for text in texts]
+
+
+@pytest.mark.parametrize("permission", Permission)
+def test_a_permission_for_everything_is_for_nothing_but_what_it_names(
+    permission: Permission,
+) -> None:
+    access = Access("x", grants_of([permission], Reach(Scope.CLUSTER)))
+    looks = permission in ("Lookup", "Produce", "Consume", "ManageTopic")
+    for named, calls in CALLS.items():
+        for method, arguments in calls:
+            allowed = named == permission or (named == "Lookup" and looks)
+            if allowed:
+                check_method(access, method, arguments)
+            else:
+                with pytest.raises(Denied):
+                    check_method(access, method, arguments)
+
+
+def test_at_a_subject_only_the_permission_for_schemas_counts() -> None:
+    found = grants_of(Permission, Reach.parse("topic", "orders-value"))
+    assert [str(grant) for grant in found] == ["schemas:orders-value"]
+
+
+@pytest.mark.parametrize(
+    ("scope", "resource", "told"),
+    [
+        ("cluster", "", "cluster"),
+        ("namespace", "shop", "namespace shop"),
+        ("namespace", "/shop", "namespace shop"),
+        ("topic", "shop/orders", f"topic {ORDERS}"),
+        ("topic", ORDERS, f"topic {ORDERS}"),
+    ],
+)
+def test_a_reach_is_read_as_danubes_tools_write_it(scope: str, resource: str, told: str) -> None:
+    assert str(Reach.parse(scope, resource)) == told
+
+
+@pytest.mark.parametrize(
+    ("scope", "resource"),
+    [
+        ("broker", ""),
+        ("cluster", "shop"),
+        ("namespace", ""),
+        ("topic", ""),
+        ("namespace", "shop/orders"),
+        ("namespace", "*"),
+        ("topic", "/shop/*"),
+        ("topic", "a/b/c"),
+    ],
+)
+def test_a_reach_that_makes_no_sense_is_refused(scope: str, resource: str) -> None:
+    with pytest.raises(Refused):
+        Reach.parse(scope, resource)
+
+
+def _role(bound: Bound, name: str, *permissions: Permission) -> None:
+    value = record.encode(RoleRecord(permissions))
+    bound.tables[0].put(KeyValue(roles.key(name), value, 1, 1, 1, 0))
+
+
+def _bind(bound: Bound, binding_id: str, reach: Reach, made: BindingRecord) -> None:
+    key = bindings.key(reach, binding_id)
+    bound.tables[1].put(KeyValue(key, record.encode(made), 1, 1, 1, 0))
+
+
+def _texts(bound: Bound, kind: PrincipalType | None = None) -> list[str] | None:
+    found = bound.grants("web", kind)
+    return None if found is None else [str(grant) for grant in found]
+
+
+def test_bindings_come_to_what_their_roles_are_at_the_moment() -> None:
+    bound = Bound()
+    cluster, namespace, topic = REACHES
+    assert _texts(bound) is None
+    _bind(bound, "1", namespace, BindingRecord("web", roles=("producer", "later")))
+    assert _texts(bound) == []
+    _role(bound, "producer", Permission.PRODUCE, Permission.REPLICATE)
+    assert _texts(bound) == ["produce:/shop/*"]
+    _role(bound, "later", Permission.CONSUME)
+    assert _texts(bound) == ["produce:/shop/*", "consume:/shop/*"]
+    _bind(bound, "1", topic, BindingRecord("web", roles=("producer",)))
+    _bind(bound, "1", cluster, BindingRecord("other", roles=("producer",)))
+    bound.tables[1].remove(bindings.key(namespace, "1"))
+    assert _texts(bound) == [f"produce:{ORDERS}"]
+    bound.tables[0].remove(roles.key("producer"))
+    assert _texts(bound) == []
+    _bind(bound, "1", topic, BindingRecord("other", roles=("producer",)))
+    assert _texts(bound) is None
+
+
+def test_a_binding_of_a_user_is_not_for_a_service_of_the_same_name() -> None:
+    bound = Bound()
+    _role(bound, "r", Permission.PRODUCE)
+    _bind(bound, "1", REACHES[2], BindingRecord("web", PrincipalType.USER, ("r",)))
+    assert _texts(bound, PrincipalType.USER) == [f"produce:{ORDERS}"]
+    assert _texts(bound, PrincipalType.SERVICE_ACCOUNT) is None
