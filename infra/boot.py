@@ -9,6 +9,8 @@ from __future__ import annotations
 import pulumi
 
 MOUNT = "/var/lib/sulina"
+CERTIFICATES = "/run/sulina"
+"""A folder in the machine's memory, for what must not lie on a disk."""
 USER = 10001
 """The user of Sulina's images; their volumes belong to it."""
 
@@ -39,6 +41,10 @@ mkdir --parents {mount}/data
 chown {user}:{user} {mount}/data
 chmod 700 {mount}/data
 
+# Made again at every start of the machine, empty.
+echo "d {certificates} 0700 {user} {user} -" > /etc/tmpfiles.d/sulina.conf
+systemd-tmpfiles --create /etc/tmpfiles.d/sulina.conf
+
 cat > /etc/ecs/ecs.config <<'END'
 ECS_CLUSTER={cluster}
 ECS_INSTANCE_ATTRIBUTES={{"sulina.member": "{member}"}}
@@ -57,6 +63,13 @@ def user_data(cluster: str, member: str, volume: pulumi.Input[str]) -> pulumi.Ou
     def script(volume: str) -> str:
         # Devices show the id of their volume without its hyphen.
         serial = volume.replace("-", "")
-        return _SCRIPT.format(serial=serial, mount=MOUNT, user=USER, cluster=cluster, member=member)
+        return _SCRIPT.format(
+            serial=serial,
+            mount=MOUNT,
+            certificates=CERTIFICATES,
+            user=USER,
+            cluster=cluster,
+            member=member,
+        )
 
     return pulumi.Output.from_input(volume).apply(script)

@@ -12,12 +12,12 @@ import pulumi_aws as aws
 
 from infra import ports
 from infra.balancer import DOORS, Balancer
+from infra.certificates import FILES, may_read
 from infra.config import Settings
 from infra.containers import hardened
 from infra.coordination import Coordination
 from infra.ground import Ground
 from infra.logs import log_group
-from infra.policies import allow
 from infra.storage import Storage
 from infra.tier import Tier
 
@@ -41,22 +41,15 @@ class Brokers(Tier):
         self.log = log_group(self, PART, keys.operations.arn)
         self.registry = ground.names.service(self, "brokers", 10)
         self.internal_url = f"http://brokers.{ground.names.domain}:{ports.HTTP}"
-        starter = containers.starter(
-            PART,
-            [
-                allow("Token", ["secretsmanager:GetSecretValue"], [keys.token.arn]),
-                allow(
-                    "TokenKey",
-                    ["kms:Decrypt"],
-                    [keys.operations.arn],
-                    {
-                        "StringEquals": {
-                            "kms:ViaService": f"secretsmanager.{place.region}.amazonaws.com"
-                        }
-                    },
-                ),
-            ],
-        )
+        secrets = {"SULINA_ROOT_TOKEN": keys.token.arn}
+        readable = [keys.token.arn]
+        if ground.certificates is not None:
+            credential = ground.certificates.issue(PART, [])
+            readable.append(credential.secret.arn)
+            for name, file in zip(("CA", "CERT", "KEY"), FILES, strict=True):
+                for whom in ("ETCD", "STORAGE"):
+                    secrets[f"SULINA_BROKER_{whom}_{name}"] = credential.value_of(file)
+        starter = containers.starter(PART, may_read(self, keys, readable))
         environment = broker_environment(settings, coordination.url, storage.nodes)
         variables: list[dict[str, pulumi.Input[str]]] = [
             {"name": name, "value": value} for name, value in environment.items()
@@ -67,11 +60,11 @@ class Brokers(Tier):
         ]
         container = {
             "name": PART,
-            "image": images.tagged(PART, settings.image_tag or "none"),
+            "image": images.reference(PART),
             **hardened(settings.shell),
             "portMappings": [{"containerPort": port, "protocol": "tcp"} for port in ports.BROKER],
             "environment": variables,
-            "secrets": [{"name": "SULINA_ROOT_TOKEN", "valueFrom": keys.token.arn}],
+            "secrets": [{"name": name, "valueFrom": where} for name, where in secrets.items()],
             "logConfiguration": containers.logging(PART, PART),
         }
         definition = aws.ecs.TaskDefinition(
@@ -96,7 +89,7 @@ class Brokers(Tier):
             cluster=containers.cluster.arn,
             task_definition=definition.arn,
             launch_type="FARGATE",
-            desired_count=settings.brokers.least if settings.image_tag else 0,
+            desired_count=settings.brokers.least if settings.runs else 0,
             deployment_minimum_healthy_percent=100,
             deployment_maximum_percent=200,
             deployment_circuit_breaker={"enable": True, "rollback": True},
@@ -115,10 +108,10 @@ class Brokers(Tier):
                 for port, target in balancer.targets.items()
             ],
             service_registries={"registry_arn": self.registry.arn},
-            wait_for_steady_state=bool(settings.image_tag),
+            wait_for_steady_state=settings.runs,
             opts=self.within(
                 # How many there are is autoscaling's business once they run.
-                ignore_changes=["desiredCount"] if settings.image_tag else [],
+                ignore_changes=["desiredCount"] if settings.runs else [],
                 depends_on=[
                     *balancer.listeners,
                     *(member.service for member in coordination.members),

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
+from infra.entrance import Endpoint, parse_endpoint
 from infra.values import Values
 from infra.wrong import Wrong
 
@@ -31,25 +32,6 @@ _FARGATE = {
     8_192: (16_384, 61_440),
     16_384: (32_768, 122_880),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """How clients come in."""
-
-    public: bool
-    allowed: tuple[str, ...]
-    """Who may connect: blocks of addresses. Empty is the VPC alone."""
-    domain: str
-    zone_id: str
-    """Route 53's zone of the domain: records and a certificate are made in it."""
-    certificate_arn: str
-    require_tls: bool
-
-    @property
-    def tls(self) -> bool:
-        """Whether the load balancer has a certificate to show."""
-        return bool(self.certificate_arn or self.zone_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +89,24 @@ class Settings:
     up_to: str
     architecture: str
     network: str
+    images: str
+    """``build``: here, by Docker; ``pushed``: under ``image_tag`` already; ``none``: not yet."""
     image_tag: str
+    """Empty with ``build``: what the images are made of names them then."""
     etcd_version: str
     etcd_state: str
     endpoint: Endpoint
     brokers: Brokers
     etcd: Members
     storage: Members
+    inside_tls: bool
+    """Whether brokers, storage nodes and etcd speak TLS to each other."""
+    inside_authorities: tuple[str, ...]
+    """Names of the authorities that they trust; the first signs."""
     lake: Lake
     analytics: Analytics
     functions_folder: str
+    """Where the archives are; empty: they are packed here."""
     jobs_folder: str
     log_days: int
     alarm_email: str
@@ -132,6 +122,11 @@ class Settings:
     def prefix(self) -> str:
         """What the name of every resource begins with."""
         return f"sulina-{self.stack}"
+
+    @property
+    def runs(self) -> bool:
+        """Whether containers run: not while nobody has pushed an image."""
+        return self.images != "none"
 
     def has(self, tier: str) -> bool:
         """Whether a tier is deployed."""
@@ -151,23 +146,24 @@ class Settings:
             up_to=values.choice("upTo", TIERS[-1], TIERS),
             architecture=values.choice("architecture", "arm64", ("arm64", "x86_64")),
             network=_network(values),
-            image_tag=values.text(
-                "imageTag", "", r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", "a tag of a container image"
-            ),
+            images=_images(values),
+            image_tag=_image_tag(values),
             etcd_version=values.text(
                 "etcdVersion", "v3.5.24", r"v\d+\.\d+\.\d+", "a version of etcd such as v3.5.24"
             ),
             etcd_state=values.choice("etcdState", "new", ("new", "existing")),
-            endpoint=_endpoint(values),
+            endpoint=parse_endpoint(values),
             brokers=_brokers(values),
             etcd=_etcd(values),
             storage=_storage(values),
+            inside_tls=values.flag("insideTls", True),
+            inside_authorities=_authorities(values),
             lake=Lake(
                 values.number("lakeColdDays", 30, 0, 3_650),
                 values.number("lakeKeepDeletedDays", 7, 0, 365),
             ),
             analytics=_analytics(values),
-            functions_folder=values.text("functionsFolder", "build/functions"),
+            functions_folder=values.text("functionsFolder"),
             jobs_folder=values.text("jobsFolder", "dist/emr"),
             log_days=_log_days(values),
             alarm_email=values.text("alarmEmail", "", r"[^@\s]+@[^@\s]+", "an e-mail address"),
@@ -182,6 +178,34 @@ class Settings:
         return found
 
 
+def _images(values: Values) -> str:
+    tag = _image_tag(values)
+    found = values.choice("images", "pushed" if tag else "build", ("build", "pushed", "none"))
+    if found == "pushed" and not tag:
+        raise values.wrong("imageTag", "must be the tag under which the images were pushed")
+    if found == "build" and tag:
+        raise values.wrong(
+            "images", "must be pushed for an imageTag: images built here name their own"
+        )
+    return found
+
+
+def _image_tag(values: Values) -> str:
+    return values.text(
+        "imageTag", "", r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", "a tag of a container image"
+    )
+
+
+def _authorities(values: Values) -> tuple[str, ...]:
+    found = values.listing("insideAuthorities", ("1",))
+    good = all(re.fullmatch(r"[a-z0-9-]{1,20}", each) for each in found)
+    if not found or not good or len(set(found)) < len(found):
+        raise values.wrong(
+            "insideAuthorities", "must be one or more names such as 1,2, no two alike"
+        )
+    return found
+
+
 def _network(values: Values) -> str:
     found = values.text("network", "10.42.0.0/16")
     try:
@@ -190,40 +214,6 @@ def _network(values: Values) -> str:
         network = None
     if network is None or network.prefixlen != 16 or not network.is_private:
         raise values.wrong("network", "must be a private block of 65,536 addresses: 10.42.0.0/16")
-    return found
-
-
-def _endpoint(values: Values) -> Endpoint:
-    found = Endpoint(
-        public=values.flag("public", False),
-        allowed=values.networks("allowed"),
-        domain=values.text(
-            "domain", "", r"([a-z0-9-]+\.)+[a-z]{2,}", "a name such as sulina.example.com"
-        ),
-        zone_id=values.text("zoneId", "", r"[A-Z0-9]{1,32}", "the id of a Route 53 zone"),
-        certificate_arn=values.text(
-            "certificateArn",
-            "",
-            r"arn:aws[a-z-]*:acm:[a-z0-9-]+:\d{12}:certificate/[\w-]+",
-            "the ARN of a certificate of ACM",
-        ),
-        require_tls=values.flag("requireTls", False),
-    )
-    if bool(found.zone_id or found.certificate_arn) > bool(found.domain):
-        raise values.wrong("domain", "must be the name that the certificate is for")
-    if found.domain and not found.tls:
-        raise values.wrong("zoneId", "must be given for a domain, or a certificateArn instead")
-    if (found.public or found.require_tls) and not found.tls:
-        raise values.wrong(
-            "public" if found.public else "requireTls",
-            "there is no certificate; with sulina:domain and sulina:zoneId one is made, with "
-            "sulina:domain and sulina:certificateArn yours is used",
-        )
-    wide = any(ipaddress.IPv4Network(each).prefixlen < 8 for each in found.allowed)
-    if found.public and (wide or not found.allowed):
-        raise values.wrong(
-            "allowed", "must name the networks that may connect, none larger than a /8"
-        )
     return found
 
 

@@ -6,7 +6,7 @@ secret), and one that the part itself has while it runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pulumi
@@ -58,9 +58,12 @@ class Containers(Tier):
         )
         self.register_outputs({"cluster": self.cluster.name})
 
-    def starter(self, part: str, more: Sequence[Statement] = ()) -> aws.iam.Role:
-        """The role with which ECS starts a part."""
-        statements = [*self.images.may_pull(part), may_log(self, part), *more]
+    def starter(
+        self, part: str, more: Sequence[Statement] = (), images: Iterable[str] = ()
+    ) -> aws.iam.Role:
+        """The role with which ECS starts a part; its images are the part's own if not told."""
+        pull = self.images.may_pull(list(images) or [part])
+        statements = [*pull, may_log(self, part), *more]
         return role(self, f"{part}-start", trusts_tasks(self), statements)
 
     def runner(self, part: str, statements: Sequence[Statement]) -> aws.iam.Role:

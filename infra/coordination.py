@@ -12,6 +12,7 @@ import pulumi
 
 from infra import ports
 from infra.backups import Backups
+from infra.beside import AUTHORITIES, CERTIFICATE, KEY
 from infra.boot import MOUNT
 from infra.config import Settings
 from infra.ground import Ground
@@ -21,6 +22,17 @@ from infra.tier import Tier
 
 KIND = "etcd"
 _QUOTA = 4 << 30
+_TLS = tuple(
+    f"--{side}{option}"
+    for side in ("", "peer-")
+    for option in (
+        f"cert-file={CERTIFICATE}",
+        f"key-file={KEY}",
+        f"trusted-ca-file={AUTHORITIES}",
+        "client-cert-auth",
+    )
+)
+"""Clients and other members are shown the same certificate, and have to show one themselves."""
 
 
 class Coordination(Tier):
@@ -29,10 +41,19 @@ class Coordination(Tier):
     def __init__(self, ground: Ground, parent: pulumi.Resource) -> None:
         settings = ground.settings
         super().__init__("Coordination", settings, ground.place, parent)
-        kind = kind_of_member(self, ground, KIND, settings.etcd, [], snapshots=True)
-        image = ground.images.tagged(KIND, settings.etcd_version)
+        image = ground.images.reference(KIND)
         self.members: list[Member] = []
         numbers = range(1, settings.etcd.count + 1)
+        credentials = ground.credentials(KIND, settings.etcd.count)
+        kind = kind_of_member(
+            self,
+            ground,
+            KIND,
+            settings.etcd,
+            [],
+            snapshots=True,
+            credentials=list(credentials.values()),
+        )
         peers = {f"{KIND}-{number}": f"{KIND}-{number}.{ground.names.domain}" for number in numbers}
         for number in numbers:
             name = f"{KIND}-{number}"
@@ -41,29 +62,29 @@ class Coordination(Tier):
                 "image": image,
                 "memoryReservation": 512,
                 "command": etcd_command(settings, name, peers),
-                "logConfiguration": ground.containers.logging(KIND, name),
             }
-            # New members start together, or none would find a quorum; later changes go through
-            # them one by one.
-            apart = settings.etcd_state == "existing"
-            after = [self.members[-1].service] if apart and self.members else []
-            self.members.append(Member(self, kind, number, container, after))
+            # One by one, also the first time: a member without a quorum runs, and waits for it.
+            after = [self.members[-1].service] if self.members else []
+            self.members.append(Member(self, kind, number, container, credentials.get(name), after))
         Backups(settings, ground.place, KIND, self)
-        self.url = "http://" + ",".join(f"{host}:{ports.ETCD}" for host in peers.values())
+        self.url = f"{scheme(settings)}://" + ",".join(
+            f"{host}:{ports.ETCD}" for host in peers.values()
+        )
         self.register_outputs({"url": self.url})
 
 
 def etcd_command(settings: Settings, name: str, peers: dict[str, str]) -> list[Any]:
     """How a member is started. Data from before wins over what is said about a new cluster."""
-    cluster = ",".join(f"{peer}=http://{host}:{ports.ETCD_PEERS}" for peer, host in peers.items())
+    http = scheme(settings)
+    cluster = ",".join(f"{peer}={http}://{host}:{ports.ETCD_PEERS}" for peer, host in peers.items())
     return [
         "etcd",
         f"--name={name}",
         f"--data-dir={MOUNT}/etcd",
-        f"--listen-client-urls=http://0.0.0.0:{ports.ETCD}",
-        f"--advertise-client-urls=http://{peers[name]}:{ports.ETCD}",
-        f"--listen-peer-urls=http://0.0.0.0:{ports.ETCD_PEERS}",
-        f"--initial-advertise-peer-urls=http://{peers[name]}:{ports.ETCD_PEERS}",
+        f"--listen-client-urls={http}://0.0.0.0:{ports.ETCD}",
+        f"--advertise-client-urls={http}://{peers[name]}:{ports.ETCD}",
+        f"--listen-peer-urls={http}://0.0.0.0:{ports.ETCD_PEERS}",
+        f"--initial-advertise-peer-urls={http}://{peers[name]}:{ports.ETCD_PEERS}",
         f"--initial-cluster={cluster}",
         f"--initial-cluster-token={settings.prefix}",
         f"--initial-cluster-state={settings.etcd_state}",
@@ -73,4 +94,10 @@ def etcd_command(settings: Settings, name: str, peers: dict[str, str]) -> list[A
         # Zones are milliseconds apart, and a slow disk must not cost a leader.
         "--heartbeat-interval=200",
         "--election-timeout=2000",
+        *(_TLS if settings.inside_tls else ()),
     ]
+
+
+def scheme(settings: Settings) -> str:
+    """How etcd is spoken to."""
+    return "https" if settings.inside_tls else "http"

@@ -82,14 +82,16 @@ def fixed(settings: Settings) -> Iterator[Item]:
         f"x {p.ENDPOINT_HOUR}",
         interfaces * hours * p.ENDPOINT_HOUR,
     )
-    yield Item(
-        "keys, secret, private zone",
-        f"2 x {p.KMS_KEY:g} + {p.SECRET} + {p.PRIVATE_ZONE}",
-        2 * p.KMS_KEY + p.SECRET + p.PRIVATE_ZONE,
-    )
     machines = settings.etcd.count + settings.storage.count
-    alarms = 5 + 2 * machines + 5
-    metrics = p.INSIGHTS_METRICS * (machines + 1) + 1
+    secrets = 1 + (machines + 1 if settings.inside_tls else 0)
+    yield Item(
+        "keys, secrets, private zone",
+        f"2 x {p.KMS_KEY:g} + {secrets} x {p.SECRET} + {p.PRIVATE_ZONE}",
+        2 * p.KMS_KEY + secrets * p.SECRET + p.PRIVATE_ZONE,
+    )
+    certified = 1 if settings.inside_tls else 0
+    alarms = 5 + 3 * machines + certified + 5
+    metrics = p.INSIGHTS_METRICS * (machines + 1) + machines + certified + 2
     yield Item(
         "alarms and metrics",
         f"{alarms} x {p.ALARM:.2f} + about {metrics} x {p.METRIC:.2f}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from infra.scaling import DIMENSION, LOAD, NAMESPACE
+from infra.figures import DIMENSION, DISK, LOAD, MEMBER, NAMESPACE
 
 
 def dashboard(
@@ -52,6 +52,12 @@ def dashboard(
                 ["ECS/ContainerInsights", "MemoryUtilized", *ecs, f"{prefix}-{name}"]
                 for name in members
             ],
+        ),
+        _chart(
+            "Volumes of the members, percent used",
+            region,
+            [[NAMESPACE, DISK, DIMENSION, prefix, MEMBER, name] for name in members],
+            "Maximum",
         ),
         _chart(
             "Errors of the functions",

@@ -33,6 +33,8 @@ WAYS: Sequence[tuple[str, str, Sequence[int]]] = (
     ("brokers", "etcd", (ports.ETCD,)),
     ("brokers", "storage", (ports.STORAGE,)),
     ("etcd", "etcd", (ports.ETCD_PEERS,)),
+    # A node that makes an object reads what it lacks of the ledger from others.
+    ("storage", "storage", (ports.STORAGE,)),
     ("functions", "brokers", (ports.HTTP,)),
     ("spark", "balancer", (ports.BINARY,)),
     ("brokers", "services", (ports.HTTPS,)),

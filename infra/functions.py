@@ -14,11 +14,11 @@ from infra.analytics import Analytics
 from infra.balancer import Balancer
 from infra.brokers import Brokers
 from infra.catalogue import Catalogue
+from infra.figures import NAMESPACE
 from infra.function import Function, Plan
 from infra.ground import Ground
 from infra.lake import JOB_LOGS, JOBS, LEDGERS, TABLES, LakeBuckets
 from infra.policies import Statement, allow, anywhere
-from infra.scaling import NAMESPACE
 from infra.tier import Tier
 
 

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
+from infra.certificates import Credential
 from infra.config import Members
 from infra.ground import Ground
 from infra.logs import log_group
 from infra.policies import Statement
 from infra.tier import Tier
+from infra.watched import member_figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +40,14 @@ def kind_of_member(
     sizes: Members,
     may: Sequence[Statement],
     snapshots: bool,
+    credentials: Sequence[Credential],
 ) -> Kind:
     """Makes the roles and the log of a kind; ``may`` is what its containers may do."""
-    log_group(tier, name, ground.keys.operations.arn)
+    secrets = ground.certificates.may_read(credentials) if ground.certificates else []
+    log = log_group(tier, name, ground.keys.operations.arn)
+    member_figures(tier, name, log)
+    # The containers beside a member have the storage node's image.
+    images = dict.fromkeys((name, "storage"))
     return Kind(
         name=name,
         ground=ground,
@@ -48,7 +55,7 @@ def kind_of_member(
         snapshots=snapshots,
         image_id=_machine_image(tier),
         profile=ground.containers.machines(name).name,
-        execution_role=ground.containers.starter(name).arn,
+        execution_role=ground.containers.starter(name, secrets, images).arn,
         task_role=ground.containers.runner(name, may).arn,
     )
 

@@ -14,7 +14,9 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.addresses import address_of, zone_of
-from infra.boot import MOUNT, user_data
+from infra.beside import AFTER_CERTIFICATES, DATA, SHOWN, certificates, watch
+from infra.boot import CERTIFICATES, MOUNT, user_data
+from infra.certificates import Credential
 from infra.containers import hardened
 from infra.kind import Kind
 from infra.tier import Tier
@@ -29,8 +31,10 @@ class Member(pulumi.ComponentResource):
         kind: Kind,
         number: int,
         container: Mapping[str, Any],
+        credential: Credential | None,
         after: Sequence[pulumi.Resource],
     ) -> None:
+        """``credential`` is what it shows to others, and trusts; None without TLS inside."""
         self.name = f"{kind.name}-{number}"
         super().__init__("sulina:infra:Member", self.name, None, tier.within())
         self._tier = tier
@@ -50,7 +54,7 @@ class Member(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True),
         )
         kind.ground.names.fixed(self, self.name, self.address)
-        self.service = self._service(container, after)
+        self.service = self._service(self._containers(container, credential), after)
         self.register_outputs({"host": self.host, "address": self.address})
 
     def _volume(self, zone: str) -> aws.ebs.Volume:
@@ -102,11 +106,29 @@ class Member(pulumi.ComponentResource):
             ),
         )
 
+    def _containers(
+        self, container: Mapping[str, Any], credential: Credential | None
+    ) -> list[dict[str, Any]]:
+        """The member's own, and those beside it."""
+        tier, ground = self._tier, self._kind.ground
+        image = ground.images.reference("storage")
+        own = {**container, "mountPoints": [{**DATA, "readOnly": False}]}
+        certified = credential is not None
+        beside = [watch(image, tier.settings.prefix, self.name, certified=certified)]
+        if credential is not None:
+            own["mountPoints"].append({**SHOWN, "readOnly": True})
+            own["dependsOn"] = AFTER_CERTIFICATES
+            beside.append(certificates(image, credential))
+        logs = ground.containers.logging(self._kind.name, self.name)
+        return [
+            {**hardened(tier.settings.shell), "logConfiguration": logs, **each}
+            for each in (own, *beside)
+        ]
+
     def _service(
-        self, container: Mapping[str, Any], after: Sequence[pulumi.Resource]
+        self, containers: Sequence[Mapping[str, Any]], after: Sequence[pulumi.Resource]
     ) -> aws.ecs.Service:
         kind, tier = self._kind, self._tier
-        mounted = {"sourceVolume": "data", "containerPath": MOUNT, "readOnly": False}
         definition = aws.ecs.TaskDefinition(
             self.name,
             family=tier.named(self.name),
@@ -115,10 +137,11 @@ class Member(pulumi.ComponentResource):
             network_mode="host",
             execution_role_arn=kind.execution_role,
             task_role_arn=kind.task_role,
-            container_definitions=pulumi.Output.json_dumps(
-                [{**container, **hardened(tier.settings.shell), "mountPoints": [mounted]}]
-            ),
-            volumes=[{"name": "data", "host_path": f"{MOUNT}/data"}],
+            container_definitions=pulumi.Output.json_dumps(list(containers)),
+            volumes=[
+                {"name": "data", "host_path": f"{MOUNT}/data"},
+                {"name": "certificates", "host_path": CERTIFICATES},
+            ],
             placement_constraints=[
                 {
                     "type": "memberOf",
@@ -133,7 +156,7 @@ class Member(pulumi.ComponentResource):
             cluster=kind.ground.containers.cluster.arn,
             task_definition=definition.arn,
             launch_type="EC2",
-            desired_count=1 if tier.settings.image_tag else 0,
+            desired_count=1 if tier.settings.runs else 0,
             # Never two on one volume: the old one stops before the new one starts.
             deployment_minimum_healthy_percent=0,
             deployment_maximum_percent=100,
@@ -141,6 +164,6 @@ class Member(pulumi.ComponentResource):
             enable_ecs_managed_tags=True,
             propagate_tags="SERVICE",
             # One member after the other, each only when the one before is steady again.
-            wait_for_steady_state=bool(tier.settings.image_tag),
+            wait_for_steady_state=tier.settings.runs,
             opts=pulumi.ResourceOptions(parent=self, depends_on=[self.machine, *after]),
         )

@@ -16,15 +16,19 @@ from infra.analytics import Analytics
 from infra.balancer import Balancer
 from infra.containers import Containers
 from infra.dashboard import dashboard
+from infra.figures import CERTIFICATE, DIMENSION, DISK, LOAD, MEMBER, NAMESPACE, UNASSIGNED
 from infra.functions import Functions
 from infra.ground import Ground
 from infra.keys import Keys
 from infra.member import Member
 from infra.policies import document
-from infra.scaling import DIMENSION, LOAD, NAMESPACE, UNASSIGNED
 from infra.tier import Tier
 
 _BUSY: Final = 0.85
+_FULL: Final = 80
+"""Percent of a volume: from there on there is time to make it larger."""
+_OLD: Final = 90
+"""Days that a certificate is still good."""
 
 
 class Observability(Tier):
@@ -45,6 +49,8 @@ class Observability(Tier):
         self._brokers(balancer)
         for member in members:
             self._member(member, containers)
+        if settings.inside_tls:
+            self._certificates()
         self._functions(functions)
         self._jobs(analytics)
         targets = balancer.targets[ports.BINARY].arn_suffix
@@ -167,6 +173,34 @@ class Observability(Tier):
             "LessThanThreshold",
             1,
             missing="breaching",
+        )
+
+        self._alarm(
+            f"{member.name}-disk",
+            f"The volume of {member.name} is more than {_FULL} % full, or nobody measures it: make "
+            "it larger, or see why nothing is deleted (docs/operations.md)",
+            NAMESPACE,
+            DISK,
+            {DIMENSION: self.settings.prefix, MEMBER: member.name},
+            "Maximum",
+            "GreaterThanThreshold",
+            _FULL,
+            minutes=5,
+            missing="breaching",
+        )
+
+    def _certificates(self) -> None:
+        self._alarm(
+            "certificates-old",
+            "Certificates inside the cluster end soon, and nothing works without: `pulumi up` "
+            "makes new ones (docs/operations.md)",
+            NAMESPACE,
+            CERTIFICATE,
+            {DIMENSION: self.settings.prefix},
+            "Minimum",
+            "LessThanThreshold",
+            _OLD,
+            minutes=5,
         )
 
     def _functions(self, functions: Functions) -> None:

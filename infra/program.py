@@ -6,13 +6,16 @@ anything is made if the configuration is.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pulumi_aws as aws
 
 from infra.analytics import Analytics
-from infra.artefacts import check_built
+from infra.artefacts import check_built, packed_functions
 from infra.balancer import Balancer
 from infra.brokers import Brokers
 from infra.catalogue import Catalogue
+from infra.certificates import Certificates
 from infra.config import ZONES, Settings
 from infra.containers import Containers
 from infra.coordination import Coordination
@@ -43,6 +46,9 @@ from infra.wrong import Wrong
 def deploy(settings: Settings) -> Outputs:
     """Everything. Tiers that were left out by configuration leave out what needs them."""
     if settings.has("functions"):
+        if not settings.functions_folder:
+            packed = packed_functions(settings.architecture)
+            settings = replace(settings, functions_folder=packed)
         check_built(settings.functions_folder, settings.jobs_folder)
     place = find_place()
     root = Deployment(settings)
@@ -61,7 +67,8 @@ def deploy(settings: Settings) -> Outputs:
     names = Names(settings, place, network, root)
     images = Images(settings, place, keys, root)
     containers = Containers(settings, place, images, root)
-    ground = Ground(settings, place, keys, network, firewall, names, images, containers)
+    inside = Certificates(settings, place, keys, root) if settings.inside_tls else None
+    ground = Ground(settings, place, keys, network, firewall, names, images, containers, inside)
     coordination = Coordination(ground, root)
     storage = Storage(ground, lake, root)
     balancer = Balancer(ground, root)

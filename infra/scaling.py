@@ -7,19 +7,13 @@ CPU that ECS measures would miss that a broker can run out of network before.
 
 from __future__ import annotations
 
-from typing import Final
-
 import pulumi
 import pulumi_aws as aws
 
 from infra.brokers import Brokers
+from infra.figures import DIMENSION, LOAD, NAMESPACE
 from infra.ground import Ground
 from infra.tier import Tier
-
-NAMESPACE: Final = "Sulina"
-LOAD: Final = "BrokerLoad"
-UNASSIGNED: Final = "TopicsUnassigned"
-DIMENSION: Final = "Cluster"
 
 
 class Scaling(Tier):
@@ -35,7 +29,7 @@ class Scaling(Tier):
             scalable_dimension="ecs:service:DesiredCount",
             resource_id=service,
             # Without an image there is nothing to run yet.
-            min_capacity=settings.brokers.least if settings.image_tag else 0,
+            min_capacity=settings.brokers.least if settings.runs else 0,
             max_capacity=settings.brokers.most,
             opts=self.within(),
         )

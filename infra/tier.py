@@ -85,4 +85,7 @@ def tagging(settings: Settings) -> pulumi.ResourceTransformation:
 def takes_tags(kind: type[pulumi.Resource]) -> bool:
     """Whether a class of resources has tags among its inputs."""
     make = getattr(kind, "_internal_init", None)
-    return make is not None and "tags" in inspect.signature(make).parameters
+    # Other providers' tags are something else: those of an image are its names.
+    if make is None or not kind.__module__.startswith("pulumi_aws."):
+        return False
+    return "tags" in inspect.signature(make).parameters

@@ -56,10 +56,14 @@ class RemoteNodes:
         self._changed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        for name, address in self._places.items():
-            seat = Seat(name, address, self._settings, self._clock, self._changed.set)
-            self._seats.append(seat)
-            self._watching.append(asyncio.create_task(seat.watch(), name=f"watch-{name}"))
+        # All of them before the first is watched: one that can't be made leaves no task behind.
+        self._seats = [
+            Seat(name, address, self._settings, self._clock, self._changed.set)
+            for name, address in self._places.items()
+        ]
+        self._watching = [
+            asyncio.create_task(seat.watch(), name=f"watch-{seat.name}") for seat in self._seats
+        ]
         return self
 
     async def __aexit__(

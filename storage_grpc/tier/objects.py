@@ -79,10 +79,11 @@ class Objects:
         if number == len(footer.row_groups) or footer.row_groups[number].first_offset > offset:
             raise CorruptEntry(f"the object {key_of(head)} has no offset {offset}")
         found = await self._frames(head, footer, number)
-        if number + 1 < len(footer.row_groups):
-            self._look_ahead(head, number + 1)
-        elif then is not None:
-            self._look_ahead(then, 0)
+        for following in range(number + 1, number + 1 + self._settings.ahead):
+            if following < len(footer.row_groups):
+                self._look_ahead(head, following)
+            elif then is not None:
+                self._look_ahead(then, following - len(footer.row_groups))
         first = bisect_right(found.bases, offset) - 1
         end, size = first, 0
         while end < len(found.frames) and (end == first or size < max_bytes):

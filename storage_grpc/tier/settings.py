@@ -23,6 +23,9 @@ class TierSettings:
     """Frames of objects kept in memory for those who replay."""
     fetches: int = 8
     """Row groups that are fetched at the same time."""
+    ahead: int = 2
+    """Row groups that are fetched before a replay asks for them: one is on its way while the one
+    before it is decoded."""
     footers: int = 4096
     """Objects whose footer is kept in memory."""
 

@@ -45,6 +45,16 @@ class TlsFiles:
         Raises ``Refused`` if they can't be used. Never asks for a key's passphrase: a key that has
         one is refused.
         """
+        return self._loaded(None)
+
+    def renew(self, context: ssl.SSLContext) -> None:
+        """Let a context that was made here use what is in the files now, for new connections.
+
+        What it trusted before it trusts on. Raises ``Refused``.
+        """
+        self._loaded(context)
+
+    def _loaded(self, context: ssl.SSLContext | None) -> ssl.SSLContext:
         for path in self._paths():
             try:
                 path.read_bytes()
@@ -54,7 +64,10 @@ class TlsFiles:
                     "readable for this process, or name another"
                 ) from None
         try:
-            context = ssl.create_default_context(cafile=self.ca)
+            if context is None:
+                context = ssl.create_default_context(cafile=self.ca)
+            elif self.ca is not None:
+                context.load_verify_locations(self.ca)
             if self.certificate is not None:
                 context.load_cert_chain(self.certificate, self.key, password=_no_passphrase)
         except (OSError, ValueError) as error:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from functions.package import FUNCTIONS, archive, install
+from tests.support.made_once import made_once
 
 _HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -26,9 +27,8 @@ NAME = "analytics"
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """For this machine's Python, so that it can be loaded here."""
-    folder = tmp_path_factory.mktemp("installed")
-    install(folder, platform.machine().replace("aarch64", "arm64"), _HERE)
-    return folder
+    machine = platform.machine().replace("aarch64", "arm64")
+    return made_once(tmp_path_factory, "functions", lambda folder: install(folder, machine, _HERE))
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import pytest
 from localstack.emulators.moto import running_moto
 from tests.infra.graph import Graph
 from tests.infra.stack_files import ROOT
+from tests.support.made_once import made_once
 
 FUNCTIONS = ("discovery", "analytics", "catalog", "janitor", "scaler")
 DOMAIN = "sulina.example.com"
@@ -33,14 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def graph_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Graph]:
     """The graph of a plan by its name. The processes of a test run share what one of them made."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if base.name.startswith("popen-") else base) / "infra"
-    folder.mkdir(exist_ok=True)
-    with (folder / "making").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        if not (folder / "made").exists():
-            _make(folder)
-            (folder / "made").touch()
+    folder = made_once(tmp_path_factory, "infra", _make)
 
     def graph(name: str) -> Graph:
         return Graph.read(folder / f"{name}.json")
@@ -71,11 +64,14 @@ def _make(folder: Path) -> None:
     built = _built(folder)
     named = {**built, "domain": DOMAIN, "zoneId": "Z0123456789ABC"}
     public = {**named, "public": "true", "allowed": "203.0.113.0/24", "upTo": "cluster"}
-    del public["imageTag"]  # nobody has pushed one yet
+    del public["imageTag"]
+    public["images"] = "none"  # nobody has pushed one yet
+    public["insideAuthorities"] = "new,1"
+    building = {name: value for name, value in built.items() if name != "imageTag"}
     with running_moto(folder) as server:
         zone = _public_zone(server.url)
         plans = [
-            _plan("dev", "dev", built),
+            _plan("dev", "dev", building),
             _plan("prod", "prod", named),
             _plan("public", "prod", public),
             _plan("localstack", "localstack", {}),

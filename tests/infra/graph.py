@@ -54,8 +54,11 @@ class Graph:
         )
 
     def all(self, kind: str) -> list[Made]:
-        """The resources of a kind, named by the end of Pulumi's name: ``ecs/service:Service``."""
-        return [made for made in self.resources if made.kind == f"aws:{kind}"]
+        """The resources of a kind, named by the end of Pulumi's name: ``ecs/service:Service``.
+
+        Of other providers than AWS's the name is whole.
+        """
+        return [made for made in self.resources if made.kind in (kind, f"aws:{kind}")]
 
     def one(self, kind: str, name: str) -> Made:
         """A resource by kind and name."""
@@ -80,13 +83,16 @@ class Graph:
         """The names of all roles."""
         return (made.name for made in self.all("iam/role:Role"))
 
-    def container(self, name: str) -> dict[str, Any]:
-        """The one container of a task definition."""
+    def containers(self, name: str) -> list[dict[str, Any]]:
+        """The containers of a task definition: its own first, then those beside it."""
         definition = self.one("ecs/taskDefinition:TaskDefinition", name)
-        containers = json.loads(definition.inputs["containerDefinitions"])
-        assert len(containers) == 1
-        found: dict[str, Any] = containers[0]
+        found: list[dict[str, Any]] = json.loads(definition.inputs["containerDefinitions"])
+        assert [each["essential"] for each in found] == [True, *(False for _ in found[1:])]
         return found
+
+    def container(self, name: str) -> dict[str, Any]:
+        """The one container without which a task ends."""
+        return self.containers(name)[0]
 
     def environment(self, name: str) -> dict[str, str]:
         """The environment of a container."""

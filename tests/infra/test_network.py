@@ -43,9 +43,12 @@ def test_brokers_are_reached_through_the_load_balancer_by_functions_and_by_each_
     }
 
 
-def test_only_brokers_reach_what_keeps_data(prod: Graph) -> None:
+def test_only_brokers_and_its_like_reach_what_keeps_data(prod: Graph) -> None:
     rules = ways(prod, INGRESS)
-    assert {rule for rule in rules if rule[0] == "storage"} == {("storage", "brokers", 6660)}
+    assert {rule for rule in rules if rule[0] == "storage"} == {
+        ("storage", "brokers", 6660),
+        ("storage", "storage", 6660),
+    }
     assert {rule for rule in rules if rule[0] == "etcd"} == {
         ("etcd", "brokers", 2379),
         ("etcd", "etcd", 2380),

@@ -138,13 +138,32 @@ def test_brokers_have_no_rights_of_their_own_and_only_their_start_reads_the_toke
     )
 
 
+def test_certificates_are_read_by_the_start_of_their_own_part_alone(prod: Graph) -> None:
+    through = {"kms:ViaService": f"secretsmanager.{REGION}.amazonaws.com"}
+    operations = prod.one("kms/key:Key", "operations").arn
+    secrets = [
+        made for made in prod.all("secretsmanager/secret:Secret") if made.name.startswith("inside-")
+    ]
+    assert len(secrets) == 7
+    for made in secrets:
+        part = made.name.split("-")[1]
+        for role in ROLES:
+            reads = prod.policy(role).allows("secretsmanager:GetSecretValue", made.arn)
+            assert reads == (role == f"{part}-start"), f"{role} {made.name}"
+        start = prod.policy(f"{part}-start")
+        assert start.allows("kms:Decrypt", operations, through)
+        assert not start.allows("kms:Decrypt", operations)
+
+
 @pytest.mark.parametrize("part", ["etcd", "storage", "broker"])
 def test_a_part_is_started_from_its_own_image_into_its_own_log(prod: Graph, part: str) -> None:
     may = prod.policy(f"{part}-start")
     for other in ("etcd", "storage", "broker"):
         repository = arn("ecr", f"repository/sulina-prod/{other}")
         stream = arn("logs", f"log-group:/sulina-prod/{other}:log-stream:x")
-        assert may.allows("ecr:BatchGetImage", repository) == (other == part)
+        # The containers beside a member of etcd have the storage node's image.
+        pulled = other == part or (part, other) == ("etcd", "storage")
+        assert may.allows("ecr:BatchGetImage", repository) == pulled
         assert may.allows("logs:PutLogEvents", stream) == (other == part)
     assert not may.allows("ecr:PutImage", arn("ecr", f"repository/sulina-prod/{part}"))
     assert not may.allows("logs:CreateLogGroup", arn("logs", "log-group:x"))

@@ -48,6 +48,25 @@ async def test_everything_works_over_tls_with_a_certificate(secure: EtcdServers)
     await store.close()
 
 
+async def test_new_certificates_are_used_for_new_connections(
+    secure: EtcdServers, tmp_path: Path
+) -> None:
+    await secure.start()
+    tls = secure.settings.tls
+    assert tls is not None
+    own = issue(trustme.CA(), tmp_path / "own", "client")  # nobody here knows its authority
+    store = await EtcdStore.open(replace(secure.settings, tls=own), CLOCK)
+    with pytest.raises(Refused, match="check the certificates"):
+        await store.get("/a")
+    for old, new in zip(
+        (own.ca, own.certificate, own.key), (tls.ca, tls.certificate, tls.key), strict=True
+    ):
+        assert old and new
+        old.write_bytes(new.read_bytes())
+    assert await store.put("/a", b"1")
+    await store.close()
+
+
 async def test_strangers_are_refused_on_both_sides(secure: EtcdServers, tmp_path: Path) -> None:
     await secure.start()
     tls = secure.settings.tls

@@ -40,7 +40,7 @@ def secret(account: Account, given: Given) -> Made:
 @makes("secretsmanager/secretVersion:SecretVersion")
 def secret_version(account: Account, given: Given) -> Made:
     made = account.client("secretsmanager").put_secret_value(**given.pascal())
-    return made["VersionId"], {}
+    return made["VersionId"], {"versionId": made["VersionId"]}
 
 
 @makes("s3/bucket:Bucket")

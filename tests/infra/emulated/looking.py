@@ -28,6 +28,7 @@ def look(account: Account) -> dict[str, Any]:
             ServiceNamespace="ecs"
         )["ScalingPolicies"],
         "alarms": account.client("cloudwatch").describe_alarms()["MetricAlarms"],
+        "metricFilters": account.client("logs").describe_metric_filters()["metricFilters"],
         "withoutTls": _without_tls(account),
     }
 

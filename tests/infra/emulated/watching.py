@@ -16,6 +16,26 @@ def log_group(account: Account, given: Given) -> Made:
     return name, {"name": name}
 
 
+@makes("cloudwatch/logMetricFilter:LogMetricFilter")
+def metric_filter(account: Account, given: Given) -> Made:
+    change = given.take("metricTransformation")
+    name = given.take("name")
+    account.client("logs").put_metric_filter(
+        logGroupName=given.take("logGroupName"),
+        filterName=name,
+        filterPattern=given.take("pattern"),
+        metricTransformations=[
+            {
+                "metricName": change["name"],
+                "metricNamespace": change["namespace"],
+                "metricValue": change["value"],
+                "dimensions": change["dimensions"],
+            }
+        ],
+    )
+    return name, {}
+
+
 @makes("cloudwatch/metricAlarm:MetricAlarm")
 def alarm(account: Account, given: Given) -> Made:
     tags, name = given.tags(), given.take("name")
