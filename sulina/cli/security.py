@@ -1,4 +1,4 @@
-"""``sulina security``: tokens, and what their owners may do."""
+"""``sulina security``: tokens, and what their owners may do. Roles are in ``roles``."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from sulina.cli.commands import Group
 from sulina.cli.confirm import confirm
 from sulina.cli.output import moment, say, show_rows, write_json
 from sulina.cli.params import duration
+from sulina.cli.roles import binding, role
 from sulina.cli.running import ask
 from sulina.cli.settings import Settings
 
@@ -111,7 +112,7 @@ def revoke(settings: Settings, token_id: str) -> None:
 @security.command("list", examples=["sulina security list"])
 @click.pass_obj
 def principals(settings: Settings) -> None:
-    """List who may do what, and why: by grants of their own, or by roles they are bound to."""
+    """List who may do what, and by which grants or bindings."""
     found: list[dict[str, Any]] = ask(settings, "principal.list")
     rows = found if settings.json else [row for each in found for row in _reasons(each)]
     nothing = "nobody is known: `sulina security token create NAME` makes somebody"
@@ -162,5 +163,7 @@ def delete(settings: Settings, principal: str, yes: bool) -> None:
     say(settings, f"{principal} is deleted, with all tokens", done)
 
 
+security.add_command(role)
+security.add_command(binding)
 for _command in (grant, withdraw):
     _command.help = f"{_command.help}{_GRANTS_HELP}"

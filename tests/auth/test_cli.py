@@ -48,15 +48,24 @@ async def test_a_token_is_made_used_listed_and_revoked(
     refused = await sulina("produce", f"/default/{name}", "again", token=token, code=1)
     assert "wrong, or was revoked" in refused.stderr
     assert "there is no token" in (await sulina("security", "token", "revoke", "x", code=1)).stderr
-    await guarded.root.admin("role.create", {"role": name, "permissions": ["Consume"]})
-    bound = {"principal": name, "roles": [name], "scope": "namespace", "resource": "default"}
-    await guarded.root.admin("binding.create", {"binding": name, **bound})
+    made = await sulina("security", "role", "create", name, "--permissions", "Consume, Replicate")
+    assert made.stdout == f"the role {name} is Consume, Replicate\n"
+    where = ("--scope", "namespace", "--resource", "default")
+    bind = ("security", "binding", "create", name, "--principal", name, "--roles", name, *where)
+    assert (await sulina(*bind)).stdout == f"{name} has {name} on the namespace default\n"
     listed = "".join((await sulina("security", "list")).stdout.split())
     assert f"binding{name}ofthenamespacedefault:{name}" in listed
     rows = (await sulina("security", "list", "--json")).json()
     [row] = [row for row in rows if row["principal"] == name]
     assert row["grants"] == [f"produce:/default/{name}"]
     assert row["bindings"][0]["grants"] == ["consume:/default/*"]
+    for kind in ("role", "binding"):
+        assert name in (await sulina("security", kind, "list")).stdout
+    await sulina("security", "binding", "delete", name, *where)
+    gone = await sulina("security", "binding", "delete", name, *where, code=1)
+    assert "there is no binding" in gone.stderr
+    await sulina(*bind)
+    await sulina("security", "role", "delete", name)
     await sulina("security", "delete", name, "--yes")
     assert name not in (await sulina("security", "list")).stdout
     wrong = await sulina("security", "grant", name, "own:everything", code=1)

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from broker_containers.security.access import Access
+from broker_containers.security.access import Access, of_topic
+from broker_containers.security.authority import Authority
 from broker_containers.security.bound import Bound
 from broker_containers.security.errors import Denied
 from broker_containers.security.needs import check_method
 from broker_containers.security.permissions import grants_of
+from broker_containers.security.records import SecurityRecords
+from broker_containers.security.settings import AuthSettings
 from sulina.errors import Refused
+from sulina.metadata.embedded import EmbeddedStore
 from sulina.metadata.keys import bindings, record, roles
-from sulina.metadata.keys.auth import Grant
+from sulina.metadata.keys.auth import Action, Grant
 from sulina.metadata.keys.bindings import BindingRecord, PrincipalType, Reach, Scope
 from sulina.metadata.keys.roles import Permission, RoleRecord
 from sulina.metadata.store import KeyValue
+from sulina.runtime.memory_disk import MemoryDisk
+from sulina.runtime.real_clock import RealClock
+from sulina.runtime.secret_text import secret_text
 
 ORDERS = "/shop/orders"
 REACHES = (Reach(Scope.CLUSTER), Reach(Scope.NAMESPACE, "shop"), Reach(Scope.TOPIC, ORDERS))
@@ -145,3 +154,35 @@ def test_a_binding_of_a_user_is_not_for_a_service_of_the_same_name() -> None:
     _bind(bound, "1", REACHES[2], BindingRecord("web", PrincipalType.USER, ("r",)))
     assert _texts(bound, PrincipalType.USER) == [f"produce:{ORDERS}"]
     assert _texts(bound, PrincipalType.SERVICE_ACCOUNT) is None
+
+
+async def test_every_broker_follows_roles_and_bindings_by_itself() -> None:
+    clock = RealClock()
+    store = await EmbeddedStore.open(clock, MemoryDisk())
+    records = SecurityRecords(store, clock, secret_text)
+    token = (await records.create_token("web")).token
+    publishing = of_topic(Action.PRODUCE, ORDERS)
+    try:
+        async with Authority(store, clock, AuthSettings("a root token of a test")) as authority:
+            changed = asyncio.Event()
+            authority.follow(changed.set)
+
+            async def until(allowed: bool) -> None:
+                """Nobody asks the store again: the watch tells."""
+                async with asyncio.timeout(60):
+                    while authority.access(token).allows(publishing) is not allowed:
+                        changed.clear()
+                        await changed.wait()
+
+            await until(False)
+            await bindings.put(store, REACHES[1], "1", BindingRecord("web", roles=("producer",)))
+            await roles.put(store, "producer", RoleRecord((Permission.PRODUCE,)))
+            await until(True)
+            await roles.put(store, "producer", RoleRecord((Permission.CONSUME,)))
+            await until(False)
+            await roles.put(store, "producer", RoleRecord((Permission.PRODUCE,)))
+            await until(True)
+            await bindings.delete(store, REACHES[1], "1")
+            await until(False)
+    finally:
+        await store.close()
