@@ -15,7 +15,7 @@ from tests.danube.environment import stock_python
 
 
 def loaded(rate: float, milliseconds: float) -> Loaded:
-    return Loaded(rate, summarize([milliseconds]))
+    return Loaded(rate, summarize([milliseconds]), cpu_us=300.0)
 
 
 @pytest.mark.parametrize("how", ["stock", "raw"])

@@ -37,10 +37,18 @@ def test_a_frame_waits_only_as_long_as_more_come(gathering: Gathering) -> None:
     assert not gathering.goes_on(7, 5.6)
 
 
+def test_a_frame_does_not_wait_for_callers_that_come_back_one_by_one(
+    gathering: Gathering,
+) -> None:
+    gathering.answered(64, 5.0)
+    assert gathering.goes_on(1, 5.1)
+    assert not gathering.goes_on(2, 5.35)
+
+
 def test_however_many_come_the_wait_is_bounded(gathering: Gathering) -> None:
     gathering.answered(1000, 5.0)
     looks = 0
-    while gathering.goes_on(looks + 1, 5.0 + looks * STEP):
+    while gathering.goes_on(10 * (looks + 1), 5.0 + looks * STEP):
         looks += 1
     assert looks == MOST / STEP
 

@@ -3,15 +3,20 @@
 A call of a stock client carries one message, and a program with many calls under way makes its
 next one as soon as an earlier one is answered. A frame costs as much as many messages do, so after
 an answer to several callers the next frame waits until as many are there again; but only as long
-as they keep coming, and never for long. A message from a lone caller waits for nobody.
+as they come in quick succession, and never for long. A lone caller's message waits for nobody.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
+_ENOUGH: Final = 2
+"""Messages that must come between two looks. With fewer, a frame for each is affordable."""
+
 
 class Gathering:
-    """Decides for one producer. ``step`` and ``most`` are seconds: between one look and the next
-    something must have come, and nobody waits for longer than ``most`` after an answer."""
+    """Decides for one producer. ``step`` and ``most`` are seconds: from one look to the next, and
+    from an answer to the last look after it."""
 
     __slots__ = ("_answered", "_before", "_callers", "_most", "_step")
 
@@ -34,7 +39,8 @@ class Gathering:
 
     def goes_on(self, waiting: int, now: float) -> bool:
         """Whether a frame with ``waiting`` messages waits for more; ask again after ``step``."""
-        came = waiting - self._before
-        patience = self._most if self._before else self._step
+        came, first = waiting - self._before, not self._before
         self._before = waiting
-        return not self.complete(waiting) and came > 0 and now - self._answered < patience
+        if self.complete(waiting) or came < (1 if first else _ENOUGH):
+            return False
+        return now - self._answered < (self._step if first else self._most)

@@ -27,7 +27,7 @@ class DanubeSettings:
     gather_step_seconds: float = 0.002
     gather_seconds: float = 0.01
     """After an answer to several callers the next frame waits for theirs: for so long at most, and
-    only while more come within each step."""
+    only while several more come within each step."""
     max_unacked: int = 256
     """Messages that a consumer has and has not acknowledged, before it gets more."""
     stream_bytes: int = 4 << 20
