@@ -1,8 +1,9 @@
 """``python -m benchmarks.spark``: the data source beside Spark's own Parquet reader.
 
 Both read the same objects in the same session, in turns. Scans of all columns go to Spark's
-``noop`` sink, which takes every row and keeps none. Then counts from metadata, and a topic of very
-many small ledgers: listed, planned, counted. Everything is in a folder that is removed again.
+``noop`` sink, which takes every row and keeps none. Beside them is the floor: what Spark takes for
+a Python data source that has its batches ready. Then counts from metadata, and a topic of very many
+small ledgers: listed, planned, counted. Everything is in a folder that is removed again.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -25,6 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 import emr_jobs
+from benchmarks.spark_floor import FloorSource, write_batches
 from emr_jobs.java import find_java
 from emr_jobs.source.datasource import SulinaDataSource
 from sulina.lake.encoder import LedgerEncoder
@@ -40,6 +43,8 @@ GOAL_SECONDS = 10.0
 """For 10,000 small ledgers to be listed and planned."""
 LARGE = TopicName("default", "large")
 SMALL = TopicName("default", "small")
+_WARM = 2
+"""Turns before those that count: Java compiles what it runs, and workers start."""
 _FRAME = 1000
 _PAYLOADS = 20_000
 _KEYS = 5_000
@@ -48,11 +53,13 @@ _START_US = 1_750_000_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Seconds of one query, both ways: the median of all repetitions."""
+    """Seconds of one query, each way: the median of all repetitions."""
 
     name: str
     ours: float
     native: float
+    floor: float | None
+    """By a source of all columns that has them ready."""
     goal: float | None
 
     @property
@@ -88,7 +95,7 @@ def main(arguments: Sequence[str]) -> int:
         say("starting Spark")
         spark = _session(folder, options.cores)
         try:
-            pairs = compare(spark, folder / "lake", options.repeat)
+            pairs = compare(spark, folder, options.repeat)
             counts = count_both(spark, folder / "lake")
         finally:
             spark.stop()
@@ -177,8 +184,11 @@ def _payload(random: Random, size: int) -> bytes:
 # ---- measurements ----
 
 
-def compare(spark: SparkSession, lake: Path, repeat: int) -> list[Pair]:
-    """Each query both ways, in turns."""
+def compare(spark: SparkSession, folder: Path, repeat: int) -> list[Pair]:
+    """Each query each way, in turns."""
+    lake, batches = folder / "lake", folder / "batches"
+    write_batches(batches, _options(lake, LARGE))
+    ready = spark.read.format("floor").load(str(batches))
     queries: list[tuple[str, str, Callable[[DataFrame], Any], float | None]] = [
         ("all columns", "", _take_all, GOAL_RATIO),
         ("group by key", "", _group, GOAL_RATIO),
@@ -187,17 +197,22 @@ def compare(spark: SparkSession, lake: Path, repeat: int) -> list[Pair]:
     ]
     pairs = []
     for name, columns, query, goal in queries:
-        ways = {"ours": _ours, "native": _native}
+        ways: dict[str, Callable[[], DataFrame]] = {
+            "ours": partial(_ours, spark, lake, columns),
+            "native": partial(_native, spark, lake, columns),
+        }
+        if not columns:
+            ways["floor"] = lambda: ready
         seconds: dict[str, list[float]] = {way: [] for way in ways}
-        for turn in range(repeat + 1):
+        for turn in range(_WARM + repeat):
             for way, load in ways.items():
-                frame = load(spark, lake, columns)
+                frame = load()
                 began = time.perf_counter()
                 query(frame)
-                if turn:  # the first warms up Java and the workers
+                if turn >= _WARM:
                     seconds[way].append(time.perf_counter() - began)
         middle = {way: statistics.median(values) for way, values in seconds.items()}
-        pairs.append(Pair(name, middle["ours"], middle["native"], goal))
+        pairs.append(Pair(name, middle["ours"], middle["native"], middle.get("floor"), goal))
     return pairs
 
 
@@ -272,6 +287,7 @@ def _session(folder: Path, cores: int) -> SparkSession:
     )
     session.sparkContext.setLogLevel("ERROR")
     emr_jobs.register(session)
+    session.dataSource.register(FloorSource)
     return session
 
 
@@ -283,13 +299,13 @@ def _show(
 ) -> None:
     console = Console()
     table = Table(title=f"{options.records:,} records of {options.size} B, {options.cores} cores")
-    for column in ("query", "sulina s", "native Parquet s", "ratio", "goal"):
+    for column in ("query", "sulina s", "native Parquet s", "ratio", "goal", "floor s"):
         table.add_column(column, justify="left" if column == "query" else "right")
     for each in pairs:
         goal = "" if each.goal is None else f"{each.goal:g}, " + _met(each.ratio <= each.goal)
-        table.add_row(
-            each.name, f"{each.ours:.2f}", f"{each.native:.2f}", f"{each.ratio:.2f}", goal
-        )
+        figures = f"{each.ours:.2f}", f"{each.native:.2f}", f"{each.ratio:.2f}"
+        floor = "" if each.floor is None else f"{each.floor:.2f}"
+        table.add_row(each.name, *figures, goal, floor)
     console.print(table)
     console.print(
         f"count of {counts['records']:,}: {counts['count_seconds']:.3f} s from metadata, "

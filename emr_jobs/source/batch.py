@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from emr_jobs.source.archives import forget_archives
 from emr_jobs.source.columns import Shaper
 from emr_jobs.source.footers import read_footer
 from emr_jobs.source.objects import choose
@@ -46,6 +47,7 @@ class BatchReader(DataSourceReader):
             options.partition_bytes,
             lambda each: read_footer(storage, each.found),
         )
+        forget_archives()
         return [SlicesPartition(tuple(slices), bounds) for slices in partitions]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -71,3 +73,4 @@ def read_partition(
                 assert decoder is not None, "a value column comes with a decoder"
                 value = decoder.decode(rows.table, shaper.value_type, rows.summary)
             yield shaper.shape(rows.table, name, value)
+    forget_archives()

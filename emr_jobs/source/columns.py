@@ -53,6 +53,10 @@ _PLACES: Final[dict[str, DataType]] = {
     TOPIC: StringType(),
     PARTITION: IntegerType(),
 }
+_NEVER_NULL: Final = frozenset(_PLACES) | {
+    field.name for field in lake.OBJECT_SCHEMA if not field.nullable
+}
+"""Spark does not look for nulls in them, which saves a part of its work for each row."""
 _to_arrow: Final[Callable[..., Any]] = to_arrow_schema
 DEFAULT: Final = (*_PLACES, *(name for name in _STORED if name != lake.FRAME))
 """What a read has unless told otherwise. ``frame`` is for replays and has to be asked for."""
@@ -71,7 +75,7 @@ def default_schema(columns: Sequence[str] = (), value: DataType | None = None) -
     for name in columns:
         if name not in types:
             raise Refused(f"there is no column {name!r}: those known are {', '.join(types)}")
-    return StructType([StructField(name, types[name]) for name in columns])
+    return StructType([StructField(name, types[name], name not in _NEVER_NULL) for name in columns])
 
 
 def check_schema(schema: StructType, value: DataType | None) -> None:
@@ -93,6 +97,7 @@ class Shaper:
     def __init__(self, schema: StructType) -> None:
         self._schema = arrow_schema(schema)
         self._names = schema.fieldNames()
+        self._repeated: dict[str | int, Any] = {}
 
     @property
     def stored(self) -> list[str]:
@@ -111,7 +116,11 @@ class Shaper:
     def shape(self, rows: Any, name: ObjectName, value: Any = None) -> Any:
         """A record batch of the schema. Raises ``Refused`` for values that can't be cast."""
         count = rows.num_rows
-        place = {NAMESPACE: name.namespace, TOPIC: name.topic, PARTITION: name.partition}
+        place: dict[str, str | int] = {
+            NAMESPACE: name.namespace,
+            TOPIC: name.topic,
+            PARTITION: name.partition,
+        }
         columns = []
         for field in self._schema:
             if field.name == VALUE:
@@ -119,11 +128,18 @@ class Shaper:
             elif field.name in _STORED:
                 column = rows.column(field.name)
             else:
-                column = pa.repeat(pa.scalar(place[field.name]), count)
+                column = self._repeat(place[field.name], count)
             if column.type != field.type:
                 column = _cast(column, field)
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _repeat(self, value: str | int, count: int) -> Any:
+        """A column of one value, which most batches share with the one before."""
+        found = self._repeated.get(value)
+        if found is None or len(found) < count:
+            self._repeated[value] = found = pa.repeat(pa.scalar(value), count)
+        return found.slice(0, count)
 
 
 def _cast(column: Any, field: Any) -> Any:

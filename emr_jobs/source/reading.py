@@ -9,19 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from emr_jobs.source.footers import read_footer
-from emr_jobs.source.options import Bounds
+from emr_jobs.source.footers import Footer, read_footer
+from emr_jobs.source.options import BATCH_RECORDS, Bounds
 from emr_jobs.source.planning import Slice
 from emr_jobs.source.storage import Storage
 from sulina.errors import CorruptEntry, Refused
 from sulina.lake.schema import OFFSET, PUBLISH_TIME, TIME_TYPE
 from sulina.lake.summary import ObjectSummary
+
+_BATCH_BYTES: Final = 16 << 20
+"""Of one batch, about, however many records that are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ def read_slice(
     slice_: Slice,
     columns: list[str],
     bounds: Bounds = Bounds(),  # noqa: B008 - frozen
-    batch_records: int = 32_768,
+    batch_records: int = BATCH_RECORDS,
 ) -> Iterator[Rows]:
     """The rows of a slice within the bounds, in the order of their offsets. Blocks on the store.
 
@@ -61,15 +64,24 @@ def read_slice(
     keep = _Keep(footer.summary, start, end, bounds)
     # A column of no interest is read where none is asked for: rows have to be counted.
     names = sorted({*columns, *keep.columns}) or [OFFSET]
+    records = min(batch_records, _records_in(_BATCH_BYTES, footer, groups))
     with storage.open(slice_.found.key) as source:
         try:
             file = pq.ParquetFile(source, metadata=footer.parquet, pre_buffer=True)
-            for batch in file.iter_batches(batch_records, groups, names):
+            # Spark has a task for each core, so threads of ours would only get in their way.
+            for batch in file.iter_batches(records, groups, names, use_threads=False):
                 rows = keep.filter(batch)
                 if rows.num_rows:
                     yield Rows(footer.summary, rows)
         except (pa.ArrowException, OSError) as error:
             raise CorruptEntry(f"{slice_.found.key} can't be read: {error}") from None
+
+
+def _records_in(size: int, footer: Footer, groups: list[int]) -> int:
+    """How many records of these row groups have about ``size`` bytes; at least one."""
+    records = sum(footer.row_groups[number].records for number in groups)
+    total: int = sum(footer.parquet.row_group(number).total_byte_size for number in groups)
+    return max(size * records // max(total, 1), 1)
 
 
 def _check_end(summary: ObjectSummary, until: int | None, wanted: int) -> None:

@@ -5,6 +5,7 @@ What does not need Spark is tested without it: planning and reading are plain ob
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -175,6 +176,25 @@ def test_small_objects_share_partitions_and_large_ones_are_cut_at_row_groups(
 
 
 # ---- what is wrong ----
+
+
+def test_batches_of_large_payloads_have_fewer_records(tmp_path: Path) -> None:
+    lake = LakeFolder(tmp_path, row_group_bytes=64 << 20)
+    lake.add(ORDERS, 40, payloads=[bytes([number]) * (1 << 20) for number in range(40)])
+    reader, (partition,) = plan(lake, columns="offset,payload")
+    batches = list(reader.read(partition))
+    assert [row for batch in batches for row in batch["offset"].to_pylist()] == list(range(40))
+    assert max(batch.nbytes for batch in batches) < 20 << 20
+
+
+def test_columns_that_every_record_has_are_never_null_to_spark() -> None:
+    fields = default_schema()
+    assert [field.name for field in fields if field.nullable] == [
+        "key",
+        "payload",
+        "attributes",
+        "delivery_time",
+    ]
 
 
 def test_a_gap_between_objects_ends_the_read_with_what_is_missing(lake: LakeFolder) -> None:
