@@ -3,8 +3,9 @@
 A real S3 server (or another store) and a real ``sulina up --tier``, in processes of their own. A
 producer publishes for some seconds while ledgers become objects; then everything left is flushed,
 and the whole topic, of which no entry is left on the node, is replayed. Beside it, in the same run,
-what the store itself does: plain puts of objects, and plain ranged reads of row groups. Payloads
-are random bytes, so that an object is as large as its frames. MB is 10^6 bytes.
+what the store itself does: plain puts of objects, and plain ranged reads of row groups, of the same
+objects and in turns with the replays. Payloads are random bytes, so that an object is as large as
+its frames. MB is 10^6 bytes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import asyncio
 import json
 import os
 import random
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -31,6 +33,7 @@ import sulina
 from benchmarks.tier_lists import ListCost, measure_lists
 from storage_grpc.tier.objects import Objects
 from storage_grpc.tier.settings import TierSettings
+from storage_grpc.tier.tier import key_of
 from sulina.lake.summary import ObjectHead
 from sulina.names import TopicName
 from sulina.objects.opening import open_store
@@ -45,6 +48,7 @@ GOAL_REPLAY: Final = 0.5
 """Of the plain ranged-read rate."""
 _STORES: Final = ("seaweedfs", "localstack", "moto", "folder")
 _BATCH: Final = 256
+_TURNS: Final = 5
 _MB: Final = 1e6
 
 
@@ -81,7 +85,7 @@ async def measure(store: str, folder: Path, seconds: float, ledger_mb: int, size
     """Everything once."""
     with _server(store, folder) as (url, variables):
         os.environ.update(variables)
-        put, read = await _yardsticks(url, ledger_mb << 20)
+        put = await _put_rate(url, ledger_mb << 20)
         with _broker(folder, url) as ready:
             async with sulina.connect(ready["url"], operation_timeout=60) as client:
                 await client.admin(
@@ -92,7 +96,7 @@ async def measure(store: str, folder: Path, seconds: float, ledger_mb: int, size
                 ended = time.perf_counter()
                 objects = await _flush(client)
                 drained = time.perf_counter()
-                at_node = await _replay_at_node(client, url)
+                read, at_node = await _read_rates(client, url)
                 replay = await _replay(client, published)
     return Result(
         store,
@@ -158,8 +162,8 @@ def _broker(folder: Path, url: str) -> Iterator[dict[str, Any]]:
 # ---- what the store does by itself ----
 
 
-async def _yardsticks(url: str, size: int) -> tuple[float, float]:
-    """Puts of objects of a ledger's size, and reads of row groups of them, one after the other."""
+async def _put_rate(url: str, size: int) -> float:
+    """Puts of objects of a ledger's size, one after the other."""
     clock, count = RealClock(), 3
     data = random.Random(1).randbytes(size)
     async with open_store(url, clock, random.Random(2)) as store:
@@ -167,13 +171,9 @@ async def _yardsticks(url: str, size: int) -> tuple[float, float]:
         for number in range(count):
             await store.put(f"yardstick/{number}", _chunks(data))
         put = count * size / (time.perf_counter() - begun) / _MB
-        begun = time.perf_counter()
-        for number in range(count):
-            await _read(store, f"yardstick/{number}", size)
-        read = count * size / (time.perf_counter() - begun) / _MB
         for number in range(count):
             await store.delete(f"yardstick/{number}")
-    return put, read
+    return put
 
 
 async def _chunks(data: bytes) -> AsyncIterator[bytes]:
@@ -181,9 +181,13 @@ async def _chunks(data: bytes) -> AsyncIterator[bytes]:
         yield data[start : start + (1 << 20)]
 
 
-async def _read(store: ObjectStore, key: str, size: int) -> None:
-    for start in range(0, size, 16 << 20):
-        await store.get(key, start, min(size, start + (16 << 20)))
+async def _read_plainly(store: ObjectStore, spans: Sequence[tuple[str, int]]) -> float:
+    """Objects by their sizes, a row group's worth at a time."""
+    begun = time.perf_counter()
+    for key, size in spans:
+        for start in range(0, size, 16 << 20):
+            await store.get(key, start, min(size, start + (16 << 20)))
+    return sum(size for _, size in spans) / (time.perf_counter() - begun) / _MB
 
 
 # ---- what Sulina does ----
@@ -237,27 +241,38 @@ async def _replay(client: sulina.Client, published: int) -> float:
     return got / (time.perf_counter() - begun) / _MB
 
 
-async def _replay_at_node(client: sulina.Client, url: str) -> float:
-    """The same objects through a node's part of it: fetched, checked, and frames again."""
+async def _read_rates(client: sulina.Client, url: str) -> tuple[float, float]:
+    """The same objects, plainly and through a node's part of it, in turns: the medians."""
     rows = await client.admin("ledger.list", {"topic": TOPIC})
-    heads = [
+    ledgers = [
         (ObjectHead(TopicName.parse(TOPIC), row["ledger"], row["first_offset"]), row["last_offset"])
         for row in rows
         if row["records"]
     ]
-    got = 0
+    sizes = [row["object_bytes"] for row in rows if row["records"]]
+    spans = [(key_of(head), size) for (head, _), size in zip(ledgers, sizes, strict=True)]
+    plain, at_node = [], []
     async with open_store(url, RealClock(), random.Random(4)) as store:
-        objects = Objects(store, Aside(4), TierSettings())
-        begun = time.perf_counter()
-        for number, (head, last) in enumerate(heads):
-            then = heads[number + 1][0] if number + 1 < len(heads) else None
-            offset = head.first_offset
-            while offset <= last:
-                frames = await objects.read(head, offset, 8 << 20, then)
-                got += sum(map(len, frames))
-                offset = parse_header(frames[-1]).next_offset
-        seconds = time.perf_counter() - begun
-        await objects.close()
+        for _ in range(_TURNS):
+            plain.append(await _read_plainly(store, spans))
+            at_node.append(await _replay_at_node(store, ledgers))
+    return statistics.median(plain), statistics.median(at_node)
+
+
+async def _replay_at_node(store: ObjectStore, ledgers: Sequence[tuple[ObjectHead, int]]) -> float:
+    """Objects fetched, checked, and frames again; nothing is in a cache at the beginning."""
+    got = 0
+    objects = Objects(store, Aside(4), TierSettings())
+    begun = time.perf_counter()
+    for number, (head, last) in enumerate(ledgers):
+        then = ledgers[number + 1][0] if number + 1 < len(ledgers) else None
+        offset = head.first_offset
+        while offset <= last:
+            frames = await objects.read(head, offset, 8 << 20, then)
+            got += sum(map(len, frames))
+            offset = parse_header(frames[-1]).next_offset
+    seconds = time.perf_counter() - begun
+    await objects.close()
     return got / seconds / _MB
 
 

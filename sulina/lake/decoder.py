@@ -172,12 +172,12 @@ class _Window:
         self._size = size
         self._at = 0
 
-    def read(self, length: int = -1) -> bytes:
+    def read(self, length: int = -1) -> memoryview:
         begin = self._at - self._start
         if begin < 0 or length < 0 or begin + length > len(self._data):
             raise OSError("the file reaches beyond its row group")
         self._at += length
-        return bytes(self._data[begin : begin + length])
+        return self._data[begin : begin + length]  # not a copy: Arrow keeps what it needs of it
 
     def seek(self, offset: int, whence: int = 0) -> int:
         self._at = offset + (0, self._at, self._size)[whence]

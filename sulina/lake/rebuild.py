@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,9 @@ from sulina.lake.frame_value import VALUE_SIZE, VERBATIM, read_heads
 from sulina.lake.ragged import Bytes, Ints, padded, runs, spread, starts_of
 from sulina.lake.sections import Bits, Copied, Int32s, Section, total, values
 from sulina.wire import header as h
+
+_LARGE: Final = 4096
+"""Bytes of payload in a frame, on the average, from which on another way is faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,25 +101,29 @@ class _Rebuilding:
         if not len(self._firsts):
             return []
         names = self._names()
+        payload_ends, payloads = self._payloads()
         front: list[Section] = [self._due(), names, self._slots]
-        columns: list[Section] = [
-            *self._payloads(),
-            *self._keys(),
-            *self._attributes(),
-            self._deltas(),
-        ]
-        raw_lengths = total(columns)
+        before = [*front, payload_ends]
+        after: list[Section] = [*self._keys(), *self._attributes(), self._deltas()]
+        raw_lengths = total([payload_ends, payloads, *after])
         body_lengths = total(front) + raw_lengths
-        ends = starts_of(body_lengths + h.HEADER_SIZE)
+        headers = self._headers(names.lengths, body_lengths, raw_lengths)
+        large = int(payloads.lengths.sum()) >= _LARGE * len(headers)
+        if not large:
+            before.append(payloads)
+        middles = h.HEADER_SIZE + total(before)
+        ends = starts_of(middles + total(after))
         out = np.zeros(int(ends[-1]), np.uint8)
         starts = ends[:-1]
-        headers = self._headers(names.lengths, body_lengths, raw_lengths)
         write_headers(out, starts, headers)
-        at = starts + h.HEADER_SIZE
-        for section in (*front, *columns):
-            section.fill(out, at)
-            at = at + padded(section.lengths)
-        return _checked(out, ends, headers)
+        _fill(out, starts + h.HEADER_SIZE, before)
+        _fill(out, starts + middles, after)
+        if large:
+            frames = _joined(out.data, ends, starts + middles, payloads)
+        else:
+            data = out.tobytes()
+            frames = [data[start:end] for start, end in pairwise(ends.tolist())]
+        return _checked(frames, headers)
 
     def _has(self, flag: int) -> NDArray[np.bool_]:
         marked: NDArray[np.bool_] = (self._flags & flag) != 0
@@ -164,7 +172,7 @@ class _Rebuilding:
         starts = names.offsets[codes]
         return Copied(names.data, starts, names.offsets[codes + 1] - starts)
 
-    def _payloads(self) -> list[Section]:
+    def _payloads(self) -> tuple[Section, Copied]:
         column = _Binary.of(self._columns[schema.PAYLOAD])
         everyone = np.ones(len(self._firsts), np.bool_)
         return values(column.offsets, column.data, self._firsts, self._counts, everyone)
@@ -204,9 +212,32 @@ class _Rebuilding:
         return Int32s(deltas, self._firsts, counts)
 
 
-def _checked(out: Bytes, ends: Ints, headers: NDArray[np.void]) -> list[bytes]:
-    data = out.tobytes()
-    frames = [data[start:end] for start, end in pairwise(ends.tolist())]
+def _fill(out: Bytes, at: Ints, sections: list[Section]) -> None:
+    """Sections of each frame, one behind the other."""
+    for section in sections:
+        section.fill(out, at)
+        at = at + padded(section.lengths)
+
+
+def _joined(rest: memoryview, ends: Ints, middles: Ints, payloads: Copied) -> list[bytes]:
+    """Frames of ``rest`` with payloads in their middles, which are copied once and no more.
+
+    For large frames: copies are made with Python's lock held, and whoever reads from the network
+    waits meanwhile.
+    """
+    data = payloads.data.data
+    padding = (padded(payloads.lengths) - payloads.lengths).tolist()
+    places = zip(payloads.starts.tolist(), payloads.lengths.tolist(), padding, strict=True)
+    return [
+        b"".join((rest[start:middle], data[at : at + length], bytes(pad), rest[middle:end]))
+        for (start, end), middle, (at, length, pad) in zip(
+            pairwise(ends.tolist()), middles.tolist(), places, strict=True
+        )
+    ]
+
+
+def _checked(frames: list[bytes], headers: NDArray[np.void]) -> list[bytes]:
+    """The frames. Raises ``CorruptEntry`` if one has not the checksum that it had."""
     wrong = np.flatnonzero(checksums(frames) != headers["crc"])
     if len(wrong):
         offset = int(headers["base_offset"][wrong[0]])

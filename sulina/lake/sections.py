@@ -99,11 +99,11 @@ class Bits:
 
 def values(
     offsets: Ints, data: Bytes, firsts: Ints, counts: Ints, has: NDArray[np.bool_]
-) -> list[Section]:
+) -> tuple[Section, Copied]:
     """The two sections of values with a length: their offsets and their bytes."""
     starts = offsets[firsts]
     lengths = np.where(has, offsets[firsts + counts] - starts, 0)
-    return [Offsets(offsets, firsts, counts, has), Copied(data, starts, lengths)]
+    return Offsets(offsets, firsts, counts, has), Copied(data, starts, lengths)
 
 
 def total(sections: list[Section]) -> Ints:
