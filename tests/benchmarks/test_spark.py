@@ -24,4 +24,4 @@ def test_small_ledgers_are_planned_and_counted(tmp_path: Path) -> None:
 
 
 def test_a_ratio_is_ours_to_theirs() -> None:
-    assert Pair("x", 3.0, 2.0, 1.5).ratio == 1.5
+    assert Pair("x", 3.0, 2.0, floor=1.0, goal=1.5).ratio == 1.5
