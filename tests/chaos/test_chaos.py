@@ -22,7 +22,7 @@ async def test_nothing_acknowledged_is_lost_while_brokers_nodes_and_etcd_die(
     find_etcd()
     kinds = ("broker killed", "storage killed", "all etcd cut off", "topics moved")
     task = Task(
-        seconds=12.0,
+        seconds=8.0,
         seed=3,
         counts=Counts(brokers=2, storage=3, etcd=1),
         loads=1,

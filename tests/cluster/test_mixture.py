@@ -14,7 +14,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.damage import flip_bits
 from tests.faults.seeds import number_from_environment
 
-SECONDS = number_from_environment("SULINA_CLUSTER_SECONDS", 15)
+SECONDS = number_from_environment("SULINA_CLUSTER_SECONDS", 8)
 
 
 class _Harm:

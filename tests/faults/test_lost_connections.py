@@ -12,7 +12,7 @@ from tests.faults.seeds import number_from_environment, seeded
 from tests.faults.workload import workload
 from tests.support.server import SulinaProcess
 
-SECONDS = number_from_environment("SULINA_FLAKY_SECONDS", 15)
+SECONDS = number_from_environment("SULINA_FLAKY_SECONDS", 8)
 
 
 @pytest.mark.slow

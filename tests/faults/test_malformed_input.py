@@ -22,7 +22,7 @@ from tests.faults.model import Model, Received
 from tests.faults.seeds import number_from_environment, seeded
 from tests.support.server import SulinaProcess
 
-SECONDS = number_from_environment("SULINA_FUZZ_SECONDS", 10)
+SECONDS = number_from_environment("SULINA_FUZZ_SECONDS", 6)
 ATTACKERS = 4
 IDLE = 1000
 MOST_GROWTH = 256 << 20

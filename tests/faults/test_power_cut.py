@@ -20,7 +20,7 @@ from tests.broker.memory_cluster import MemoryCluster
 from tests.faults.seeds import number_from_environment, seeded
 from tests.faults.workload import Workload, workload
 
-CUTS = number_from_environment("SULINA_POWER_CUTS", 30)
+CUTS = number_from_environment("SULINA_POWER_CUTS", 20)
 JOURNAL = JournalSettings(file_bytes=2 << 20, reserve_bytes=1 << 20)
 SETTINGS = BrokerSettings(cursor_flush_seconds=0.02, ledger=LedgerSettings(roll_bytes=256 << 10))
 """Even a short life stores some cursors and goes through some ledgers."""

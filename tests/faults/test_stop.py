@@ -11,7 +11,7 @@ from tests.faults.seeds import number_from_environment, seeded
 from tests.faults.workload import workload
 from tests.support.server import SulinaProcess
 
-STOPS = number_from_environment("SULINA_STOPS", 5)
+STOPS = number_from_environment("SULINA_STOPS", 3)
 
 
 @pytest.mark.slow
