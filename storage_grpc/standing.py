@@ -4,7 +4,8 @@ A node that says "no such entry" helps to declare an entry absent, so it may onl
 certainly never acknowledged that entry. After a power cut or damage it can't be sure about ledgers
 that were there before, and stays unsure about them through any number of later restarts, clean or
 not. A process that merely died loses nothing that it wrote, as long as the system under it goes on:
-that is told by the system's boot id.
+that is told by the system's boot id. But if the end of its journal had to be cut, nobody knows
+whether that was ever synced.
 
 What may be lost includes fences. So each start in doubt begins another life of the node, and
 appends are taken only from writers who know of it: they have asked the metadata since whether the
@@ -50,6 +51,8 @@ class Standing:
         before = await _load(disk)
         damage = [[where.file, where.start, where.end] for where in recovery.damaged]
         went_on = before is not None and boot != "" and before.get("boot") == boot
+        # A write that was cut short by a kill looks like synced bytes that have gone bad since.
+        went_on = went_on and not recovery.cut_bytes
         known = [] if before is None else before["damage"]
         if any(where not in known for where in damage) or not (recovery.stopped or went_on):
             standing = cls(in_doubt=True, life=fresh)

@@ -43,7 +43,7 @@ class Recovery:
     bytes: int
     """Of all journal files together."""
     cut_bytes: int
-    """Of a torn tail: written before the stop, never acknowledged."""
+    """Of a torn tail: never acknowledged, unless it was synced and went bad since."""
     corrupt_records: int
     """Damaged records in the scanned files of which it is known what they were."""
     damaged: tuple[DamagedRange, ...]

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from storage_grpc.journal import JournalSettings, JournalStore
-from storage_grpc.journal.format import DATA_START
+from storage_grpc.journal.format import DATA_START, IMAGE_SIZE
 from storage_grpc.journal.index import DamagedRange
 from storage_grpc.journal.recover import Recovery
 from storage_grpc.node import LocalNode, MaybeLost
@@ -25,14 +25,16 @@ class Node:
     def __init__(self) -> None:
         self.disk = MemoryDisk()
         self._boot = 1
+        self._starts = 0
         self.store: JournalStore
         self.standing: Standing
 
     async def start(self) -> Standing:
         settings = JournalSettings(file_bytes=64 << 10, reserve_bytes=16 << 10)
         self.store = await JournalStore.open(self.disk, RealClock(), settings, Random(1))
+        self._starts += 1
         self.standing = await Standing.open(
-            self.disk, self.store.recovery, f"boot {self._boot}", f"life {self._boot}"
+            self.disk, self.store.recovery, f"boot {self._boot}", f"life {self._starts}"
         )
         return self.standing
 
@@ -62,6 +64,23 @@ async def test_a_process_that_died_has_lost_nothing_while_the_system_went_on() -
     await node.start()
     await node.kill()
     assert (await node.start()).certain(_OLD)
+    await node.stop()
+
+
+async def test_a_process_that_died_and_whose_journal_was_cut_may_have_lost_something() -> None:
+    node = Node()
+    life = (await node.start()).life
+    payload = b"synced, and bad by the next start"
+    await node.store.append(_OLD, 0, -1, payload)
+    await node.kill()
+    [name] = [name for name in await node.disk.list() if name.endswith(".log")]
+    at = node.disk.content(name).index(payload)
+    for position in range(at - IMAGE_SIZE, at + len(payload)):
+        node.disk.flip(name, position)
+    standing = await node.start()
+    assert node.store.recovery.cut_bytes
+    assert not standing.certain(_OLD)
+    assert standing.life != life
     await node.stop()
 
 
