@@ -158,6 +158,8 @@ class SimStorage:
 
     def lose_tail(self, share: float) -> None:
         """Lose power and the end of the newest file, though it was synced."""
+        if self.machine is None:
+            self._boots += 1  # its process was dead before, and the system starts anew all the same
         self.kill()
         name = self._newest()
         if name is not None:
