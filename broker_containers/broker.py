@@ -17,7 +17,7 @@ from broker_containers.dead_letters import (
     dead_letter_producer,
     publish_one,
 )
-from broker_containers.doomed import Undertaker
+from broker_containers.doomed import Undertaker, delete_now, may_have_objects
 from broker_containers.gate import Gate, OpenGate, Place
 from broker_containers.metrics.publish_latency import PublishLatency
 from broker_containers.retention import Retention
@@ -36,6 +36,7 @@ from broker_containers.unbroken import Unbroken
 from storage_grpc.ledgers import Ledgers
 from storage_grpc.tier.tier import Tier, head_of
 from sulina.errors import AlreadyExists, NotFound, Overloaded, Refused, Retriable, SulinaError
+from sulina.lake.summary import ObjectHead
 from sulina.metadata.keys import (
     cursors,
     doomed_objects,
@@ -298,28 +299,29 @@ class Broker:
         self._deleting.update(parts)  # so that nobody opens it again meanwhile
         try:
             await topic_lifecycle.mark_deleting(self.store, name)
-            doomed: list[tuple[TopicName, LedgerRef]] = []
+            doomed: list[LedgerRef] = []
+            objects: list[ObjectHead] = []
             for part in parts:
                 await self._gate.release(part)
                 await self.unload(part, NotFound(f"{name} was deleted"))
                 refs = (await ledgers.get(self.store, part)).list.ledgers
                 await self._note_objects(part, refs)
-                doomed += [(part, ref) for ref in refs]
+                objects += [head_of(part, ref) for ref in may_have_objects(self.tier, refs)]
+                doomed += refs
             # The metadata goes first: ledgers that nobody names are garbage, but a topic that
             # names ledgers which are gone could not be opened again.
             await topic_lifecycle.delete(self.store, name)
-            for _, ref in doomed:
+            for ref in doomed:
                 if ref.is_local:
                     await self.ledgers.delete(ref.id)
-            if self.tier is not None:
-                await self.tier.delete([head_of(part, ref) for part, ref in doomed])
+            await delete_now(self.tier, objects)
             await self._reader.gone(name)
         finally:
             self._deleting.difference_update(parts)
 
     async def _note_objects(self, topic: TopicName, refs: Sequence[LedgerRef]) -> None:
         """Before a topic goes: so that its objects go, though this broker may not live to do it."""
-        objects = [ref for ref in refs if ref.tiered is not None or self.tier is not None]
+        objects = may_have_objects(self.tier, refs)
         for put in doomed_objects.puts(topic, objects, self.clock.wall_us()):
             await self.store.put(put.key, put.value)
 

@@ -8,6 +8,7 @@ more; only then the note goes.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from storage_grpc.tier.tier import Tier
@@ -15,6 +16,7 @@ from sulina.errors import SulinaError
 from sulina.lake.summary import ObjectHead
 from sulina.metadata.keys import doomed_objects, ledgers, topics
 from sulina.metadata.keys.doomed_objects import StoredDoomed
+from sulina.metadata.keys.ledgers import LedgerRef
 from sulina.metadata.keys.topics import TopicState
 from sulina.metadata.store import MetadataStore
 from sulina.names import TopicName
@@ -85,3 +87,21 @@ class Undertaker:
         if found is None or found.state is TopicState.DELETING:
             return set()
         return {ref.id for ref in (await ledgers.get(self._store, topic)).list.ledgers}
+
+
+def may_have_objects(tier: Tier | None, refs: Iterable[LedgerRef]) -> list[LedgerRef]:
+    """Those whose objects have to go with them: also what may just be on its way to the store.
+
+    Where no node has an object store there is nothing on its way, and nothing to be noted.
+    """
+    under_way = tier is not None and tier.ready
+    return [ref for ref in refs if ref.tiered is not None or under_way]
+
+
+async def delete_now(tier: Tier | None, heads: Sequence[ObjectHead]) -> None:
+    """Delete objects that are noted as doomed. What fails is told to the log, and done later."""
+    if tier is not None and heads:
+        try:
+            await tier.delete(heads)
+        except SulinaError as error:
+            _log.warning("objects that nobody wants stay for now: %s", error)

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from broker_containers.doomed import delete_now, may_have_objects
 from broker_containers.topics.dedup import Dedup
 from broker_containers.topics.ledger_places import offset_at
 from broker_containers.topics.ledger_reader import LedgerReader
@@ -424,15 +425,13 @@ class ManagedLedger:
         count = min(count, doomed_objects.AT_ONCE)
         assert 0 < count < len(self._list.ledgers), "the newest ledger stays"
         gone = self._list.ledgers[:count]
-        objects = [ref for ref in gone if ref.tiered is not None or self.tier is not None]
+        objects = may_have_objects(self.tier, gone)
         doom = doomed_objects.puts(self.topic, objects, self._clock.wall_us())
         await self._owned.commit(lambda before: before.trimmed(count), doom)
         for ref in gone:
             if ref.is_local:
                 await self._ledgers.delete(ref.id)
-        if self.tier is not None and objects:
-            # What fails here is done later: the doomed are noted.
-            await self.tier.delete([head_of(self.topic, ref) for ref in objects])
+        await delete_now(self.tier, [head_of(self.topic, ref) for ref in objects])
         return count
 
     async def close(self) -> None:
