@@ -41,7 +41,7 @@ class BatchReader(DataSourceReader):
         options = self._options
         bounds = options.bounds
         storage = Storage(options.place)
-        chosen = choose(storage, options.topics, bounds)
+        chosen = choose(storage, options)
         partitions = plan(
             [(each, bounds.start_offset, bounds.end_offset) for each in chosen],
             options.partition_bytes,

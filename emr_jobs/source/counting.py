@@ -17,7 +17,7 @@ def count_records(options: Mapping[str, Any]) -> int:
     """How many records the options select. Blocks on the store; raises as a read does."""
     parsed = parse_options({name: str(value) for name, value in options.items()})
     storage, bounds = Storage(parsed.place), parsed.bounds
-    chosen = choose(storage, parsed.topics, bounds)
+    chosen = choose(storage, parsed)
     known = footers(storage, [each.found for each in chosen])
     return sum(
         _count(storage, each, footer, bounds) for each, footer in zip(chosen, known, strict=True)

@@ -36,10 +36,7 @@ def native_frame(spark: SparkSession, options: Mapping[str, Any]) -> DataFrame:
             "typed payloads are for spark.read.format('sulina'); here use from_json or from_avro"
         )
     storage = Storage(parsed.place)
-    paths = [
-        storage.uri(each.found.key, scheme)
-        for each in choose(storage, parsed.topics, parsed.bounds)
-    ]
+    paths = [storage.uri(each.found.key, scheme) for each in choose(storage, parsed)]
     columns = parsed.columns or DEFAULT
     if not paths:
         return spark.createDataFrame([], default_schema(columns))

@@ -2,6 +2,9 @@
 
 Names tell the first offset of each object, so most of what a read does not want is left out
 without a look inside. Publish times are in the objects' footers, which are read many at a time.
+
+Ledgers of one topic may become objects out of order. While one is still on its way, a read ends
+before it, as if those behind it were not there yet, either.
 """
 
 from __future__ import annotations
@@ -10,17 +13,21 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from emr_jobs.source.footers import Footer, read_footer
-from emr_jobs.source.options import END, Bounds, Topics
+from emr_jobs.source.options import END, ReadOptions, Topics
 from emr_jobs.source.storage import Found, Storage
 from sulina.lake.layout import ROOT, namespace_prefix, topic_prefix
 from sulina.names import TopicName
+from sulina.runtime.real_clock import RealClock
 
 FOOTER_THREADS: Final = 16
 _MOST_FOOTERS: Final = 20_000
 """Beyond, choosing by time is left to the tasks, which see the footers anyway."""
+_NEWEST: Final = 32
+"""Objects at the end of a topic partition among which one may still be on its way."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -83,15 +90,20 @@ def candidates(objects: Sequence[Found], start: int = 0, end: int = END) -> list
     return chosen
 
 
-def choose(storage: Storage, topics: Topics, bounds: Bounds) -> list[Candidate]:
+def choose(storage: Storage, options: ReadOptions) -> list[Candidate]:
     """The objects in which there may be records within the bounds, by topic partition and offset.
 
-    Blocks on the store: a listing, and with bounds of time also a look at the footers.
+    Blocks on the store: a listing, a look at the footers of the newest objects, and with bounds of
+    time at those of all.
     """
+    bounds = options.bounds
+    young_us = RealClock().wall_us() - options.gap_seconds * 1_000_000
     chosen = [
         each
-        for objects in list_parts(storage, topics).values()
-        for each in candidates(objects, bounds.start_offset, bounds.end_offset)
+        for objects in list_parts(storage, options.topics).values()
+        for each in candidates(
+            _arrived(storage, objects, young_us), bounds.start_offset, bounds.end_offset
+        )
     ]
     if not bounds.by_time or len(chosen) > _MOST_FOOTERS:
         return chosen
@@ -102,6 +114,22 @@ def choose(storage: Storage, topics: Topics, bounds: Bounds) -> list[Candidate]:
         and footer.summary.last_time_us >= bounds.start_time
         and footer.summary.first_time_us < bounds.end_time
     ]
+
+
+def _arrived(storage: Storage, objects: list[Found], young_us: int) -> list[Found]:
+    """The objects of a topic partition before the first gap that may be filled yet.
+
+    That is one before an object written since ``young_us``. Older gaps are left for the read to
+    stumble over.
+    """
+    newest = range(max(len(objects) - _NEWEST, 1), len(objects))
+    young = next((at for at in newest if objects[at].modified_us > young_us), len(objects))
+    looked_at = objects[young - 1 :] if young < len(objects) else []
+    ends = [each.summary.last_offset + 1 for each in footers(storage, looked_at)]
+    for at, (end, (_, after)) in enumerate(zip(ends, pairwise(looked_at), strict=False), young):
+        if end < after.name.first_offset and after.modified_us > young_us:
+            return objects[:at]
+    return objects
 
 
 def footers(storage: Storage, objects: Iterable[Found]) -> list[Footer]:

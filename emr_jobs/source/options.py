@@ -116,7 +116,8 @@ class ReadOptions:
     max_records: int = 0
     """Of one batch of a stream; 0: no limit."""
     gap_seconds: int = 600
-    """A gap before an object that is younger may be filled yet; a stream waits for it."""
+    """A gap before an object that is younger may be filled yet: a stream waits for it, and other
+    reads end before it."""
     stream_start: str = "earliest"
     """The text of ``startOffset``, which a stream understands in more ways."""
 

@@ -202,7 +202,24 @@ def test_a_gap_between_objects_ends_the_read_with_what_is_missing(lake: LakeFold
         lake.add(ORDERS, 50)
     lake.objects()[1].unlink()
     with pytest.raises(Refused, match="records 50 to 99 of /default/orders are missing"):
+        read(lake, gapSeconds=0)
+    lake.age(3600)
+    with pytest.raises(Refused, match="records 50 to 99 of /default/orders are missing"):
         read(lake)
+
+
+def test_a_read_ends_before_an_object_that_is_still_on_its_way(lake: LakeFolder) -> None:
+    for _ in range(5):
+        lake.add(ORDERS, 50)
+    lake.add("/default/others", 10)
+    late = lake.objects("orders")[3]
+    data = late.read_bytes()
+    late.unlink()
+    assert offsets(lake) == list(range(150))
+    assert len(offsets(lake, topic="/default/*")) == 160
+    assert emr_jobs.count(**texts(lake)) == 150
+    late.write_bytes(data)
+    assert offsets(lake) == list(range(250))
 
 
 def test_a_damaged_object_is_never_read_as_if_it_were_whole(lake: LakeFolder) -> None:
