@@ -28,7 +28,7 @@ from rich.table import Table
 
 import emr_jobs
 from benchmarks.spark_floor import FloorSource, write_batches
-from emr_jobs.java import find_java
+from emr_jobs.java import prepare_java
 from emr_jobs.source.datasource import SulinaDataSource
 from sulina.lake.encoder import LedgerEncoder
 from sulina.lake.layout import object_key
@@ -83,7 +83,7 @@ class Options:
 def main(arguments: Sequence[str]) -> int:
     """Measure, and tell. Returns the exit code."""
     options = _parse(arguments)
-    os.environ.setdefault("JAVA_HOME", str(find_java()))
+    prepare_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     say = Console(stderr=True).print
     with tempfile.TemporaryDirectory(prefix="sulina-spark-") as name:

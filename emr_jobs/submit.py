@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from emr_jobs.java import FAST_ARROW
 from emr_jobs.package import CODE, ENVIRONMENT, JOBS
 from sulina.errors import Refused, SulinaError, Unavailable
 
@@ -209,6 +210,8 @@ def _parameters(artifacts: str, more: Mapping[str, str]) -> str:
         "spark.emr-serverless.driverEnv.PYSPARK_PYTHON": python,
         "spark.executorEnv.PYSPARK_PYTHON": python,
         "spark.sql.session.timeZone": "UTC",
+        **{f"spark.emr-serverless.driverEnv.{name}": FAST_ARROW[name] for name in FAST_ARROW},
+        **{f"spark.executorEnv.{name}": FAST_ARROW[name] for name in FAST_ARROW},
         **more,
     }
     return " ".join(f"--conf {shlex.quote(f'{name}={value}')}" for name, value in settings.items())

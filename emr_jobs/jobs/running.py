@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from emr_jobs.java import find_java
+from emr_jobs.java import prepare_java
 from sulina.errors import Refused, SulinaError
 
 if TYPE_CHECKING:
@@ -103,8 +103,7 @@ def session(arguments: argparse.Namespace, name: str) -> SparkSession:
 
     import emr_jobs
 
-    if "JAVA_HOME" not in os.environ:
-        os.environ["JAVA_HOME"] = str(find_java())
+    prepare_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(f"sulina-{name}")
     if arguments.master:

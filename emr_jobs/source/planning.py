@@ -79,13 +79,18 @@ def _cut(
 
 
 def _pack(pieces: Sequence[tuple[Slice, int]], target: int) -> list[list[Slice]]:
-    partitions: list[list[Slice]] = []
-    room = 0
+    """Partitions of about the same size, each of pieces that follow each other.
+
+    Their number is such that cores, mostly 2, 4 or 8, have the same number of them to do.
+    """
+    total = max(sum(size for _, size in pieces), 1)
+    count = -(-total // target)
+    if count > _SPREAD:
+        count = -(-count // _SPREAD) * _SPREAD
+    partitions: list[list[Slice]] = [[] for _ in range(count)]
+    before = 0
     for piece, size in pieces:
-        # Half full is left open for one that is a bit too large: fewer partitions, as even.
-        if not partitions or room < size // 2 or room <= 0:
-            partitions.append([])
-            room = target
-        partitions[-1].append(piece)
-        room -= size
-    return partitions
+        # Where the middle of a piece belongs, there it goes as a whole.
+        partitions[min((2 * before + size) * count // (2 * total), count - 1)].append(piece)
+        before += size
+    return [each for each in partitions if each]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.compute as pc
 
-from emr_jobs.java import find_java
+from emr_jobs.java import prepare_java
 from emr_jobs.jobs.ledger_audit import work as audit
 from emr_jobs.source.counting import count_records
 from sulina.lake.digest import Digest
@@ -124,7 +124,7 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.end_to_end.scan", description=__doc__)
     parser.add_argument("--path", required=True, help="the lake: a folder, or s3://bucket/prefix")
     given = parser.parse_args(argv)
-    os.environ["JAVA_HOME"] = str(find_java())
+    prepare_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = str(_ROOT)  # of Spark's Python processes, for the data source
     with tempfile.TemporaryDirectory(prefix="sulina-spark-") as folder:

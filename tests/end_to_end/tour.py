@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from emr_jobs.java import find_java
+from emr_jobs.java import prepare_java
 
 TOPIC: Final = "/default/orders"
 _COUNTRIES: Final = ("RO", "BG", "UA", "AT")
@@ -43,7 +43,7 @@ def orders(count: int) -> Iterator[str]:
 
 def ask(path: str) -> list[dict[str, Any]]:
     """Orders and sales by hour and country, from Spark. Blocks."""
-    os.environ.setdefault("JAVA_HOME", str(find_java()))
+    prepare_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["PYTHONPATH"] = str(_ROOT)  # of Spark's Python processes, for the data source
     from tests.spark.program import new_session

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from emr_jobs.java import find_java
+from emr_jobs.java import prepare_java
 from tests.spark.lake_folder import LakeFolder
 from tests.spark.program import new_session
 from tests.support.emulators import moto as moto
@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Local Spark with the data source."""
-    os.environ["JAVA_HOME"] = str(find_java())
+    prepare_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     session = new_session(tmp_path_factory.mktemp("spark"))
     yield session

@@ -96,6 +96,7 @@ def test_the_request_is_what_the_service_takes() -> None:
         "spark.submit.pyFiles=s3://code/sulina/sulina.zip",
         "spark.emr-serverless.driverEnv.PYSPARK_PYTHON=./environment/bin/python",
         "spark.executorEnv.PYSPARK_PYTHON=./environment/bin/python",
+        "spark.executorEnv.ARROW_ENABLE_UNSAFE_MEMORY_ACCESS=true",
         "spark.executor.memory=8g",
     ):
         assert setting in parameters

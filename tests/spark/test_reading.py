@@ -18,8 +18,13 @@ import emr_jobs
 from emr_jobs.source.batch import BatchReader, SlicesPartition
 from emr_jobs.source.columns import default_schema
 from emr_jobs.source.datasource import SulinaDataSource
-from emr_jobs.source.options import parse_options
+from emr_jobs.source.footers import Footer
+from emr_jobs.source.objects import Candidate
+from emr_jobs.source.options import END, parse_options
+from emr_jobs.source.planning import plan as partitions_of
+from emr_jobs.source.storage import Found
 from sulina.errors import CorruptEntry, Refused
+from sulina.lake.layout import ObjectName
 from tests.spark.lake_folder import NOON, LakeFolder, key_of, payload_of, time_of
 
 ORDERS = "/default/orders"
@@ -173,6 +178,26 @@ def test_small_objects_share_partitions_and_large_ones_are_cut_at_row_groups(
         row for each in large for batch in reader.read(each) for row in batch.column(3).to_pylist()
     ]
     assert read_back == list(range(3000))
+
+
+@pytest.mark.parametrize(
+    ("objects", "tasks"), [(4, [1, 1, 1, 1]), (13, [3, 3, 4, 3]), (32, [4] * 8)]
+)
+def test_tasks_have_one_size_so_that_no_core_is_idle_at_the_end(
+    objects: int, tasks: list[int]
+) -> None:
+    size = 13 << 20
+    wanted = [
+        Candidate(Found(ObjectName("default", "orders", 0, at * 10, at), size), None)
+        for at in range(objects)
+    ]
+    planned = partitions_of([(each, 0, END) for each in wanted], 64 << 20, _no_footer)
+    assert [slice_.found for each in planned for slice_ in each] == [each.found for each in wanted]
+    assert [len(each) for each in planned] == tasks
+
+
+def _no_footer(candidate: Candidate) -> Footer:
+    raise AssertionError(f"nothing has to be cut, and {candidate} was looked at")
 
 
 # ---- what is wrong ----
