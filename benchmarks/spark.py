@@ -15,7 +15,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -58,13 +58,19 @@ class Pair:
     name: str
     ours: float
     native: float
+    ratio: float
+    """The median of each turn's: what slows the machine for a while slows both."""
     floor: float | None
     """By a source of all columns that has them ready."""
     goal: float | None
 
-    @property
-    def ratio(self) -> float:
-        return self.ours / self.native
+    @classmethod
+    def of(cls, name: str, seconds: Mapping[str, Sequence[float]], goal: float | None) -> Pair:
+        """From the seconds of each turn, each way."""
+        middle = {way: statistics.median(values) for way, values in seconds.items()}
+        turns = zip(seconds["ours"], seconds["native"], strict=True)
+        ratio = statistics.median(ours / native for ours, native in turns)
+        return cls(name, middle["ours"], middle["native"], ratio, middle.get("floor"), goal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +109,7 @@ def main(arguments: Sequence[str]) -> int:
     result = {
         "options": asdict(options),
         "object_bytes": stored,
-        "pairs": [{**asdict(each), "ratio": each.ratio} for each in pairs],
+        "pairs": [asdict(each) for each in pairs],
         **counts,
         "small_seconds": small,
     }
@@ -191,8 +197,9 @@ def compare(spark: SparkSession, folder: Path, repeat: int) -> list[Pair]:
     ready = spark.read.format("floor").load(str(batches))
     queries: list[tuple[str, str, Callable[[DataFrame], Any], float | None]] = [
         ("all columns", "", _take_all, GOAL_RATIO),
-        ("group by key", "", _group, GOAL_RATIO),
-        ("group by key, columns named", "key,payload", _group, None),
+        # Spark tells its own readers which columns a query needs; to others the user says it.
+        ("group by key, columns named", "key,payload", _group, GOAL_RATIO),
+        ("group by key", "", _group, None),
         ("sum of one column, named", "offset", _sum, None),
     ]
     pairs = []
@@ -211,8 +218,7 @@ def compare(spark: SparkSession, folder: Path, repeat: int) -> list[Pair]:
                 query(frame)
                 if turn >= _WARM:
                     seconds[way].append(time.perf_counter() - began)
-        middle = {way: statistics.median(values) for way, values in seconds.items()}
-        pairs.append(Pair(name, middle["ours"], middle["native"], middle.get("floor"), goal))
+        pairs.append(Pair.of(name, seconds, goal))
     return pairs
 
 
@@ -330,7 +336,7 @@ def _parse(arguments: Sequence[str]) -> Options:
     parser.add_argument("--size", type=int, default=200, help="bytes of a payload")
     parser.add_argument("--ledgers", type=int, default=32, help="that the records are in")
     parser.add_argument("--small", type=int, default=10_000, help="small ledgers")
-    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     given = parser.parse_args(arguments)

@@ -97,7 +97,7 @@ class Shaper:
     def __init__(self, schema: StructType) -> None:
         self._schema = arrow_schema(schema)
         self._names = schema.fieldNames()
-        self._repeated: dict[str | int, Any] = {}
+        self._repeated: dict[tuple[str, str | int], Any] = {}
 
     @property
     def stored(self) -> list[str]:
@@ -128,17 +128,18 @@ class Shaper:
             elif field.name in _STORED:
                 column = rows.column(field.name)
             else:
-                column = self._repeat(place[field.name], count)
+                column = self._repeat(place[field.name], field, count)
             if column.type != field.type:
                 column = _cast(column, field)
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
-    def _repeat(self, value: str | int, count: int) -> Any:
+    def _repeat(self, value: str | int, field: Any, count: int) -> Any:
         """A column of one value, which most batches share with the one before."""
-        found = self._repeated.get(value)
+        found = self._repeated.get((field.name, value))
         if found is None or len(found) < count:
-            self._repeated[value] = found = pa.repeat(pa.scalar(value), count)
+            found = _cast(pa.repeat(pa.scalar(value), count), field)
+            self._repeated[field.name, value] = found
         return found.slice(0, count)
 
 

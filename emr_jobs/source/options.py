@@ -17,9 +17,11 @@ from sulina.names import TopicName
 END: Final = (1 << 63) - 1
 """Behind every offset and every time."""
 
-BATCH_RECORDS: Final = 8192
-"""Of an Arrow batch: so few that it stays in the processor's cache on its way to Spark."""
+BATCH_RECORDS: Final = 32_768
+"""Of an Arrow batch: each costs Python as much as a thousand records do, or more."""
 _MIB: Final = 1 << 20
+_PARTITION_BYTES: Final = 128 * _MIB
+"""What Spark's own readers of files have for a task."""
 _KNOWN: Final = (
     "topic",
     "path",
@@ -111,7 +113,7 @@ class ReadOptions:
     bounds: Bounds = Bounds()
     columns: tuple[str, ...] = ()
     payload: Payload = Payload()
-    partition_bytes: int = 64 * _MIB
+    partition_bytes: int = _PARTITION_BYTES
     batch_records: int = BATCH_RECORDS
     max_records: int = 0
     """Of one batch of a stream; 0: no limit."""
@@ -140,7 +142,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         bounds=bounds,
         columns=tuple(each.strip() for each in given.text("columns").split(",") if each.strip()),
         payload=given.payload(),
-        partition_bytes=given.count("partitionBytes", 64 * _MIB),
+        partition_bytes=given.count("partitionBytes", _PARTITION_BYTES),
         batch_records=given.count("batchRecords", BATCH_RECORDS),
         max_records=given.count("maxRecordsPerTrigger", 0),
         gap_seconds=0 if given.text("gapSeconds") == "0" else given.count("gapSeconds", 600),

@@ -23,5 +23,6 @@ def test_small_ledgers_are_planned_and_counted(tmp_path: Path) -> None:
     assert emr_jobs.count(path=tmp_path, topic="/default/small") == 200
 
 
-def test_a_ratio_is_ours_to_theirs() -> None:
-    assert Pair("x", 3.0, 2.0, floor=1.0, goal=1.5).ratio == 1.5
+def test_a_ratio_is_that_of_the_usual_turn_so_that_a_slow_minute_tells_nothing() -> None:
+    pair = Pair.of("x", {"ours": [3.0, 30.0, 6.0], "native": [2.0, 20.0, 1.0]}, goal=1.5)
+    assert (pair.ours, pair.native, pair.ratio, pair.floor) == (6.0, 2.0, 1.5, None)
