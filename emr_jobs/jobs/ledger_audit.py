@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from emr_jobs.jobs.auditing import SCHEMA, audit_object
@@ -96,13 +97,15 @@ def spans(storage: Storage, topics: Topics, bounds: Bounds) -> list[Candidate]:
     for objects in list_parts(storage, topics).values():
         found = candidates(objects, bounds.start_offset, bounds.end_offset)
         if bounds.by_time:
-            within = [at for at, each in enumerate(found) if _within(storage, each, bounds)]
+            with ThreadPoolExecutor(FOOTER_THREADS) as pool:
+                looks = pool.map(partial(_within, storage, bounds), found)
+                within = [at for at, is_it in enumerate(looks) if is_it]
             found = found[within[0] : within[-1] + 1] if within else []
         chosen += found
     return chosen
 
 
-def _within(storage: Storage, each: Candidate, bounds: Bounds) -> bool:
+def _within(storage: Storage, bounds: Bounds, each: Candidate) -> bool:
     try:
         summary = read_footer(storage, each.found).summary
     except SulinaError:

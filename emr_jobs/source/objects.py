@@ -9,6 +9,7 @@ before it, as if those behind it were not there yet, either.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,7 @@ from itertools import pairwise
 from typing import Final
 
 from emr_jobs.source.footers import Footer, read_footer
-from emr_jobs.source.options import END, ReadOptions, Topics
+from emr_jobs.source.options import END, Bounds, ReadOptions, Topics
 from emr_jobs.source.storage import Found, Storage
 from sulina.lake.layout import ROOT, namespace_prefix, topic_prefix
 from sulina.names import TopicName
@@ -98,13 +99,13 @@ def choose(storage: Storage, options: ReadOptions) -> list[Candidate]:
     """
     bounds = options.bounds
     young_us = RealClock().wall_us() - options.gap_seconds * 1_000_000
-    chosen = [
-        each
-        for objects in list_parts(storage, options.topics).values()
-        for each in candidates(
-            _arrived(storage, objects, young_us), bounds.start_offset, bounds.end_offset
-        )
-    ]
+    chosen: list[Candidate] = []
+    for objects in list_parts(storage, options.topics).values():
+        arrived = _arrived(storage, objects, young_us)
+        found = candidates(arrived, bounds.start_offset, bounds.end_offset)
+        if bounds.by_time and options.clock_skew is not None:
+            found = near_times(storage, found, bounds, options.clock_skew * 1_000_000)
+        chosen += found
     if not bounds.by_time or len(chosen) > _MOST_FOOTERS:
         return chosen
     return [
@@ -114,6 +115,28 @@ def choose(storage: Storage, options: ReadOptions) -> list[Candidate]:
         and footer.summary.last_time_us >= bounds.start_time
         and footer.summary.first_time_us < bounds.end_time
     ]
+
+
+def near_times(
+    storage: Storage, found: list[Candidate], bounds: Bounds, skew_us: int
+) -> list[Candidate]:
+    """The objects of one topic partition that may hold records of the times, by a few footers.
+
+    Publish times are taken to rise with the offsets but for ``skew_us`` at most, so what one
+    object holds tells of all before it, or behind it. Blocks on the store.
+    """
+
+    def last_time(each: Candidate) -> int:
+        return read_footer(storage, each.found).summary.last_time_us
+
+    def first_time(each: Candidate) -> int:
+        return read_footer(storage, each.found).summary.first_time_us
+
+    if bounds.start_time > 0:
+        found = found[bisect_left(found, bounds.start_time - skew_us, key=last_time) :]
+    if bounds.end_time < END:
+        found = found[: bisect_left(found, bounds.end_time + skew_us, key=first_time)]
+    return found
 
 
 def _arrived(storage: Storage, objects: list[Found], young_us: int) -> list[Found]:

@@ -43,6 +43,7 @@ _KNOWN: Final = (
     "batchRecords",
     "maxRecordsPerTrigger",
     "gapSeconds",
+    "clockSkewSeconds",
 )
 
 
@@ -120,6 +121,8 @@ class ReadOptions:
     gap_seconds: int = 600
     """A gap before an object that is younger may be filled yet: a stream waits for it, and other
     reads end before it."""
+    clock_skew: int | None = None
+    """Seconds by which publish times may be off the order of offsets; None: by any time."""
     stream_start: str = "earliest"
     """The text of ``startOffset``, which a stream understands in more ways."""
 
@@ -146,6 +149,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         batch_records=given.count("batchRecords", BATCH_RECORDS),
         max_records=given.count("maxRecordsPerTrigger", 0),
         gap_seconds=0 if given.text("gapSeconds") == "0" else given.count("gapSeconds", 600),
+        clock_skew=given.count("clockSkewSeconds", 0) or None,
         stream_start=start_text,
     )
 

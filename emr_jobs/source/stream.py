@@ -163,7 +163,8 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
         """Where a new stream begins in a topic partition."""
         options = self._options
         if options.bounds.start_time:
-            return first_offset_at(self._store(), objects, options.bounds.start_time)
+            time = options.bounds.start_time
+            return first_offset_at(self._store(), objects, time, options.clock_skew)
         if options.stream_start == "latest":
             return self._footer(objects[-1]).summary.last_offset + 1
         return max(options.bounds.start_offset, _first(objects))

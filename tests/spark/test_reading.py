@@ -6,6 +6,7 @@ What does not need Spark is tested without it: planning and reading are plain ob
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import duckdb
@@ -22,7 +23,7 @@ from emr_jobs.source.footers import Footer
 from emr_jobs.source.objects import Candidate
 from emr_jobs.source.options import END, parse_options
 from emr_jobs.source.planning import plan as partitions_of
-from emr_jobs.source.storage import Found
+from emr_jobs.source.storage import Found, Storage
 from sulina.errors import CorruptEntry, Refused
 from sulina.lake.layout import ObjectName
 from tests.spark.lake_folder import NOON, LakeFolder, key_of, payload_of, time_of
@@ -141,6 +142,33 @@ def test_objects_outside_of_the_bounds_are_not_planned(lake: LakeFolder) -> None
     _, by_time = plan(lake, startTime=time_of(420) / 1e6)
     assert [each.found.name.first_offset for each in by_offset[0].slices] == [100, 200]
     assert [each.found.name.first_offset for each in by_time[0].slices] == [400]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_times_that_rise_but_for_a_skew_are_found_by_few_footers(
+    lake: LakeFolder, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = Random(seed)
+    for minute in range(100):
+        lake.add(ORDERS, 1, time_us=NOON + (minute * 60 + random.randint(-90, 90)) * 1_000_000)
+    lake.age(3600)
+    first = random.randrange(90)
+    times = {"startTime": NOON / 1e6 + first * 60, "endTime": NOON / 1e6 + (first + 5) * 60}
+    wanted = offsets(lake, **times)
+    looks: list[str] = []
+    tail = Storage.tail
+
+    def counted(storage: Storage, key: str, *range_: int) -> bytes:
+        looks.append(key)
+        return tail(storage, key, *range_)
+
+    monkeypatch.setattr(Storage, "tail", counted)
+    plan(lake, **times)
+    assert len(looks) == 100
+    looks.clear()
+    plan(lake, **times, clockSkewSeconds=180)
+    assert len(looks) <= 2 * 7 + 5 + 2 * 6
+    assert offsets(lake, **times, clockSkewSeconds=180) == wanted
 
 
 def test_a_topic_is_a_name_a_list_or_a_pattern(lake: LakeFolder) -> None:

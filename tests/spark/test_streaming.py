@@ -135,6 +135,8 @@ def test_a_partition_that_comes_later_is_read_from_its_beginning(lake: LakeFolde
         ({"startOffset": '{"/default/orders": 41}'}, 41),
         ({"startTime": time_of(77) / 1e6}, 77),
         ({"startTime": time_of(500) / 1e6}, 100),
+        ({"startTime": time_of(77) / 1e6, "clockSkewSeconds": 3}, 77),
+        ({"startTime": time_of(500) / 1e6, "clockSkewSeconds": 3}, 100),
     ],
 )
 def test_a_new_stream_begins_where_it_is_told(
