@@ -96,8 +96,7 @@ async def measure(store: str, folder: Path, seconds: float, ledger_mb: int, size
                 ended = time.perf_counter()
                 objects = await _flush(client)
                 drained = time.perf_counter()
-                read, at_node = await _read_rates(client, url)
-                replay = await _replay(client, published)
+                read, at_node, replay = await _read_rates(client, url, published)
     return Result(
         store,
         published,
@@ -227,11 +226,11 @@ async def _flush(client: sulina.Client) -> int:
         await asyncio.sleep(0.05)
 
 
-async def _replay(client: sulina.Client, published: int) -> float:
+async def _replay(client: sulina.Client, subscription: str, published: int) -> float:
     """A consumer that starts at the beginning."""
     got = 0
     begun = time.perf_counter()
-    async with client.consumer(TOPIC, "replay", start=sulina.Start.earliest()) as consumer:
+    async with client.consumer(TOPIC, subscription, start=sulina.Start.earliest()) as consumer:
         async for batch in consumer.batches():
             got += sum(map(len, batch.payloads))
             await consumer.ack(batch)
@@ -241,8 +240,13 @@ async def _replay(client: sulina.Client, published: int) -> float:
     return got / (time.perf_counter() - begun) / _MB
 
 
-async def _read_rates(client: sulina.Client, url: str) -> tuple[float, float]:
-    """The same objects, plainly and through a node's part of it, in turns: the medians."""
+async def _read_rates(
+    client: sulina.Client, url: str, published: int
+) -> tuple[float, float, float]:
+    """The same objects plainly, through a node's part of it, and to a consumer, in turns.
+
+    The medians.
+    """
     rows = await client.admin("ledger.list", {"topic": TOPIC})
     ledgers = [
         (ObjectHead(TopicName.parse(TOPIC), row["ledger"], row["first_offset"]), row["last_offset"])
@@ -251,12 +255,13 @@ async def _read_rates(client: sulina.Client, url: str) -> tuple[float, float]:
     ]
     sizes = [row["object_bytes"] for row in rows if row["records"]]
     spans = [(key_of(head), size) for (head, _), size in zip(ledgers, sizes, strict=True)]
-    plain, at_node = [], []
+    plain, at_node, consumed = [], [], []
     async with open_store(url, RealClock(), random.Random(4)) as store:
-        for _ in range(_TURNS):
+        for turn in range(_TURNS):
             plain.append(await _read_plainly(store, spans))
             at_node.append(await _replay_at_node(store, ledgers))
-    return statistics.median(plain), statistics.median(at_node)
+            consumed.append(await _replay(client, f"replay-{turn}", published))
+    return statistics.median(plain), statistics.median(at_node), statistics.median(consumed)
 
 
 async def _replay_at_node(store: ObjectStore, ledgers: Sequence[tuple[ObjectHead, int]]) -> float:
