@@ -9,6 +9,7 @@ before it, as if those behind it were not there yet, either.
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -24,6 +25,7 @@ from sulina.lake.layout import ROOT, namespace_prefix, topic_prefix
 from sulina.names import TopicName
 from sulina.runtime.real_clock import RealClock
 
+_log = logging.getLogger(__name__)
 FOOTER_THREADS: Final = 16
 _MOST_FOOTERS: Final = 20_000
 """Beyond, choosing by time is left to the tasks, which see the footers anyway."""
@@ -59,8 +61,7 @@ class Candidate:
 
     @property
     def part(self) -> TopicPartition:
-        name = self.found.name
-        return TopicPartition(f"/{name.namespace}/{name.topic}", name.partition)
+        return _part_of(self.found)
 
 
 def list_parts(storage: Storage, topics: Topics) -> dict[TopicPartition, list[Found]]:
@@ -71,14 +72,18 @@ def list_parts(storage: Storage, topics: Topics) -> dict[TopicPartition, list[Fo
     parts: defaultdict[TopicPartition, list[Found]] = defaultdict(list)
     wanted: dict[TopicPartition, bool] = {}
     for _, each in sorted(found.items()):
-        name = each.name
-        part = TopicPartition(f"/{name.namespace}/{name.topic}", name.partition)
+        name, part = each.name, _part_of(each)
         if part not in wanted:
             base = TopicName(name.namespace, name.topic)
             wanted[part] = topics.match(base) or topics.match(base.partition(name.partition))
         if wanted[part]:
             parts[part].append(each)
     return dict(sorted(parts.items()))
+
+
+def _part_of(found: Found) -> TopicPartition:
+    name = found.name
+    return TopicPartition(f"/{name.namespace}/{name.topic}", name.partition)
 
 
 def candidates(objects: Sequence[Found], start: int = 0, end: int = END) -> list[Candidate]:
@@ -151,6 +156,11 @@ def _arrived(storage: Storage, objects: list[Found], young_us: int) -> list[Foun
     ends = [each.summary.last_offset + 1 for each in footers(storage, looked_at)]
     for at, (end, (_, after)) in enumerate(zip(ends, pairwise(looked_at), strict=False), young):
         if end < after.name.first_offset and after.modified_us > young_us:
+            _log.warning(
+                "%s is read to before offset %d: the object that begins there is not written yet",
+                _part_of(after),
+                end,
+            )
             return objects[:at]
     return objects
 

@@ -261,7 +261,9 @@ def test_a_gap_between_objects_ends_the_read_with_what_is_missing(lake: LakeFold
         read(lake)
 
 
-def test_a_read_ends_before_an_object_that_is_still_on_its_way(lake: LakeFolder) -> None:
+def test_a_read_ends_before_an_object_that_is_still_on_its_way_and_says_so(
+    lake: LakeFolder, caplog: pytest.LogCaptureFixture
+) -> None:
     for _ in range(5):
         lake.add(ORDERS, 50)
     lake.add("/default/others", 10)
@@ -269,6 +271,7 @@ def test_a_read_ends_before_an_object_that_is_still_on_its_way(lake: LakeFolder)
     data = late.read_bytes()
     late.unlink()
     assert offsets(lake) == list(range(150))
+    assert "/default/orders partition 0 is read to before offset 150" in caplog.text
     assert len(offsets(lake, topic="/default/*")) == 160
     assert emr_jobs.count(**texts(lake)) == 150
     late.write_bytes(data)
