@@ -67,7 +67,7 @@ def read_slice(
     records = min(batch_records, _records_in(_BATCH_BYTES, footer, groups))
     with storage.open(slice_.found.key) as source:
         try:
-            file = pq.ParquetFile(source, metadata=footer.parquet, pre_buffer=True)
+            file = pq.ParquetFile(source, metadata=footer.parquet, pre_buffer=storage.is_remote)
             # Spark has a task for each core, so threads of ours would only get in their way.
             for batch in file.iter_batches(records, groups, names, use_threads=False):
                 rows = keep.filter(batch)

@@ -58,6 +58,11 @@ class Storage:
         """As it was given."""
         return self._place.url
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether each read is a request, so that few large ones are better than many."""
+        return self._fsspec is not None
+
     def list(self, prefix: str) -> list[Found]:
         """All objects whose keys begin with ``prefix``, in the order of their keys.
 
