@@ -29,7 +29,7 @@ _SERVICES: Final = frozenset(
 _LEFT_OUT: Final = ("*.dist-info/RECORD", "*.proto", "*.pyi", "*.pyc", "bin/*", "*/tests/*")
 _OURS: Final = ("sulina", "functions/__init__.py", "functions/parts")
 _ALSO: Final = {
-    "analytics": ("emr_jobs/__init__.py", "emr_jobs/package.py", "emr_jobs/submit.py"),
+    "analytics": tuple(f"emr_jobs/{name}.py" for name in ("__init__", "java", "package", "submit")),
 }
 """What builds the request that starts a job."""
 _PACKAGES, _REPORT = "packages", "report.json"
