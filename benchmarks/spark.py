@@ -43,8 +43,8 @@ GOAL_SECONDS = 10.0
 """For 10,000 small ledgers to be listed and planned."""
 LARGE = TopicName("default", "large")
 SMALL = TopicName("default", "small")
-_WARM = 2
-"""Turns before those that count: Java compiles what it runs, and workers start."""
+_WARM = 5
+"""Turns before those that count: workers start, and Java takes its time to compile what it runs."""
 _FRAME = 1000
 _PAYLOADS = 20_000
 _KEYS = 5_000
