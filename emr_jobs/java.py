@@ -29,7 +29,8 @@ def prepare_java() -> None:
 
     What is set already stays. Raises ``Refused`` as :func:`find_java` does.
     """
-    os.environ["JAVA_HOME"] = str(find_java())
+    if "JAVA_HOME" not in os.environ:
+        os.environ["JAVA_HOME"] = str(find_java())
     for name, value in FAST_ARROW.items():
         os.environ.setdefault(name, value)
 

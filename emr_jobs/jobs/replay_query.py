@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from emr_jobs.jobs.running import (
     DONE,
     Result,
+    add_clock_skew,
     add_source,
     command,
     parser,
@@ -41,6 +42,7 @@ def main(argv: Sequence[str]) -> int:
     """Run the job."""
     arguments = parser(__spec__.name, __doc__, _EXAMPLES)
     add_source(arguments)
+    add_clock_skew(arguments)
     arguments.add_argument("--query", required=True, help="SQL over the view records")
     arguments.add_argument("--url", required=True, help="of the brokers: sulina://broker:6655")
     arguments.add_argument("--to", required=True, help="the topic to publish to")

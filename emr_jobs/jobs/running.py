@@ -56,13 +56,17 @@ def add_source(to: argparse.ArgumentParser) -> None:
     to.add_argument("--endpoint", default="", help="of an S3 other than that of AWS")
     to.add_argument("--start-time", default="", help="from this time on: 2026-05-01T00:00:00Z")
     to.add_argument("--end-time", default="", help="to before this time")
+    to.add_argument("--start-offset", default="", help="from this offset on")
+    to.add_argument("--end-offset", default="", help="to before this offset")
+
+
+def add_clock_skew(to: argparse.ArgumentParser) -> None:
+    """For jobs that leave the choice of objects to the data source."""
     to.add_argument(
         "--clock-skew-seconds",
         default="",
         help="publish times rise with the offsets but for so much: times are found by few requests",
     )
-    to.add_argument("--start-offset", default="", help="from this offset on")
-    to.add_argument("--end-offset", default="", help="to before this offset")
 
 
 def source_options(arguments: argparse.Namespace, **more: Any) -> dict[str, str]:
@@ -73,7 +77,7 @@ def source_options(arguments: argparse.Namespace, **more: Any) -> dict[str, str]
         "endpoint": arguments.endpoint,
         "startTime": arguments.start_time,
         "endTime": arguments.end_time,
-        "clockSkewSeconds": arguments.clock_skew_seconds,
+        "clockSkewSeconds": getattr(arguments, "clock_skew_seconds", ""),
         "startOffset": arguments.start_offset,
         "endOffset": arguments.end_offset,
         **more,

@@ -13,6 +13,7 @@ from emr_jobs import native
 from emr_jobs.jobs.running import (
     DONE,
     Result,
+    add_clock_skew,
     add_source,
     command,
     parser,
@@ -38,6 +39,7 @@ def main(argv: Sequence[str]) -> int:
     """Run the job."""
     arguments = parser(__spec__.name, __doc__, _EXAMPLES)
     add_source(arguments)
+    add_clock_skew(arguments)
     arguments.add_argument("--window", default="1 hour", help="as '5 minutes' (default: 1 hour)")
     arguments.add_argument("--top", type=int, default=10, help="keys to name (default: 10)")
     arguments.add_argument("--output", default="", help="write the windows there, as Parquet")

@@ -18,7 +18,7 @@ END: Final = (1 << 63) - 1
 """Behind every offset and every time."""
 
 BATCH_RECORDS: Final = 32_768
-"""Of an Arrow batch: each costs Python as much as a thousand records do, or more."""
+"""Of an Arrow batch: each costs Python about as much as a thousand records do."""
 _MIB: Final = 1 << 20
 _PARTITION_BYTES: Final = 128 * _MIB
 """What Spark's own readers of files have for a task."""

@@ -92,6 +92,12 @@ def test_an_audit_of_sound_ledgers_finds_nothing_and_of_a_planted_fault_exits_wi
     assert "records 120 to 124" in result(capsys)["details"][0]["what"]
 
 
+def test_an_audit_takes_no_clock_skew_since_it_looks_at_everything(lake: LakeFolder) -> None:
+    with pytest.raises(SystemExit) as ended:
+        ledger_audit.main([*source(lake), "--clock-skew-seconds", "60"])
+    assert ended.value.code == 2
+
+
 def test_an_audit_sees_bytes_that_changed(lake: LakeFolder) -> None:
     lake.add(ORDERS, 200)
     [path] = lake.objects()
