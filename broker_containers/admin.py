@@ -204,7 +204,9 @@ class Admin:
         name = text(arguments, "subscription")
         if name in topic.subscriptions:
             raise Refused(f"the subscription {name!r} of {topic.name} exists already")
-        made = await self._broker.subscribe(topic, name, type_, _start(arguments), None)
+        made = await self._broker.subscriptions.subscribe(
+            topic, name, type_, _start(arguments), None
+        )
         return _subscription_row(made)
 
     async def _subscription_list(self, arguments: Arguments) -> Any:
@@ -235,7 +237,7 @@ class Admin:
 
     async def _subscription_delete(self, arguments: Arguments) -> Any:
         topic = await self._topic_of(arguments)
-        await self._broker.unsubscribe(topic, text(arguments, "subscription"))
+        await self._broker.subscriptions.unsubscribe(topic, text(arguments, "subscription"))
         return {}
 
     async def _subscription_seek(self, arguments: Arguments) -> Any:
@@ -243,7 +245,7 @@ class Admin:
         found = topic.subscription(text(arguments, "subscription"))
         if found.dispatcher.members:
             raise Refused(f"{found.name!r} has consumers: close them before moving it")
-        await self._broker.seek(topic, found, _start(arguments))
+        await self._broker.subscriptions.seek(topic, found, _start(arguments))
         found.resume()
         return _subscription_row(found)
 
@@ -263,14 +265,16 @@ class Admin:
             policy = FailurePolicy(**merged)
         except ValueError as error:
             raise Refused(str(error)) from None
-        await self._broker.set_failure_policy(topic, name, policy)
+        await self._broker.subscriptions.set_failure_policy(topic, name, policy)
         return asdict(policy)
 
     async def _subscription_dispatch(self, arguments: Arguments) -> Any:
         topic = await self._topic_of(arguments)
         name = text(arguments, "subscription")
         if "max_unacked" in arguments:
-            await self._broker.set_max_unacked(topic, name, number(arguments, "max_unacked", 0))
+            await self._broker.subscriptions.set_max_unacked(
+                topic, name, number(arguments, "max_unacked", 0)
+            )
         return {"max_unacked": topic.subscription(name).dispatcher.max_unacked}
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 
 from broker_containers.cursors import CursorKeeper
@@ -22,10 +21,9 @@ from broker_containers.gate import Gate, OpenGate, Place
 from broker_containers.metrics.publish_latency import PublishLatency
 from broker_containers.retention import Retention
 from broker_containers.settings import BrokerSettings
-from broker_containers.subscriptions.dispatcher import DeadLetter, Dispatcher
-from broker_containers.subscriptions.ranges import RangeSet
+from broker_containers.subscription_keeper import SubscriptionKeeper
+from broker_containers.subscriptions.dispatcher import DeadLetter
 from broker_containers.subscriptions.subscription import Subscription
-from broker_containers.subscriptions.window import Window
 from broker_containers.tiering import Tiering
 from broker_containers.topic_reader import FromStore, TopicReader
 from broker_containers.topics.log import Log, VolatileLog
@@ -35,23 +33,19 @@ from broker_containers.topics.topic import Topic
 from broker_containers.unbroken import Unbroken
 from storage_grpc.ledgers import Ledgers
 from storage_grpc.tier.tier import Tier, head_of
-from sulina.errors import AlreadyExists, NotFound, Overloaded, Refused, Retriable, SulinaError
+from sulina.errors import AlreadyExists, NotFound, Refused, Retriable, SulinaError
 from sulina.lake.summary import ObjectHead
 from sulina.metadata.keys import (
-    cursors,
     doomed_objects,
     ledgers,
     namespaces,
-    subscriptions,
     topic_lifecycle,
     topics,
 )
-from sulina.metadata.keys.cursors import CursorRecord
 from sulina.metadata.keys.ledgers import LedgerIds, LedgerRef
-from sulina.metadata.keys.subscriptions import SubscriptionRecord
 from sulina.metadata.keys.topics import TopicRecord, TopicState
 from sulina.metadata.store import MetadataStore
-from sulina.model import Delivery, FailurePolicy, Poison, Start, SubscriptionType
+from sulina.model import Delivery
 from sulina.names import TopicName
 from sulina.runtime.seam import Clock
 
@@ -91,6 +85,9 @@ class Broker:
         self._unbroken = Unbroken()
         self.cursors = CursorKeeper(
             store, clock, settings.cursor_flush_seconds, self._open_subscriptions
+        )
+        self.subscriptions = SubscriptionKeeper(
+            store, clock, settings, self.cursors, self._unbroken, self._bury
         )
         self.retention = Retention(clock, settings.retention_seconds, self.loaded)
         self.tiering = Tiering(tier, clock, settings.tier, self.loaded)
@@ -225,13 +222,7 @@ class Broker:
         policy, log = await asyncio.gather(self._reader.policy(name), self._open_log(name, record))
         tail, latency = self.cache.tail(), self.publish_latency
         topic = Topic(name, record.delivery, policy, log, tail, latency)
-        # Only now: an owner before us may have changed them until its log was fenced.
-        stored, places = await asyncio.gather(
-            subscriptions.list_all(self.store, name), cursors.list_all(self.store, name)
-        )
-        for label, wanted in stored.items():
-            place = places.get(label, CursorRecord(log.start))
-            self._add_subscription(topic, label, wanted, place)
+        await self.subscriptions.restore(topic)
         return topic
 
     async def _open_log(self, name: TopicName, record: TopicRecord) -> Log:
@@ -325,140 +316,6 @@ class Broker:
         for put in doomed_objects.puts(topic, objects, self.clock.wall_us()):
             await self.store.put(put.key, put.value)
 
-    # ---- subscriptions ----
-
-    async def subscribe(
-        self,
-        topic: Topic,
-        name: str,
-        type_: SubscriptionType,
-        start: Start,
-        policy: FailurePolicy | None,
-    ) -> Subscription:
-        """The subscription, made durable with its start position if it is new.
-
-        Raises ``Refused`` if it exists with another type and has consumers; without consumers the
-        type changes.
-        """
-        return await self._unbroken.run(self._subscribe(topic, name, type_, start, policy))
-
-    async def _subscribe(
-        self,
-        topic: Topic,
-        name: str,
-        type_: SubscriptionType,
-        start: Start,
-        policy: FailurePolicy | None,
-    ) -> Subscription:
-        found = topic.subscriptions.get(name)
-        if found is None:
-            found = await self._create_subscription(topic, name, type_, start, policy)
-        if found.dispatcher.type is not type_:
-            if found.dispatcher.members:
-                raise Refused(
-                    f"the subscription {name!r} of {topic.name} is {found.dispatcher.type}, not "
-                    f"{type_}: close its consumers first, or use another subscription"
-                )
-            found = await self._change_type(topic, found, type_)
-        return found
-
-    async def _create_subscription(
-        self,
-        topic: Topic,
-        name: str,
-        type_: SubscriptionType,
-        start: Start,
-        policy: FailurePolicy | None,
-    ) -> Subscription:
-        limit = topic.policy.max_subscriptions_per_topic
-        if limit and len(topic.subscriptions) >= limit:
-            raise Overloaded(f"{topic.name} has {limit} subscriptions, its policy's limit")
-        policy = _checked(policy or FailurePolicy())
-        wanted = SubscriptionRecord(type_, self.clock.wall_us(), policy)
-        place = CursorRecord(await topic.resolve(start))
-        try:
-            await subscriptions.create(self.store, topic.name, name, wanted, place)
-        except AlreadyExists:
-            if name not in topic.subscriptions:
-                # Made a moment ago, here for another consumer or by an owner before us.
-                found = await subscriptions.get(self.store, topic.name, name)
-                at = await cursors.get(self.store, topic.name, name)
-                if found is None or at is None:
-                    raise Retriable(f"{name!r} is being deleted: try again") from None
-                wanted, place = found, at
-        if name not in topic.subscriptions:
-            self._add_subscription(topic, name, wanted, place)
-        return topic.subscriptions[name]
-
-    def _add_subscription(
-        self, topic: Topic, name: str, wanted: SubscriptionRecord, place: CursorRecord
-    ) -> Subscription:
-        # A cursor can't be ahead of the log; if a NonReliable topic restarted, its offsets did.
-        position = min(max(place.position, topic.log.start), topic.log.end)
-        dispatcher = Dispatcher(
-            wanted.type,
-            wanted.failure,
-            Window(position, RangeSet(place.acked)),
-            reliable=topic.delivery is Delivery.RELIABLE,
-            limits=self.settings.subscription,
-            max_unacked=wanted.max_unacked,
-        )
-        subscription = Subscription(topic, name, dispatcher, self.clock, self._bury)
-        topic.subscriptions[name] = subscription
-        return subscription
-
-    async def _change_type(
-        self, topic: Topic, subscription: Subscription, type_: SubscriptionType
-    ) -> Subscription:
-        changed = await subscriptions.change(
-            self.store, topic.name, subscription.name, lambda record: replace(record, type=type_)
-        )
-        place = subscription.cursor(self.clock.wall_us())
-        await subscription.close(Retriable("the subscription's type changes"))
-        successor = self._add_subscription(topic, subscription.name, changed, place)
-        successor.dirty = True  # what was acknowledged before may not be stored yet
-        return successor
-
-    async def set_failure_policy(self, topic: Topic, name: str, policy: FailurePolicy) -> None:
-        """Change what happens to records that fail; holds for what fails from now on."""
-        subscription = topic.subscription(name)
-        await subscriptions.set_failure_policy(self.store, topic.name, name, _checked(policy))
-        subscription.dispatcher.policy = policy
-        subscription.wake()
-
-    async def set_max_unacked(self, topic: Topic, name: str, wanted: int) -> None:
-        """Change how many records may be unacknowledged at once; what is beyond stays out."""
-        if topic.delivery is not Delivery.RELIABLE:
-            raise Refused(f"{topic.name} is not reliable: nothing is acknowledged there")
-        topic.subscription(name)  # raises if it is not there
-        await subscriptions.set_max_unacked(self.store, topic.name, name, wanted)
-        found = topic.subscriptions.get(name)  # perhaps another since: its type was changed
-        if found is not None:
-            found.dispatcher.max_unacked = wanted
-            found.wake()
-
-    async def unsubscribe(self, topic: Topic, name: str) -> None:
-        """Delete a subscription and its cursor; its consumers are let go."""
-        await self._unbroken.run(self._unsubscribe(topic, topic.subscription(name)))
-
-    async def _unsubscribe(self, topic: Topic, subscription: Subscription) -> None:
-        name = subscription.name
-        del topic.subscriptions[name]
-        await subscription.close(NotFound(f"the subscription {name!r} was deleted"))
-        await subscriptions.delete(self.store, topic.name, name)
-
-    async def seek(self, topic: Topic, subscription: Subscription, start: Start) -> None:
-        """Move a subscription; durable when this returns. Call its ``resume`` afterwards.
-
-        After an error it goes on by itself, from the new place or the one before.
-        """
-        subscription.seek(await topic.resolve(start))
-        try:
-            await self.cursors.flush([subscription])
-        except BaseException:
-            subscription.resume()  # also when the caller is gone: others consume it too
-            raise
-
     async def _bury(
         self, subscription: Subscription, letter: DeadLetter, frame: CachedFrame
     ) -> None:
@@ -471,10 +328,3 @@ class Broker:
         record = await self.describe(target, create=True, delivery=None)
         if not await self._gate.publish_elsewhere(target, record.partitions, producer, make):
             await publish_one(await self.topic(target), producer, make)
-
-
-def _checked(policy: FailurePolicy) -> FailurePolicy:
-    """``policy`` if dead letters could be published by it; raises ``Refused`` otherwise."""
-    if policy.poison is Poison.DEAD_LETTER:
-        TopicName.parse(policy.dead_letter_topic)
-    return policy

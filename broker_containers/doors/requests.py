@@ -142,7 +142,7 @@ class Requests:
             policy = translate.failure_policy(body.failure_policy)
             if policy.dead_letter_topic:  # whoever lets messages go there publishes there
                 self._allowed(Action.PRODUCE, policy.dead_letter_topic)
-        subscription = await self._broker.subscribe(
+        subscription = await self._broker.subscriptions.subscribe(
             topic,
             body.subscription,
             translate.subscription_type(body.type),
@@ -164,7 +164,7 @@ class Requests:
 
     async def seek(self, body: pb.Seek) -> Answer:
         end, subscription, _ = self._ends.consumer(body.consumer)
-        await self._broker.seek(end.topic, subscription, translate.start(body.start))
+        await self._broker.subscriptions.seek(end.topic, subscription, translate.start(body.start))
         # Nothing is delivered before the client knows of it.
         return Answer(Command.DONE, pb.Done(), then=subscription.resume)
 
@@ -177,7 +177,7 @@ class Requests:
             )
         end.leave()
         del self._ends.consumers[body.consumer]
-        await self._broker.unsubscribe(end.topic, subscription.name)
+        await self._broker.subscriptions.unsubscribe(end.topic, subscription.name)
         return DONE
 
     async def close_consumer(self, body: pb.CloseConsumer) -> Answer:

@@ -24,14 +24,14 @@ from broker_containers.doomed import delete_now, may_have_objects
 from broker_containers.topics.dedup import Dedup
 from broker_containers.topics.ledger_places import offset_at
 from broker_containers.topics.ledger_reader import LedgerReader
-from broker_containers.topics.ledger_scan import Found, found_in, scan, scan_object
 from broker_containers.topics.owned_list import OwnedList
 from broker_containers.topics.tail_cache import CachedFrame
+from broker_containers.topics.takeover import learn
 from broker_containers.topics.written import Written
 from storage_grpc.ledgers import Ledgers, LedgerWriter
 from storage_grpc.tier.tier import Tier, head_of
 from sulina.errors import Fenced, StorageFull, SulinaError
-from sulina.metadata.keys import closing, doomed_objects
+from sulina.metadata.keys import doomed_objects
 from sulina.metadata.keys.ledgers import LedgerIds, LedgerList, LedgerRef, LedgerState
 from sulina.metadata.store import Compare, MetadataStore, Op
 from sulina.names import TopicName
@@ -155,48 +155,13 @@ class ManagedLedger:
             await self._take_over_from(before)
 
     async def _take_over_from(self, before: LedgerList) -> None:
-        refs = list(before.ledgers)
-        dedup, end, empty = Dedup(), refs[-1].first_offset if refs else 0, []
-        while refs:
-            ref = refs[-1]
-            last_entry = ref.last_entry
-            if ref.state is LedgerState.OPEN:
-                last_entry = await self._ledgers.recover(ref.id)
-            found = await self._scan(ref, last_entry, dedup)
-            if found.records or len(refs) == 1 or found.has_snapshot:
-                end = found.end
-                if ref.tiered is None:
-                    refs[-1] = replace(
-                        ref,
-                        state=LedgerState.CLOSED,
-                        last_entry=last_entry,
-                        last_offset=end - 1,
-                        bytes=found.bytes,
-                        first_time_us=found.first_time,
-                        last_time_us=found.last_time,
-                    )
-                break
-            empty.append(refs.pop())  # created, never written: the data ends with the one before
-        taken = LedgerList(epoch=before.epoch + 1, ledgers=tuple(refs), pages=before.pages)
-        await self._owned.take(taken)
+        learned = await learn(self.topic, before, self._ledgers, self._store, self.tier)
+        await self._owned.take(learned.list)
         self._writer, self._written = None, None
-        self.dedup, self.end, self._next, self._failure = dedup, end, end, None
-        for ref in empty:
+        self.dedup, self.end, self._next = learned.dedup, learned.end, learned.end
+        self._failure = None
+        for ref in learned.empty:
             await self._ledgers.delete(ref.id)
-
-    async def _scan(self, ref: LedgerRef, last_entry: int | None, dedup: Dedup) -> Found:
-        if ref.tiered is None:
-            return await scan(self._ledgers, ref, last_entry, dedup)
-        noted = await closing.get(self._store, self.topic, ref.id)
-        if noted is not None:
-            return found_in(ref, noted, dedup)
-        if ref.tiered.local:
-            try:
-                return await scan(self._ledgers, ref, last_entry, dedup)
-            except SulinaError:
-                if self.tier is None:
-                    raise
-        return await scan_object(self.tier, self.topic, ref, dedup)
 
     async def commit(
         self, change: Callable[[LedgerList], LedgerList], also: Sequence[Op] = ()

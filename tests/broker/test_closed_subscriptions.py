@@ -42,8 +42,10 @@ async def test_nobody_joins_a_subscription_that_was_closed(
 ) -> None:
     broker = broker_of(cluster)
     topic = await broker.topic(TopicName.parse(TOPIC))
-    found = await broker.subscribe(topic, "s", SubscriptionType.SHARED, Start.earliest(), None)
-    await broker.unsubscribe(topic, "s")
+    found = await broker.subscriptions.subscribe(
+        topic, "s", SubscriptionType.SHARED, Start.earliest(), None
+    )
+    await broker.subscriptions.unsubscribe(topic, "s")
     with pytest.raises(Retriable, match="try again"):
         found.join("late", Nobody(), (), 0)
     found.resume()  # of a seek that was under way
@@ -55,15 +57,15 @@ async def test_a_consumer_whose_subscription_went_before_it_could_join_comes_aga
 ) -> None:
     broker = broker_of(cluster)
     await publish(client, TOPIC, numbered(20))
-    subscribe, found = broker.subscribe, []
+    subscribe, found = broker.subscriptions.subscribe, []
 
     async def gone_the_first_time(topic: Topic, name: str, *rest: Any) -> Subscription:
         found.append(await subscribe(topic, name, *rest))
         if len(found) == 1:
-            await broker.unsubscribe(topic, name)
+            await broker.subscriptions.unsubscribe(topic, name)
         return found[-1]
 
-    monkeypatch.setattr(broker, "subscribe", gone_the_first_time)
+    monkeypatch.setattr(broker.subscriptions, "subscribe", gone_the_first_time)
     async with client.consumer(TOPIC, "s", start=Start.earliest()) as consumer:
         assert bodies(await take(consumer, 20)) == numbered(20)
     assert len(found) == 2

@@ -64,7 +64,7 @@ async def measure(topics: int, shown: int) -> None:
             name = TopicName("default", f"topic-{number}")
             topic = await broker.topic(name, delivery=Delivery.RELIABLE)
             start = Start.earliest()
-            await broker.subscribe(topic, "s", SubscriptionType.SHARED, start, None)
+            await broker.subscriptions.subscribe(topic, "s", SubscriptionType.SHARED, start, None)
         metrics = Metrics(broker, shown)
         for _ in range(_ROUNDS):
             stop = asyncio.Event()

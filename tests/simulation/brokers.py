@@ -239,7 +239,9 @@ class Door:
             base_redelivery_delay_ms=100,
             max_redelivery_delay_ms=500,
         )
-        found = await self._broker.subscribe(topic, subscription, type_, Start.earliest(), policy)
+        found = await self._broker.subscriptions.subscribe(
+            topic, subscription, type_, Start.earliest(), policy
+        )
         if topic not in self._broker.loaded():
             raise Retriable(f"{name} went while the consumer came")
         consumer.subscription = found

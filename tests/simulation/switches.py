@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 from unittest.mock import patch
 
-from broker_containers.topics import managed_ledger
+from broker_containers.topics import takeover
 from broker_containers.topics.dedup import Dedup
 from broker_containers.topics.ledger_scan import Found, scan
 from broker_containers.topics.managed_ledger import ManagedLedger
@@ -144,13 +144,13 @@ def patched(switches: Switches) -> Iterator[None]:
     if not switches.check_crc:
         changes.append((reader, "_verify", _trust))
     if not switches.recover_dedup:
-        changes.append((managed_ledger, "scan", _scan_without_dedup))
+        changes.append((takeover, "scan", _scan_without_dedup))
     if not switches.show_only_confirmed:
         changes.append((ManagedLedger, "end", property(_end_of_all, _set_end)))
     if not switches.recover_on_takeover:
         changes.append((QuorumLedgers, "recover", _just_read))
     if not switches.raise_epoch:
-        changes.append((managed_ledger, "LedgerList", _same_epoch))
+        changes.append((takeover, "LedgerList", _same_epoch))
     if not switches.read_back_unknown:
         changes.append((QuorumWriter, "_read_back", _believe))
     if not switches.heed_closing_conflict:

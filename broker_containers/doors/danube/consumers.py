@@ -60,7 +60,7 @@ class Consumers:
         if number not in self._here and len(self._here) >= broker.settings.max_peers:
             raise Overloaded("the broker has too many consumers: try again later")
         topic = await broker.topic(TopicName.parse(record.topic), create=False)
-        subscription = await broker.subscribe(
+        subscription = await broker.subscriptions.subscribe(
             topic, record.subscription, record.type, Start.latest(), None
         )
         topic.check_consumer(subscription, record.name)
