@@ -15,9 +15,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from emr_jobs.source.archives import forget_archives
 from emr_jobs.source.columns import default_schema
 from emr_jobs.source.datasource import SulinaDataSource
+from emr_jobs.source.worker import spare_worker
 
 
 def write_batches(folder: Path, options: Mapping[str, str]) -> None:
@@ -42,7 +42,7 @@ class FloorSource(DataSource):
         return "floor"
 
     def schema(self) -> StructType:
-        forget_archives()
+        spare_worker()
         return default_schema()
 
     def reader(self, schema: StructType) -> FloorReader:
@@ -56,7 +56,7 @@ class FloorReader(DataSourceReader):
         self._folder = folder
 
     def partitions(self) -> Sequence[InputPartition]:
-        forget_archives()
+        spare_worker()
         return [InputPartition(str(path)) for path in sorted(self._folder.iterdir())]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -64,4 +64,4 @@ class FloorReader(DataSourceReader):
             batches = pa.ipc.open_file(file)
             for number in range(batches.num_record_batches):
                 yield batches.get_batch(number)
-        forget_archives()
+        spare_worker()

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import zip_longest
+from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from emr_jobs.source.archives import forget_archives
 from emr_jobs.source.columns import Shaper
-from emr_jobs.source.footers import read_footer
+from emr_jobs.source.footers import Footer, read_footer
 from emr_jobs.source.objects import choose
+from emr_jobs.source.objects import footers as footers_of
 from emr_jobs.source.options import Bounds, ReadOptions
 from emr_jobs.source.payloads import Decoder
 from emr_jobs.source.planning import Slice, plan
-from emr_jobs.source.reading import read_slice
+from emr_jobs.source.reading import empty_columns, read_slice
 from emr_jobs.source.storage import Storage
+from emr_jobs.source.worker import spare_worker
 from sulina.lake.schema import PAYLOAD, SCHEMA_ID, SCHEMA_VERSION
+
+_FEW: Final = 64
+"""Objects of which a task looks at all footers before it reads the first."""
 
 
 @dataclass
@@ -47,7 +52,7 @@ class BatchReader(DataSourceReader):
             options.partition_bytes,
             lambda each: read_footer(storage, each.found),
         )
-        forget_archives()
+        spare_worker()
         return [SlicesPartition(tuple(slices), bounds) for slices in partitions]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -61,16 +66,24 @@ def read_partition(
 ) -> Iterator[Any]:
     """The record batches of a partition, for Spark."""
     storage = Storage(options.place)
-    shaper = Shaper(schema)
+    footers = _footers(storage, partition.slices)
+    shaper = Shaper(schema, empty_columns(footers))
     columns = shaper.stored
     if shaper.wants_value:
         columns = sorted({*columns, PAYLOAD, SCHEMA_ID, SCHEMA_VERSION})
-    for slice_ in partition.slices:
+    for slice_, footer in zip_longest(partition.slices, footers):
         name = slice_.found.name
-        for rows in read_slice(storage, slice_, columns, partition.bounds, options.batch_records):
+        for rows in read_slice(
+            storage, slice_, columns, partition.bounds, options.batch_records, footer
+        ):
             value = None
             if shaper.wants_value:
                 assert decoder is not None, "a value column comes with a decoder"
                 value = decoder.decode(rows.table, shaper.value_type, rows.summary)
             yield shaper.shape(rows.table, name, value)
-    forget_archives()
+    spare_worker()
+
+
+def _footers(storage: Storage, slices: Sequence[Slice]) -> list[Footer]:
+    """Those of a few objects; none of many, which are not looked at before they are read."""
+    return footers_of(storage, [each.found for each in slices]) if len(slices) <= _FEW else []

@@ -7,11 +7,12 @@ asked for in another type that their values can be cast to, as payloads and keys
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyspark
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BinaryType,
@@ -58,6 +59,7 @@ _NEVER_NULL: Final = frozenset(_PLACES) | {
 }
 """Spark does not look for nulls in them, which saves a part of its work for each row."""
 _to_arrow: Final[Callable[..., Any]] = to_arrow_schema
+_TAKES_NULL_TYPE: Final = pyspark.__version__.startswith("4.0.")
 DEFAULT: Final = (*_PLACES, *(name for name in _STORED if name != lake.FRAME))
 """What a read has unless told otherwise. ``frame`` is for replays and has to be asked for."""
 
@@ -92,17 +94,27 @@ def arrow_schema(schema: StructType) -> Any:
 
 
 class Shaper:
-    """Turns rows of an object into batches of the schema that Spark asked for."""
+    """Turns rows of an object into batches of the schema that Spark asked for.
 
-    def __init__(self, schema: StructType) -> None:
-        self._schema = arrow_schema(schema)
+    Columns of ``empty`` are null in all rows. Spark 4.0 gets them in Arrow's type for that,
+    whatever theirs is: it has no bytes, and no value is asked for where there is none. Later
+    versions insist on the right type.
+    """
+
+    def __init__(self, schema: StructType, empty: Collection[str] = ()) -> None:
+        fields = arrow_schema(schema)
+        for number, name in enumerate(fields.names):
+            if name in empty and _TAKES_NULL_TYPE:
+                fields = fields.set(number, pa.field(name, pa.null()))
+        self._schema = fields
         self._names = schema.fieldNames()
-        self._repeated: dict[tuple[str, str | int], Any] = {}
+        self._empty = empty
+        self._repeated: dict[tuple[str, str | int | None], Any] = {}
 
     @property
     def stored(self) -> list[str]:
         """The columns that have to be read from objects for it."""
-        return [name for name in self._names if name in _STORED]
+        return [name for name in self._names if name in _STORED and name not in self._empty]
 
     @property
     def wants_value(self) -> bool:
@@ -123,7 +135,9 @@ class Shaper:
         }
         columns = []
         for field in self._schema:
-            if field.name == VALUE:
+            if field.name in self._empty:
+                column = self._repeat(None, field, count)
+            elif field.name == VALUE:
                 column = value
             elif field.name in _STORED:
                 column = rows.column(field.name)
@@ -134,11 +148,15 @@ class Shaper:
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
-    def _repeat(self, value: str | int, field: Any, count: int) -> Any:
+    def _repeat(self, value: str | int | None, field: Any, count: int) -> Any:
         """A column of one value, which most batches share with the one before."""
         found = self._repeated.get((field.name, value))
         if found is None or len(found) < count:
-            found = _cast(pa.repeat(pa.scalar(value), count), field)
+            found = (
+                pa.nulls(count, field.type)
+                if value is None
+                else _cast(pa.repeat(pa.scalar(value), count), field)
+            )
             self._repeated[field.name, value] = found
         return found.slice(0, count)
 

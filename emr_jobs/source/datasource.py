@@ -14,12 +14,12 @@ from pyspark.sql.types import DataType, StructType
 from emr_jobs.sink.batch import BatchWriter
 from emr_jobs.sink.options import parse_write_options
 from emr_jobs.sink.stream import StreamWriter
-from emr_jobs.source.archives import forget_archives
 from emr_jobs.source.batch import BatchReader
 from emr_jobs.source.columns import check_schema, default_schema
 from emr_jobs.source.options import ReadOptions, parse_options
 from emr_jobs.source.payloads import Decoder, make_decoder
 from emr_jobs.source.stream import StreamReader
+from emr_jobs.source.worker import spare_worker
 
 
 class SulinaDataSource(DataSource):
@@ -31,7 +31,7 @@ class SulinaDataSource(DataSource):
 
     def schema(self) -> StructType:
         """All columns, or those of the option ``columns``. May ask the schema registry."""
-        forget_archives()
+        spare_worker()
         return default_schema(self._read_options.columns, self._value_type)
 
     def reader(self, schema: StructType) -> BatchReader:

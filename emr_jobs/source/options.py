@@ -17,7 +17,7 @@ from sulina.names import TopicName
 END: Final = (1 << 63) - 1
 """Behind every offset and every time."""
 
-BATCH_RECORDS: Final = 32_768
+BATCH_RECORDS: Final = 131_072
 """Of an Arrow batch: each costs Python about as much as a thousand records do."""
 _MIB: Final = 1 << 20
 _PARTITION_BYTES: Final = 128 * _MIB

@@ -18,6 +18,7 @@ Both are several times what is needed to hand over a partition.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from fnmatch import fnmatchcase
 from functools import cache
@@ -31,7 +32,8 @@ _SPARKS: Final = ("pyspark.zip", "py4j-*.zip", "spark-core_*.jar")
 def spare_worker() -> None:
     """Call it at the end of what a worker does for Spark. Imports and garbage work as before."""
     forget_archives()
-    _set_aside()
+    if os.environ.get("SPARK_REUSE_WORKER"):  # elsewhere it is the user's process
+        _set_aside()
 
 
 def forget_archives() -> None:

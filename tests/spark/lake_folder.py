@@ -37,8 +37,12 @@ class LakeFolder:
         payloads: Sequence[bytes] | None = None,
         time_us: int | None = None,
         schema: tuple[int, int] = (0, 0),
+        plain: bool = False,
     ) -> ObjectSummary:
-        """One more ledger of ``count`` records, a second apart from noon on."""
+        """One more ledger of ``count`` records, a second apart from noon on.
+
+        Those of a ``plain`` one have neither keys nor attributes.
+        """
         name = TopicName.parse(topic)
         first = self.ends.get(topic, 0)
         self.ledgers += 1
@@ -59,8 +63,8 @@ class LakeFolder:
                     start,
                     bodies,
                     [time_of(offset) if time_us is None else time_us for offset in offsets],
-                    keys=[key_of(offset) for offset in offsets],
-                    attributes=[attributes_of(offset) for offset in offsets],
+                    keys=None if plain else [key_of(offset) for offset in offsets],
+                    attributes=None if plain else [attributes_of(offset) for offset in offsets],
                 )
             )
             assign(frame, start, 1)

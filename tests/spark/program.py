@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 import emr_jobs
 
 TOPIC = "/default/orders"
+PLAIN = "/default/plain"
 LIMIT = 40
 _FOR_EVER = 3600.0
 
@@ -72,6 +73,7 @@ def smoke(spark: SparkSession, folder: Path) -> dict[str, Any]:
     options = {"path": str(folder / "lake"), "topic": TOPIC}
     frame = spark.read.format("sulina").options(**options).load()
     rows = frame.orderBy("offset").collect()
+    plain = spark.read.format("sulina").options(**options | {"topic": PLAIN}).load()
     query = start_stream(spark, folder, availableNow=True)
     query.awaitTermination()
     return {
@@ -79,6 +81,7 @@ def smoke(spark: SparkSession, folder: Path) -> dict[str, Any]:
         "offsets": [row.offset for row in rows],
         "payload": bytes(rows[7].payload).decode(),
         "attributes": rows[0].attributes,
+        "plain": [list(row) for row in plain.groupBy("key", "attributes.n").count().collect()],
         "batches": list(written(folder).values()),
     }
 

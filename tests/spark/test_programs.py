@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from emr_jobs.java import find_java
 from tests.spark.lake_folder import LakeFolder, payload_of
-from tests.spark.program import LIMIT, TOPIC, start_stream, written
+from tests.spark.program import LIMIT, PLAIN, TOPIC, start_stream, written
 from tests.support.environment import environment
 
 _ROOT = Path(__file__).parents[2]
@@ -71,11 +71,13 @@ def test_the_newest_spark_reads_batches_and_streams(tmp_path: Path) -> None:
     lake = LakeFolder(tmp_path / "lake")
     for _ in range(2):
         lake.add(TOPIC, 50)
+    lake.add(PLAIN, 70, plain=True)
     python = str(environment("spark") / "python")
     told = json.loads(first_line(python, tmp_path, "smoke", str(tmp_path)))
     assert told["spark"].split(".") >= ["4", "3"]
     assert told["offsets"] == list(range(100))
     assert told["payload"] == payload_of(7).decode()
     assert told["attributes"] == {"source": "web", "n": "0"}
+    assert told["plain"] == [[None, None, 70]]
     # There, a limit holds for the trigger AvailableNow, too.
     assert told["batches"] == [[*range(40)], [*range(40, 80)], [*range(80, 100)]]
