@@ -15,12 +15,12 @@ from broker_containers.arguments import FORWARDED, Arguments, Method, choice, nu
 from broker_containers.broker import Broker
 from broker_containers.ledger_methods import LedgerMethods
 from broker_containers.subscriptions.subscription import Subscription
+from broker_containers.topic_rows import consumers_of, parts_of, topic_rows
 from broker_containers.topics.managed_ledger import ManagedLedger
 from broker_containers.topics.topic import Topic
 from sulina.errors import Refused
 from sulina.metadata.keys import ledgers, namespaces, topics
 from sulina.metadata.keys.policy import Policy
-from sulina.metadata.keys.topics import TopicRecord
 from sulina.model import Backoff, Delivery, FailurePolicy, Poison, Start, SubscriptionType
 from sulina.names import TopicName
 
@@ -105,7 +105,7 @@ class Admin:
             "broker": broker.settings.broker_id,
             "topics": len(loaded),
             "producers": sum(len(topic.producers) for topic in loaded),
-            "consumers": sum(_consumers(topic) for topic in loaded),
+            "consumers": sum(consumers_of(topic) for topic in loaded),
             "cache_bytes": broker.cache.bytes,
             "records_in": sum(topic.counters.records_in for topic in loaded),
             "bytes_in": sum(topic.counters.bytes_in for topic in loaded),
@@ -157,12 +157,13 @@ class Admin:
         wanted = arguments.get("namespace")
         names = [str(wanted)] if wanted else await namespaces.list_names(store)
         loaded = {topic.name: topic for topic in self._broker.loaded()}
-        result = []
-        for namespace in names:
-            for name, record in (await topics.list_all(store, namespace)).items():
-                if not record.partition_of or arguments.get("all"):
-                    result.append(_topic_row(name, record, loaded))
-        return result
+        found = {
+            name: record
+            for namespace in names
+            for name, record in (await topics.list_all(store, namespace)).items()
+            if not record.partition_of or arguments.get("all")
+        }
+        return await topic_rows(store, found, loaded)
 
     async def _topic_policy(self, arguments: Arguments) -> Any:
         name = TopicName.parse(text(arguments, "topic"))
@@ -171,13 +172,15 @@ class Admin:
     async def _topic_describe(self, arguments: Arguments) -> Any:
         name = TopicName.parse(text(arguments, "topic"))
         record = await self._broker.describe(name, create=False, delivery=None)
-        parts = [name.partition(number) for number in range(record.partitions)] or [name]
         return {
             "topic": str(name),
             "delivery": record.delivery.value,
             "partitions": record.partitions,
             "created_us": record.created_us,
-            "logs": [await self.call("topic.log", {"topic": str(part)}) for part in parts],
+            "logs": [
+                await self.call("topic.log", {"topic": str(part)})
+                for part in parts_of(name, record)
+            ],
         }
 
     async def _topic_log(self, arguments: Arguments) -> Any:
@@ -290,25 +293,6 @@ def _start(arguments: Arguments) -> Start:
     if isinstance(value, Mapping) and isinstance(value.get("time_us"), int):
         return Start.time(value["time_us"])
     raise Refused(f"start is latest, earliest, an offset or a time, not {value!r}")
-
-
-def _consumers(topic: Topic) -> int:
-    return sum(len(found.dispatcher.members) for found in topic.subscriptions.values())
-
-
-def _topic_row(
-    name: TopicName, record: TopicRecord, loaded: Mapping[TopicName, Topic]
-) -> dict[str, Any]:
-    parts = [name.partition(number) for number in range(record.partitions)] or [name]
-    opened = [loaded[part] for part in parts if part in loaded]
-    return {
-        "topic": str(name),
-        "delivery": record.delivery.value,
-        "partitions": record.partitions,
-        "producers": sum(len(topic.producers) for topic in opened),
-        "consumers": sum(_consumers(topic) for topic in opened),
-        "records": sum(topic.log.end - topic.log.start for topic in opened) if opened else None,
-    }
 
 
 def _log_of(topic: Topic) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import sulina
+from broker_containers.broker import Broker
 from broker_containers.embedded import run_embedded
 from broker_containers.server import BinaryServer, Listen
 from broker_containers.settings import BrokerSettings
@@ -44,6 +45,11 @@ class Cluster:
     def server(self) -> BinaryServer:
         assert self._server is not None, "the cluster is not running"
         return self._server
+
+    @property
+    def broker(self) -> Broker:
+        """The one behind the server."""
+        return self.server._broker
 
     @property
     def url(self) -> str:

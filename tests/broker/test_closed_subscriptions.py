@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from broker_containers.broker import Broker
 from broker_containers.subscriptions.subscription import Subscription
 from broker_containers.topics.topic import Topic
 from sulina import Client
@@ -33,14 +32,10 @@ class Nobody:
         raise AssertionError("it never joined")
 
 
-def broker_of(cluster: Cluster) -> Broker:
-    return cluster.server._broker
-
-
 async def test_nobody_joins_a_subscription_that_was_closed(
     cluster: Cluster, client: Client
 ) -> None:
-    broker = broker_of(cluster)
+    broker = cluster.broker
     topic = await broker.topic(TopicName.parse(TOPIC))
     found = await broker.subscriptions.subscribe(
         topic, "s", SubscriptionType.SHARED, Start.earliest(), None
@@ -55,7 +50,7 @@ async def test_nobody_joins_a_subscription_that_was_closed(
 async def test_a_consumer_whose_subscription_went_before_it_could_join_comes_again(
     cluster: Cluster, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broker = broker_of(cluster)
+    broker = cluster.broker
     await publish(client, TOPIC, numbered(20))
     subscribe, found = broker.subscriptions.subscribe, []
 

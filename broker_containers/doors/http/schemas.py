@@ -112,7 +112,7 @@ TOPIC_ROW = given(
     partitions=told(COUNT, "0 if it is not partitioned."),
     producers=COUNT,
     consumers=COUNT,
-    records=told(nullable(COUNT), "null if it is not open on this broker."),
+    records=told(nullable(COUNT), "null if another broker writes it, who alone knows."),
 )
 SUBSCRIPTION = given(
     topic=TOPIC,
