@@ -11,7 +11,6 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from emr_jobs import native
 from emr_jobs.jobs.compacted import Table, Uncompacted, todo
 from emr_jobs.jobs.running import (
     DONE,
@@ -22,8 +21,8 @@ from emr_jobs.jobs.running import (
     run,
     session,
     source_options,
-    spark_path,
 )
+from emr_jobs.jobs.stores import read_records, spark_path
 from emr_jobs.source.objects import list_parts
 from emr_jobs.source.options import Place, parse_options
 from emr_jobs.source.storage import Storage
@@ -68,10 +67,10 @@ def work(arguments: argparse.Namespace) -> tuple[int, Result]:
     if not pieces:
         return DONE, {**result, "topics": {}}
     spark = session(arguments, "compaction")
-    target = f"{spark_path(arguments.table)}/data"
+    target = f"{spark_path(spark, arguments.table)}/data"
     _write(
         spark,
-        [native(spark, scheme=arguments.scheme, **(options | _range(each))) for each in pieces],
+        [read_records(spark, arguments.scheme, options | _range(each)) for each in pieces],
         f"{target}/run={number:08}",
         arguments.file_records,
     )

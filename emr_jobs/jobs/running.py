@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 from emr_jobs.java import prepare_java
 from sulina.errors import Refused, SulinaError
@@ -123,11 +122,6 @@ def session(arguments: argparse.Namespace, name: str) -> SparkSession:
     return found
 
 
-def spark_path(path: str) -> str:
-    """A path as Spark opens it by itself."""
-    return path if urlsplit(path).scheme else str(Path(path).absolute())
-
-
 def command(main: Callable[[Sequence[str]], int]) -> None:
     """Run a job as the program that it is."""
     raise SystemExit(main(sys.argv[1:]))
@@ -143,4 +137,8 @@ def _cause(text: str) -> str:
         words = line.strip()
         if words.startswith("sulina.errors."):
             return words.partition(": ")[2]
-    return text.splitlines()[0] if text else "Spark failed and did not say why"
+    # Of an error in Java the first line names Python's call, the second what happened.
+    for line in text.splitlines():
+        if line.strip() and not line.startswith("An error occurred while calling "):
+            return line.removeprefix(": ")
+    return "Spark failed and did not say why"

@@ -9,7 +9,6 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from emr_jobs import native
 from emr_jobs.jobs.running import (
     DONE,
     Result,
@@ -20,8 +19,8 @@ from emr_jobs.jobs.running import (
     run,
     session,
     source_options,
-    spark_path,
 )
+from emr_jobs.jobs.stores import read_records, spark_path
 from sulina.errors import Refused
 
 if TYPE_CHECKING:
@@ -53,13 +52,14 @@ def main(argv: Sequence[str]) -> int:
 def work(arguments: argparse.Namespace) -> tuple[int, Result]:
     """The statistics, of at most 10,000 windows in the result; all of them in ``--output``."""
     spark = session(arguments, "topic-statistics")
+    output = spark_path(spark, arguments.output) if arguments.output else ""
     columns = "namespace,topic,partition,offset,publish_time,producer,key,payload"
     options = source_options(arguments, columns=columns)
-    frame = native(spark, scheme=arguments.scheme, **options)
+    frame = read_records(spark, arguments.scheme, options)
     windows = by_window(frame, arguments.window).cache()
     try:
-        if arguments.output:
-            windows.write.mode("overwrite").parquet(spark_path(arguments.output))
+        if output:
+            windows.write.mode("overwrite").parquet(output)
         rows = [row.asDict(recursive=True) for row in windows.limit(_MOST_ROWS).collect()]
     finally:
         windows.unpersist()

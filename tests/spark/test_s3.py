@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import boto3
+import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 import emr_jobs
+from emr_jobs.jobs import compaction, ledger_audit, topic_statistics
 from emr_jobs.jobs.compacted import Table, Uncompacted
 from emr_jobs.source.batch import SlicesPartition
 from emr_jobs.source.datasource import SulinaDataSource
@@ -17,7 +22,7 @@ from emr_jobs.source.objects import TopicPartition
 from emr_jobs.source.options import Place
 from localstack.emulators.server import EmulatorServer
 from sulina.errors import NotFound, Refused, Unavailable
-from tests.spark.lake_folder import LakeFolder
+from tests.spark.lake_folder import LakeFolder, payload_of
 
 BUCKET = "spark-lake"
 ORDERS = "/default/orders"
@@ -99,6 +104,47 @@ def test_a_table_in_s3_takes_each_run_once(bucket: Any) -> None:
     assert table.state() == (1, {part: 40})
     with pytest.raises(Refused, match="another run"):
         table.commit(0, [Uncompacted(part, 0, 40)])
+
+
+def source(*more: str) -> list[str]:
+    return ["--path", f"s3://{BUCKET}/lake", "--topic", ORDERS, *more]
+
+
+@pytest.fixture
+def spark_of_bucket(
+    spark: SparkSession,
+    bucket: Any,
+    moto: EmulatorServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Spark whose Python workers have the way to the bucket in their environment, too."""
+    for name, value in moto.variables.items():
+        monkeypatch.setitem(spark.sparkContext.environment, name, value)
+
+
+@pytest.mark.usefixtures("spark_of_bucket")
+def test_jobs_read_an_s3_that_spark_itself_has_no_file_system_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert topic_statistics.main(source("--window", "1 hour")) == 0
+    assert json.loads(capsys.readouterr().out)["records"] == 120
+    assert ledger_audit.main(source()) == 0
+    assert json.loads(capsys.readouterr().out)["records"] == 120
+    table = tmp_path / "table"
+    assert compaction.main(source("--table", str(table))) == 0
+    assert json.loads(capsys.readouterr().out)["records"] == 120
+    rows = pq.read_table(table / "data").sort_by("offset")
+    assert rows.column("payload").to_pylist() == [payload_of(offset) for offset in range(120)]
+
+
+@pytest.mark.usefixtures("spark_of_bucket")
+def test_a_job_that_can_not_write_there_says_so_before_it_reads(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert topic_statistics.main(source("--output", f"s3://{BUCKET}/windows")) == 2
+    assert "Spark can't write to s3://spark-lake/windows" in capsys.readouterr().err
+    assert compaction.main(source("--table", f"s3://{BUCKET}/table")) == 2
+    assert "hadoop-aws" in capsys.readouterr().err
 
 
 def test_an_s3_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
