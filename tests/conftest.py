@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 
 from hypothesis import settings
 
 # Before anything imports gRPC, which else breaks children that are forked while it works: Spark
 # starts Java that way, and that child may die before it is Java.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
+
+# A shell starts what runs in the background with Ctrl-C ignored, and so would be whatever the tests
+# start: they could not end it as a person does.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No time limit for an example: machines differ, and ours are busy.
 settings.register_profile("patient", deadline=None)
