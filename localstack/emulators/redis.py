@@ -1,4 +1,4 @@
-"""Redis: the system's own server, without any persistence."""
+"""Redis: the system's own server, or the one inside a wheel, without any persistence."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import socket
 from pathlib import Path
 
 from localstack.emulators.server import HOST, EmulatorServer, Program, free_ports
+from localstack.environments import environment
 from sulina.errors import Unavailable
 
 
 def running_redis(folder: Path, port: int = 0) -> EmulatorServer:
     """For ``with``, on ``port`` or any free one. Raises ``Unavailable`` if there is no Redis."""
     port = port or free_ports(1)[0]
-    found = shutil.which("redis-server")
-    if found is None:
+    found = shutil.which("redis-server") or str(environment("emulators") / "redis-server")
+    if not Path(found).exists():
         raise Unavailable(
             "there is no redis-server on this machine: install it from your system's packages "
             "(Debian: apt install redis-server)"

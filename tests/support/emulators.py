@@ -65,7 +65,7 @@ def gcs(tmp_path_factory: pytest.TempPathFactory) -> EmulatorServer:
 
 @pytest.fixture(scope="session")
 def redis(tmp_path_factory: pytest.TempPathFactory) -> EmulatorServer:
-    """Redis, where the system has it."""
+    """Redis, where the system or a wheel has it."""
     try:
         return _shared("redis", running_redis, tmp_path_factory)
     except Unavailable as error:
