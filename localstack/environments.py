@@ -54,7 +54,7 @@ def main(names: list[str]) -> int:
             print(f"there is no requirements/{name}.lock to make it from", file=sys.stderr)
             return 2
         if not (ROOT / f".venv-{name}" / "installed.lock").exists():
-            print(f"Installing requirements/{name}.lock into .venv-{name}", flush=True)
+            print(f"Installing requirements/{name}.lock into .venv-{name}", file=sys.stderr)
         try:
             environment(name)
         except Unavailable as error:
