@@ -27,7 +27,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: up
-up: .venv/.stamp-project $(if $(CLOUD),.venv-localstack/installed.lock) ## run Sulina in one process; CLOUD=1: a cluster on an emulated AWS
+up: .venv/.stamp-project $(if $(CLOUD),.venv/.stamp-lake .venv-localstack/installed.lock) ## run Sulina in one process; CLOUD=1: a cluster on an emulated AWS
 	@exec $(bin)/$(if $(CLOUD),python -m localstack.cloud,sulina up) $(ARGS)
 
 .PHONY: test
@@ -88,11 +88,7 @@ clean: ## remove .venv, caches and builds; data and results of benchmarks stay
 	@requirements/install.sh $<
 	@touch $@
 
-.venv/.stamp-dev: requirements/dev.lock .venv/.stamp-run
-	@requirements/install.sh $<
-	@touch $@
-
-.venv/.stamp-bench: requirements/bench.lock .venv/.stamp-run
+.venv/.stamp-%: requirements/%.lock .venv/.stamp-run
 	@requirements/install.sh $<
 	@touch $@
 

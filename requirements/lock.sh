@@ -3,6 +3,7 @@
 # Pins that still fit stay; `--upgrade` takes the newest.
 #
 #   run.lock    what `make up` needs
+#   lake.lock   run.lock and Spark, for `make up CLOUD=1`
 #   dev.lock    run.lock and what `make test`, `make check` and `make proto` need
 #   bench.lock  run.lock and what `make bench` needs
 #   broker.lock, storage.lock, functions.lock   what the containers and the Lambda functions have
@@ -22,9 +23,10 @@ compile() {
         --group build --output-file "requirements/$name.lock" "$@" pyproject.toml
 }
 
-# The first decides the versions, the others follow it: all three share one .venv.
+# The first decides the versions, the others follow it: all of these share one .venv.
 compile dev --extra all-in-one --extra dev "$@"
 compile run --extra all-in-one --constraint requirements/dev.lock "$@"
+compile lake --extra all-in-one --extra spark-local --constraint requirements/dev.lock "$@"
 compile bench --extra bench --constraint requirements/dev.lock "$@"
 
 # In environments of their own: what they need would not go together with ours.

@@ -26,6 +26,18 @@ FOUND: Final = 1
 REFUSED: Final = 2
 FAILED: Final = 3
 
+_LOCAL: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.log.level": "ERROR",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.ui.enabled": "false",
+}
+"""For Spark in this process: few tasks, little talk, and nobody else gets to its ports."""
+
+_ELSEWHERE: Final = {"PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR", "SPARK_HOME"}
+"""Variables where somebody else says how Spark shall run: spark-submit, or its settings."""
+
 Result = dict[str, Any]
 
 
@@ -88,11 +100,13 @@ def run(
     arguments: argparse.Namespace, work: Callable[[argparse.Namespace], tuple[int, Result]]
 ) -> int:
     """Do ``work`` and tell its result; errors become a sentence and an exit code."""
+    return guard(lambda: _tell(arguments, *work(arguments)))
+
+
+def guard(work: Callable[[], int]) -> int:
+    """The exit code of ``work``, or of its error, which becomes a sentence."""
     try:
-        code, result = work(arguments)
-        text = json.dumps(result, indent=2, default=str)
-        if arguments.result:
-            Path(arguments.result).write_text(text + "\n")
+        return work()
     except Refused as error:
         return _told(REFUSED, error)
     except (SulinaError, OSError) as error:
@@ -102,8 +116,6 @@ def run(
         if not type(error).__module__.startswith(("pyspark", "py4j")):
             raise
         return _told(FAILED, _cause(str(error)))
-    sys.stdout.write(text + "\n")
-    return code
 
 
 def session(arguments: argparse.Namespace, name: str) -> SparkSession:
@@ -115,6 +127,9 @@ def session(arguments: argparse.Namespace, name: str) -> SparkSession:
     prepare_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(f"sulina-{name}")
+    if arguments.master.startswith("local") or not (arguments.master or _ELSEWHERE & {*os.environ}):
+        for setting, value in _LOCAL.items():
+            builder = builder.config(setting, value)
     if arguments.master:
         builder = builder.master(arguments.master)
     found = builder.config("spark.sql.session.timeZone", "UTC").getOrCreate()
@@ -125,6 +140,14 @@ def session(arguments: argparse.Namespace, name: str) -> SparkSession:
 def command(main: Callable[[Sequence[str]], int]) -> None:
     """Run a job as the program that it is."""
     raise SystemExit(main(sys.argv[1:]))
+
+
+def _tell(arguments: argparse.Namespace, code: int, result: Result) -> int:
+    text = json.dumps(result, indent=2, default=str) + "\n"
+    if arguments.result:
+        Path(arguments.result).write_text(text)
+    sys.stdout.write(text)
+    return code
 
 
 def _told(code: int, error: object) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Final
+from urllib.parse import parse_qsl
 
 from sulina.errors import Refused
 from sulina.names import TopicName
@@ -154,6 +155,23 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
     )
 
 
+def place_of(path: str, endpoint: str = "", region: str = "") -> Place:
+    """A folder or URL; that of an S3 may say its endpoint and region, as ``--tier`` does.
+
+    Raises ``Refused`` for what else stands behind a question mark there.
+    """
+    if not path.startswith(("s3://", "s3a://")):
+        return Place(path.rstrip("/"), endpoint, region)
+    url, _, query = path.partition("?")
+    said = dict(parse_qsl(query, keep_blank_values=True))
+    for name in said:
+        if name not in ("endpoint", "region"):
+            raise Refused(f"{name} is no option of {path!r}, which knows endpoint and region")
+    return Place(
+        url.rstrip("/"), endpoint or said.get("endpoint", ""), region or said.get("region", "")
+    )
+
+
 def time_us(text: str) -> int:
     """Microseconds since 1970 of an ISO 8601 time (without a zone: UTC) or of seconds since 1970.
 
@@ -216,7 +234,7 @@ class _Given:
             )
         if bucket:
             path = f"s3://{bucket}/{self.text('prefix')}"
-        return Place(path.rstrip("/"), self.text("endpoint"), self.text("region"))
+        return place_of(path, self.text("endpoint"), self.text("region"))
 
     def topics(self) -> Topics:
         names = [each.strip() for each in self.text("topic").split(",")]

@@ -11,7 +11,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from sulina.cli.output import console
-from sulina.cli.serving import own_program
+from sulina.cli.serving import own_program, own_python
 
 
 def write_variables(path: Path, variables: dict[str, str]) -> None:
@@ -40,6 +40,8 @@ def print_panel(ready: dict[str, Any], variables: Path) -> None:
     grid.add_row("to S3 now", f"{sulina} ledger offload /default/hello --wait")
     grid.add_row("look", f"{sulina} ledger list /default/hello")
     grid.add_row("replay", f"{sulina} consume /default/hello --from earliest")
+    job = "-m emr_jobs.jobs.topic_statistics --path $SULINA_TIER --topic /default/hello"
+    grid.add_row("Spark", f"{own_python()} {job}")
     grid.add_row("stop", "Ctrl-C")
     title = "Sulina: a cloud on one machine is ready"
     console().print(Panel.fit(grid, title=title, border_style="green"))

@@ -156,8 +156,16 @@ def own_program() -> str:
         return "sulina"
     script = Path(sys.argv[0])
     if script.name != "sulina":
-        return f"{Path(sys.executable).name} -m sulina.cli"
+        script = Path(sys.executable).with_name("sulina")
     return os.path.relpath(script)
+
+
+def own_python() -> str:
+    """The same for the Python that it runs on."""
+    python = shutil.which("python")
+    if python and os.path.samefile(Path(python).parent, Path(sys.executable).parent):
+        return "python"
+    return os.path.relpath(sys.executable)
 
 
 def found(recovery: Recovery) -> str:

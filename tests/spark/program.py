@@ -78,12 +78,19 @@ def smoke(spark: SparkSession, folder: Path) -> dict[str, Any]:
     query.awaitTermination()
     return {
         "spark": spark.version,
+        "java": _java(spark),
         "offsets": [row.offset for row in rows],
         "payload": bytes(rows[7].payload).decode(),
         "attributes": rows[0].attributes,
         "plain": [list(row) for row in plain.groupBy("key", "attributes.n").count().collect()],
         "batches": list(written(folder).values()),
     }
+
+
+def _java(spark: SparkSession) -> str:
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    return str(jvm.java.lang.System.getProperty("java.version"))
 
 
 def main() -> None:

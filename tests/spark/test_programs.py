@@ -8,10 +8,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
-from emr_jobs.java import find_java
+from emr_jobs.java import java_variables
 from tests.spark.lake_folder import LakeFolder, payload_of
 from tests.spark.program import LIMIT, PLAIN, TOPIC, start_stream, written
 from tests.support.environment import environment
@@ -24,7 +26,7 @@ _TOO_BUSY = "Python worker failed to connect back"
 
 def first_line(python: str, folder: Path, *arguments: str) -> str:
     """What a program says first; then it is killed, with its Java."""
-    variables = {"JAVA_HOME": str(find_java()), "PYSPARK_PYTHON": python, "PYTHONPATH": str(_ROOT)}
+    variables = {**java_variables(), "PYSPARK_PYTHON": python, "PYTHONPATH": str(_ROOT)}
     log = folder / "log"
     for _ in range(_TRIES):
         with log.open("w") as errors:
@@ -50,6 +52,15 @@ def first_line(python: str, folder: Path, *arguments: str) -> str:
     return line
 
 
+def programs_but_java(folder: Path) -> Path:
+    """A folder with the system's programs, as a machine without Java has them."""
+    folder.mkdir()
+    for path in Path("/usr/bin").iterdir():
+        if path.name != "java":
+            (folder / path.name).symlink_to(path)
+    return folder
+
+
 def test_a_stream_killed_in_mid_batch_goes_on_with_neither_loss_nor_repeat(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -67,17 +78,32 @@ def test_a_stream_killed_in_mid_batch_goes_on_with_neither_loss_nor_repeat(
     assert [n for offsets in written(tmp_path).values() for n in offsets] == list(range(130))
 
 
-def test_the_newest_spark_reads_batches_and_streams(tmp_path: Path) -> None:
-    lake = LakeFolder(tmp_path / "lake")
+def smoke(python: str, folder: Path) -> dict[str, Any]:
+    """What a program of its own reads in every way, which is the same wherever it runs."""
+    lake = LakeFolder(folder / "lake")
     for _ in range(2):
         lake.add(TOPIC, 50)
     lake.add(PLAIN, 70, plain=True)
-    python = str(environment("spark") / "python")
-    told = json.loads(first_line(python, tmp_path, "smoke", str(tmp_path)))
-    assert told["spark"].split(".") >= ["4", "3"]
+    told: dict[str, Any] = json.loads(first_line(python, folder, "smoke", str(folder)))
     assert told["offsets"] == list(range(100))
     assert told["payload"] == payload_of(7).decode()
     assert told["attributes"] == {"source": "web", "n": "0"}
     assert told["plain"] == [[None, None, 70]]
+    return told
+
+
+def test_the_newest_spark_reads_batches_and_streams(tmp_path: Path) -> None:
+    told = smoke(str(environment("spark") / "python"), tmp_path)
+    assert told["spark"].split(".") >= ["4", "3"]
     # There, a limit holds for the trigger AvailableNow, too.
     assert told["batches"] == [[*range(40)], [*range(40, 80)], [*range(80, 100)]]
+
+
+def test_spark_runs_on_the_java_inside_a_wheel_where_the_machine_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(programs_but_java(tmp_path / "bin")))
+    told = smoke(sys.executable, tmp_path)
+    assert told["java"].startswith("21.")
+    assert told["batches"] == [[*range(40)]]

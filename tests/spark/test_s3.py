@@ -71,6 +71,17 @@ def test_a_bucket_and_an_endpoint_are_options_too(
     assert emr_jobs.count(**given) == 120
 
 
+def test_the_url_that_tiering_was_told_is_a_path(
+    bucket: Any, moto: EmulatorServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ENDPOINT_URL", "AWS_DEFAULT_REGION", "AWS_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    url = f"s3://{BUCKET}/lake/?endpoint={moto.url}&region=us-east-1"
+    assert emr_jobs.count(path=url, topic=ORDERS) == 120
+    with pytest.raises(Refused, match="acl is no option of"):
+        emr_jobs.count(path="s3://lake?acl=x", topic=ORDERS)
+
+
 def test_a_stream_sees_new_objects_in_s3(bucket: Any, lake: LakeFolder) -> None:
     source = SulinaDataSource(options(columns="offset"))
     reader = source.streamReader(source.schema())

@@ -1,0 +1,35 @@
+"""The chart of the README's tour, as a person makes it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from localstack.tour import TOPIC, main, orders
+from tests.spark.lake_folder import LakeFolder
+
+COUNT = 500
+
+
+def test_orders_become_a_chart(lake: LakeFolder, tmp_path: Path) -> None:
+    lines = [line.partition("|")[2].encode() for line in orders(COUNT)]
+    lake.add(TOPIC, COUNT, payloads=lines)
+    chart = tmp_path / "chart.png"
+    command = ["-m", "localstack.tour", "chart", "--path", str(lake.root), "--output", str(chart)]
+    done = subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"{COUNT} orders in ")
+    assert chart.read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_a_lake_people_are_told_where_to_look(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("SULINA_TIER", raising=False)
+    assert main(["chart"]) == 2
+    assert "say where the lake is: --path, or source" in capsys.readouterr().err
