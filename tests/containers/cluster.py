@@ -1,4 +1,4 @@
-"""The cluster of ``broker_containers/compose.yaml``, on free ports."""
+"""The cluster of ``broker_containers/compose.yaml``, or a layer over it, on free ports."""
 
 from __future__ import annotations
 
@@ -13,18 +13,22 @@ from urllib.parse import quote
 from tests.containers.engine import Docker
 from tests.support.etcd import free_ports
 
-COMPOSE = Path(__file__).parents[2] / "broker_containers" / "compose.yaml"
+_ROOT = Path(__file__).parents[2]
+COMPOSE = _ROOT / "broker_containers" / "compose.yaml"
+LOCALSTACK = _ROOT / "localstack" / "compose.yaml"
+"""A layer over the other one."""
 _READY_SECONDS = 300.0
 
 
 class ComposedCluster:
     """Use it in ``with``; what it kept is removed at the end."""
 
-    def __init__(self, docker: Docker, project: str = "sulina-test") -> None:
+    def __init__(self, docker: Docker, project: str = "sulina-test", *layers: Path) -> None:
         self._docker = docker
         self._project = project
-        self._compose = docker.compose()
-        names = ("SULINA_PORT", "DANUBE_PORT", "HTTP_PORT", "S3_PORT")
+        files = (part for file in (COMPOSE, *layers) for part in ("--file", str(file)))
+        self._command = (*docker.compose(), "--project-name", project, *files)
+        names = ("SULINA_PORT", "DANUBE_PORT", "HTTP_PORT", "S3_PORT", "AWS_PORT")
         self._ports = dict(zip(names, map(str, free_ports(len(names))), strict=True))
 
     def __enter__(self) -> ComposedCluster:
@@ -66,6 +70,11 @@ class ComposedCluster:
     def s3_url(self) -> str:
         return f"http://127.0.0.1:{self._ports['S3_PORT']}"
 
+    @property
+    def aws_url(self) -> str:
+        """Of LocalStack, with its layer."""
+        return f"http://127.0.0.1:{self._ports['AWS_PORT']}"
+
     def objects(self, prefix: str) -> list[str]:
         """The keys of the lake that begin with ``prefix``."""
         url = f"{self.s3_url}/sulina?list-type=2&prefix={quote(prefix, safe='')}"
@@ -74,8 +83,7 @@ class ComposedCluster:
 
     def compose(self, *arguments: str) -> str:
         """``docker compose`` about this cluster."""
-        command = (*self._compose, "--project-name", self._project, "--file", str(COMPOSE))
-        return self._docker.run(*command, *arguments, seconds=300, environment=self._ports)
+        return self._docker.run(*self._command, *arguments, seconds=300, environment=self._ports)
 
     def names(self) -> list[str]:
         """All services."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.containers import images
-from tests.containers.cluster import ComposedCluster
+from tests.containers.cluster import LOCALSTACK, ComposedCluster
 from tests.containers.engine import Docker, NoEngine, docker_engine
 
 ASKED = "SULINA_CONTAINERS"
@@ -33,4 +33,11 @@ def docker() -> Iterator[Docker]:
 def cluster(docker: Docker) -> Iterator[ComposedCluster]:
     """Three brokers, three storage nodes, three members of etcd, S3, one endpoint."""
     with ComposedCluster(docker) as composed:
+        yield composed
+
+
+@pytest.fixture(scope="module")
+def cloud(docker: Docker) -> Iterator[ComposedCluster]:
+    """The same with LocalStack in the place of its S3."""
+    with ComposedCluster(docker, "sulina-test-cloud", LOCALSTACK) as composed:
         yield composed

@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[2]
 BASE = "python:3.11-slim"
 BROKER = "sulina-broker"
 STORAGE = "sulina-storage"
+LOCALSTACK = "sulina-localstack"
 ETCD = "quay.io/coreos/etcd:v3.5.21"
 S3 = "chrislusf/seaweedfs:4.48"
 BALANCER = "haproxy:3.0"
@@ -39,16 +40,17 @@ def prepare(docker: Docker, cache: Path) -> None:
             make(docker)
     for image, folder in ((BROKER, "broker_containers"), (STORAGE, "storage_grpc")):
         build(docker, image, folder)
+    build(docker, LOCALSTACK, "localstack", context="requirements")
 
 
-def build(docker: Docker, image: str, folder: str, *more: str) -> None:
+def build(docker: Docker, image: str, folder: str, *more: str, context: str = ".") -> None:
     """One of ours, as anybody builds it; the machine's certificates are lent, not given."""
     trusted = os.environ.get("PIP_CERT") or os.environ.get("SSL_CERT_FILE")
     lent = ["--secret", f"id=ca.pem,src={trusted}"] if trusted else []
     file = str(ROOT / folder / "Dockerfile")
     docker(
         *("build", "--quiet", "--network", "host", *lent, *more),
-        *("--file", file, "--tag", image, str(ROOT)),
+        *("--file", file, "--tag", image, str(ROOT / context)),
         seconds=900,
     )
 
