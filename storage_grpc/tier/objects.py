@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import zip_longest
 from typing import Final
 
 from storage_grpc.tier.settings import TierSettings
@@ -110,9 +111,21 @@ class Objects:
         self.forget(head)
         opened = await self._open(head)
         verifier = Verifier(opened.footer)
-        for group in opened.footer.row_groups:
-            data = await self._bytes(head, opened, group)
-            await self._aside(partial(verifier.add, group, data))
+        groups = opened.footer.row_groups
+        ahead: asyncio.Task[bytes] | None = None
+        try:
+            for group, following in zip_longest(groups, groups[1:]):
+                data = await (ahead or self._bytes(head, opened, group))
+                ahead = None
+                if following is not None:
+                    # On its way while this one is checked.
+                    coming = self._bytes(head, opened, following)
+                    ahead = asyncio.create_task(coming, name=f"verify {key_of(head)}")
+                await self._aside(partial(verifier.add, group, data))
+        finally:
+            if ahead is not None:
+                ahead.cancel()
+                await asyncio.gather(ahead, return_exceptions=True)
         verifier.finish()
         return opened.footer.summary
 
