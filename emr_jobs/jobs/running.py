@@ -128,6 +128,7 @@ def session(arguments: argparse.Namespace, name: str) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(f"sulina-{name}")
     if arguments.master.startswith("local") or not (arguments.master or _ELSEWHERE & {*os.environ}):
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOCAL["spark.driver.host"])  # else it warns
         for setting, value in _LOCAL.items():
             builder = builder.config(setting, value)
     if arguments.master:

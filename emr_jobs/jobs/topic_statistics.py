@@ -131,6 +131,7 @@ def top_keys(frame: DataFrame, count: int) -> DataFrame:
 def draw(rows: Sequence[dict[str, Any]], path: str) -> None:
     """A line of records a second for each topic. Raises ``Refused`` without matplotlib."""
     try:
+        from matplotlib.dates import ConciseDateFormatter
         from matplotlib.figure import Figure
     except ImportError:
         raise Refused("--chart needs matplotlib: pip install matplotlib") from None
@@ -145,8 +146,9 @@ def draw(rows: Sequence[dict[str, Any]], path: str) -> None:
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
     if rows:
-        axes.legend(loc="upper left")
-    figure.autofmt_xdate()
+        # Above the lines, so that it hides none of them.
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False)
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(axes.xaxis.get_major_locator()))
     figure.savefig(path, dpi=120)
 
 
