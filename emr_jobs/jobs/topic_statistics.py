@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from emr_jobs.jobs.running import (
@@ -60,7 +61,7 @@ def work(arguments: argparse.Namespace) -> tuple[int, Result]:
     try:
         if output:
             windows.write.mode("overwrite").parquet(output)
-        rows = [row.asDict(recursive=True) for row in windows.limit(_MOST_ROWS).collect()]
+        rows = [_in_utc(row.asDict()) for row in windows.limit(_MOST_ROWS).collect()]
     finally:
         windows.unpersist()
     keys = [row.asDict() for row in top_keys(frame, arguments.top).collect()]
@@ -150,6 +151,11 @@ def draw(rows: Sequence[dict[str, Any]], path: str) -> None:
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(axes.xaxis.get_major_locator()))
     figure.savefig(path, dpi=120)
+
+
+def _in_utc(row: dict[str, Any]) -> dict[str, Any]:
+    """Spark tells Python times of this machine's zone, and does not name it."""
+    return {**row, "start": row["start"].astimezone(UTC), "end": row["end"].astimezone(UTC)}
 
 
 def _topic() -> Column:

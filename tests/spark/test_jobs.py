@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,25 @@ def test_statistics_count_records_sizes_and_keys_by_window(
     assert [each["records"] for each in told["top_keys"]] == sorted(counts, reverse=True)[:2]
     assert pq.read_table(output).num_rows == 2
     assert chart.read_bytes().startswith(b"\x89PNG")
+
+
+def test_times_are_told_in_utc_wherever_the_job_runs(
+    spark: SparkSession,
+    lake: LakeFolder,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lake.add(ORDERS, 10)
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        assert topic_statistics.main(source(lake)) == 0
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    [window] = result(capsys)["windows"]
+    assert window["start"] == "2026-05-01 12:00:00+00:00"
+    assert window["end"] == "2026-05-01 13:00:00+00:00"
 
 
 # ---- audit ----
