@@ -13,7 +13,6 @@ are null and those that are empty are the same.
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final
@@ -21,6 +20,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 from crc32c import crc32c
+from isal.isal_zlib import crc32
 from numpy.typing import NDArray
 
 from sulina.errors import Refused
@@ -54,7 +54,7 @@ class _Stream:
         data = np.ascontiguousarray(piece).view(np.uint8).data
         self._length += len(data)
         self._crc32c = crc32c(data, self._crc32c)
-        self._crc32 = zlib.crc32(data, self._crc32)
+        self._crc32 = crc32(data, self._crc32)
 
     def packed(self) -> bytes:
         return _STREAM.pack(self._length, self._crc32c, self._crc32)
