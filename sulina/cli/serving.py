@@ -157,6 +157,8 @@ def own_program() -> str:
     script = Path(sys.argv[0])
     if script.name != "sulina":
         script = Path(sys.executable).with_name("sulina")
+        if not script.exists():
+            return f"{own_python()} -m sulina.cli"
     return os.path.relpath(script)
 
 
