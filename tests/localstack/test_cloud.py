@@ -95,6 +95,17 @@ def test_a_folder_is_for_one_cloud_of_one_kind(tmp_path: Path) -> None:
         cloud_folder(folder, "localstack", lasting=False).__enter__()
 
 
+def test_another_kind_begins_anew_where_nothing_lasted(tmp_path: Path) -> None:
+    folder = tmp_path / "cloud"
+    with cloud_folder(folder, "localstack", lasting=False):
+        (folder / "cluster").mkdir()
+    with cloud_folder(folder, "seaweedfs", lasting=True):
+        assert not (folder / "cluster").exists()
+        (folder / "cluster").mkdir()
+    with cloud_folder(folder, "seaweedfs", lasting=True):
+        assert (folder / "cluster").exists()
+
+
 def test_a_person_s_mistake_is_told_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("precious")
     ran = subprocess.run(
