@@ -8,10 +8,9 @@ from typing import Protocol
 from sulina.client.address import parse_addresses
 from sulina.client.connection import Connection
 from sulina.client.options import ClientOptions
-from sulina.client.seams import Network, Runtime
 from sulina.errors import Closed
 from sulina.runtime.real_random import real_random
-from sulina.runtime.seam import Clock
+from sulina.runtime.seam import Clock, Network, Runtime
 
 _CONNECT_SECONDS = 2.0
 

@@ -44,13 +44,12 @@ from broker_containers.settings import BrokerSettings
 from storage_grpc.ledgers import Ledgers
 from storage_grpc.tier.tier import Tier
 from sulina.client.address import parse_addresses
-from sulina.client.seams import Network
 from sulina.errors import SulinaError, Unavailable
 from sulina.metadata.keys.members import BrokerMode, BrokerRecord
 from sulina.metadata.store import MetadataStore
 from sulina.runtime.deadline import within
 from sulina.runtime.resources import ResourceMonitor
-from sulina.runtime.seam import Clock
+from sulina.runtime.seam import Clock, Network
 from sulina.version import __version__
 from sulina.wire.stream import CommandStream
 

@@ -11,12 +11,11 @@ from urllib.parse import urlsplit
 
 from storage_grpc.tier.settings import TierSettings
 from storage_grpc.tier.tier import Source
-from sulina.client.seams import Randomness
 from sulina.errors import SulinaError
 from sulina.lake import require_lake
 from sulina.lake.layout import ROOT
 from sulina.runtime.aside import Aside
-from sulina.runtime.seam import Clock
+from sulina.runtime.seam import Clock, Randomness
 
 if TYPE_CHECKING:
     from storage_grpc.tier.local import LocalTier

@@ -28,7 +28,6 @@ from sulina.client.pool import Pool
 from sulina.client.producer import Producer
 from sulina.client.reader import ReadResult, read_once
 from sulina.client.retry import retry
-from sulina.client.seams import Runtime
 from sulina.client.session import closed_error
 from sulina.client.tasks import every
 from sulina.client.topics import TopicInfo, Topics
@@ -39,6 +38,7 @@ from sulina.names import TopicName, check_label
 from sulina.runtime.real_clock import RealClock
 from sulina.runtime.real_network import RealNetwork
 from sulina.runtime.real_random import real_random
+from sulina.runtime.seam import Runtime
 from sulina.version import __version__
 from sulina.wire import commands_pb2 as pb
 from sulina.wire.commands import Command

@@ -15,10 +15,9 @@ from google.protobuf.message import Message as Body
 
 from sulina.client.address import Address
 from sulina.client.options import ClientOptions
-from sulina.client.seams import Runtime
 from sulina.errors import ProtocolError, Retriable, SulinaError, Unavailable, UnknownOutcome
 from sulina.runtime.deadline import within
-from sulina.runtime.seam import Buffer
+from sulina.runtime.seam import Buffer, Runtime
 from sulina.wire import commands_pb2 as pb
 from sulina.wire.commands import PROTOCOL_VERSION, Command, Incoming, error_from
 from sulina.wire.header import HEADER_SIZE, MAX_BODY

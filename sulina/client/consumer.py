@@ -15,13 +15,13 @@ from sulina.client.options import ClientOptions, ConsumerOptions
 from sulina.client.queue import Credit
 from sulina.client.receiver import Receiver
 from sulina.client.retry import retry
-from sulina.client.seams import Runtime
 from sulina.client.session import closed_error
 from sulina.client.tasks import every, stop_tasks, together
 from sulina.client.topics import TopicInfo, Topics
 from sulina.errors import Closed, Refused, SulinaError, UnknownOutcome
 from sulina.model import Start
 from sulina.runtime.deadline import within
+from sulina.runtime.seam import Runtime
 
 _ACK_PAUSE: Final = 0.01
 _ACK_RECORDS: Final = 1000

@@ -14,11 +14,11 @@ from typing import Final
 
 from sulina.client.connection import Connection
 from sulina.client.pool import Pool
-from sulina.client.seams import Runtime
 from sulina.client.tasks import stop_tasks
 from sulina.client.topics import look_up_at
 from sulina.errors import SulinaError, Unavailable
 from sulina.runtime.deadline import within
+from sulina.runtime.seam import Runtime
 
 _BETWEEN: Final = 0.5
 """Seconds between two questions."""

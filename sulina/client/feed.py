@@ -17,12 +17,12 @@ from sulina.client.message import Batch
 from sulina.client.options import ClientOptions, ConsumerOptions
 from sulina.client.queue import Credit, Delivery
 from sulina.client.retry import retry
-from sulina.client.seams import Runtime
 from sulina.client.session import GOODBYE_SECONDS, Session
 from sulina.client.topics import Topics
 from sulina.client.translate import policy_to_wire, start_to_wire, type_to_wire
 from sulina.errors import CorruptFrame, SulinaError, Unavailable
 from sulina.model import Start
+from sulina.runtime.seam import Runtime
 from sulina.wire import commands_pb2 as pb
 from sulina.wire import selection
 from sulina.wire.commands import Command, Incoming, error_from

@@ -20,13 +20,13 @@ from sulina.client.options import ClientOptions, ProducerOptions
 from sulina.client.pending import Pending, PendingFrame
 from sulina.client.records import Records
 from sulina.client.retry import may_retry
-from sulina.client.seams import Runtime
 from sulina.client.session import GOODBYE_SECONDS, Session, closed_error
 from sulina.client.tickets import Outcome
 from sulina.client.topics import Topics
 from sulina.client.translate import delivery_to_wire
 from sulina.errors import Refused, SulinaError, Unavailable
 from sulina.model import Delivery
+from sulina.runtime.seam import Runtime
 from sulina.wire import commands_pb2 as pb
 from sulina.wire.commands import Command, Incoming, error_from
 from sulina.wire.encode import Origin

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from sulina.client.address import Address, parse_addresses
 from sulina.client.connection import Connection
 from sulina.client.options import ClientOptions
-from sulina.client.seams import Runtime
 from sulina.errors import Closed, Refused, Retriable, SulinaError, Unavailable
 from sulina.runtime.deadline import within
+from sulina.runtime.seam import Runtime
 
 _CLOSING = 2.0
 """Seconds for the transports to go, once their connections have ended."""

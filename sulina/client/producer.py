@@ -17,13 +17,12 @@ from sulina.client.options import ClientOptions, ProducerOptions
 from sulina.client.records import Records, as_attributes, as_key, as_payload, as_time
 from sulina.client.retry import retry
 from sulina.client.routing import group_by_partition, partition_of
-from sulina.client.seams import Runtime
 from sulina.client.session import closed_error
 from sulina.client.tasks import every, stop_tasks, together
 from sulina.client.tickets import Outcome, Ticket
 from sulina.client.topics import Topics
 from sulina.errors import Closed, Refused, SulinaError, TooLarge
-from sulina.runtime.seam import Buffer
+from sulina.runtime.seam import Buffer, Runtime
 
 
 @types.coroutine

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from sulina.client.seams import Randomness, Runtime
 from sulina.errors import Fenced, Retriable, SulinaError, Unavailable, UnknownOutcome
 from sulina.runtime.deadline import within
+from sulina.runtime.seam import Randomness, Runtime
 
 _T = TypeVar("_T")
 

@@ -13,10 +13,10 @@ from typing import Final, Protocol
 from sulina.client.connection import Connection
 from sulina.client.options import ClientOptions
 from sulina.client.retry import Backoff, may_retry, retry
-from sulina.client.seams import Runtime
 from sulina.client.topics import Topics
 from sulina.errors import AlreadyExists, Closed, SulinaError
 from sulina.model import Delivery
+from sulina.runtime.seam import Runtime
 
 GOODBYE_SECONDS: Final = 2.0
 """How long a broker is waited for when a producer or consumer leaves it."""

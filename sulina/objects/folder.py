@@ -15,11 +15,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from sulina.client.seams import Randomness
 from sulina.errors import AlreadyExists, NotFound, Refused, StorageFull, SulinaError, Unavailable
 from sulina.objects.mark import new_mark
 from sulina.objects.store import ObjectInfo, check_key, check_length, check_range, ends_early
 from sulina.runtime.object_files import ObjectExists, ObjectFiles
+from sulina.runtime.seam import Randomness
 
 _T = TypeVar("_T")
 

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import aiohttp
 
-from sulina.client.seams import Randomness
 from sulina.errors import NotFound
 from sulina.objects.answers import Passing, TakenError, UploadGoneError
 from sulina.objects.gcs_auth import GoogleTokens, NoTokens
@@ -28,7 +27,7 @@ from sulina.objects.store import (
     ObjectSettings,
     check_key,
 )
-from sulina.runtime.seam import Clock
+from sulina.runtime.seam import Clock, Randomness
 
 _CONNECTIONS: Final = 32
 _FIELDS: Final = "nextPageToken,items(name,size,etag,updated)"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from sulina.client.seams import Randomness
 from sulina.errors import AlreadyExists, Unavailable
+from sulina.runtime.seam import Randomness
 
 MARK: Final = "sulina-upload"
 """Its name in the object's metadata."""

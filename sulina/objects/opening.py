@@ -19,12 +19,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit, urlunsplit
 
-from sulina.client.seams import Randomness
 from sulina.errors import Refused
 from sulina.objects.folder import FolderStore
 from sulina.objects.memory import MemoryStore
 from sulina.objects.store import ObjectSettings, ObjectStore
-from sulina.runtime.seam import Clock
+from sulina.runtime.seam import Clock, Randomness
 
 _named: Final[dict[str, MemoryStore]] = {}
 

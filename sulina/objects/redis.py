@@ -22,7 +22,6 @@ from redis import exceptions
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from sulina.client.seams import Randomness
 from sulina.errors import (
     AlreadyExists,
     CorruptEntry,
@@ -45,7 +44,7 @@ from sulina.objects.store import (
     check_range,
     ends_early,
 )
-from sulina.runtime.seam import Clock
+from sulina.runtime.seam import Clock, Randomness
 
 _T = TypeVar("_T")
 

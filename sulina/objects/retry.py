@@ -6,12 +6,11 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from sulina.client.retry import Backoff
-from sulina.client.seams import Randomness
 from sulina.errors import Unavailable
 from sulina.objects.answers import Passing
 from sulina.objects.store import ObjectSettings
 from sulina.runtime.deadline import within
-from sulina.runtime.seam import Clock
+from sulina.runtime.seam import Clock, Randomness
 
 _T = TypeVar("_T")
 

@@ -15,7 +15,6 @@ from typing import Any, Final, TypeVar
 import aioboto3
 from aiobotocore.config import AioConfig
 
-from sulina.client.seams import Randomness
 from sulina.errors import NotFound, SulinaError
 from sulina.objects.answers import TakenError, UploadGoneError
 from sulina.objects.http_ranges import read_range, read_tail
@@ -29,7 +28,7 @@ from sulina.objects.store import (
     ObjectSettings,
     check_key,
 )
-from sulina.runtime.seam import Clock
+from sulina.runtime.seam import Clock, Randomness
 
 _T = TypeVar("_T")
 

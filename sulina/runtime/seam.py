@@ -6,7 +6,9 @@ a simulated event loop runs them too. It gets everything else from the objects d
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 Buffer = bytes | bytearray | memoryview
@@ -38,6 +40,45 @@ class Clock(Protocol):
     async def sleep(self, seconds: float) -> None:
         """Suspend the calling task."""
         ...
+
+
+class Network(Protocol):
+    """Opens connections."""
+
+    async def dial(
+        self, protocol: asyncio.BufferedProtocol, host: str, port: int, *, secure: bool
+    ) -> None:
+        """Connect ``protocol`` to a peer. Returns after its ``connection_made`` was called.
+
+        Raises ``Unavailable`` if the peer cannot be reached (``NobodyThere`` if the operating
+        system says that nothing listens there) and ``Refused`` if the TLS handshake fails. There is
+        no timeout: to give up, the caller cancels.
+        """
+        ...
+
+
+class Randomness(Protocol):
+    """The part of ``random.Random`` that the core uses, for jitter and unique names."""
+
+    def random(self) -> float: ...
+
+    def getrandbits(self, k: int, /) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """Clock, network and randomness: what a client needs from the machine.
+
+    ``sulina.connect`` passes the real ones; a simulation passes its own.
+    """
+
+    clock: Clock
+    network: Network
+    random: Randomness
+
+    def unique_name(self, prefix: str) -> str:
+        """``prefix`` followed by 64 random bits."""
+        return f"{prefix}-{self.random.getrandbits(64):016x}"
 
 
 class DiskFile(Protocol):

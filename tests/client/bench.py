@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 import sulina
-from sulina.client.seams import Runtime
+from sulina.runtime.seam import Runtime
 from sulina.wire.encode import Origin, encode_frame
 from sulina.wire.header import assign
 from tests.client.memory_network import MemoryNetwork

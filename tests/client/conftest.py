@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 import sulina
-from sulina.client.seams import Runtime
+from sulina.runtime.seam import Runtime
 from tests.client.bench import Bench
 from tests.client.memory_network import MemoryNetwork
 from tests.client.scripted_broker import ScriptedBroker

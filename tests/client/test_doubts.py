@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 import sulina
-from sulina.client.seams import Runtime
+from sulina.runtime.seam import Runtime
 from sulina.wire.commands import Command
 from tests.client.memory_network import MemoryNetwork
 from tests.client.scripted_broker import ScriptedBroker
