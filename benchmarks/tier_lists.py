@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-from broker_containers.tiering import TieringSettings, droppable, untiered
+from broker_containers.topics.tiering import TieringSettings, droppable, untiered
 from sulina.metadata.embedded import EmbeddedStore
 from sulina.metadata.keys import ledger_pages, ledgers, namespaces, topic_lifecycle, topics
 from sulina.metadata.keys.ledgers import LedgerRef, LedgerState, TieredRef

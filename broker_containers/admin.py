@@ -12,11 +12,11 @@ from typing import Any, Protocol
 
 from broker_containers import limits
 from broker_containers.arguments import FORWARDED, Arguments, Method, choice, number, text, without
-from broker_containers.broker import Broker
+from broker_containers.broker.broker import Broker
 from broker_containers.ledger_methods import LedgerMethods
 from broker_containers.subscriptions.subscription import Subscription
+from broker_containers.topic_log.managed_ledger import ManagedLedger
 from broker_containers.topic_rows import consumers_of, parts_of, topic_rows
-from broker_containers.topics.managed_ledger import ManagedLedger
 from broker_containers.topics.topic import Topic
 from sulina.errors import Refused
 from sulina.metadata.keys import ledgers, namespaces, topics

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker_containers.arguments import Arguments, Method, text
-from broker_containers.broker import Broker
+from broker_containers.broker.broker import Broker
 from broker_containers.server import BinaryServer
 from sulina.errors import NotFound
 from sulina.names import TopicName

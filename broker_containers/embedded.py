@@ -12,16 +12,16 @@ from contextlib import (
 from pathlib import Path
 
 from broker_containers.alone import Alone
-from broker_containers.broker import Broker
-from broker_containers.cluster.config_apply import single_broker_config
+from broker_containers.broker.broker import Broker
+from broker_containers.broker.settings import BrokerSettings
 from broker_containers.doors.danube.settings import DanubeListen
 from broker_containers.doors.danube_admin.settings import AdminListen
 from broker_containers.doors.schema_gates import schema_gates
-from broker_containers.orphans import delete_orphans
 from broker_containers.security.authority import Authority
 from broker_containers.security.settings import AuthSettings
 from broker_containers.server import BinaryServer, Listen
-from broker_containers.settings import BrokerSettings
+from broker_containers.settings.apply import single_broker_config
+from broker_containers.topic_log.orphans import delete_orphans
 from storage_grpc.journal import JournalSettings, JournalStore
 from storage_grpc.ledgers import EmbeddedLedgers
 from storage_grpc.quorum.ledgers import QuorumLedgers

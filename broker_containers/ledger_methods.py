@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from broker_containers.arguments import Arguments, Method, number, text
-from broker_containers.broker import Broker
-from broker_containers.topics.managed_ledger import ManagedLedger
+from broker_containers.broker.broker import Broker
+from broker_containers.topic_log.managed_ledger import ManagedLedger
 from storage_grpc.tier.tier import Tier, head_of, key_of
 from sulina.errors import CorruptEntry, NotFound, Refused, Unavailable
 from sulina.metadata.keys import ledgers

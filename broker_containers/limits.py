@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from typing import Any
 
-from broker_containers.broker import Broker
+from broker_containers.broker.broker import Broker
 from sulina.errors import Refused
 from sulina.metadata.keys import namespaces, topics
 from sulina.metadata.keys.policy import Policy

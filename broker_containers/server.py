@@ -7,11 +7,11 @@ import ssl
 from dataclasses import dataclass
 
 from broker_containers.admin import Admin
-from broker_containers.broker import Broker
+from broker_containers.broker.broker import Broker
 from broker_containers.doors.binary import BinarySession
 from broker_containers.doors.tunnel import Neighbours
 from broker_containers.metrics.requests import RequestCounts
-from broker_containers.schemas.gates import SchemaGates
+from broker_containers.schemas.checks import SchemaGates
 from broker_containers.security.authority import Authority
 from broker_containers.security.methods import security_methods
 from broker_containers.security.records import SecurityRecords

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker_containers.arguments import Arguments, Method, number, text
-from broker_containers.cluster.live import Live
-from broker_containers.cluster.runtime_config import RuntimeConfig
-from broker_containers.cluster.setting import Scope, Setting
-from broker_containers.cluster.setting_list import FIXED, SECTIONS, SETTINGS
+from broker_containers.settings.live_settings import Live
+from broker_containers.settings.runtime_config import RuntimeConfig
+from broker_containers.settings.setting import Scope, Setting
+from broker_containers.settings.setting_list import FIXED, SECTIONS, SETTINGS
 from sulina.errors import Refused
 from sulina.metadata.keys.config import KEPT, Stored
 

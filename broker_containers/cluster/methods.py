@@ -8,8 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from broker_containers.arguments import Arguments, Method, text
-from broker_containers.cluster.duties import Duties
-from broker_containers.cluster.guardian import STANDING
+from broker_containers.cluster.isolation import STANDING
+from broker_containers.cluster.leader_tasks import Duties
 from broker_containers.cluster.membership import Membership
 from broker_containers.cluster.ownership import Ownership
 from broker_containers.cluster.tables import ClusterTables

@@ -10,37 +10,37 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from broker_containers.admin import Admin
-from broker_containers.broker import Broker
-from broker_containers.cluster.config_apply import (
-    apply_log_level,
-    apply_to_broker,
-    follow_policies,
-    log_level_now,
-)
+from broker_containers.broker.broker import Broker
+from broker_containers.broker.settings import BrokerSettings
 from broker_containers.cluster.config_methods import config_methods
-from broker_containers.cluster.duties import Duties
 from broker_containers.cluster.election import Election
-from broker_containers.cluster.guardian import Guardian
+from broker_containers.cluster.failure_detector import Sentry
+from broker_containers.cluster.isolation import Guardian
+from broker_containers.cluster.leader_tasks import Duties
 from broker_containers.cluster.lines import BinaryLines, Lines
-from broker_containers.cluster.live import Live
+from broker_containers.cluster.load_reports import Reporter
 from broker_containers.cluster.membership import Membership
 from broker_containers.cluster.metadata_cache import MetadataCache
 from broker_containers.cluster.methods import ClusterMethods
 from broker_containers.cluster.ownership import Ownership
 from broker_containers.cluster.peers import Connect, Peers
-from broker_containers.cluster.reports import Reporter
 from broker_containers.cluster.router import Router
-from broker_containers.cluster.runtime_config import RuntimeConfig
-from broker_containers.cluster.sentry import Sentry
 from broker_containers.cluster.settings import ClusterSettings
 from broker_containers.cluster.synchronizer import Synchronizer
 from broker_containers.cluster.tables import ClusterTables
-from broker_containers.metrics.cluster import of_cluster
-from broker_containers.metrics.collector import Write
+from broker_containers.metrics.collectors.broker import Write
+from broker_containers.metrics.collectors.cluster import of_cluster
 from broker_containers.security.authority import Authority
 from broker_containers.security.settings import AuthSettings
 from broker_containers.server import BinaryServer, Listen
-from broker_containers.settings import BrokerSettings
+from broker_containers.settings.apply import (
+    apply_log_level,
+    apply_to_broker,
+    follow_policies,
+    log_level_now,
+)
+from broker_containers.settings.live_settings import Live
+from broker_containers.settings.runtime_config import RuntimeConfig
 from storage_grpc.ledgers import Ledgers
 from storage_grpc.tier.tier import Tier
 from sulina.client.address import parse_addresses

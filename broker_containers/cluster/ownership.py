@@ -14,12 +14,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from broker_containers.broker import Broker
+from broker_containers.broker.broker import Broker
+from broker_containers.broker.topic_owners import HERE, Place
 from broker_containers.cluster.peers import Peers
 from broker_containers.cluster.settings import ClusterSettings
 from broker_containers.cluster.tables import ClusterTables
-from broker_containers.dead_letters import MakeFrame
-from broker_containers.gate import HERE, Place
+from broker_containers.subscriptions.dead_letters import MakeFrame
 from sulina.errors import NotFound, Refused, Retriable, SulinaError, UnknownOutcome
 from sulina.metadata.keys import assignments, topics
 from sulina.metadata.keys.assignments import Change, Owner, Wish

@@ -15,16 +15,16 @@ from typing import Any, cast
 from google.protobuf.message import Message
 
 from broker_containers.admin import Admin
-from broker_containers.broker import Broker
-from broker_containers.delays import check_delay
+from broker_containers.broker.broker import Broker
 from broker_containers.doors import translate
 from broker_containers.doors.ends import Ends, ProducerEnd, Unchecked
 from broker_containers.doors.requests import Request, Requests
 from broker_containers.doors.tunnel import Neighbours, Tunnel
 from broker_containers.metrics.requests import RequestCounts
-from broker_containers.schemas.gates import SchemaGates, TopicGate
+from broker_containers.schemas.checks import SchemaGates, TopicGate
 from broker_containers.security.access import NOBODY
 from broker_containers.security.authority import Authority
+from broker_containers.topics.delivery_times import check_delay
 from sulina.errors import Overloaded, ProtocolError, Refused, SulinaError, UnknownOutcome
 from sulina.version import __version__
 from sulina.wire import commands_pb2 as pb

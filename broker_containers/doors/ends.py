@@ -6,10 +6,10 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass
 
-from broker_containers.schemas.gates import TopicGate
+from broker_containers.schemas.checks import TopicGate
 from broker_containers.security.access import Access, of_topic
 from broker_containers.security.errors import Denied
-from broker_containers.subscriptions.members import Member
+from broker_containers.subscriptions.consumers import Member
 from broker_containers.subscriptions.subscription import Subscription
 from broker_containers.topics.producers import TopicProducer
 from broker_containers.topics.topic import Topic

@@ -11,11 +11,11 @@ from typing import Any
 from google.protobuf.message import Message
 
 from broker_containers.admin import Admin
-from broker_containers.broker import Broker
+from broker_containers.broker.broker import Broker
+from broker_containers.broker.topic_owners import HERE
 from broker_containers.doors import translate
 from broker_containers.doors.ends import ConsumerEnd, Ends, ProducerEnd
-from broker_containers.gate import HERE
-from broker_containers.schemas.gates import SchemaGates
+from broker_containers.schemas.checks import SchemaGates
 from broker_containers.security.access import Access, Need, of_topic
 from broker_containers.security.needs import check_method
 from sulina.errors import Refused

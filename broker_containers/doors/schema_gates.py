@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from broker_containers.broker import Broker
-from broker_containers.schemas.gates import SchemaGates
+from broker_containers.broker.broker import Broker
+from broker_containers.schemas.checks import SchemaGates
 from broker_containers.schemas.methods import schema_methods
 from broker_containers.schemas.opening import open_registry
 from broker_containers.server import BinaryServer

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 
 from broker_containers.load.decision import Move, NewTopic, Placement, Reason, Why
-from broker_containers.load.least import LeastLoaded, Slot
+from broker_containers.load.least_loaded import LeastLoaded, Slot
 from broker_containers.load.report import BYTES_A_RECORD
 from broker_containers.load.rules import RuleBook, Wish
 from broker_containers.load.settings import BalanceSettings

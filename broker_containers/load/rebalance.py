@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from broker_containers.load.decision import Move, Plan, Reason
 from broker_containers.load.move_log import MoveLog, Recent
-from broker_containers.load.session import Session
+from broker_containers.load.planning import Session
 from broker_containers.load.settings import BalanceSettings
 from broker_containers.load.view import (
     Balance,

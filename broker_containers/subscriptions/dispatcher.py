@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from broker_containers.subscriptions.deadlines import take_late
+from broker_containers.subscriptions.ack_timeouts import take_late
+from broker_containers.subscriptions.consumers import Member, Sink
+from broker_containers.subscriptions.delivery_window import Window
+from broker_containers.subscriptions.due_times import NEVER
 from broker_containers.subscriptions.key_shared import ByKey
-from broker_containers.subscriptions.members import Member, Sink
+from broker_containers.subscriptions.loaded_frame import Flight, Track
 from broker_containers.subscriptions.ranges import RangeSet
 from broker_containers.subscriptions.selectors import InTurns, OneAtATime, Pick, Selector
-from broker_containers.subscriptions.timetable import NEVER
-from broker_containers.subscriptions.track import Flight, Track
-from broker_containers.subscriptions.window import Window
 from sulina.errors import Refused
 from sulina.model import FailurePolicy, Poison, SubscriptionType
 from sulina.wire import selection

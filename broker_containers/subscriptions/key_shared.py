@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-from broker_containers.subscriptions.members import Member
+from broker_containers.subscriptions.consumers import Member
+from broker_containers.subscriptions.delivery_window import Window
+from broker_containers.subscriptions.loaded_frame import Flight, Track
 from broker_containers.subscriptions.selectors import Pick, first_part, share_out
-from broker_containers.subscriptions.track import Flight, Track
-from broker_containers.subscriptions.window import Window
 from sulina.wire import selection
 
 SLOTS = 256

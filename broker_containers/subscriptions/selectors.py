@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from broker_containers.subscriptions.members import Member
-from broker_containers.subscriptions.track import Track
-from broker_containers.subscriptions.window import Window
+from broker_containers.subscriptions.consumers import Member
+from broker_containers.subscriptions.delivery_window import Window
+from broker_containers.subscriptions.loaded_frame import Track
 from sulina.errors import Refused
 from sulina.model import SubscriptionType
 from sulina.wire import selection

@@ -12,13 +12,13 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from broker_containers.subscriptions.consumers import Member, Sink
 from broker_containers.subscriptions.dispatcher import DeadLetter, Dispatcher
-from broker_containers.subscriptions.loading import Loader
-from broker_containers.subscriptions.members import Member, Sink
-from broker_containers.subscriptions.reading import Gone, Reading, Source
+from broker_containers.subscriptions.due_times import NEVER
+from broker_containers.subscriptions.frame_loader import Loader
+from broker_containers.subscriptions.frame_reader import Gone, Reading, Source
 from broker_containers.subscriptions.selectors import Pick
-from broker_containers.subscriptions.timetable import NEVER
-from broker_containers.topics.tail_cache import CachedFrame
+from broker_containers.topic_log.tail_cache import CachedFrame
 from sulina.errors import Overloaded, Retriable, SulinaError
 from sulina.metadata.keys.cursors import CursorRecord
 from sulina.runtime.seam import Clock

@@ -8,10 +8,10 @@ from functools import partial
 
 from broker_containers.metrics.publish_latency import PublishLatency
 from broker_containers.subscriptions.subscription import Subscription
-from broker_containers.topics.dedup import Verdict
-from broker_containers.topics.log import Log
+from broker_containers.topic_log.dedup import Verdict
+from broker_containers.topic_log.log import Log
+from broker_containers.topic_log.tail_cache import CachedFrame, TopicTail
 from broker_containers.topics.producers import REPEATED, ProducerSink, Slot, TopicProducer
-from broker_containers.topics.tail_cache import CachedFrame, TopicTail
 from sulina.errors import (
     Fenced,
     NotFound,

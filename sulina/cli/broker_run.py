@@ -131,10 +131,10 @@ def broker_run(
         raise Refused(
             f"a broker of a cluster needs {error.name}: pip install 'sulina[all-in-one]'"
         ) from None
+    from broker_containers.broker.settings import BrokerSettings
     from broker_containers.cluster.settings import ClusterSettings
     from broker_containers.server import Listen
-    from broker_containers.settings import BrokerSettings
-    from broker_containers.tiering import TieringSettings
+    from broker_containers.topics.tiering import TieringSettings
     from storage_grpc.quorum.settings import QuorumSettings
     from sulina.cli.serving import serve
     from sulina.metadata.etcd import EtcdSettings

@@ -10,10 +10,10 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import sulina
-from broker_containers.broker import Broker
+from broker_containers.broker.broker import Broker
+from broker_containers.broker.settings import BrokerSettings
 from broker_containers.embedded import run_embedded
 from broker_containers.server import BinaryServer, Listen
-from broker_containers.settings import BrokerSettings
 from storage_grpc.journal import JournalSettings
 
 SMALL_JOURNAL = JournalSettings(

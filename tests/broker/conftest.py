@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import sulina
-from broker_containers.settings import BrokerSettings
+from broker_containers.broker.settings import BrokerSettings
 from storage_grpc.journal import JournalSettings
 from sulina import Client
 from tests.broker.cluster import Cluster

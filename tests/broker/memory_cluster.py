@@ -10,10 +10,10 @@ import random
 from contextlib import AsyncExitStack
 
 import sulina
-from broker_containers.broker import Broker
-from broker_containers.orphans import delete_orphans
+from broker_containers.broker.broker import Broker
+from broker_containers.broker.settings import BrokerSettings
 from broker_containers.server import BinaryServer, Listen
-from broker_containers.settings import BrokerSettings
+from broker_containers.topic_log.orphans import delete_orphans
 from storage_grpc.journal import JournalSettings, JournalStore
 from storage_grpc.ledgers import EmbeddedLedgers
 from sulina.metadata.embedded import EmbeddedStore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_containers.settings import BrokerSettings
+from broker_containers.broker.settings import BrokerSettings
 from sulina import Client, FailurePolicy, Message, Refused, Start
 from sulina.wire import commands_pb2 as pb
 from sulina.wire.commands import Command

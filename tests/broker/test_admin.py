@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_containers.settings import BrokerSettings
+from broker_containers.broker.settings import BrokerSettings
 from sulina import AlreadyExists, Client, Delivery, NotFound, Refused, Start
 from tests.broker.actions import bodies, log_of, look, numbered, publish, read_all, subscribe, take
 from tests.broker.conftest import MakeCluster

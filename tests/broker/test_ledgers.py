@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from broker_containers.settings import BrokerSettings
-from broker_containers.topics.managed_ledger import LedgerSettings
+from broker_containers.broker.settings import BrokerSettings
+from broker_containers.topic_log.managed_ledger import LedgerSettings
 from sulina import Client, Start
 from sulina.runtime.memory_disk import MemoryDisk
 from tests.broker.actions import (

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from broker_containers.settings import BrokerSettings
+from broker_containers.broker.settings import BrokerSettings
 from sulina import Client, Refused, Start, TooLarge
 from tests.broker.actions import (
     bodies,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker_containers.retention import expired
-from broker_containers.settings import BrokerSettings
-from broker_containers.topics.managed_ledger import LedgerSettings
+from broker_containers.broker.settings import BrokerSettings
+from broker_containers.topic_log.managed_ledger import LedgerSettings
+from broker_containers.topics.retention import expired
 from sulina import Client, Refused, Start
 from sulina.metadata.keys.ledgers import LedgerRef, LedgerState
 from sulina.metadata.keys.policy import Policy

@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from broker_containers.settings import BrokerSettings
+from broker_containers.broker.settings import BrokerSettings
 from broker_containers.subscriptions.dispatcher import Limits
-from broker_containers.topics.managed_ledger import LedgerSettings
+from broker_containers.topic_log.managed_ledger import LedgerSettings
 from sulina import Client, Consumer, Start
 from sulina.wire import commands_pb2 as pb
 from sulina.wire.decode import Frame

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from crc32c import crc32c
 
-from broker_containers.settings import BrokerSettings
+from broker_containers.broker.settings import BrokerSettings
 from sulina import Client, FailurePolicy, Start
 from sulina.errors import StorageFailed
 from sulina.runtime.memory_disk import MemoryDisk

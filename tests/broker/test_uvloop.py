@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_containers.settings import BrokerSettings
+from broker_containers.broker.settings import BrokerSettings
 from sulina import Start
 from tests.broker.actions import ack_all, bodies, look, numbered, publish, read_all, take
 from tests.broker.cluster import Cluster

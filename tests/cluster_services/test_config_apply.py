@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker_containers.cluster.config_apply import (
+from broker_containers.cluster.metadata_cache import MetadataCache
+from broker_containers.settings.apply import (
     PACKAGES,
     apply_log_level,
     follow_policies,
     single_broker_config,
 )
-from broker_containers.cluster.metadata_cache import MetadataCache
-from broker_containers.cluster.runtime_config import RuntimeConfig
-from broker_containers.topics.managed_ledger import ManagedLedger
+from broker_containers.settings.runtime_config import RuntimeConfig
+from broker_containers.topic_log.managed_ledger import ManagedLedger
 from sulina.errors import NotFound
 from sulina.metadata.keys import namespaces, topics
 from sulina.metadata.keys.policy import Policy, PolicyOverrides
@@ -93,7 +93,7 @@ async def test_intervals_and_permissions_change(
 async def test_the_log_level_changes_and_comes_back() -> None:
     before = [logging.getLogger(package).level for package in PACKAGES]
     apply_log_level("debug", started_with="warning")
-    assert logging.getLogger("broker_containers.broker").isEnabledFor(logging.DEBUG)
+    assert logging.getLogger("broker_containers.broker.broker").isEnabledFor(logging.DEBUG)
     apply_log_level("warning", started_with="warning")
     assert [logging.getLogger(package).level for package in PACKAGES] == before
 

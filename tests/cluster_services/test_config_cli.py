@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from broker_containers.cluster.config_apply import single_broker_config
-from broker_containers.settings import BrokerSettings
+from broker_containers.broker.settings import BrokerSettings
+from broker_containers.settings.apply import single_broker_config
 from sulina.runtime.memory_disk import MemoryDisk
 from tests.broker.memory_cluster import MemoryCluster
 from tests.cli.runner import Ran, Sulina

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from broker_containers.cluster.setting_list import find
-from broker_containers.cluster.settings_page import renewed
+from broker_containers.settings.setting_list import find
+from broker_containers.settings.settings_page import renewed
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 
@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 def test_the_page_is_up_to_date() -> None:
     page = PAGE.read_text()
     assert page == renewed(page), (
-        "run: python -m broker_containers.cluster.settings_page docs/configuration.md"
+        "run: python -m broker_containers.settings.settings_page docs/configuration.md"
     )
 
 

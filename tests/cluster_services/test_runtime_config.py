@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from broker_containers.broker.settings import BrokerSettings
 from broker_containers.cluster.config_methods import config_methods
-from broker_containers.cluster.live import Live
-from broker_containers.cluster.runtime_config import RuntimeConfig
 from broker_containers.load.settings import RankingName
-from broker_containers.settings import BrokerSettings
+from broker_containers.settings.live_settings import Live
+from broker_containers.settings.runtime_config import RuntimeConfig
 from sulina.errors import NotFound, Refused, Unavailable
 from sulina.metadata.keys import config as keys
 from sulina.metadata.store import MetadataStore

@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 
 from broker_containers.cluster.election import Election
+from broker_containers.cluster.failure_detector import Sentry
 from broker_containers.cluster.membership import Membership
-from broker_containers.cluster.sentry import Sentry
 from broker_containers.cluster.settings import ClusterSettings
 from broker_containers.cluster.tables import ClusterTables
 from sulina.errors import NobodyThere, Unavailable

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_containers.cluster.live import Live
-from broker_containers.cluster.setting import Kind, Setting
-from broker_containers.cluster.setting_list import FIXED, SECTIONS, SETTINGS, find
 from broker_containers.load.rules import Rule
+from broker_containers.settings.live_settings import Live
+from broker_containers.settings.setting import Kind, Setting
+from broker_containers.settings.setting_list import FIXED, SECTIONS, SETTINGS, find
 from sulina.errors import NotFound, Refused
 
 

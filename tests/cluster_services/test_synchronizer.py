@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import pytest
 
 import sulina
-from broker_containers.cluster.live import Live
+from broker_containers.broker.settings import BrokerSettings
 from broker_containers.cluster.metadata_cache import MetadataCache
-from broker_containers.cluster.runtime_config import RuntimeConfig
 from broker_containers.cluster.synchronizer import TOPIC, Synchronizer, SynchronizerSettings
-from broker_containers.settings import BrokerSettings
+from broker_containers.settings.live_settings import Live
+from broker_containers.settings.runtime_config import RuntimeConfig
 from sulina import Client
 from sulina.errors import SulinaError
 from sulina.metadata.keys import subscriptions, topic_lifecycle, topics

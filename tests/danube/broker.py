@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from broker_containers.broker.settings import BrokerSettings
 from broker_containers.doors.danube.settings import DanubeListen
 from broker_containers.embedded import run_embedded
 from broker_containers.server import Listen
-from broker_containers.settings import BrokerSettings
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ import pytest
 import pytest_asyncio
 
 import sulina
-from broker_containers.broker import Broker
+from broker_containers.broker.broker import Broker
+from broker_containers.broker.settings import BrokerSettings
 from broker_containers.doors.danube.server import DanubeServer
 from broker_containers.doors.danube.serving import serve_danube
 from broker_containers.doors.danube.settings import DanubeListen, DanubeSettings
-from broker_containers.settings import BrokerSettings
 from storage_grpc.quorum.ledgers import QuorumLedgers
 from storage_grpc.quorum.settings import QuorumSettings
 from sulina.metadata.embedded import EmbeddedStore

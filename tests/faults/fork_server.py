@@ -19,10 +19,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from broker_containers.broker.settings import BrokerSettings
 from broker_containers.embedded import run_embedded
 from broker_containers.server import Listen
-from broker_containers.settings import BrokerSettings
-from broker_containers.topics.managed_ledger import LedgerSettings
+from broker_containers.topic_log.managed_ledger import LedgerSettings
 from storage_grpc.journal.settings import JournalSettings
 from sulina.cli.running import loop_factory
 

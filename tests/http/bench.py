@@ -16,9 +16,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
-from broker_containers.broker import Broker
-from broker_containers.metrics.collector import Metrics
-from broker_containers.settings import BrokerSettings
+from broker_containers.broker.broker import Broker
+from broker_containers.broker.settings import BrokerSettings
+from broker_containers.metrics.collectors.broker import Metrics
 from storage_grpc.ledgers import EmbeddedLedgers
 from storage_grpc.memory_store import MemoryEntryStore
 from sulina.metadata.embedded import EmbeddedStore

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import sulina
+from broker_containers.broker.settings import BrokerSettings
 from broker_containers.cluster.node import NodeSettings, cluster_node, serving
 from broker_containers.doors.http.routes import API, ROUTES
 from broker_containers.doors.http.serving import serve_http
 from broker_containers.server import Listen
-from broker_containers.settings import BrokerSettings
 from storage_grpc.journal import JournalSettings, JournalStore
 from storage_grpc.ledgers import EmbeddedLedgers
 from sulina.metadata.embedded import EmbeddedStore

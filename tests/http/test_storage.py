@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from broker_containers.broker.settings import BrokerSettings
 from broker_containers.doors.http.serving import serve_http
 from broker_containers.doors.http.settings import HttpSettings
 from broker_containers.server import Listen
-from broker_containers.settings import BrokerSettings
 from sulina.errors import StorageFailed
 from sulina.runtime.memory_disk import MemoryDisk
 from tests.broker.cluster import SMALL_JOURNAL

@@ -7,10 +7,10 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 
 import sulina
+from broker_containers.broker.settings import BrokerSettings
 from broker_containers.cluster.node import ClusterNode, NodeSettings, cluster_node, serving
 from broker_containers.cluster.settings import ClusterSettings
 from broker_containers.server import Listen
-from broker_containers.settings import BrokerSettings
 from storage_grpc.memory_store import MemoryEntryStore
 from storage_grpc.node import LocalNode, Node
 from storage_grpc.quorum.ledgers import QuorumLedgers

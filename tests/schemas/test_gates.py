@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from broker_containers.schemas.checks import SchemaGates, TopicGate
 from broker_containers.schemas.errors import InvalidPayload
-from broker_containers.schemas.gates import SchemaGates, TopicGate
 from broker_containers.schemas.opening import open_registry
 from broker_containers.schemas.registry import SchemaRegistry
 from sulina.errors import NotFound

@@ -12,11 +12,11 @@ from contextlib import suppress
 from contextvars import Context
 from random import Random
 
-from broker_containers.broker import Broker
-from broker_containers.settings import BrokerSettings
-from broker_containers.subscriptions.members import Member
+from broker_containers.broker.broker import Broker
+from broker_containers.broker.settings import BrokerSettings
+from broker_containers.subscriptions.consumers import Member
 from broker_containers.subscriptions.subscription import Subscription
-from broker_containers.topics.managed_ledger import ManagedLedger
+from broker_containers.topic_log.managed_ledger import ManagedLedger
 from broker_containers.topics.producers import TopicProducer
 from broker_containers.topics.topic import Topic
 from storage_grpc.ledgers import LedgerWriter

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from broker_containers.settings import BrokerSettings
-from broker_containers.topics.managed_ledger import LedgerSettings
+from broker_containers.broker.settings import BrokerSettings
+from broker_containers.topic_log.managed_ledger import LedgerSettings
 from storage_grpc.quorum.settings import QuorumSettings
 from sulina.errors import SulinaError
 from sulina.model import SubscriptionType

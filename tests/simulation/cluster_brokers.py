@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, NoReturn
 
-from broker_containers.cluster.guardian import STANDING
+from broker_containers.cluster.isolation import STANDING
 from broker_containers.cluster.node import ClusterNode, NodeSettings, serving
 from broker_containers.cluster.settings import ClusterSettings
 from broker_containers.server import Listen

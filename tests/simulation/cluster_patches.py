@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from broker_containers.cluster import node
-from broker_containers.cluster.duties import Duties
 from broker_containers.cluster.election import Election
+from broker_containers.cluster.leader_tasks import Duties
 from broker_containers.cluster.ownership import Ownership
 from broker_containers.load.decision import Move
 from sulina.errors import SulinaError

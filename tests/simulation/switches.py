@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 from unittest.mock import patch
 
-from broker_containers.topics import takeover
-from broker_containers.topics.dedup import Dedup
-from broker_containers.topics.ledger_scan import Found, scan
-from broker_containers.topics.managed_ledger import ManagedLedger
+from broker_containers.topic_log import takeover
+from broker_containers.topic_log.dedup import Dedup
+from broker_containers.topic_log.ledger_scan import Found, scan
+from broker_containers.topic_log.managed_ledger import ManagedLedger
 from storage_grpc.journal import reader
 from storage_grpc.journal.format import IMAGE_SIZE
 from storage_grpc.ledgers import Ledgers

@@ -10,7 +10,7 @@ import asyncio
 
 import pytest
 
-from broker_containers.topics.managed_ledger import LedgerSettings, ManagedLedger
+from broker_containers.topic_log.managed_ledger import LedgerSettings, ManagedLedger
 from storage_grpc.node import MaybeLost
 from storage_grpc.quorum.writer import QuorumWriter
 from sulina.errors import CorruptEntry, Fenced, NotFound, Retriable, SulinaError, Unavailable

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from broker_containers.tiering import Tiering
-from broker_containers.topics.managed_ledger import ManagedLedger
+from broker_containers.topic_log.managed_ledger import ManagedLedger
+from broker_containers.topics.tiering import Tiering
 from storage_grpc.tier.objects import Objects
 from sulina.lake.summary import ObjectHead, ObjectSummary
 from sulina.metadata.keys.ledgers import LedgerRef, TieredRef

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
-from broker_containers.settings import BrokerSettings
-from broker_containers.tiering import TieringSettings, untiered
-from broker_containers.topics.managed_ledger import ManagedLedger
+from broker_containers.broker.settings import BrokerSettings
+from broker_containers.topic_log.managed_ledger import ManagedLedger
+from broker_containers.topics.tiering import TieringSettings, untiered
 from storage_grpc.tier.local import LocalTier
 from storage_grpc.tier.settings import TierSettings
 from storage_grpc.tier.tier import Tier

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from broker_containers.subscriptions.consumers import Member
+from broker_containers.subscriptions.delivery_window import Window
 from broker_containers.subscriptions.dispatcher import Dispatcher, Limits
-from broker_containers.subscriptions.members import Member
 from broker_containers.subscriptions.ranges import RangeSet
-from broker_containers.subscriptions.window import Window
 from sulina.errors import SulinaError
 from sulina.model import FailurePolicy, SubscriptionType
 from sulina.runtime.seam import Buffer

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from broker_containers.subscriptions.consumers import Member
 from broker_containers.subscriptions.dispatcher import Limits
-from broker_containers.subscriptions.members import Member
 from sulina.model import SubscriptionType
 from tests.subscriptions.harness import Bench
 

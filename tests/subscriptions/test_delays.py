@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker_containers.subscriptions.delays import Delays
+from broker_containers.subscriptions.delayed_frames import Delays
+from broker_containers.subscriptions.delivery_window import Window
 from broker_containers.subscriptions.dispatcher import Limits
 from broker_containers.subscriptions.ranges import RangeSet
-from broker_containers.subscriptions.window import Window
 from sulina.model import SubscriptionType
 from tests.subscriptions.harness import FRAME_BYTES, Bench, Given
 

@@ -21,10 +21,10 @@ from hypothesis.stateful import (
     rule,
 )
 
+from broker_containers.subscriptions.consumers import Member
+from broker_containers.subscriptions.delivery_window import Window
 from broker_containers.subscriptions.dispatcher import Dispatcher, Limits
-from broker_containers.subscriptions.members import Member
 from broker_containers.subscriptions.ranges import RangeSet
-from broker_containers.subscriptions.window import Window
 from sulina.errors import Refused
 from sulina.model import Backoff, FailurePolicy, Poison, SubscriptionType
 from sulina.wire import selection

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from broker_containers.subscriptions.consumers import Member
 from broker_containers.subscriptions.dispatcher import DeadLetter
-from broker_containers.subscriptions.members import Member
 from sulina.model import Backoff, Poison, SubscriptionType
 from tests.subscriptions.harness import POLICY, Bench, Given
 

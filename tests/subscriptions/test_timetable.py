@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_containers.subscriptions.timetable import NEVER, Timetable
+from broker_containers.subscriptions.due_times import NEVER, Timetable
 
 steps = st.lists(
     st.tuples(st.sampled_from(["note", "drop", "take"]), st.integers(0, 5), st.integers(0, 30)),

@@ -7,8 +7,8 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_containers.subscriptions.delivery_window import Window
 from broker_containers.subscriptions.ranges import RangeSet
-from broker_containers.subscriptions.window import Window
 from sulina.wire import selection
 
 LIMIT = 10_000

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from broker_containers.tiering import untiered
+from broker_containers.topics.tiering import untiered
 from localstack.emulators.s3 import make_bucket
 from localstack.emulators.server import EmulatorServer
 from storage_grpc.tier.objects import Objects

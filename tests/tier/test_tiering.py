@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker_containers.broker import Broker
-from broker_containers.metrics.collector import Metrics
-from broker_containers.tiering import TieringSettings, droppable, untiered
+from broker_containers.broker.broker import Broker
+from broker_containers.metrics.collectors.broker import Metrics
+from broker_containers.topics.tiering import TieringSettings, droppable, untiered
 from sulina.errors import NotFound, Unavailable
 from sulina.metadata.keys import closing, doomed_objects, ledgers
 from sulina.metadata.keys.ledgers import LedgerRef, LedgerState, TieredRef

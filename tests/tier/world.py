@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from broker_containers.broker import Broker
-from broker_containers.settings import BrokerSettings
-from broker_containers.tiering import TieringSettings
-from broker_containers.topics.managed_ledger import LedgerSettings, ManagedLedger
+from broker_containers.broker.broker import Broker
+from broker_containers.broker.settings import BrokerSettings
+from broker_containers.topic_log.managed_ledger import LedgerSettings, ManagedLedger
+from broker_containers.topics.tiering import TieringSettings
 from storage_grpc.ledgers import EmbeddedLedgers
 from storage_grpc.memory_store import MemoryEntryStore
 from storage_grpc.tier.local import LocalTier

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_containers.topics.dedup import Dedup, Verdict
+from broker_containers.topic_log.dedup import Dedup, Verdict
 from sulina.errors import CorruptFrame
 from sulina.wire.encode import Origin, encode_frame
 from sulina.wire.header import FrameHeader, check_frame

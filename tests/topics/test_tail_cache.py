@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_containers.topics.tail_cache import CachedFrame, TailCache, TopicTail
+from broker_containers.topic_log.tail_cache import CachedFrame, TailCache, TopicTail
 from sulina.wire.encode import Origin, encode_frame
 from sulina.wire.header import assign, check_frame
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Final
 
-from broker_containers.broker import Broker
+from broker_containers.broker.broker import Broker
 from broker_containers.doors.danube import danube_pb2 as pb
 from broker_containers.doors.danube.calls import Stream, Unary
 from broker_containers.doors.danube.consumers import Consumers

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from broker_containers.broker import Broker
+from broker_containers.broker.broker import Broker
 from broker_containers.doors.danube.consuming import ConsumerEnd
 from broker_containers.doors.danube.identity import consumer_number
 from broker_containers.doors.danube.sessions import Sessions
 from broker_containers.doors.danube.settings import DanubeSettings
-from broker_containers.subscriptions.members import Member
+from broker_containers.subscriptions.consumers import Member
 from broker_containers.subscriptions.subscription import Subscription
 from sulina.errors import Overloaded, Retriable
 from sulina.metadata.keys.danube_consumers import ConsumerRecord

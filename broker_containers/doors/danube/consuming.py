@@ -16,7 +16,7 @@ from typing import Final
 from broker_containers.doors.danube import danube_pb2 as pb
 from broker_containers.doors.danube.messages import messages_of
 from broker_containers.doors.danube.settings import DanubeSettings
-from broker_containers.subscriptions.members import Member
+from broker_containers.subscriptions.consumers import Member
 from broker_containers.subscriptions.subscription import Subscription
 from broker_containers.topics.topic import Topic
 from sulina.errors import Retriable, SulinaError

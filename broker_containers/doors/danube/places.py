@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_containers.broker import Broker
+from broker_containers.broker.broker import Broker
 from broker_containers.doors.danube import danube_pb2 as pb
 from sulina.errors import NotFound, Unavailable
 from sulina.metadata.keys import topics

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 
-from broker_containers.broker import Broker
+from broker_containers.broker.broker import Broker
 from broker_containers.doors.danube.identity import producer_number
 from broker_containers.doors.danube.publishing import ProducerEnd
 from broker_containers.doors.danube.settings import DanubeSettings
-from broker_containers.schemas.gates import SchemaGates
+from broker_containers.schemas.checks import SchemaGates
 from sulina.errors import Overloaded
 from sulina.model import Delivery
 from sulina.names import TopicName

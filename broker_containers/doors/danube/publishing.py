@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from broker_containers.doors.danube.gathering import Gathering
 from broker_containers.doors.danube.messages import Record, frame_of
 from broker_containers.doors.danube.settings import DanubeSettings
-from broker_containers.schemas.gates import TopicGate
+from broker_containers.schemas.checks import TopicGate
 from broker_containers.topics.producers import TopicProducer
 from broker_containers.topics.topic import Topic
 from storage_grpc.ledgers import Ledgers

@@ -8,7 +8,7 @@ from typing import Final
 
 import grpc
 
-from broker_containers.broker import Broker
+from broker_containers.broker.broker import Broker
 from broker_containers.doors.danube import danube_pb2 as pb
 from broker_containers.doors.danube.calls import handlers_of
 from broker_containers.doors.danube.consumer_service import ConsumerService
@@ -26,7 +26,7 @@ from broker_containers.doors.danube_schema.service import add_to
 from broker_containers.doors.grpc_callers import Callers
 from broker_containers.doors.grpc_port import open_port
 from broker_containers.metrics.requests import RequestCounts
-from broker_containers.schemas.gates import SchemaGates
+from broker_containers.schemas.checks import SchemaGates
 from broker_containers.security.authority import Authority
 from sulina.client.address import Address
 from sulina.errors import Retriable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from broker_containers.broker import Broker
+from broker_containers.broker.broker import Broker
 from broker_containers.doors.danube.server import AddService, DanubeServer
 from broker_containers.doors.danube.settings import DanubeListen
 from broker_containers.doors.schema_gates import schema_gates

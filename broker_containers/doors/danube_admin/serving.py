@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from broker_containers.broker import Broker
+from broker_containers.broker.broker import Broker
 from broker_containers.doors.danube_admin.places import Places
 from broker_containers.doors.danube_admin.server import AdminServer
 from broker_containers.doors.danube_admin.settings import AdminListen

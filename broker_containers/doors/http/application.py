@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from broker_containers.admin import Admin
-from broker_containers.broker import Broker
+from broker_containers.broker.broker import Broker
 from broker_containers.doors.http.arguments import arguments, topic_of
 from broker_containers.doors.http.callers import access_of
 from broker_containers.doors.http.guard import OPERATION, Guard, Handler
@@ -19,10 +19,10 @@ from broker_containers.doors.http.openapi import document
 from broker_containers.doors.http.page import page
 from broker_containers.doors.http.problems import NO_SUCH_PATH, Problem
 from broker_containers.doors.http.routes import ROUTES, Route, offered
-from broker_containers.metrics.collector import Metrics
+from broker_containers.metrics.collectors.broker import Metrics
 from broker_containers.metrics.exposition import CONTENT_TYPE
 from broker_containers.metrics.requests import RequestCounts, RequestMetrics
-from broker_containers.schemas.gates import SchemaGates
+from broker_containers.schemas.checks import SchemaGates
 from broker_containers.security.access import of_topic
 from broker_containers.security.authority import Authority
 from broker_containers.security.needs import check_method

@@ -15,7 +15,7 @@ from typing import Any
 from aiohttp import web
 
 from broker_containers.admin import Admin
-from broker_containers.broker import Broker
+from broker_containers.broker.broker import Broker
 from broker_containers.doors.http.arguments import json_object, number, read_body, topic_of
 from broker_containers.doors.http.message_methods import PUBLISH, as_json, messages_of, texts
 from broker_containers.doors.http.publishing import Message, Publisher

@@ -8,11 +8,11 @@ import logging
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from broker_containers.broker import Broker
+from broker_containers.broker.broker import Broker
 from broker_containers.doors.http import problems
 from broker_containers.doors.http.application import Application
 from broker_containers.doors.http.health import Health
-from broker_containers.metrics.collector import Metrics
+from broker_containers.metrics.collectors.broker import Metrics
 from broker_containers.server import BinaryServer, Listen
 from sulina.errors import Refused
 

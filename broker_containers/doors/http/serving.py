@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from broker_containers.broker import Broker
+from broker_containers.broker.broker import Broker
 from broker_containers.doors.http import parts
 from broker_containers.doors.http.health import Health
 from broker_containers.doors.http.server import HttpServer
 from broker_containers.doors.schema_gates import schema_gates
-from broker_containers.metrics import storage as storage_metrics
-from broker_containers.metrics.collector import Metrics, Write
-from broker_containers.metrics.schemas import of_schemas
+from broker_containers.metrics.collectors import storage as storage_metrics
+from broker_containers.metrics.collectors.broker import Metrics, Write
+from broker_containers.metrics.collectors.schemas import of_schemas
 from broker_containers.server import BinaryServer, Listen
 from storage_grpc.journal import JournalStore
 from storage_grpc.quorum.nodes import Nodes

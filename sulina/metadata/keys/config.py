@@ -6,7 +6,7 @@
 * ``/cluster/config/history/{number}``: the last thousand of them.
 
 A change and its entry in the history are one transaction: there is none without the other. What a
-value means is for ``broker_containers.cluster.setting`` to say; here it is text.
+value means is for ``broker_containers.settings.setting`` to say; here it is text.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from broker_containers.settings import BrokerSettings
+from broker_containers.broker.settings import BrokerSettings
 from broker_containers.subscriptions.dispatcher import Limits
-from broker_containers.topics.managed_ledger import LedgerSettings
+from broker_containers.topic_log.managed_ledger import LedgerSettings
 from sulina import Client, Refused
 from sulina.wire import commands_pb2 as pb
 from sulina.wire.encode import Origin, encode_frame

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from broker_containers.settings import BrokerSettings
+from broker_containers.broker.settings import BrokerSettings
 from sulina import Client, FailurePolicy, Poison, Start
 from sulina.runtime.memory_disk import MemoryDisk
 from tests.broker.actions import (

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
-from broker_containers.broker import Broker
+from broker_containers.broker.broker import Broker
 from storage_grpc.memory_store import MemoryEntryStore
 from storage_grpc.node import LocalNode
 from storage_grpc.quorum.ledgers import QuorumLedgers

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from broker_containers.tiering import untiered
+from broker_containers.topics.tiering import untiered
 from storage_grpc.tier.tier import head_of
 from sulina.errors import CorruptEntry, NotFound, Unavailable, UnknownOutcome
 from sulina.metadata.keys.ledgers import TieredRef

@@ -1,0 +1,1 @@
+"""The broker: opens topics when they are first used and runs their background work."""

@@ -1,0 +1,330 @@
+"""The broker: owns topics, opens them when they are first used, and keeps what surrounds them.
+
+One object a process; the doors (binary, later gRPC and HTTP) call it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from broker_containers.broker.settings import BrokerSettings
+from broker_containers.broker.topic_metadata import FromStore, TopicReader
+from broker_containers.broker.topic_owners import Gate, OpenGate, Place
+from broker_containers.metrics.publish_latency import PublishLatency
+from broker_containers.subscriptions.cursors import CursorKeeper
+from broker_containers.subscriptions.dead_letters import (
+    dead_letter_frame,
+    dead_letter_producer,
+    publish_one,
+)
+from broker_containers.subscriptions.dispatcher import DeadLetter
+from broker_containers.subscriptions.subscription import Subscription
+from broker_containers.topic_log.cleanup import Undertaker, delete_now, may_have_objects
+from broker_containers.topic_log.log import Log, VolatileLog
+from broker_containers.topic_log.managed_ledger import ManagedLedger
+from broker_containers.topic_log.tail_cache import CachedFrame, TailCache
+from broker_containers.topics.retention import Retention
+from broker_containers.topics.shielded_tasks import Unbroken
+from broker_containers.topics.subscription_manager import SubscriptionKeeper
+from broker_containers.topics.tiering import Tiering
+from broker_containers.topics.topic import Topic
+from storage_grpc.ledgers import Ledgers
+from storage_grpc.tier.tier import Tier, head_of
+from sulina.errors import AlreadyExists, NotFound, Refused, Retriable, SulinaError
+from sulina.lake.summary import ObjectHead
+from sulina.metadata.keys import (
+    doomed_objects,
+    ledgers,
+    namespaces,
+    topic_lifecycle,
+    topics,
+)
+from sulina.metadata.keys.ledgers import LedgerIds, LedgerRef
+from sulina.metadata.keys.topics import TopicRecord, TopicState
+from sulina.metadata.store import MetadataStore
+from sulina.model import Delivery
+from sulina.names import TopicName
+from sulina.runtime.seam import Clock
+
+_log = logging.getLogger(__name__)
+
+
+_CLOSED_AT_ONCE = 64
+
+
+class Broker:
+    """Use as ``async with``: it starts its background work and ends it."""
+
+    def __init__(
+        self,
+        storage: Ledgers,
+        store: MetadataStore,
+        clock: Clock,
+        settings: BrokerSettings,
+        gate: Gate | None = None,
+        reader: TopicReader | None = None,
+        tier: Tier | None = None,
+    ) -> None:
+        self.settings = settings
+        self.tier = tier
+        self._reader = reader or FromStore(store)
+        self._gate = gate or OpenGate()
+        self.store = store
+        self.ledgers = storage
+        self.clock = clock
+        self.cache = TailCache(settings.cache_bytes)
+        self.publish_latency = PublishLatency(clock)
+        self._ids = LedgerIds(store)
+        self._topics: dict[TopicName, asyncio.Task[Topic]] = {}
+        self._unloading: dict[TopicName, asyncio.Task[None]] = {}
+        self._deleting: set[TopicName] = set()
+        self._closing = False
+        self._unbroken = Unbroken()
+        self.cursors = CursorKeeper(
+            store, clock, settings.cursor_flush_seconds, self._open_subscriptions
+        )
+        self.subscriptions = SubscriptionKeeper(
+            store, clock, settings, self.cursors, self._unbroken, self._bury
+        )
+        self.retention = Retention(clock, settings.retention_seconds, self.loaded)
+        self.tiering = Tiering(tier, clock, settings.tier, self.loaded)
+        self.undertaker = Undertaker(tier, store, clock)
+        self._background: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Broker:
+        await namespaces.create_first(self.store)
+        self._background = [
+            asyncio.create_task(self.cursors.run()),
+            asyncio.create_task(self.retention.run()),
+            asyncio.create_task(self.tiering.run()),
+            asyncio.create_task(self.undertaker.run()),
+        ]
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let everybody go, store all cursors, note the ends of all ledgers."""
+        self._closing = True
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        await self._unbroken.finished()
+        reason = Retriable("the broker is shutting down")
+        # Not one after the other: each waits for storage. Not all at once: there may be thousands.
+        names = list(self._topics)
+        for start in range(0, len(names), _CLOSED_AT_ONCE):
+            batch = names[start : start + _CLOSED_AT_ONCE]
+            await asyncio.gather(*(self.unload(name, reason) for name in batch))
+
+    # ---- topics ----
+
+    def loaded(self) -> Iterator[Topic]:
+        """The topics that are open here."""
+        for task in self._topics.values():
+            if task.done() and not task.cancelled() and task.exception() is None:
+                yield task.result()
+
+    def _open_subscriptions(self) -> Iterator[Subscription]:
+        for topic in self.loaded():
+            yield from topic.subscriptions.values()
+
+    async def describe(
+        self, name: TopicName, *, create: bool, delivery: Delivery | None
+    ) -> TopicRecord:
+        """A topic's record. With ``create`` it is made when absent, as reliable unless told."""
+        found = await self._reader.describe(name)
+        if found is None:
+            if not create:
+                raise topics.missing(name)
+            if not self.settings.auto_create_topics:
+                raise NotFound(f"there is no topic {name}: `sulina topic create {name}` makes it")
+            await self.create_topic(name, delivery or Delivery.RELIABLE, 0, exist_ok=True)
+            found = await topics.get(self.store, name)
+        if found is None or found.state is not TopicState.READY:
+            raise Retriable(f"{name} is being made or deleted: try again")
+        if delivery is not None and found.delivery is not delivery:
+            raise Refused(f"{name} is {found.delivery}, not {delivery}")
+        return found
+
+    async def serves(self, name: TopicName) -> bool:
+        """Whether this broker serves a topic; waits for it to have an owner."""
+        return await self._gate.serves(name)
+
+    async def place_of(self, name: TopicName) -> Place:
+        """Where clients find the broker that serves a topic; waits for it to have an owner."""
+        return await self._gate.place_of(name)
+
+    async def create_topic(
+        self,
+        name: TopicName,
+        delivery: Delivery,
+        partitions: int,
+        *,
+        exist_ok: bool = False,
+        expected_records: int = 0,
+        expected_bytes: int = 0,
+    ) -> None:
+        """Make a topic. Raises ``AlreadyExists`` unless ``exist_ok``.
+
+        What is expected of it, a second, in and out, helps to find a broker for it.
+        """
+        wanted = TopicRecord(
+            delivery,
+            partitions,
+            created_us=self.clock.wall_us(),
+            expected_records=expected_records,
+            expected_bytes=expected_bytes,
+        )
+        try:
+            await self._unbroken.run(topic_lifecycle.create(self.store, name, wanted))
+        except AlreadyExists:
+            if not exist_ok:
+                raise
+
+    async def topic(
+        self, name: TopicName, *, create: bool = True, delivery: Delivery | None = None
+    ) -> Topic:
+        """The topic, open. Opening recovers its log and restores its subscriptions."""
+        while (unloading := self._unloading.get(name)) is not None:
+            await asyncio.shield(unloading)
+        self._check_stays(name)
+        opening = self._topics.get(name)
+        if opening is None or (opening.done() and opening.exception() is not None):
+            record = await self.describe(name, create=create, delivery=delivery)
+            if record.partitions:
+                raise Refused(
+                    f"{name} has {record.partitions} partitions: use those, {name.partition(0)} on"
+                )
+            self._check_stays(name)  # a deletion, or a stop, may have begun meanwhile
+            opening = self._topics.get(name)
+            if opening is None or (opening.done() and opening.exception() is not None):
+                opening = asyncio.create_task(self._open(name, record))
+                self._topics[name] = opening
+        # Shielded: one caller that gives up must not stop the others who wait for the same topic.
+        topic = await asyncio.shield(opening)
+        if delivery is not None and topic.delivery is not delivery:
+            raise Refused(f"{name} is {topic.delivery}, not {delivery}")
+        return topic
+
+    def _check_stays(self, name: TopicName) -> None:
+        if self._closing:
+            raise Retriable("the broker is shutting down")
+        if name in self._deleting:
+            raise Retriable(f"{name} is being deleted: try again")
+        self._gate.check(name)
+
+    async def _open(self, name: TopicName, record: TopicRecord) -> Topic:
+        policy, log = await asyncio.gather(self._reader.policy(name), self._open_log(name, record))
+        tail, latency = self.cache.tail(), self.publish_latency
+        topic = Topic(name, record.delivery, policy, log, tail, latency)
+        await self.subscriptions.restore(topic)
+        return topic
+
+    async def _open_log(self, name: TopicName, record: TopicRecord) -> Log:
+        if record.delivery is not Delivery.RELIABLE:
+            return VolatileLog()
+        log = await ManagedLedger.open(
+            name,
+            self.ledgers,
+            self.store,
+            self._ids,
+            self.clock,
+            self.settings.ledger,
+            partial(self._gate.guards, name),
+            self.tier,
+        )
+        log.settings = self.settings.ledger  # they may have changed meanwhile
+        return log
+
+    def names(self) -> list[TopicName]:
+        """The topics that are open here, or being opened."""
+        return list(self._topics)
+
+    def is_loaded(self, name: TopicName) -> bool:
+        """Whether a topic is open here, or being opened."""
+        return name in self._topics
+
+    async def unload(self, name: TopicName, reason: SulinaError) -> None:
+        """Let a topic go, with its producers and consumers; nothing if it is not open here.
+
+        What was taken is finished, cursors are stored, the end of the log is noted. Goes on when
+        the caller is cancelled. Never raises: what fails is left to the next owner to recover.
+        """
+        opening = self._topics.pop(name, None)
+        if opening is not None:
+            self._unloading[name] = asyncio.create_task(self._unload(name, opening, reason))
+        if (unloading := self._unloading.get(name)) is not None:
+            await asyncio.shield(unloading)
+
+    async def _unload(
+        self, name: TopicName, opening: asyncio.Task[Topic], reason: SulinaError
+    ) -> None:
+        try:
+            topic = await opening
+            await topic.close(reason)
+            # When no ledger begins or ends any more: then the guard of the cursors stays as it is.
+            await self.cursors.flush(topic.subscriptions.values())
+        except SulinaError as error:
+            _log.warning("%s was not closed cleanly; it will recover: %s", name, error)
+        finally:
+            # Here, and not when the task is seen to be done: who waits for a task that is done
+            # already does not let others run.
+            self._unloading.pop(name, None)
+
+    async def delete_topic(self, name: TopicName) -> None:
+        """Delete a topic with its partitions, data, subscriptions and cursors."""
+        record = await topics.get(self.store, name)
+        if record is None:
+            raise topics.missing(name)
+        if record.partition_of:
+            raise Refused(f"{name} is a partition: delete {record.partition_of} instead")
+        parts = [name.partition(n) for n in range(record.partitions)] or [name]
+        await self._unbroken.run(self._delete_topic(name, parts))
+
+    async def _delete_topic(self, name: TopicName, parts: list[TopicName]) -> None:
+        self._deleting.update(parts)  # so that nobody opens it again meanwhile
+        try:
+            await topic_lifecycle.mark_deleting(self.store, name)
+            doomed: list[LedgerRef] = []
+            objects: list[ObjectHead] = []
+            for part in parts:
+                await self._gate.release(part)
+                await self.unload(part, NotFound(f"{name} was deleted"))
+                refs = (await ledgers.get(self.store, part)).list.ledgers
+                await self._note_objects(part, refs)
+                objects += [head_of(part, ref) for ref in may_have_objects(self.tier, refs)]
+                doomed += refs
+            # The metadata goes first: ledgers that nobody names are garbage, but a topic that
+            # names ledgers which are gone could not be opened again.
+            await topic_lifecycle.delete(self.store, name)
+            for ref in doomed:
+                if ref.is_local:
+                    await self.ledgers.delete(ref.id)
+            await delete_now(self.tier, objects)
+            await self._reader.gone(name)
+        finally:
+            self._deleting.difference_update(parts)
+
+    async def _note_objects(self, topic: TopicName, refs: Sequence[LedgerRef]) -> None:
+        """Before a topic goes: so that its objects go, though this broker may not live to do it."""
+        objects = may_have_objects(self.tier, refs)
+        for put in doomed_objects.puts(topic, objects, self.clock.wall_us()):
+            await self.store.put(put.key, put.value)
+
+    async def _bury(
+        self, subscription: Subscription, letter: DeadLetter, frame: CachedFrame
+    ) -> None:
+        source = str(subscription.source.name)
+        target = TopicName.parse(subscription.dispatcher.policy.dead_letter_topic)
+        producer = dead_letter_producer(source, subscription.name)
+        make = partial(
+            dead_letter_frame, letter, frame, source, subscription.name, self.settings.broker_id
+        )
+        record = await self.describe(target, create=True, delivery=None)
+        if not await self._gate.publish_elsewhere(target, record.partitions, producer, make):
+            await publish_one(await self.topic(target), producer, make)

@@ -1,0 +1,37 @@
+"""What can be set on a broker. Every bound has a default that suits two cores and a few GB."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from broker_containers.doors.http.settings import HttpSettings
+from broker_containers.subscriptions.dispatcher import Limits
+from broker_containers.topic_log.managed_ledger import LedgerSettings
+from broker_containers.topics.tiering import TieringSettings
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """Limits and intervals of one broker."""
+
+    broker_id: str = "broker-1"
+    cache_bytes: int = 256 << 20
+    """Frames kept in memory for consumers at the tail, all topics together."""
+    max_frame_bytes: int = 16 << 20
+    """The largest frame a producer may send."""
+    max_delay_seconds: int = 30 * 86_400
+    """How far ahead the delivery time of a record may lie."""
+    cursor_flush_seconds: float = 0.5
+    """How far a stored cursor may lie behind, at most; acknowledged records may come again."""
+    retention_seconds: float = 10.0
+    """How often old data is looked for."""
+    auto_create_topics: bool = True
+    max_requests: int = 256
+    """Requests of one connection under way at once."""
+    max_peers: int = 65_536
+    """Producers and consumers of one connection."""
+    max_connections: int = 10_000
+    ledger: LedgerSettings = field(default_factory=LedgerSettings)
+    tier: TieringSettings = field(default_factory=TieringSettings)
+    subscription: Limits = field(default_factory=Limits)
+    http: HttpSettings = field(default_factory=HttpSettings)

@@ -1,0 +1,330 @@
+"""One planning session: loads as they would be, moves made so far, limits not yet used up.
+
+``repair`` brings topics to brokers that the rules allow, ``shed`` takes load from brokers that are
+too full, ``fill`` brings load to those that are far too empty. Each stops where it is good enough,
+and none makes the fullest broker fuller (but ``repair``, because a rule outranks balance).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from statistics import fmean, pstdev
+
+from broker_containers.load.decision import Move, Reason, Why
+from broker_containers.load.least_loaded import LeastLoaded, Slot
+from broker_containers.load.move_log import Recent
+from broker_containers.load.rules import RuleBook, Wish
+from broker_containers.load.settings import BalanceSettings
+from broker_containers.load.source_topics import Donor
+from broker_containers.load.view import Balance, BrokerLoad, ClusterView
+
+_FAILURES = 32
+"""Topics of one broker that are tried in vain before the broker is left alone."""
+
+
+class Session:
+    """Makes moves on a copy of the loads of ``believed`` brokers."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        believed: Sequence[BrokerLoad],
+        settings: BalanceSettings,
+        rules: RuleBook,
+        recent: Recent,
+        reasons: Counter[Reason],
+        *,
+        mean: float,
+        full: Collection[str],
+    ) -> None:
+        self.moves: list[Move] = []
+        self.total_cost = sum(sum(one.costs) for one in view.brokers.values())
+        self._view = view
+        self._settings = settings
+        self._rules = rules
+        self._recent = recent
+        self._reasons = reasons
+        self._mean = mean
+        self._moves_left = settings.moves_per_interval - recent.moves
+        self._cost_left = settings.load_per_interval * self.total_cost - recent.cost
+        self._fresh_window = recent.moves == 0
+        self._slots = {
+            one.id: Slot(
+                one.id,
+                one.load,
+                one.factor,
+                one.labels,
+                settings.moves_per_broker - recent.by_broker[one.id],
+            )
+            for one in believed
+        }
+        self._takers = LeastLoaded(self._open(full))
+        self._donors: dict[str, Donor] = {}
+        self._got: set[str] = set()
+        self._staying = recent.cooling
+        self._groups: dict[str, Counter[str]] | None = None
+
+    def repair(self) -> None:
+        """Move topics that stand where a strict rule forbids it."""
+        if self._rules.empty:
+            return
+        # Neither a cooldown nor a full broker stands in the way of a rule.
+        everyone = LeastLoaded(
+            {one.id: one for one in self._slots.values() if not self._rules.closed(one.id)}
+        )
+        repaired: set[str] = set()
+        for slot in self._slots.values():
+            broker = self._view.brokers[slot.id]
+            for topic, cost in zip(broker.topics, broker.costs, strict=True):
+                wish = self._rules.wish(topic)
+                if wish.fits(slot.labels):
+                    continue
+                if self._exhausted(slot, cost):
+                    break
+                target = everyone.best(wish, _has_room)
+                if target is None:
+                    self._reasons[Reason.AFFINITY] += 1
+                else:
+                    self._move(topic, cost, slot, target, Why.AFFINITY)
+                    repaired.add(topic)
+        self._staying |= repaired
+
+    def shed(self, brokers: Iterable[str], stop: float) -> None:
+        """Take load from ``brokers`` until none is above ``stop``; the fullest first."""
+        queue = [(-self._slots[one].load, one) for one in brokers]
+        heapq.heapify(queue)
+        while queue:
+            _, name = heapq.heappop(queue)
+            slot = self._slots[name]
+            enough = stop + self._settings.min_move * self._mean
+            if slot.load > enough and self._shed_one(slot, stop):
+                heapq.heappush(queue, (-slot.load, name))
+
+    def fill(self, brokers: Iterable[str], stop: float) -> None:
+        """Bring load to ``brokers`` until none is below ``stop``; the emptiest first."""
+        takers = sorted((self._slots[one] for one in brokers), key=lambda one: (one.load, one.id))
+        queue = [
+            (-slot.load, slot.id)
+            for slot in self._slots.values()
+            if slot.load > self._mean and slot.id not in self._got
+        ]
+        heapq.heapify(queue)
+        for taker in takers:
+            if taker.id not in self._takers.slots:
+                continue
+            while taker.load < stop - self._settings.min_move * self._mean and queue:
+                _, name = heapq.heappop(queue)
+                donor = self._slots[name]
+                if self._fill_one(donor, taker, stop) and donor.load > taker.load:
+                    heapq.heappush(queue, (-donor.load, name))
+                if taker.headroom <= 0 or self._moves_left <= 0:
+                    break
+
+    def balance_after(self, before: Balance) -> Balance:
+        """How even the load would be. The mean stays: moves do not change it."""
+        if not self.moves:
+            return before
+        loads = [slot.load for slot in self._slots.values()]
+        mean = fmean(loads)
+        spread = pstdev(loads) / mean if mean > 0 else 0.0
+        return Balance(before.mean, max(loads), min(loads), spread, before.bound)
+
+    def _shed_one(self, slot: Slot, stop: float) -> bool:
+        """Make one move away from ``slot``; False if there is no use in trying again."""
+        donor = self._donor(slot)
+        if donor is None:
+            return False
+        for _ in range(_FAILURES):
+            lowest = self._takers.best(_ANY, _has_room)
+            if not len(donor) or lowest is None:
+                break
+            most = (stop - lowest.load) / lowest.factor
+            place = donor.fitting((slot.load - stop) / slot.factor, most)
+            if place is None:
+                return self._halve(donor, slot, lowest)
+            topic, cost = donor.at(place)
+            if self._exhausted(slot, cost):
+                return False
+            donor.drop(place)
+            target = self._target(topic, cost, slot, stop)
+            if target is not None:
+                self._move(topic, cost, slot, target, Why.OVERLOAD)
+                return True
+        self._reasons[Reason.NO_BETTER_TARGET] += 1
+        return False
+
+    def _fill_one(self, slot: Slot, taker: Slot, stop: float) -> bool:
+        """Make one move from ``slot`` to ``taker``; False if there is no use in trying again."""
+        donor = self._donor(slot)
+        if donor is None:
+            return False
+        for _ in range(_FAILURES):
+            need = (stop - taker.load) / taker.factor
+            spare = (slot.load - self._mean) / slot.factor
+            # On a slow broker a topic costs more than where it comes from.
+            most = min(spare, (slot.load - taker.load) / taker.factor)
+            place = donor.fitting(min(need, most), most) if most > 0 else None
+            if place is None:
+                return self._halve(donor, slot, taker, Why.FILL)
+            topic, cost = donor.at(place)
+            if self._exhausted(slot, cost):
+                return False
+            donor.drop(place)
+            wish = self._rules.wish(topic)
+            fits = wish.fits(taker.labels)
+            if not fits:
+                self._reasons[Reason.AFFINITY] += 1
+            elif taker.load + taker.factor * cost >= slot.load:
+                self._reasons[Reason.NO_BETTER_TARGET] += 1
+            elif self._acceptable(topic, wish, slot, taker):
+                self._move(topic, cost, slot, taker, Why.FILL)
+                return True
+        self._reasons[Reason.NO_BETTER_TARGET] += 1
+        return False
+
+    def _halve(self, donor: Donor, slot: Slot, taker: Slot, why: Why = Why.OVERLOAD) -> bool:
+        """For topics too big to bring anybody below the stop: move one if the pair gains much."""
+        gap = slot.load - taker.load
+        best: tuple[float, int] | None = None
+        for place in donor.nearest(gap / (slot.factor + taker.factor)):
+            _, cost = donor.at(place)
+            higher = max(slot.load - slot.factor * cost, taker.load + taker.factor * cost)
+            gain = slot.load - higher
+            # Moving something heavy must pay for itself, or it would wander from noise alone.
+            worth = max(self._settings.min_gain * self._mean, 0.1 * slot.factor * cost)
+            if gain >= worth and (best is None or gain > best[0]):
+                best = (gain, place)
+        if best is None:
+            self._reasons[Reason.TOO_BIG] += 1
+            return False
+        topic, cost = donor.at(best[1])
+        if self._exhausted(slot, cost):
+            return False
+        donor.drop(best[1])
+        wish = self._rules.wish(topic)
+        if not wish.fits(taker.labels):
+            self._reasons[Reason.AFFINITY] += 1
+        elif self._acceptable(topic, wish, slot, taker):
+            self._move(topic, cost, slot, taker, why)
+        return True
+
+    def _target(self, topic: str, cost: float, source: Slot, stop: float) -> Slot | None:
+        """The least loaded broker that may have ``topic`` and stays below ``stop`` with it."""
+        wish = self._rules.wish(topic)
+        refused: Counter[Reason] = Counter()
+
+        def accept(slot: Slot) -> bool:
+            if slot.headroom <= 0:
+                refused[Reason.BROKER_MOVE_LIMIT] += 1
+                return False
+            if slot.load + slot.factor * cost > stop:
+                refused[Reason.NO_BETTER_TARGET] += 1
+                return False
+            return self._acceptable(topic, wish, source, slot, refused)
+
+        slot = self._takers.best(wish, accept)
+        if slot is None:
+            cause = refused.most_common(1)
+            # Nobody was even asked: the rules leave no broker.
+            self._reasons[cause[0][0] if cause else Reason.AFFINITY] += 1
+        return slot
+
+    def _acceptable(
+        self,
+        topic: str,
+        wish: Wish,
+        source: Slot,
+        target: Slot,
+        refused: Counter[Reason] | None = None,
+    ) -> bool:
+        counted = self._reasons if refused is None else refused
+        if (topic, target.id) in self._recent.left:
+            counted[Reason.RETURNING] += 1
+            return False
+        if wish.soft and wish.prefers(source.labels) and not wish.prefers(target.labels):
+            counted[Reason.AFFINITY] += 1
+            return False
+        if wish.group is not None:
+            held = self._group(wish.group)
+            if held[target.id] + 1 > held[source.id]:
+                counted[Reason.APART] += 1
+                return False
+        return True
+
+    def _exhausted(self, slot: Slot, cost: float) -> bool:
+        """Whether a limit forbids a move from ``slot``; the limit is counted."""
+        if self._moves_left <= 0:
+            self._reasons[Reason.MOVE_LIMIT] += 1
+        elif slot.headroom <= 0:
+            self._reasons[Reason.BROKER_MOVE_LIMIT] += 1
+        elif cost > self._cost_left and (self.moves or not self._fresh_window):
+            # The first move of a window is always allowed: in a small cluster one topic may be
+            # more than the share that a window has.
+            self._reasons[Reason.LOAD_LIMIT] += 1
+        else:
+            return False
+        return True
+
+    def _move(self, topic: str, cost: float, source: Slot, target: Slot, why: Why) -> None:
+        source.load -= source.factor * cost
+        target.load += target.factor * cost
+        source.headroom -= 1
+        target.headroom -= 1
+        self._moves_left -= 1
+        self._cost_left -= cost
+        self._got.add(target.id)
+        group = self._rules.group(topic)
+        if group is not None:
+            held = self._group(group)
+            held[source.id] -= 1
+            held[target.id] += 1
+        self.moves.append(Move(topic, source.id, target.id, cost, why))
+
+    def _donor(self, slot: Slot) -> Donor | None:
+        donor = self._donors.get(slot.id)
+        if donor is None:
+            if slot.id in self._recent.takers:
+                self._reasons[Reason.BROKER_COOLDOWN] += 1
+                return None
+            settings = self._settings
+            # So small that a whole window of such moves would change nothing.
+            least = settings.min_move * self._mean / (slot.factor * settings.moves_per_broker)
+            broker = self._view.brokers[slot.id]
+            donor = Donor(broker, self._rules, self._staying, self._reasons, least=least)
+            self._donors[slot.id] = donor
+        return donor
+
+    def _open(self, full: Collection[str]) -> dict[str, Slot]:
+        """Brokers that may get topics."""
+        found: dict[str, Slot] = {}
+        for slot in self._slots.values():
+            if slot.id in full:
+                continue
+            if self._rules.closed(slot.id):
+                self._reasons[Reason.BROKER_BLACKLISTED] += 1
+            elif slot.id in self._recent.givers:
+                self._reasons[Reason.BROKER_COOLDOWN] += 1
+            else:
+                found[slot.id] = slot
+        return found
+
+    def _group(self, group: str) -> Counter[str]:
+        """How many topics of ``group`` each broker has."""
+        if self._groups is None:
+            self._groups = {}
+            name: Callable[[str], str | None] = self._rules.group
+            for broker in self._view.brokers.values():
+                for topic in broker.topics:
+                    found = name(topic)
+                    if found is not None:
+                        self._groups.setdefault(found, Counter())[broker.id] += 1
+        return self._groups.setdefault(group, Counter())
+
+
+_ANY = Wish()
+
+
+def _has_room(slot: Slot) -> bool:
+    return slot.headroom > 0

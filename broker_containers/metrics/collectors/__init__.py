@@ -1,0 +1,1 @@
+"""What each part of a broker reports at ``/metrics``, one module per part."""

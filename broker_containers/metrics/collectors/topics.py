@@ -1,0 +1,211 @@
+"""Figures of topics and subscriptions: sums over all, and a series each for a bounded number.
+
+The series are for the topics that were opened first, so that they stay the same from one
+collection to the next; how many were left out is told. Written in portions: between them the
+event loop serves others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from broker_containers.metrics.collectors.totals import Totals
+from broker_containers.metrics.exposition import Exposition, Kind, escape
+from broker_containers.subscriptions.subscription import Subscription
+from broker_containers.topics.topic import Topic
+from sulina.runtime.seam import Clock
+
+_TOPICS_AT_ONCE = 100
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Family(Generic[_T]):
+    name: str
+    kind: Kind
+    help: str
+    value: Callable[[_T], int]
+
+
+def consumers(topic: Topic) -> int:
+    """Consumers of all subscriptions of a topic."""
+    return sum(len(found.dispatcher.members) for found in topic.subscriptions.values())
+
+
+_TOPIC: Sequence[_Family[Topic]] = (
+    _Family(
+        "danube_topic_messages_in_total",
+        Kind.COUNTER,
+        "Messages published to the topic.",
+        lambda topic: topic.counters.records_in,
+    ),
+    _Family(
+        "danube_topic_bytes_in_total",
+        Kind.COUNTER,
+        "Bytes of the frames published to the topic.",
+        lambda topic: topic.counters.bytes_in,
+    ),
+    _Family(
+        "sulina_topic_frames_in_total",
+        Kind.COUNTER,
+        "Frames published to the topic.",
+        lambda topic: topic.counters.frames_in,
+    ),
+    _Family(
+        "sulina_topic_repeats_total",
+        Kind.COUNTER,
+        "Frames that producers sent again and that were stored already.",
+        lambda topic: topic.counters.repeats,
+    ),
+    _Family(
+        "sulina_topic_stored_messages",
+        Kind.GAUGE,
+        "Messages that are kept and can be read.",
+        lambda topic: topic.log.end - topic.log.start,
+    ),
+    _Family(
+        "danube_topic_active_producers",
+        Kind.GAUGE,
+        "Producers of the topic.",
+        lambda topic: len(topic.producers),
+    ),
+    _Family("danube_topic_active_consumers", Kind.GAUGE, "Consumers of the topic.", consumers),
+    _Family(
+        "danube_topic_active_subscriptions",
+        Kind.GAUGE,
+        "Subscriptions of the topic.",
+        lambda topic: len(topic.subscriptions),
+    ),
+)
+
+_SUBSCRIPTION: Sequence[_Family[Subscription]] = (
+    _Family(
+        "danube_subscription_lag_messages",
+        Kind.GAUGE,
+        "Messages published and not acknowledged, at most.",
+        lambda found: found.backlog,
+    ),
+    _Family(
+        "danube_subscription_active_consumers",
+        Kind.GAUGE,
+        "Consumers of the subscription.",
+        lambda found: len(found.dispatcher.members),
+    ),
+    _Family(
+        "danube_consumer_messages_out_total",
+        Kind.COUNTER,
+        "Messages delivered to consumers of the subscription, redeliveries included.",
+        lambda found: found.dispatcher.counters.delivered,
+    ),
+    _Family(
+        "danube_consumer_bytes_out_total",
+        Kind.COUNTER,
+        "Bytes of the frames delivered to consumers of the subscription.",
+        lambda found: found.dispatcher.counters.bytes_out,
+    ),
+    _Family(
+        "sulina_subscription_acknowledged_total",
+        Kind.COUNTER,
+        "Messages acknowledged.",
+        lambda found: found.dispatcher.counters.acknowledged,
+    ),
+    _Family(
+        "danube_subscription_nack_total",
+        Kind.COUNTER,
+        "Messages given back by consumers.",
+        lambda found: found.dispatcher.counters.nacked,
+    ),
+    _Family(
+        "danube_subscription_redelivery_total",
+        Kind.COUNTER,
+        "Messages delivered again.",
+        lambda found: found.dispatcher.counters.redelivered,
+    ),
+    _Family(
+        "danube_subscription_dlq_total",
+        Kind.COUNTER,
+        "Messages moved to the dead-letter topic.",
+        lambda found: found.dispatcher.counters.dead_lettered,
+    ),
+    _Family(
+        "sulina_subscription_ack_timeouts_total",
+        Kind.COUNTER,
+        "Messages not acknowledged in time.",
+        lambda found: found.dispatcher.counters.timed_out,
+    ),
+    _Family(
+        "sulina_subscription_dropped_total",
+        Kind.COUNTER,
+        "Messages dropped by the failure policy.",
+        lambda found: found.dispatcher.counters.dropped,
+    ),
+    _Family(
+        "sulina_subscription_skipped_total",
+        Kind.COUNTER,
+        "Messages passed over because they are gone.",
+        lambda found: found.dispatcher.counters.skipped,
+    ),
+    _Family(
+        "sulina_subscription_stalled",
+        Kind.GAUGE,
+        "1 while messages can't be read from storage.",
+        lambda found: int(found.stalled is not None),
+    ),
+)
+
+
+class TopicMetrics:
+    """Writes the figures of all topics; ``limit`` bounds topics and subscriptions with series."""
+
+    def __init__(self, clock: Clock, limit: int) -> None:
+        self._clock = clock
+        self._limit = limit
+        self._totals = Totals()
+
+    async def write(self, text: Exposition, topics: Sequence[Topic]) -> None:
+        """One collection at a time: the caller sees to that."""
+        of_topics: list[list[str]] = [[] for _ in _TOPIC]
+        of_subscriptions: list[list[str]] = [[] for _ in _SUBSCRIPTION]
+        shown_topics = shown_subscriptions = all_subscriptions = 0
+        with self._totals.counting() as counting:
+            for first in range(0, len(topics), _TOPICS_AT_ONCE):
+                for topic in topics[first : first + _TOPICS_AT_ONCE]:
+                    counting.topic(topic)
+                    all_subscriptions += len(topic.subscriptions)
+                    if shown_topics == self._limit:
+                        continue
+                    shown_topics += 1
+                    label = f'{{topic="{topic.name}"'
+                    _add(of_topics, _TOPIC, label, topic)
+                    for found in topic.subscriptions.values():
+                        if shown_subscriptions == self._limit:
+                            break
+                        shown_subscriptions += 1
+                        both = f'{label},subscription="{escape(found.name)}"'
+                        _add(of_subscriptions, _SUBSCRIPTION, both, found)
+                await self._clock.sleep(0)
+        self._totals.write(text)
+        for topic_family, lines in zip(_TOPIC, of_topics, strict=True):
+            text.family(topic_family.name, topic_family.kind, topic_family.help, lines)
+            await self._clock.sleep(0)
+        for family, lines in zip(_SUBSCRIPTION, of_subscriptions, strict=True):
+            text.family(family.name, family.kind, family.help, lines)
+            await self._clock.sleep(0)
+        text.one("danube_broker_topics_owned", Kind.GAUGE, "Topics open here.", len(topics))
+        text.each(
+            "sulina_metrics_left_out",
+            Kind.GAUGE,
+            "Topics and subscriptions without series of their own; the sums count them.",
+            [
+                ({"what": "topics"}, len(topics) - shown_topics),
+                ({"what": "subscriptions"}, all_subscriptions - shown_subscriptions),
+            ],
+        )
+
+
+def _add(into: list[list[str]], families: Sequence[_Family[_T]], label: str, of: _T) -> None:
+    for lines, family in zip(into, families, strict=True):
+        lines.append(f"{family.name}{label}}} {family.value(of)}")

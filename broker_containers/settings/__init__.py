@@ -1,0 +1,1 @@
+"""Settings that can change while brokers run: what they are, where they are stored."""

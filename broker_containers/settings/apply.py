@@ -1,0 +1,86 @@
+"""Makes a running broker go by other settings and limits.
+
+What is read at use follows ``Broker.settings``. What keeps a value of its own is told here: the
+tail cache, the intervals of background work, the ledgers and subscriptions of open topics.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from broker_containers.admin import Admin
+from broker_containers.broker.broker import Broker
+from broker_containers.cluster.config_methods import config_methods
+from broker_containers.cluster.metadata_cache import MetadataCache
+from broker_containers.settings.live_settings import Live
+from broker_containers.settings.runtime_config import RuntimeConfig
+from broker_containers.settings.setting_list import LEVELS
+from broker_containers.topic_log.managed_ledger import ManagedLedger
+from sulina.names import TopicName
+
+PACKAGES: Final = ("sulina", "broker_containers", "storage_grpc")
+"""Whose loggers follow ``log.level``; libraries keep theirs."""
+
+
+@asynccontextmanager
+async def single_broker_config(broker: Broker, admin: Admin) -> AsyncIterator[RuntimeConfig]:
+    """For a broker without a cluster: it goes by what is stored, and ``admin`` can change it."""
+    base = Live(broker=broker.settings, log_level=log_level_now())
+
+    def apply(live: Live) -> None:
+        apply_to_broker(broker, live)
+        apply_log_level(live.log_level, base.log_level)
+
+    async with RuntimeConfig(broker.store, broker.clock, base) as config:
+        config.on_change(apply)
+        admin.offer(config_methods(config))
+        try:
+            yield config
+        finally:
+            apply_log_level(base.log_level, base.log_level)
+
+
+def apply_to_broker(broker: Broker, live: Live) -> None:
+    """From now on ``broker`` goes by ``live``; what is under way is not disturbed."""
+    settings = live.broker
+    broker.settings = settings
+    broker.cache.resize(settings.cache_bytes)
+    broker.cursors.interval = settings.cursor_flush_seconds
+    broker.retention.interval = settings.retention_seconds
+    broker.tiering.settings = settings.tier
+    for topic in broker.loaded():
+        if isinstance(topic.log, ManagedLedger):
+            topic.log.settings = settings.ledger
+        for subscription in topic.subscriptions.values():
+            if subscription.dispatcher.limits != settings.subscription:
+                subscription.dispatcher.limits = settings.subscription
+                subscription.wake()
+
+
+def follow_policies(broker: Broker, cache: MetadataCache) -> None:
+    """From now on, limits that were changed anywhere hold for the topics that are open here."""
+
+    def changed(namespace: str, topic: TopicName | None) -> None:
+        for found in broker.loaded():
+            name = found.name
+            base = name.partition_of[0] if name.partition_of else name
+            if name.namespace == namespace and topic in (None, name, base):
+                found.policy = cache.known_policy(name) or found.policy
+
+    cache.on_policy(changed)
+
+
+def log_level_now() -> str:
+    """What the process was started with, for ``Live.log_level``: call it before anything else."""
+    level = logging.getLevelName(logging.getLogger().getEffectiveLevel()).lower()
+    return level if level in LEVELS else "warning"
+
+
+def apply_log_level(level: str, started_with: str) -> None:
+    """Tell as much as ``level`` says; with the level of the start, what the start arranged."""
+    wanted = logging.NOTSET if level == started_with else logging.getLevelName(level.upper())
+    for package in PACKAGES:
+        logging.getLogger(package).setLevel(wanted)

@@ -1,0 +1,211 @@
+"""Settings that change without a restart: what holds on this broker now, and how it is changed.
+
+A value set for this broker wins over one set for all brokers, that over what the broker was started
+with, and that over the default. Brokers follow the metadata: a change holds everywhere a moment
+after it was made, also on brokers that were cut off meanwhile, once they are back.
+
+Values are checked before they are stored. One that is found in the store and can't be understood
+here, because a newer version wrote it, is logged once and ignored.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from broker_containers.settings.live_settings import Live
+from broker_containers.settings.setting import Scope, Setting
+from broker_containers.settings.setting_list import SETTINGS, find
+from sulina.errors import Refused
+from sulina.metadata.keys import config
+from sulina.metadata.keys.config import ChangeRecord, Stored
+from sulina.metadata.keys.path import name_of
+from sulina.metadata.mirror import Mirror, Table
+from sulina.metadata.store import MetadataStore
+from sulina.runtime.deadline import within
+from sulina.runtime.seam import Clock
+
+_log = logging.getLogger(__name__)
+_SEEN_SECONDS = 2.0
+_LONGEST_NAME = 200
+
+
+class RuntimeConfig:
+    """Use as ``async with``: ``current`` holds what is stored once it is entered.
+
+    ``base`` is what the broker was started with.
+    """
+
+    def __init__(self, store: MetadataStore, clock: Clock, base: Live) -> None:
+        self.base = base
+        self.broker = base.broker.broker_id
+        self.current = base
+        """What holds now: read it at use."""
+        self.ignored: Mapping[str, str] = {}
+        """What is stored and without effect here, and why."""
+        self._store = store
+        self._clock = clock
+        self._cluster: Table[str] = Table(config.CLUSTER, config.decode)
+        self._brokers: Table[str] = Table(config.BROKERS, config.decode)
+        self.mirror = Mirror(store, clock, config.CONFIG, [self._cluster, self._brokers])
+        self.mirror.on_advance(self._look)
+        self._watchers: list[Callable[[Live], None]] = []
+
+    async def __aenter__(self) -> RuntimeConfig:
+        await self.mirror.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.mirror.__aexit__(*exc)
+
+    def on_change(self, apply: Callable[[Live], None]) -> None:
+        """Call ``apply`` with what holds now, and again whenever that changes."""
+        self._watchers.append(apply)
+        apply(self.current)
+
+    def stored(self) -> Stored:
+        """What is set, as far as this broker knows."""
+        found = Stored({name_of(rest): text for rest, text in self._cluster.items.items()}, {})
+        for rest, text in self._brokers.items.items():
+            owner = config.owner_of(rest)
+            if owner is not None:
+                found.brokers.setdefault(owner[0], {})[owner[1]] = text
+        return found
+
+    # ---- changing ----
+
+    async def set(self, name: str, value: Any, *, broker: str = "", by: str = "") -> dict[str, Any]:
+        """Change a setting, of all brokers or of one; returns what was done, as plain data.
+
+        Durable when this returns, and in force on this broker unless it can't hear the store.
+        Raises ``NotFound`` for an unknown name and ``Refused`` for a bad value.
+        """
+        setting = find(name)
+        return await self._change(setting, setting.text(setting.parse(value)), broker, by)
+
+    async def unset(self, name: str, *, broker: str = "", by: str = "") -> dict[str, Any]:
+        """Take a setting back to what else holds. One that only newer versions know goes, too."""
+        known = SETTINGS.get(name)
+        if known is None and name not in self.stored().of(broker):
+            find(name)
+        return await self._change(known or name, None, broker, by)
+
+    async def _change(
+        self, setting: Setting | str, new: str | None, broker: str, by: str
+    ) -> dict[str, Any]:
+        name = setting if isinstance(setting, str) else setting.name
+        if broker and new is not None and SETTINGS[name].scope is Scope.CLUSTER:
+            raise Refused(
+                f"{name} is for all brokers alike, since the leader goes by it: name no broker"
+            )
+
+        def check(before: Stored, after: Stored) -> None:
+            if isinstance(setting, Setting):
+                self._check(setting, before, after)
+
+        wanted = ChangeRecord(name, broker, None, new, by[:_LONGEST_NAME], self._clock.wall_us())
+        done = await config.change(self._store, wanted, check)
+        if done is None:
+            return {"name": name, "broker": broker, "old": new, "new": new, "changed": False}
+        noted, revision = done
+        try:
+            await within(self._clock, _SEEN_SECONDS, self.mirror.reached(revision))
+        except TimeoutError:
+            _log.warning("%s was changed, and this broker has yet to hear of it", name)
+        return {
+            "name": name,
+            "broker": broker,
+            "old": noted.old,
+            "new": noted.new,
+            "changed": True,
+        }
+
+    def _check(self, setting: Setting, before: Stored, after: Stored) -> None:
+        """Raises ``Refused`` if values no longer agree with each other that did so before."""
+        for broker in ("", *after.brokers):
+            try:
+                self._together(setting, after, broker)
+            except Refused as error:
+                try:
+                    self._together(setting, before, broker)
+                except Refused:
+                    continue
+                whose = f" on {broker}" if broker else ""
+                raise Refused(f"{setting.name} can't be so{whose}: {error}") from None
+
+    def _together(self, setting: Setting, stored: Stored, broker: str) -> None:
+        layers = [stored.cluster, stored.of(broker)] if broker else [stored.cluster]
+        values, _ = _read(layers)
+        inside = {path: value for path, value in values.items() if path[:-1] == setting.path[:-1]}
+        self.base.with_all(inside)
+
+    async def history(self, limit: int) -> list[dict[str, Any]]:
+        """The last changes, the newest first: who changed what, when, from what to what."""
+        return [
+            {
+                "number": number,
+                "name": noted.name,
+                "broker": noted.broker,
+                "old": noted.old,
+                "new": noted.new,
+                "by": noted.by,
+                "at_us": noted.at_us,
+            }
+            for number, noted in await config.history(self._store, limit)
+        ]
+
+    # ---- following ----
+
+    def _look(self) -> None:
+        stored = self.stored()
+        live, ignored = settle(self.base, [stored.cluster, stored.of(self.broker)])
+        for name in ignored.keys() - self.ignored.keys():
+            _log.error("the stored setting %s is ignored: %s", name, ignored[name])
+        self.ignored = ignored
+        if live == self.current:
+            return
+        self.current = live
+        for apply in self._watchers:
+            try:
+                apply(live)
+            except Exception:
+                _log.exception("a change of settings could not be applied")
+
+
+def settle(base: Live, layers: Sequence[Mapping[str, str]]) -> tuple[Live, dict[str, str]]:
+    """``base`` with the values of the layers, of which the later ones win; and what was ignored."""
+    values, ignored = _read(layers)
+    try:
+        return base.with_all(values), ignored
+    except Refused:
+        pass
+    # They don't agree with each other: take those that do, in the order of the list of settings.
+    live = base
+    for setting in SETTINGS.values():
+        if setting.path in values:
+            try:
+                live = live.with_all({setting.path: values[setting.path]})
+            except Refused as error:
+                ignored[setting.name] = str(error)
+    return live, ignored
+
+
+def _read(
+    layers: Sequence[Mapping[str, str]],
+) -> tuple[dict[tuple[str, ...], Any], dict[str, str]]:
+    values: dict[tuple[str, ...], Any] = {}
+    ignored: dict[str, str] = {}
+    for number, layer in enumerate(layers):
+        for name, text in layer.items():
+            setting = SETTINGS.get(name)
+            if setting is None:
+                ignored[name] = "this version has no such setting"
+            elif number and setting.scope is Scope.CLUSTER:
+                ignored[name] = "it can't be set for one broker"
+            else:
+                try:
+                    values[setting.path] = setting.parse(text)
+                except Refused as error:
+                    ignored[name] = str(error)
+    return values, ignored

@@ -1,0 +1,103 @@
+"""Frames whose delivery time has not come: when each is due, and little more.
+
+Of such a frame a subscription keeps its place, its length and its time; it is read again when it
+is due. Times are those of the wall clock, in microseconds since 1970.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+from broker_containers.subscriptions.loaded_frame import part_of
+from sulina.wire import selection
+
+_STALE = 1000
+
+
+@dataclass(slots=True)
+class Delayed:
+    """One frame that is not due yet, or was not taken yet."""
+
+    due_us: int
+    count: int
+    done: int = 0
+    """Records that were acknowledged all the same."""
+
+    @property
+    def undone(self) -> int:
+        return selection.whole(self.count) & ~self.done
+
+
+class Delays:
+    """Delayed frames by base offset. Each costs a few hundred bytes, whatever it holds."""
+
+    def __init__(self) -> None:
+        self._frames: dict[int, Delayed] = {}
+        self._bases: list[int] = []
+        self._heap: list[tuple[int, int]] = []
+        """When each is due, and its base offset; those that went are passed over when met."""
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    @property
+    def bases(self) -> Sequence[int]:
+        """The base offsets, rising."""
+        return self._bases
+
+    @property
+    def first(self) -> int | None:
+        """The lowest base offset."""
+        return self._bases[0] if self._bases else None
+
+    def __getitem__(self, base: int) -> Delayed:
+        return self._frames[base]
+
+    def add(self, base: int, count: int, due_us: int, done: int) -> None:
+        """Keep a frame in mind, of which ``done`` is acknowledged already."""
+        self._frames[base] = Delayed(due_us, count, done)
+        insort(self._bases, base)
+        heappush(self._heap, (due_us, base))
+
+    def remove(self, base: int) -> Delayed | None:
+        """Forget a frame; what was known of it, if anything was."""
+        known = self._frames.pop(base, None)
+        if known is not None:
+            del self._bases[bisect_left(self._bases, base)]
+            if len(self._heap) > 2 * len(self._frames) + _STALE:
+                self._heap = [(each.due_us, base) for base, each in self._frames.items()]
+                heapify(self._heap)
+        return known
+
+    @property
+    def next_due_us(self) -> int | None:
+        """The earliest time at which a frame is due."""
+        while self._heap and self._heap[0][1] not in self._frames:
+            heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def due(self, wall_us: int) -> int | None:
+        """The frame to deliver next, if one is due: the earliest, and of those the lowest."""
+        due_us = self.next_due_us
+        return None if due_us is None or due_us > wall_us else self._heap[0][1]
+
+    def is_due(self, base: int, wall_us: int) -> bool:
+        """Whether a frame is one of these, and its time has come."""
+        known = self._frames.get(base)
+        return known is not None and known.due_us <= wall_us
+
+    def settle_range(self, first: int, last: int, mask: int | None) -> int:
+        """Records are acknowledged before they were delivered; how many were not yet."""
+        settled = 0
+        index = max(bisect_right(self._bases, first) - 1, 0)
+        for base in self._bases[index : bisect_right(self._bases, last)]:
+            known = self._frames[base]
+            fresh = part_of(base, known.count, first, last, mask) & known.undone
+            known.done |= fresh
+            settled += fresh.bit_count()
+            if not known.undone:
+                self.remove(base)
+        return settled

@@ -1,0 +1,281 @@
+"""The frames of a subscription that are loaded and not wholly acknowledged.
+
+Every loaded record is in exactly one state: to do (may be delivered), in flight (delivered, not
+acknowledged), waiting (comes again later), dying (on its way to the dead-letter topic) or done.
+Frames whose delivery time has not come are not loaded, only noted (``delays``). The cursor follows
+from it: its position is the lowest record that is not done, so it can never pass an unacknowledged
+one. States are kept as one selection mask a frame and state.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator
+from heapq import merge
+
+from broker_containers.subscriptions.delayed_frames import Delays
+from broker_containers.subscriptions.due_times import Timetable
+from broker_containers.subscriptions.loaded_frame import Track
+from broker_containers.subscriptions.ranges import RangeSet
+from sulina.wire import selection
+
+
+class Window:
+    """Loaded and delayed frames, between the cursor's position and the read offset."""
+
+    def __init__(self, position: int, acked: RangeSet) -> None:
+        self.tracks: dict[int, Track] = {}
+        self._bases: list[int] = []
+        self._ready: list[int] = []
+        self._ahead = acked
+        self._timetable = Timetable()
+        self.delays = Delays()
+        self.returns = 0
+        """How often records became ready again; while it stays, only what is loaded is new."""
+        self.read_offset = position
+        """The next offset to load. Everything from here on is untouched or in ``_ahead``."""
+        self.records = 0
+        """Records of the loaded frames."""
+        self._acked_below = 0
+        """All that came before this offset was acknowledged, whatever it was."""
+
+    def __len__(self) -> int:
+        return len(self.tracks)
+
+    @property
+    def position(self) -> int:
+        """The lowest offset that is not acknowledged."""
+        first = self.delays.first
+        if self._bases and (first is None or self._bases[0] < first):
+            first = self._bases[0]
+        if first is None:
+            return self._ahead.end_of_run(self.read_offset)
+        frame = self.tracks.get(first) or self.delays[first]
+        return first + selection.first(frame.undone)
+
+    def _undone_runs(self, base: int) -> Iterable[tuple[int, int]]:
+        frame = self.tracks.get(base) or self.delays[base]
+        if not frame.done:  # of thousands of delayed frames most are so
+            return ((0, frame.count - 1),)
+        return selection.ranges(frame.undone)
+
+    def acked_ranges(self, limit: int) -> list[tuple[int, int]]:
+        """The acknowledged ranges above the position, lowest first, at most ``limit``."""
+        acked: list[tuple[int, int]] = []
+        at = position = self.position
+        for base in merge(self._bases, self.delays.bases):
+            for first, last in self._undone_runs(base):
+                if base + first > at:
+                    acked.append((at, base + first - 1))
+                at = base + last + 1
+            if len(acked) >= limit:
+                return acked[:limit]
+        if at < self.read_offset:
+            acked.append((at, self.read_offset - 1))
+        for first, last in self._ahead:
+            if acked and acked[-1][1] == first - 1:
+                acked[-1] = (acked[-1][0], last)
+            elif first > position:
+                acked.append((first, last))
+        return acked[:limit]
+
+    def load(self, base: int, count: int, size: int, slots: bytes | int) -> Track | None:
+        """Take a frame into the window; None if all of it is acknowledged already."""
+        done = self._read_past(base, count)
+        return self._take_in(Track(base, count, size, slots, done=done))
+
+    def _read_past(self, base: int, count: int, *, timed: bool = False) -> int:
+        """Go on reading behind a frame; which of its records are done already."""
+        assert base + count > self.read_offset, "frames are loaded in order"
+        done = selection.span(0, self.read_offset - base - 1)
+        if not timed:
+            done |= selection.span(0, min(self._acked_below - base, count) - 1)
+        if len(self._ahead):
+            done |= self._ahead.mask(base, count)
+            self._ahead.drop_below(base + count)
+        self.read_offset = base + count
+        return done
+
+    def _take_in(self, track: Track) -> Track | None:
+        if not track.undone:
+            return None
+        self.tracks[track.base] = track
+        insort(self._bases, track.base)
+        self.records += track.count
+        insort(self._ready, track.base)
+        track.make_ready(1, track.undone)
+        return track
+
+    def delay(self, base: int, count: int, due_us: int) -> None:
+        """Read past a frame whose time has not come, and keep it in mind."""
+        done = self._read_past(base, count, timed=True)
+        if done != selection.whole(count):
+            self.delays.add(base, count, due_us, done)
+
+    def load_timed(self, base: int, count: int, size: int, slots: bytes | int) -> Track | None:
+        """Load a frame with a delivery time, which has come: one that was delayed, or the next."""
+        known = self.delays.remove(base)
+        done = self._read_past(base, count, timed=True) if known is None else known.done
+        track = self._take_in(Track(base, count, size, slots, done=done, timed=True))
+        self.returns += 1
+        return track
+
+    def forget_delayed(self, base: int) -> int:
+        """A delayed frame is gone for good; how many of its records were not done yet."""
+        known = self.delays.remove(base)
+        return 0 if known is None else known.undone.bit_count()
+
+    def pass_done(self) -> None:
+        """Go on reading behind what is known to be done, without reading it."""
+        if len(self._ahead):
+            self.skip_to(self._ahead.end_of_run(self.read_offset))
+
+    def in_order(self) -> Iterator[Track]:
+        """The loaded frames, lowest first."""
+        return map(self.tracks.__getitem__, self._bases)
+
+    def make_ready(self, track: Track, attempt: int, mask: int) -> None:
+        """Let ``mask`` be delivered again."""
+        if mask:
+            if not track.todo:
+                insort(self._ready, track.base)
+            track.make_ready(attempt, mask)
+            self.returns += 1
+
+    def put_off(self, track: Track, attempt: int, mask: int, due: float, now: float) -> None:
+        """Let ``mask`` be delivered again at a later time."""
+        if mask:
+            track.wait(attempt, mask, due, now)
+            self._timetable.note(track.base, due)
+
+    @property
+    def next_due(self) -> float:
+        """When ``release_due`` has something to do, at the earliest."""
+        return self._timetable.next_due
+
+    def release_due(self, now: float) -> None:
+        """Make ready what waited until now."""
+        for base in self._timetable.take(now):
+            track = self.tracks[base]
+            due = [waiting for waiting in track.waiting if waiting.due <= now]
+            track.waiting = [waiting for waiting in track.waiting if waiting.due > now]
+            for waiting in due:
+                self.make_ready(track, waiting.attempt, waiting.mask)
+            if track.waiting:
+                self._timetable.note(base, min(waiting.due for waiting in track.waiting))
+
+    def waiting(self) -> list[Track]:
+        """Frames with records that wait, in any order."""
+        return [self.tracks[base] for base in self._timetable]
+
+    def recall(self, consumer: int) -> None:
+        """Make ready what a consumer has in flight: it will not be heard of again."""
+        for track in self.tracks.values():
+            theirs = [flight for flight in track.flights if flight.consumer == consumer]
+            if theirs:
+                track.flights = [f for f in track.flights if f.consumer != consumer]
+            for flight in theirs:
+                self.make_ready(track, flight.attempt, flight.mask)
+
+    def ready(self, start: int = 0) -> Iterator[Track]:
+        """Frames from offset ``start`` on with something to deliver, in order."""
+        for index in range(bisect_left(self._ready, start), len(self._ready)):
+            yield self.tracks[self._ready[index]]
+
+    @property
+    def ready_count(self) -> int:
+        return len(self._ready)
+
+    def first_ready(self) -> Track | None:
+        return self.tracks[self._ready[0]] if self._ready else None
+
+    def took(self, track: Track) -> None:
+        """Call after taking from ``track``: keeps the list of ready frames true."""
+        if not track.todo:
+            self._unready(track.base)
+
+    def _unready(self, base: int) -> None:
+        index = bisect_right(self._ready, base) - 1
+        if index >= 0 and self._ready[index] == base:
+            del self._ready[index]
+
+    def settle(self, track: Track, mask: int) -> int:
+        """Mark records of one frame as done; returns how many were not yet."""
+        fresh = track.settle(mask)
+        if not track.todo:
+            self._unready(track.base)
+        if not track.waiting:
+            self._timetable.drop(track.base)
+        if not track.undone:
+            self._forget(track)
+        return fresh.bit_count()
+
+    def settle_range(self, first: int, last: int, mask: int | None = None) -> int:
+        """Mark offsets ``first`` to ``last`` as done; ``mask``, from ``first`` on, narrows it.
+
+        Offsets that are not loaded yet are remembered. Returns how many records were not done yet.
+        """
+        settled = 0
+        index = max(bisect_right(self._bases, first) - 1, 0)
+        for base in self._bases[index : bisect_right(self._bases, last)]:
+            track = self.tracks[base]
+            settled += self.settle(track, track.part(first, last, mask))
+        if len(self.delays):
+            settled += self.delays.settle_range(first, last, mask)
+        if last >= self.read_offset:
+            ahead = max(first, self.read_offset)
+            if mask is None:
+                self._ahead.add(ahead, last)
+            else:
+                for low, high in selection.ranges(mask >> (ahead - first)):
+                    if self._ahead.full:
+                        break
+                    if ahead + low <= last:
+                        self._ahead.add(ahead + low, min(ahead + high, last))
+        return settled
+
+    def settle_up_to(self, last: int, consumer: int) -> int:
+        """Mark everything up to ``last`` as done that ``consumer`` received before it.
+
+        Of frames with a delivery time that is only what it was sent before ``last``: higher
+        offsets overtake them, and what is not delivered yet, or still on its way, would be lost.
+        Offsets that are not loaded yet are remembered. Returns how many records were not done yet.
+        """
+        settled = 0
+        holding = self.find(last)
+        mark = 0 if holding is None else holding.mark_of(consumer, last)
+        for base in self._bases[: bisect_right(self._bases, last)]:
+            track = self.tracks[base]
+            part = track.part(base, last, None)
+            if track.timed:
+                part &= track.sent_until(consumer, mark)
+            settled += self.settle(track, part)
+        if last >= self.read_offset:
+            self._acked_below = max(self._acked_below, last + 1)
+        return settled
+
+    def find(self, offset: int) -> Track | None:
+        """The loaded frame that holds ``offset``."""
+        index = bisect_right(self._bases, offset) - 1
+        if index < 0:
+            return None
+        track = self.tracks[self._bases[index]]
+        return track if offset < track.base + track.count else None
+
+    def between(self, first: int, last: int) -> list[Track]:
+        """The loaded frames that overlap these offsets, in order."""
+        index = max(bisect_right(self._bases, first) - 1, 0)
+        bases = self._bases[index : bisect_right(self._bases, last)]
+        return [t for t in map(self.tracks.__getitem__, bases) if t.base + t.count > first]
+
+    def _forget(self, track: Track) -> None:
+        del self.tracks[track.base]
+        self.records -= track.count
+        index = bisect_right(self._bases, track.base) - 1
+        del self._bases[index]
+
+    def skip_to(self, offset: int) -> None:
+        """Go on loading at ``offset``: what lies between is gone and counts as done."""
+        assert offset >= self.read_offset
+        self.read_offset = offset
+        self._ahead.drop_below(offset)

@@ -1,0 +1,154 @@
+"""Loads a subscription's frames for delivery: those that are due, and the next of the log.
+
+A frame whose delivery time has not come is only kept in mind. It is the wall clock that decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from broker_containers.subscriptions.dispatcher import Dispatcher
+from broker_containers.subscriptions.due_times import NEVER
+from broker_containers.subscriptions.frame_reader import Gone, Reading, Source
+from broker_containers.topic_log.tail_cache import CachedFrame
+from sulina.errors import Refused
+from sulina.model import SubscriptionType
+from sulina.runtime.seam import Clock
+from sulina.wire.decode import Frame, read_producer_name, read_slots
+from sulina.wire.encode import key_slot
+from sulina.wire.header import parse_header, read_due
+
+_LOOK_AT_WALL: Final = 30.0
+"""Seconds after which delayed frames are looked at, in case the wall clock was set meanwhile."""
+_SOONEST: Final = 0.001
+
+
+class Loader:
+    """Gives frames to the dispatcher. ``moved`` is called when that alone moves the cursor."""
+
+    def __init__(
+        self,
+        source: Source,
+        dispatcher: Dispatcher,
+        reading: Reading,
+        clock: Clock,
+        moved: Callable[[], None],
+    ) -> None:
+        self._source = source
+        self._dispatcher = dispatcher
+        self._reading = reading
+        self._clock = clock
+        self._moved = moved
+        self._one_too_many = -1, 0
+        """Where a delayed frame stands that could not be kept in mind, and when it is due."""
+
+    def load_next(self) -> bool:
+        """Load a frame if it is of use and at hand; start reading it if it is not."""
+        return self._dispatcher.wants_more and (self._load_due() or self._load_new())
+
+    def _load_due(self) -> bool:
+        """Load the delayed frame that is due next."""
+        delays = self._dispatcher.window.delays
+        if not len(delays):
+            return False
+        wall_us = self._clock.wall_us()
+        base = delays.due(wall_us)
+        if base is None:
+            return False
+        try:
+            frame = self._reading.at(base, lambda other: delays.is_due(other, wall_us))
+        except Gone:
+            self._dispatcher.counters.skipped += self._dispatcher.window.forget_delayed(base)
+            self._moved()
+            return True
+        if frame is not None:
+            self._load(frame, timed=True)
+        return frame is not None
+
+    def _load_new(self) -> bool:
+        """Load the frame at the read offset, or keep it in mind until it is due."""
+        window = self._dispatcher.window
+        if window.read_offset >= self._source.log.end or self._stands_at_one_too_many():
+            return False
+        self._skip_what_is_gone()
+        window.pass_done()
+        if window.read_offset >= self._source.log.end:
+            return False
+        frame = self._reading.next(window.read_offset)
+        if frame is None:
+            return False
+        if frame.base > window.read_offset:
+            self._skip(frame.base)
+        due_us = read_due(frame.data, frame.header)
+        if due_us is None or due_us <= self._clock.wall_us():
+            self._load(frame, timed=due_us is not None)
+        elif self._dispatcher.may_delay:
+            window.delay(frame.base, frame.header.count, due_us)
+        else:
+            self._one_too_many = window.read_offset, due_us
+            return False
+        return True
+
+    def _stands_at_one_too_many(self) -> bool:
+        """Whether a delayed frame comes next, and no more of them can be kept in mind."""
+        offset, due_us = self._one_too_many
+        return (
+            offset == self._dispatcher.window.read_offset
+            and not self._dispatcher.may_delay
+            and due_us > self._clock.wall_us()
+        )
+
+    def _load(self, frame: CachedFrame, *, timed: bool) -> None:
+        header, data = frame.header, frame.data
+        slots: bytes | int = 0
+        keys = None
+        if self._dispatcher.type is SubscriptionType.KEY_SHARED:
+            name = read_producer_name(data, header)
+            slots = read_slots(data, header) or key_slot(name.encode())
+            if self._dispatcher.needs_keys:
+                keys = _keys_of(data, name)
+        if self._dispatcher.load(
+            header.base_offset, header.count, header.size, slots, keys, timed=timed
+        ):
+            self._reading.keep(frame)
+        else:
+            self._moved()  # what was acknowledged before it was loaded counts now
+
+    def _skip_what_is_gone(self) -> None:
+        """Pass over what retention deleted or, on a topic that stores nothing, the cache forgot."""
+        start = self._source.log.start
+        if not self._dispatcher.reliable and self._source.tail.first is not None:
+            start = self._source.tail.first
+        if self._dispatcher.window.read_offset < start:
+            self._skip(start)
+
+    def _skip(self, offset: int) -> None:
+        window = self._dispatcher.window
+        self._dispatcher.counters.skipped += offset - window.read_offset
+        window.skip_to(offset)
+
+    def next_look(self, now: float) -> float:
+        """When to look at delayed frames again.
+
+        What is due by now was loaded, or waits for credit or for a read, whose end wakes us.
+        """
+        due_us = self._dispatcher.window.delays.next_due_us
+        if due_us is not None and self._stands_at_one_too_many():
+            due_us = min(due_us, self._one_too_many[1])
+        left_us = 0 if due_us is None else due_us - self._clock.wall_us()
+        return now + min(max(left_us / 1e6, _SOONEST), _LOOK_AT_WALL) if left_us > 0 else NEVER
+
+
+def _keys_of(data: bytes | bytearray | memoryview, producer: str) -> list[str]:
+    """The key of each record as text; the producer's name for records without one.
+
+    Also for all records of a frame that can't be opened: it is delivered like any other, and its
+    consumer finds out, because a bad frame must not stop a subscription.
+    """
+    try:
+        frame = Frame(data)
+    except Refused:
+        return [producer] * parse_header(data).count
+    keys = frame.keys or [None] * frame.count
+    return [producer if key is None else key.decode(errors="replace") for key in keys]

@@ -1,0 +1,102 @@
+"""What a topic asks of its log, whether records are stored or not."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from broker_containers.topic_log.dedup import Dedup
+from broker_containers.topic_log.tail_cache import CachedFrame
+from sulina.wire.header import FrameHeader, assign
+
+
+class LogReader(Protocol):
+    """A place in a log from which frames are read in order."""
+
+    async def read(self, max_bytes: int) -> list[CachedFrame]:
+        """The next whole frames, at least one if there is one; empty at the end of the log.
+
+        The first frame holds the offset asked for, and may start before it. Raises
+        ``CorruptEntry`` for damaged data, which is never skipped silently, and ``Retriable``.
+        """
+        ...
+
+
+class Log(Protocol):
+    """An append-only sequence of frames. Offsets have no gap and no repeat."""
+
+    dedup: Dedup
+
+    @property
+    def start(self) -> int:
+        """The lowest offset that can be read."""
+        ...
+
+    @property
+    def end(self) -> int:
+        """The offset after the last confirmed record; nothing beyond it is ever shown."""
+        ...
+
+    @property
+    def usable(self) -> bool:
+        """Whether appends can succeed; if not, ``repair`` first."""
+        ...
+
+    def append(self, frame: memoryview, header: FrameHeader) -> asyncio.Future[CachedFrame]:
+        """Append a frame; the result, with its offset assigned, comes when it is durable.
+
+        Never blocks; results come in the order of the calls. After a failure everything under
+        way fails too and nothing more is taken until ``repair``.
+        """
+        ...
+
+    async def repair(self) -> None:
+        """After a failed append: find out what is stored, and go on from there."""
+        ...
+
+    def reader(self, offset: int) -> LogReader: ...
+
+    async def offset_at(self, time_us: int) -> int:
+        """The offset of the first record published at this time or later."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class VolatileLog:
+    """The log of a NonReliable topic: it only counts. What the cache forgets is gone."""
+
+    usable = True
+
+    def __init__(self) -> None:
+        self.dedup = Dedup()
+        self.end = 0
+
+    @property
+    def start(self) -> int:
+        return self.end
+
+    def append(self, frame: memoryview, header: FrameHeader) -> asyncio.Future[CachedFrame]:
+        assign(frame, self.end, 0)
+        numbered = header.assigned(self.end, 0)
+        self.end = numbered.next_offset
+        result: asyncio.Future[CachedFrame] = asyncio.get_running_loop().create_future()
+        result.set_result(CachedFrame(numbered, frame))
+        return result
+
+    async def repair(self) -> None:
+        return
+
+    def reader(self, offset: int) -> LogReader:
+        return _NothingToRead()
+
+    async def offset_at(self, time_us: int) -> int:
+        return self.end
+
+    async def close(self) -> None:
+        return
+
+
+class _NothingToRead:
+    async def read(self, max_bytes: int) -> list[CachedFrame]:
+        return []

@@ -1,0 +1,415 @@
+"""The log of a reliable topic: a list of ledgers, of which the last is written.
+
+A new owner fences the ledger before, learns from it what is stored, and raises the epoch by
+compare-and-swap before it serves anything. A ledger is created with the first append, so an idle
+topic costs nothing. Each ledger starts with a control frame that holds the producers' last
+sequences, so that one ledger is enough to know them again, and the topic's name, so that a
+ledger can be told without the metadata.
+
+Closed ledgers may be objects of the cold tier, with entries on storage nodes or without: readers
+do not notice. Every change of the list is a swap, one at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from broker_containers.topic_log.cleanup import delete_now, may_have_objects
+from broker_containers.topic_log.dedup import Dedup
+from broker_containers.topic_log.ledger_lookup import offset_at
+from broker_containers.topic_log.ledger_reader import LedgerReader
+from broker_containers.topic_log.open_ledger import Written
+from broker_containers.topic_log.owned_list import OwnedList
+from broker_containers.topic_log.tail_cache import CachedFrame
+from broker_containers.topic_log.takeover import learn
+from storage_grpc.ledgers import Ledgers, LedgerWriter
+from storage_grpc.tier.tier import Tier, head_of
+from sulina.errors import Fenced, StorageFull, SulinaError
+from sulina.metadata.keys import doomed_objects
+from sulina.metadata.keys.ledgers import LedgerIds, LedgerList, LedgerRef, LedgerState
+from sulina.metadata.store import Compare, MetadataStore, Op
+from sulina.names import TopicName
+from sulina.runtime.seam import Clock
+from sulina.wire.encode import Origin, encode_control_frame
+from sulina.wire.header import FrameHeader, assign
+
+_SETTLED_SECONDS = 5.0
+"""A ledger with too few copies is left for a full one after so long, not in the same breath."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSettings:
+    """When a topic rolls to a new ledger."""
+
+    roll_bytes: int = 256 << 20
+    roll_seconds: float = 3600.0
+
+
+@dataclass(slots=True, eq=False)
+class _Pending:
+    frame: memoryview
+    header: FrameHeader
+    result: asyncio.Future[CachedFrame]
+
+
+Guards = Callable[[], Sequence[Compare]]
+
+
+def _no_guards() -> Sequence[Compare]:
+    return ()
+
+
+class ManagedLedger:
+    """One topic's log. Make it with ``open``; one owner at a time, by epoch."""
+
+    def __init__(
+        self,
+        topic: TopicName,
+        ledgers: Ledgers,
+        store: MetadataStore,
+        ids: LedgerIds,
+        clock: Clock,
+        settings: LedgerSettings,
+        guards: Guards = _no_guards,
+        tier: Tier | None = None,
+    ) -> None:
+        self._guards = guards
+        self.topic = topic
+        self.tier = tier
+        self._ledgers = ledgers
+        self._store = store
+        self._ids = ids
+        self._clock = clock
+        self.settings = settings
+        """When to roll; may be changed at any time."""
+        self._owned = OwnedList(topic, store)
+        self._writer: LedgerWriter | None = None
+        self._written: Written | None = None
+        self._born = 0.0
+        self._bases = array("q")  # base offset of each entry of the ledger being written
+        self._queue: deque[_Pending] = deque()
+        self._under_way: deque[_Pending] = deque()
+        self._switching: asyncio.Task[None] | None = None
+        self._failure: SulinaError | None = None
+        self._intact = False
+        """After a failure: all that is stored is known, and no ledger is open."""
+        self._closed = False
+        self._next = 0
+        self.dedup = Dedup()
+        self.end = 0
+
+    @classmethod
+    async def open(
+        cls,
+        topic: TopicName,
+        ledgers: Ledgers,
+        store: MetadataStore,
+        ids: LedgerIds,
+        clock: Clock,
+        settings: LedgerSettings,
+        guards: Guards = _no_guards,
+        tier: Tier | None = None,
+    ) -> ManagedLedger:
+        """Become the owner. Raises ``Fenced`` if somebody else does so at the same time.
+
+        ``guards`` says, each time, what must hold in the metadata for this process to take over.
+        Without a ``tier``, ledgers that are objects alone can't be read.
+        """
+        log = cls(topic, ledgers, store, ids, clock, settings, guards, tier)
+        await log._take_over()
+        return log
+
+    # ---- the owner's state ----
+
+    @property
+    def _list(self) -> LedgerList:
+        return self._owned.list
+
+    @property
+    def epoch(self) -> int:
+        return self._list.epoch
+
+    @property
+    def start(self) -> int:
+        return self._list.ledgers[0].first_offset if self._list.ledgers else self.end
+
+    @property
+    def usable(self) -> bool:
+        return self._failure is None
+
+    @property
+    def refs(self) -> tuple[LedgerRef, ...]:
+        """The ledgers with data, in order; the last one may be open."""
+        if self._written is None:
+            return self._list.ledgers
+        return (*self._list.ledgers[:-1], self._written.ref)
+
+    async def _take_over(self) -> None:
+        async with self._owned.taking(self._guards()) as before:
+            await self._take_over_from(before)
+
+    async def _take_over_from(self, before: LedgerList) -> None:
+        learned = await learn(self.topic, before, self._ledgers, self._store, self.tier)
+        await self._owned.take(learned.list)
+        self._writer, self._written = None, None
+        self.dedup, self.end, self._next = learned.dedup, learned.end, learned.end
+        self._failure = None
+        for ref in learned.empty:
+            await self._ledgers.delete(ref.id)
+
+    async def commit(
+        self, change: Callable[[LedgerList], LedgerList], also: Sequence[Op] = ()
+    ) -> None:
+        """Swap the topic's list for ``change`` of it; see ``OwnedList``."""
+        await self._owned.commit(change, also)
+
+    async def settle(self) -> None:
+        """If the outcome of a swap is not known, find it out. Raises ``Fenced``."""
+        await self._owned.settle()
+
+    @property
+    def guard(self) -> Compare:
+        """Holds in the metadata as long as this object is the owner."""
+        return self._owned.guard
+
+    async def repair(self) -> None:
+        if self._switching is not None:
+            await asyncio.wait([self._switching])
+        if self._closed:
+            raise Fenced(f"{self.topic} was closed here")
+        if self._intact:
+            self._failure, self._intact = None, False
+        elif self._failure is not None:
+            await self._take_over()
+
+    # ---- appending ----
+
+    def append(self, frame: memoryview, header: FrameHeader) -> asyncio.Future[CachedFrame]:
+        result: asyncio.Future[CachedFrame] = asyncio.get_running_loop().create_future()
+        if self._failure is not None:
+            result.set_exception(self._failure)
+            return result
+        self.dedup.sending(header)
+        self._queue.append(_Pending(frame, header, result))
+        self._push()
+        return result
+
+    def _push(self) -> None:
+        if self._switching is not None:
+            return
+        while self._queue:
+            writer = self._writer
+            if writer is None or self._must_roll():
+                self._switching = asyncio.create_task(self._switch())
+                return
+            if self._ledgers.overloaded:
+                self._switching = asyncio.create_task(self._wait_for_room())
+                return
+            self._write(writer, self._queue.popleft())
+
+    async def _wait_for_room(self) -> None:
+        await self._ledgers.wait_writable()
+        self._switching = None
+        if self._failure is None:
+            self._push()
+
+    def _must_roll(self) -> bool:
+        written, settings = self._written, self.settings
+        assert written is not None and self._writer is not None
+        if written.bytes == 0:
+            return False
+        age = self._clock.now() - self._born
+        return (
+            written.bytes >= settings.roll_bytes
+            or age >= settings.roll_seconds
+            or (age >= _SETTLED_SECONDS and self._writer.wants_roll)
+        )
+
+    def _write(self, writer: LedgerWriter, pending: _Pending) -> None:
+        assign(pending.frame, self._next, self.epoch)
+        pending.header = pending.header.assigned(self._next, self.epoch)
+        self._next = pending.header.next_offset
+        self._bases.append(pending.header.base_offset)
+        assert self._written is not None
+        self._written.bytes += pending.header.size
+        self._under_way.append(pending)
+        writer.append(pending.frame).add_done_callback(partial(self._confirm, pending))
+
+    def _confirm(self, pending: _Pending, appended: asyncio.Future[None]) -> None:
+        error = None if appended.cancelled() else appended.exception()
+        if pending.result.done():
+            return  # failed together with one before it
+        if error is not None or appended.cancelled():
+            self._fail(error if isinstance(error, SulinaError) else Fenced("the append was lost"))
+            return
+        assert self._under_way.popleft() is pending, "results come in order"
+        header = pending.header
+        self.end = header.next_offset
+        self.dedup.stored(header)
+        assert self._written is not None
+        self._written.confirmed(header)
+        pending.result.set_result(CachedFrame(header, pending.frame))
+
+    def _fail(self, error: SulinaError) -> None:
+        """Everything not confirmed has failed; some of it may be stored all the same."""
+        self._failure = error
+        self.dedup.nothing_under_way()
+        for pending in (*self._under_way, *self._queue):
+            pending.result.set_exception(error)
+        self._under_way.clear()
+        self._queue.clear()
+
+    # ---- rolling ----
+
+    async def _switch(self, *, begin: bool = True) -> None:
+        """Close the ledger being written, if there is one, and start the next."""
+        try:
+            if self._under_way:
+                await asyncio.wait([pending.result for pending in self._under_way])
+            if self._failure is None:
+                await (self._start_ledger() if begin else self._end_ledger())
+        except SulinaError as error:
+            self._fail(error)
+        finally:
+            self._switching = None
+        if self._failure is None:
+            self._push()
+
+    async def _end_ledger(self) -> None:
+        assert self._writer is not None
+        await self._writer.close()
+        await self.commit(self._ended)
+        self._writer, self._written = None, None
+
+    async def _start_ledger(self) -> None:
+        if self._writer is not None:
+            await self._writer.close()
+        ledger = await self._ids.next()
+        writer = await self._ledgers.create(ledger)
+        begun = LedgerRef(id=ledger, first_offset=self.end)
+        await self.commit(lambda before: self._ended(before, begun))
+        control = self._control()
+        self._bases = array("q", [self.end])
+        self._writer, self._written, self._born = writer, Written(begun), self._clock.now()
+        try:
+            await writer.append(control)
+        except StorageFull:
+            # Nothing else was meant for it, so it can go unfenced: fences would use up the space
+            # that a full disk keeps for deletions, with each attempt.
+            self._writer, self._written = None, None
+            await self.commit(lambda before: before.without(ledger))
+            self._intact = True
+            raise
+
+    def _control(self) -> memoryview:
+        """A control frame with the producers' sequences as they are."""
+        snapshot = self.dedup.snapshot()
+        frame = encode_control_frame(Origin(str(self.topic)), snapshot, self._clock.wall_us())
+        control = memoryview(bytearray(frame))
+        assign(control, self.end, self.epoch)
+        return control
+
+    def _ended(self, before: LedgerList, *begun: LedgerRef) -> LedgerList:
+        """The list with the ledger that was written closed, and another one begun."""
+        refs = before.ledgers
+        if self._writer is not None and self._written is not None:
+            written = replace(
+                self._written.ref,
+                state=LedgerState.CLOSED,
+                last_entry=self._writer.lac,
+                last_offset=self.end - 1,
+            )
+            refs = (*refs[:-1], written)
+        return replace(before, ledgers=(*refs, *begun))
+
+    @property
+    def written_for(self) -> float:
+        """Seconds since the ledger being written was begun; 0 if it has no records."""
+        if self._written is None or not self._written.bytes:
+            return 0.0
+        return self._clock.now() - self._born
+
+    async def roll(self) -> None:
+        """Close the ledger being written, if it has records; the next append begins another.
+
+        What fails is left to ``repair``, as after a failed append.
+        """
+        while self._switching is not None:
+            await asyncio.wait([self._switching])
+        written = self._written
+        if self._failure is None and not self._closed and written is not None and written.bytes:
+            self._switching = asyncio.create_task(self._switch(begin=False))
+            await asyncio.wait([self._switching])
+
+    def closing_frame(self, ref: LedgerRef) -> bytes:
+        """What a takeover must know at the end of ``ref``, if nothing is written behind it."""
+        if self._written is None and self._list.ledgers[-1].id == ref.id and not self._queue:
+            return bytes(self._control())
+        return b""
+
+    # ---- reading ----
+
+    def reader(self, offset: int) -> LedgerReader:
+        return LedgerReader(self, self._ledgers, offset)
+
+    @property
+    def ledgers(self) -> Ledgers:
+        """Where the entries are."""
+        return self._ledgers
+
+    def last_entry(self, ref: LedgerRef) -> int:
+        """The last confirmed entry of one of this log's ledgers."""
+        if ref.last_entry is not None:
+            return ref.last_entry
+        return self._writer.lac if self._writer is not None else -1
+
+    def entry_in_written(self, ref: LedgerRef, offset: int) -> int | None:
+        """The entry with ``offset`` if ``ref`` is the ledger being written."""
+        if self._written is None or self._written.id != ref.id:
+            return None
+        return bisect_right(self._bases, offset) - 1
+
+    async def offset_at(self, time_us: int) -> int:
+        return await offset_at(self, time_us)
+
+    # ---- ending ----
+
+    async def trim(self, count: int) -> int:
+        """Forget the ``count`` oldest ledgers, or as many of them as can go at once; how many.
+
+        The list changes before any data goes.
+        """
+        if self._switching is not None:
+            await asyncio.wait([self._switching])
+        count = min(count, doomed_objects.AT_ONCE)
+        assert 0 < count < len(self._list.ledgers), "the newest ledger stays"
+        gone = self._list.ledgers[:count]
+        objects = may_have_objects(self.tier, gone)
+        doom = doomed_objects.puts(self.topic, objects, self._clock.wall_us())
+        await self._owned.commit(lambda before: before.trimmed(count), doom)
+        for ref in gone:
+            if ref.is_local:
+                await self._ledgers.delete(ref.id)
+        await delete_now(self.tier, [head_of(self.topic, ref) for ref in objects])
+        return count
+
+    async def close(self) -> None:
+        """Wait for what is under way and note the end of the ledger, so the next start is quick."""
+        self._closed = True
+        while self._switching is not None or self._under_way:
+            # One may follow on the other: a ledger that was begun takes what waits for it.
+            if self._switching is not None:
+                await asyncio.wait([self._switching])
+            else:
+                await asyncio.wait([pending.result for pending in self._under_way])
+        if self._failure is None and self._writer is not None:
+            await self._writer.close()
+            await self.commit(self._ended)
+            self._writer, self._written = None, None
+        self._fail(Fenced(f"{self.topic} was closed here"))

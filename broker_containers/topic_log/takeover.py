@@ -1,0 +1,92 @@
+"""What a new owner of a topic learns before it serves anything: where the log ends, who wrote it.
+
+The newest ledger with records tells both. One that a former owner left open is fenced and
+recovered first; one that was created and never written is left out of the list.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from broker_containers.topic_log.dedup import Dedup
+from broker_containers.topic_log.ledger_scan import Found, found_in, scan, scan_object
+from storage_grpc.ledgers import Ledgers
+from storage_grpc.tier.tier import Tier
+from sulina.errors import SulinaError
+from sulina.metadata.keys import closing
+from sulina.metadata.keys.ledgers import LedgerList, LedgerRef, LedgerState
+from sulina.metadata.store import MetadataStore
+from sulina.names import TopicName
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """The log as the owner before left it."""
+
+    list: LedgerList
+    """In the next epoch, with no ledger open. It is ours only when it is swapped in."""
+    dedup: Dedup
+    end: int
+    empty: tuple[LedgerRef, ...]
+    """To be deleted once the list without them is swapped in."""
+
+
+async def learn(
+    topic: TopicName,
+    before: LedgerList,
+    ledgers: Ledgers,
+    store: MetadataStore,
+    tier: Tier | None,
+) -> Learned:
+    """Fence the former owner and read what is stored. Raises what recovery and reads raise.
+
+    No record that it confirmed is behind ``end``, and it can confirm none from here on.
+    """
+    refs = list(before.ledgers)
+    dedup, end, empty = Dedup(), refs[-1].first_offset if refs else 0, []
+    while refs:
+        ref = refs[-1]
+        last_entry = ref.last_entry
+        if ref.state is LedgerState.OPEN:
+            last_entry = await ledgers.recover(ref.id)
+        found = await _read_end(topic, ref, last_entry, ledgers, store, tier, dedup)
+        if found.records or len(refs) == 1 or found.has_snapshot:
+            end = found.end
+            if ref.tiered is None:
+                refs[-1] = replace(
+                    ref,
+                    state=LedgerState.CLOSED,
+                    last_entry=last_entry,
+                    last_offset=end - 1,
+                    bytes=found.bytes,
+                    first_time_us=found.first_time,
+                    last_time_us=found.last_time,
+                )
+            break
+        empty.append(refs.pop())  # created, never written: the data ends with the one before
+    taken = LedgerList(epoch=before.epoch + 1, ledgers=tuple(refs), pages=before.pages)
+    return Learned(taken, dedup, end, tuple(empty))
+
+
+async def _read_end(
+    topic: TopicName,
+    ref: LedgerRef,
+    last_entry: int | None,
+    ledgers: Ledgers,
+    store: MetadataStore,
+    tier: Tier | None,
+    dedup: Dedup,
+) -> Found:
+    """From the entries on storage nodes, or from what was noted as they became an object."""
+    if ref.tiered is None:
+        return await scan(ledgers, ref, last_entry, dedup)
+    noted = await closing.get(store, topic, ref.id)
+    if noted is not None:
+        return found_in(ref, noted, dedup)
+    if ref.tiered.local:
+        try:
+            return await scan(ledgers, ref, last_entry, dedup)
+        except SulinaError:
+            if tier is None:
+                raise
+    return await scan_object(tier, topic, ref, dedup)

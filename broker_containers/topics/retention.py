@@ -1,0 +1,68 @@
+"""What a topic may forget: by age, by size, and by what its subscriptions have consumed.
+
+Whole ledgers go, the oldest first, and never the newest one: it knows where offsets go on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from broker_containers.topic_log.managed_ledger import ManagedLedger
+from broker_containers.topics.topic import Topic
+from sulina.errors import SulinaError
+from sulina.metadata.keys.ledgers import LedgerRef
+from sulina.metadata.keys.policy import Policy
+from sulina.runtime.seam import Clock
+
+_log = logging.getLogger(__name__)
+
+
+def expired(refs: Sequence[LedgerRef], policy: Policy, now_us: int, consumed: int) -> int:
+    """How many of the oldest ledgers the policy lets go.
+
+    ``consumed``: every subscription has acknowledged all records below this offset.
+    """
+    kept_bytes = sum(ref.bytes for ref in refs)
+    count = 0
+    for ref in refs[:-1]:
+        too_old = policy.retention_ms and now_us - ref.last_time_us > policy.retention_ms * 1000
+        too_much = policy.retention_bytes and kept_bytes > policy.retention_bytes
+        done_with = policy.delete_consumed and (ref.last_offset or 0) < consumed
+        if not (too_old or too_much or done_with):
+            break
+        kept_bytes -= ref.bytes
+        count += 1
+    return count
+
+
+class Retention:
+    """Applies the policies of the topics that are open, every now and then."""
+
+    def __init__(
+        self, clock: Clock, interval: float, topics: Callable[[], Iterable[Topic]]
+    ) -> None:
+        self._clock = clock
+        self.interval = interval
+        """Seconds between rounds; may be changed at any time, for those to come."""
+        self._topics = topics
+
+    async def run(self) -> None:
+        """Until cancelled. A topic that fails is tried again next time."""
+        while True:
+            await self._clock.sleep(self.interval)
+            for topic in list(self._topics()):
+                try:
+                    await self.apply(topic)
+                except SulinaError as error:
+                    _log.warning("old data of %s stays for now: %s", topic.name, error)
+
+    async def apply(self, topic: Topic) -> int:
+        """Delete what one topic may forget; returns how many ledgers went."""
+        log = topic.log
+        if not isinstance(log, ManagedLedger) or not log.usable:
+            return 0
+        positions = [s.dispatcher.window.position for s in topic.subscriptions.values()]
+        consumed = min(positions, default=log.start)
+        count = expired(log.refs, topic.policy, self._clock.wall_us(), consumed)
+        return await log.trim(count) if count else 0

@@ -1,0 +1,197 @@
+"""The subscriptions of a broker's topics: made, restored, changed, moved, deleted.
+
+What they are is in the metadata before they serve anybody; what consumers do with one is its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from broker_containers.broker.settings import BrokerSettings
+from broker_containers.subscriptions.cursors import CursorKeeper
+from broker_containers.subscriptions.delivery_window import Window
+from broker_containers.subscriptions.dispatcher import Dispatcher
+from broker_containers.subscriptions.ranges import RangeSet
+from broker_containers.subscriptions.subscription import Bury, Subscription
+from broker_containers.topics.shielded_tasks import Unbroken
+from broker_containers.topics.topic import Topic
+from sulina.errors import AlreadyExists, NotFound, Overloaded, Refused, Retriable
+from sulina.metadata.keys import cursors, subscriptions
+from sulina.metadata.keys.cursors import CursorRecord
+from sulina.metadata.keys.subscriptions import SubscriptionRecord
+from sulina.metadata.store import MetadataStore
+from sulina.model import Delivery, FailurePolicy, Poison, Start, SubscriptionType
+from sulina.names import TopicName
+from sulina.runtime.seam import Clock
+
+
+class SubscriptionKeeper:
+    """One object a broker. Calls that change the metadata go on when the caller is cancelled."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        clock: Clock,
+        settings: BrokerSettings,
+        keeper: CursorKeeper,
+        unbroken: Unbroken,
+        bury: Bury,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._cursors = keeper
+        self._unbroken = unbroken
+        self._bury = bury
+
+    async def restore(self, topic: Topic) -> None:
+        """Those that are in the metadata. Call it only when the topic's log is fenced.
+
+        An owner before us may change them until then.
+        """
+        stored, places = await asyncio.gather(
+            subscriptions.list_all(self._store, topic.name),
+            cursors.list_all(self._store, topic.name),
+        )
+        for name, wanted in stored.items():
+            self._add(topic, name, wanted, places.get(name, CursorRecord(topic.log.start)))
+
+    async def subscribe(
+        self,
+        topic: Topic,
+        name: str,
+        type_: SubscriptionType,
+        start: Start,
+        policy: FailurePolicy | None,
+    ) -> Subscription:
+        """The subscription, made durable with its start position if it is new.
+
+        Raises ``Refused`` if it exists with another type and has consumers; without consumers the
+        type changes.
+        """
+        return await self._unbroken.run(self._subscribe(topic, name, type_, start, policy))
+
+    async def _subscribe(
+        self,
+        topic: Topic,
+        name: str,
+        type_: SubscriptionType,
+        start: Start,
+        policy: FailurePolicy | None,
+    ) -> Subscription:
+        found = topic.subscriptions.get(name)
+        if found is None:
+            found = await self._create(topic, name, type_, start, policy)
+        if found.dispatcher.type is not type_:
+            if found.dispatcher.members:
+                raise Refused(
+                    f"the subscription {name!r} of {topic.name} is {found.dispatcher.type}, not "
+                    f"{type_}: close its consumers first, or use another subscription"
+                )
+            found = await self._change_type(topic, found, type_)
+        return found
+
+    async def _create(
+        self,
+        topic: Topic,
+        name: str,
+        type_: SubscriptionType,
+        start: Start,
+        policy: FailurePolicy | None,
+    ) -> Subscription:
+        limit = topic.policy.max_subscriptions_per_topic
+        if limit and len(topic.subscriptions) >= limit:
+            raise Overloaded(f"{topic.name} has {limit} subscriptions, its policy's limit")
+        policy = _checked(policy or FailurePolicy())
+        wanted = SubscriptionRecord(type_, self._clock.wall_us(), policy)
+        place = CursorRecord(await topic.resolve(start))
+        try:
+            await subscriptions.create(self._store, topic.name, name, wanted, place)
+        except AlreadyExists:
+            if name not in topic.subscriptions:
+                # Made a moment ago, here for another consumer or by an owner before us.
+                found = await subscriptions.get(self._store, topic.name, name)
+                at = await cursors.get(self._store, topic.name, name)
+                if found is None or at is None:
+                    raise Retriable(f"{name!r} is being deleted: try again") from None
+                wanted, place = found, at
+        if name not in topic.subscriptions:
+            self._add(topic, name, wanted, place)
+        return topic.subscriptions[name]
+
+    def _add(
+        self, topic: Topic, name: str, wanted: SubscriptionRecord, place: CursorRecord
+    ) -> Subscription:
+        # A cursor can't be ahead of the log; if a NonReliable topic restarted, its offsets did.
+        position = min(max(place.position, topic.log.start), topic.log.end)
+        dispatcher = Dispatcher(
+            wanted.type,
+            wanted.failure,
+            Window(position, RangeSet(place.acked)),
+            reliable=topic.delivery is Delivery.RELIABLE,
+            limits=self._settings.subscription,
+            max_unacked=wanted.max_unacked,
+        )
+        subscription = Subscription(topic, name, dispatcher, self._clock, self._bury)
+        topic.subscriptions[name] = subscription
+        return subscription
+
+    async def _change_type(
+        self, topic: Topic, subscription: Subscription, type_: SubscriptionType
+    ) -> Subscription:
+        changed = await subscriptions.change(
+            self._store, topic.name, subscription.name, lambda record: replace(record, type=type_)
+        )
+        place = subscription.cursor(self._clock.wall_us())
+        await subscription.close(Retriable("the subscription's type changes"))
+        successor = self._add(topic, subscription.name, changed, place)
+        successor.dirty = True  # what was acknowledged before may not be stored yet
+        return successor
+
+    async def set_failure_policy(self, topic: Topic, name: str, policy: FailurePolicy) -> None:
+        """Change what happens to records that fail; holds for what fails from now on."""
+        subscription = topic.subscription(name)
+        await subscriptions.set_failure_policy(self._store, topic.name, name, _checked(policy))
+        subscription.dispatcher.policy = policy
+        subscription.wake()
+
+    async def set_max_unacked(self, topic: Topic, name: str, wanted: int) -> None:
+        """Change how many records may be unacknowledged at once; what is beyond stays out."""
+        if topic.delivery is not Delivery.RELIABLE:
+            raise Refused(f"{topic.name} is not reliable: nothing is acknowledged there")
+        topic.subscription(name)  # raises if it is not there
+        await subscriptions.set_max_unacked(self._store, topic.name, name, wanted)
+        found = topic.subscriptions.get(name)  # perhaps another since: its type was changed
+        if found is not None:
+            found.dispatcher.max_unacked = wanted
+            found.wake()
+
+    async def unsubscribe(self, topic: Topic, name: str) -> None:
+        """Delete a subscription and its cursor; its consumers are let go."""
+        await self._unbroken.run(self._unsubscribe(topic, topic.subscription(name)))
+
+    async def _unsubscribe(self, topic: Topic, subscription: Subscription) -> None:
+        name = subscription.name
+        del topic.subscriptions[name]
+        await subscription.close(NotFound(f"the subscription {name!r} was deleted"))
+        await subscriptions.delete(self._store, topic.name, name)
+
+    async def seek(self, topic: Topic, subscription: Subscription, start: Start) -> None:
+        """Move a subscription; durable when this returns. Call its ``resume`` afterwards.
+
+        After an error it goes on by itself, from the new place or the one before.
+        """
+        subscription.seek(await topic.resolve(start))
+        try:
+            await self._cursors.flush([subscription])
+        except BaseException:
+            subscription.resume()  # also when the caller is gone: others consume it too
+            raise
+
+
+def _checked(policy: FailurePolicy) -> FailurePolicy:
+    """``policy`` if dead letters could be published by it; raises ``Refused`` otherwise."""
+    if policy.poison is Poison.DEAD_LETTER:
+        TopicName.parse(policy.dead_letter_topic)
+    return policy
