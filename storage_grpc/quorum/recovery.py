@@ -22,7 +22,7 @@ from storage_grpc.quorum.nodes import Nodes, replacements
 from storage_grpc.quorum.settings import QuorumSettings
 from sulina.errors import Fenced, NotFound, Retriable, SulinaError, Unavailable
 from sulina.metadata.keys import ledger_metadata
-from sulina.metadata.keys.ledger_metadata import LedgerMetadata, State, StoredMetadata
+from sulina.metadata.keys.ledger_metadata import Fragment, LedgerMetadata, State, StoredMetadata
 from sulina.metadata.store import MetadataStore
 from sulina.runtime.seam import Clock
 
@@ -49,7 +49,6 @@ class Recovery:
         self._store = store
         self._clock = clock
         self._settings = settings
-        self._safe = settings.safeguards
         self.entries: list[Entry] = []
         """After ``run``: all of a small ledger's entries, if the fences brought them along."""
 
@@ -63,9 +62,7 @@ class Recovery:
         if stored.value.last_entry is not None:
             return stored.value
         metadata = stored.value
-        fragment = metadata.fragments[-1]
-        if not self._safe.recover_from_last_fragment:
-            fragment = metadata.fragments[0]
+        fragment = self._unfinished_fragment(metadata)
         fenced = await self._fence(metadata, fragment.ensemble)
         lac = max(fragment.first_entry - 1, *(found.lac for found in fenced.values()))
         end = self._known_end(metadata, list(fenced.values()))
@@ -92,14 +89,16 @@ class Recovery:
             raise Retriable(f"ledger {self._ledger} changes at this moment: try again")
         return marked
 
+    def _unfinished_fragment(self, metadata: LedgerMetadata) -> Fragment:
+        """The one to recover: every entry of an earlier fragment is confirmed."""
+        return metadata.fragments[-1]
+
     async def _fence(
         self, metadata: LedgerMetadata, ensemble: tuple[str, ...]
     ) -> dict[str, FencedLedger]:
-        needed = metadata.enough_to_rule_out if self._safe.fence_before_recovery else 1
+        needed = metadata.enough_to_rule_out
 
         async def call(node: Node) -> FencedLedger:
-            if not self._safe.fence_before_recovery:
-                return FencedLedger(-1, -1, certain=False)
             return await node.fence(self._ledger)
 
         def enough(answers: Answers[FencedLedger]) -> bool:
@@ -116,8 +115,6 @@ class Recovery:
 
         A fenced node denies all that lies behind its last entry, once and for all.
         """
-        if not self._safe.fence_before_recovery:
-            return None
         denied = sum(found.certain for found in fenced)
         if self._rules_out(metadata, denied, len(fenced) - denied):
             return max(found.last_entry for found in fenced)
@@ -151,11 +148,10 @@ class Recovery:
             entries = _common(held, metadata.ack_quorum)
             if not entries:
                 entries = max(answers.values(), key=len)
-                if self._safe.rewrite_recovered:
-                    before = target
-                    target = await self._rewrite(metadata, target, lost, entries)
-                    if target != before:
-                        metadata = metadata.with_ensemble(entry, target)
+                before = target
+                target = await self._rewrite(metadata, target, lost, entries)
+                if target != before:
+                    metadata = metadata.with_ensemble(entry, target)
             self.entries += entries if len(self.entries) == entry else []
             entry += len(entries)
             at_once = min(2 * at_once, _MANY)
@@ -179,8 +175,7 @@ class Recovery:
         """Entries from ``first`` on, by who has them; none if that one certainly does not exist."""
 
         async def call(node: Node) -> list[Entry]:
-            read = node.recovery_read if self._safe.fence_on_recovery_read else node.read
-            return await read(self._ledger, first, max_entries=at_once, max_bytes=_BATCH_BYTES)
+            return await self._read_fenced(node, first, at_once)
 
         def enough(answers: Answers[list[Entry]]) -> bool:
             # One is enough to know that it exists; with a second answer it may be known as well
@@ -195,16 +190,23 @@ class Recovery:
             return found
         raise self._too_few(f"be asked for entry {first}", answers)
 
+    async def _read_fenced(self, node: Node, first: int, max_entries: int) -> list[Entry]:
+        """A read after which the node takes no append of an earlier owner."""
+        return await node.recovery_read(
+            self._ledger, first, max_entries=max_entries, max_bytes=_BATCH_BYTES
+        )
+
     def _ruled_out(self, metadata: LedgerMetadata, answers: Answers[list[Entry]]) -> bool:
-        kind = NotFound if self._safe.unknown_is_not_absent else SulinaError
-        denied = sum(isinstance(answer, kind) for answer in answers.values())
+        denied = sum(self._denies(answer) for answer in answers.values())
         unsure = sum(isinstance(answer, MaybeLost) for answer in answers.values())
         return self._rules_out(metadata, denied, unsure)
 
+    def _denies(self, answer: object) -> bool:
+        """Whether an answer says for certain that there is no such entry. An error is unknown."""
+        return isinstance(answer, NotFound)
+
     def _rules_out(self, metadata: LedgerMetadata, denied: int, unsure: int) -> bool:
         """Whether no ack quorum can have had an entry, if fewer nodes than that lost data."""
-        if not self._safe.enough_denials:
-            return denied >= 1
         unheard = metadata.write_quorum - denied - unsure
         return unheard + min(unsure, metadata.ack_quorum - 1) < metadata.ack_quorum
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from storage_grpc.meter import Meter
@@ -22,7 +22,7 @@ from storage_grpc.node import Node
 from storage_grpc.quorum.nodes import Nodes, replacements
 from storage_grpc.quorum.settings import QuorumSettings
 from sulina.errors import Fenced, NotFound, Retriable, SulinaError, Unavailable, UnknownOutcome
-from sulina.metadata.keys import ledger_metadata, record
+from sulina.metadata.keys import ledger_metadata
 from sulina.metadata.keys.ledger_metadata import LedgerMetadata, State, StoredMetadata
 from sulina.metadata.store import MetadataStore
 from sulina.runtime.seam import Buffer, Clock
@@ -70,7 +70,6 @@ class QuorumWriter:
         self._store = store
         self._clock = clock
         self._settings = settings
-        self._safe = settings.safeguards
         self._meter = meter
         self._next = 0
         self._pending: deque[_Pending] = deque()
@@ -150,23 +149,23 @@ class QuorumWriter:
             pending.acked.add(lane.node.id)
             self._confirm()
         elif isinstance(error, Fenced | NotFound):  # NotFound: the ledger was deleted there
-            if self._safe.stop_when_fenced:
-                self._stop(Fenced(str(error)))
+            self._stop_fenced(error)
         else:
             self._lose(lane)
 
     def _confirm(self) -> None:
-        needed = self.metadata.ack_quorum if self._safe.ack_quorum else 1
-        while self._pending and len(self._pending[0].acked) >= needed:
+        while self._pending and self._has_ack_quorum(self._pending[0]):
             first = self._pending.popleft()
             self.lac = first.entry
             if not first.result.done():
                 first.result.set_result(None)
             self._meter.remove(len(first.payload))
-        if not self._safe.confirm_in_order:
-            for later in self._pending:
-                if len(later.acked) >= needed and not later.result.done():
-                    later.result.set_result(None)
+
+    def _has_ack_quorum(self, pending: _Pending) -> bool:
+        return len(pending.acked) >= self.metadata.ack_quorum
+
+    def _stop_fenced(self, error: SulinaError) -> None:
+        self._stop(Fenced(str(error)))
 
     def _stop(self, error: SulinaError) -> None:
         """Nothing more is confirmed; what is pending has an unknown outcome."""
@@ -214,10 +213,13 @@ class QuorumWriter:
         member = lane.node.id
         self._lanes.pop(member, None)
         self._nodes.failed(member)
-        if self._safe.drop_failed_from_confirmed:
-            for pending in self._pending:
-                pending.acked.discard(member)
+        self._discard_acks(member)
         self._start_change()
+
+    def _discard_acks(self, member: str) -> None:
+        """Stop counting a failed node for unconfirmed entries: the next ensemble lacks it."""
+        for pending in self._pending:
+            pending.acked.discard(member)
 
     def _start_change(self) -> None:
         if self._changing is None and self._error is None:
@@ -272,14 +274,9 @@ class QuorumWriter:
     async def _replace(self, ensemble: tuple[str, ...], swapped: dict[str, str]) -> None:
         changed = tuple(swapped.get(member, member) for member in ensemble)
         lives = self._lives_of(changed)
-        if not self._safe.commit_before_confirm:
+        # The new nodes count only once the metadata names them.
+        if await self._write(self.metadata.with_ensemble(self.lac + 1, changed)):
             self._lives.update(lives)
-            self._join(swapped.values())
-        value = self.metadata.with_ensemble(self.lac + 1, changed)
-        if not await self._write(value):
-            return
-        self._lives.update(lives)
-        if self._safe.commit_before_confirm:
             self._join(swapped.values())
 
     def _join(self, members: Iterable[str]) -> None:
@@ -296,9 +293,6 @@ class QuorumWriter:
 
     async def _write(self, value: LedgerMetadata) -> bool:
         """Swap the metadata for ``value``; stops the writer if the ledger is not ours any more."""
-        if not self._safe.swap_on_change:
-            current = await ledger_metadata.get(self._store, self.ledger)
-            self._stored = replace(self._stored, revision=current.revision)
         try:
             stored = await ledger_metadata.swap(
                 self._store, self.ledger, self._stored.revision, value
@@ -352,11 +346,11 @@ class QuorumWriter:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         if self._error is not None:
             raise self._error
-        closed = self.metadata.closed(self.lac)
-        if not self._safe.close_by_swap:
-            await self._store.put(ledger_metadata.key(self.ledger), record.encode(closed))
-        elif not await self._write(closed):
-            assert self._error is not None
-            raise self._error
+        await self._write_end()
         self._stop(Fenced(f"ledger {self.ledger} is closed"))
         return self.lac
+
+    async def _write_end(self) -> None:
+        if not await self._write(self.metadata.closed(self.lac)):
+            assert self._error is not None
+            raise self._error

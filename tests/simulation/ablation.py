@@ -33,7 +33,7 @@ UNNOTICED = {
 """Safeguards whose absence no seed has to show, and why."""
 ALL = [
     name
-    for safeguard in Switches().names()
+    for safeguard in Switches.names()
     for name in (
         (safeguard, f"{_FENCES}+fence_on_recovery_read") if safeguard == _FENCES else (safeguard,)
     )

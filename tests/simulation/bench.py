@@ -11,7 +11,7 @@ from storage_grpc.entries import Entry
 from storage_grpc.journal import JournalSettings, JournalStore
 from storage_grpc.node import FencedLedger, LocalNode, Node
 from storage_grpc.quorum.ledgers import QuorumLedgers
-from storage_grpc.quorum.settings import QuorumSettings, Safeguards
+from storage_grpc.quorum.settings import QuorumSettings
 from storage_grpc.standing import Standing
 from sulina.errors import Unavailable
 from sulina.metadata.embedded import EmbeddedStore
@@ -19,6 +19,7 @@ from sulina.runtime.memory_disk import MemoryDisk
 from sulina.runtime.seam import Buffer
 from tests.simulation.clock import SimClock
 from tests.simulation.loop import SimLoop
+from tests.simulation.switches import Switches, patched
 
 _T = TypeVar("_T")
 LEDGER = 7
@@ -118,12 +119,10 @@ class GatedNode:
 class Bench:
     """Nodes a, b, c, ... (``Nodes``), a metadata store, and ledgers as two brokers see them."""
 
-    def __init__(self, count: int, safeguards: Safeguards | None = None) -> None:
+    def __init__(self, count: int) -> None:
         self.nodes = [GatedNode("abcdefg"[number]) for number in range(count)]
         self.clock = SimClock(_loop())
-        self.settings = QuorumSettings(
-            node_timeout=1.0, call_timeout=1.0, safeguards=safeguards or Safeguards()
-        )
+        self.settings = QuorumSettings(node_timeout=1.0, call_timeout=1.0)
         self.metadata: EmbeddedStore
         self.tail_bytes = 0
 
@@ -159,15 +158,15 @@ def _loop() -> SimLoop:
 
 
 def on_bench(
-    scenario: Callable[[Bench], Awaitable[_T]], count: int = 3, *, tail: int = 0, **off: bool
+    scenario: Callable[[Bench], Awaitable[_T]], count: int = 3, *, tail: int = 0, without: str = ""
 ) -> _T:
-    """Run a scenario to its end on a loop of its own; ``off`` are safeguards to switch off.
+    """Run a scenario to its end on its own loop, without the safeguard named ``without``.
 
-    Fences bring along up to ``tail`` bytes.
+    Fences return up to ``tail`` bytes of entries.
     """
 
     async def run() -> _T:
-        bench = Bench(count, Safeguards(**off))
+        bench = Bench(count)
         bench.tail_bytes = tail
         await bench.start()
         return await scenario(bench)
@@ -175,6 +174,7 @@ def on_bench(
     loop = SimLoop()
     try:
         work: Coroutine[Any, Any, _T] = run()
-        return loop.run_until_complete(work)
+        with patched(Switches().without(without) if without else Switches()):
+            return loop.run_until_complete(work)
     finally:
         loop.finish()

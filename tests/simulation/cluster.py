@@ -98,7 +98,6 @@ class Cluster:
             hedge_after=0.05,
             stall_timeout=3.0,
             retry_seconds=0.1,
-            safeguards=switches.quorum,
         )
         self.brokers = [self.broker(f"broker-{n}") for n in range(shape.brokers)]
         self.owners = dict.fromkeys(self.topics, self.brokers[0])

@@ -87,7 +87,7 @@ def parse_seeds(text: str) -> list[int]:
 
 def parse_safeguards(text: str) -> str:
     """``text`` if it names safeguards."""
-    known = Switches().names()
+    known = Switches.names()
     for name in text.split("+"):
         if name not in known:
             raise argparse.ArgumentTypeError(

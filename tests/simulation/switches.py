@@ -8,33 +8,42 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
 from unittest.mock import patch
 
-from broker_containers.topic_log import takeover
-from broker_containers.topic_log.dedup import Dedup
-from broker_containers.topic_log.ledger_scan import Found, scan
-from broker_containers.topic_log.managed_ledger import ManagedLedger
-from storage_grpc.journal import reader
-from storage_grpc.journal.format import IMAGE_SIZE
-from storage_grpc.ledgers import Ledgers
-from storage_grpc.quorum.ledgers import QuorumLedgers
-from storage_grpc.quorum.recovery import Recovery
-from storage_grpc.quorum.settings import Safeguards
-from storage_grpc.quorum.writer import QuorumWriter
-from sulina.errors import NotFound
-from sulina.metadata.keys import ledger_metadata
-from sulina.metadata.keys.ledger_metadata import LedgerMetadata, StoredMetadata
-from sulina.metadata.keys.ledgers import LedgerList, LedgerRef
-from tests.simulation import cluster_patches, tier_patches
+from tests.simulation import cluster_patches, quorum_patches, tier_patches
 
 
 @dataclass(frozen=True, slots=True)
 class Switches:
     """All are on unless a run is to show that one is needed."""
 
-    quorum: Safeguards = field(default_factory=Safeguards)
+    fence_before_recovery: bool = True
+    """Recovery fences enough nodes before it looks for the end."""
+    fence_on_recovery_read: bool = True
+    """Every read of a recovery fences."""
+    unknown_is_not_absent: bool = True
+    """Only "no such entry" counts as a denial, never an error."""
+    enough_denials: bool = True
+    """An entry is absent only if so many nodes deny it that no ack quorum can have it."""
+    rewrite_recovered: bool = True
+    """Recovered entries are written again until the ack quorum has them."""
+    commit_before_confirm: bool = True
+    """An ensemble change is in the metadata before the new node counts."""
+    drop_failed_from_confirmed: bool = True
+    """A node that failed no longer counts for entries above the LAC."""
+    confirm_in_order: bool = True
+    """An entry is confirmed only after all entries before it."""
+    ack_quorum: bool = True
+    """An entry is confirmed only by the whole ack quorum, not by the first node."""
+    stop_when_fenced: bool = True
+    """A writer that finds its ledger fenced confirms nothing more."""
+    swap_on_change: bool = True
+    """The writer changes its ensemble by compare-and-swap, not by a plain write."""
+    close_by_swap: bool = True
+    """A ledger is closed by compare-and-swap."""
+    recover_from_last_fragment: bool = True
+    """Recovery queries the ensemble of the last fragment, not of the first."""
     sync_before_ack: bool = True
     """A storage node acknowledges after fdatasync."""
     check_crc: bool = True
@@ -94,10 +103,10 @@ class Switches:
     put_if_absent: bool = True
     """An object is never written over."""
 
-    def names(self) -> list[str]:
+    @classmethod
+    def names(cls) -> list[str]:
         """The names of all switches, those of the quorum code first."""
-        own = [f.name for f in fields(self) if f.name != "quorum"]
-        return [f.name for f in fields(Safeguards)] + own
+        return [f.name for f in fields(cls)]
 
     @staticmethod
     def about_cluster(name: str) -> bool:
@@ -114,9 +123,7 @@ class Switches:
         name, _, others = name.partition("+")
         if others:
             return self.without(others).without(name)
-        if name in {f.name for f in fields(Safeguards)}:
-            return replace(self, quorum=replace(self.quorum, **{name: False}))
-        return replace(self, **{name: False})  # type: ignore[arg-type]  # a bool each
+        return replace(self, **{name: False})
 
 
 CLUSTER_SAFEGUARDS = frozenset(
@@ -140,76 +147,13 @@ TIER_SAFEGUARDS = frozenset({"verify_objects", "swap_before_delete", "put_if_abs
 @contextmanager
 def patched(switches: Switches) -> Iterator[None]:
     """Put the parts without a safeguard in place of the real ones, for a while."""
-    changes: list[tuple[Any, str, Any]] = []
-    if not switches.check_crc:
-        changes.append((reader, "_verify", _trust))
-    if not switches.recover_dedup:
-        changes.append((takeover, "scan", _scan_without_dedup))
-    if not switches.show_only_confirmed:
-        changes.append((ManagedLedger, "end", property(_end_of_all, _set_end)))
-    if not switches.recover_on_takeover:
-        changes.append((QuorumLedgers, "recover", _just_read))
-    if not switches.raise_epoch:
-        changes.append((takeover, "LedgerList", _same_epoch))
-    if not switches.read_back_unknown:
-        changes.append((QuorumWriter, "_read_back", _believe))
-    if not switches.heed_closing_conflict:
-        changes.append((Recovery, "_close", _close_anyway))
+    changes = quorum_patches.changes(switches)
     changes += cluster_patches.changes(switches)
     changes += tier_patches.changes(switches)
     for target, name, value in changes:
-        patcher = patch.object(target, name, value, create=True)
-        patcher.start()
+        # Only an instance attribute may be missing: a patch of a renamed method must fail.
+        patch.object(target, name, value, create=name == "end").start()
     try:
         yield
     finally:
         patch.stopall()
-
-
-def _trust(
-    data: memoryview, offset: int, salt: int, ledger: int, place: Any
-) -> tuple[int, memoryview]:
-    start = offset + IMAGE_SIZE
-    return -1, data[start : start + place.length]
-
-
-async def _scan_without_dedup(
-    ledgers: Ledgers, ref: LedgerRef, last_entry: int | None, dedup: Dedup
-) -> Found:
-    return await scan(ledgers, ref, last_entry, Dedup())
-
-
-def _end_of_all(log: Any) -> int:
-    end: int = max(log.__dict__.get("end", 0), log._next)
-    return end
-
-
-def _set_end(log: Any, end: int) -> None:
-    log.__dict__["end"] = end
-
-
-def _same_epoch(epoch: int = 0, ledgers: tuple[LedgerRef, ...] = (), pages: Any = ()) -> Any:
-    return LedgerList(min(epoch, 1), ledgers, pages)
-
-
-async def _just_read(ledgers: Any, ledger: int) -> int:
-    """The end of a ledger, from whoever has entries: nobody is fenced, nothing is closed."""
-    stored = await ledger_metadata.get(ledgers._store, ledger)
-    if stored.value.last_entry is not None:
-        return stored.value.last_entry
-    entry = 0
-    try:
-        while True:
-            entry += len(await ledgers.read(ledger, entry, max_entries=64, max_bytes=1 << 20))
-    except NotFound:
-        return entry - 1
-
-
-async def _believe(writer: Any, value: LedgerMetadata) -> StoredMetadata:
-    return StoredMetadata(value, writer._stored.revision)
-
-
-async def _close_anyway(recovery: Any, stored: StoredMetadata, closed: LedgerMetadata) -> int:
-    await ledger_metadata.swap(recovery._store, recovery._ledger, stored.revision, closed)
-    assert closed.last_entry is not None
-    return closed.last_entry

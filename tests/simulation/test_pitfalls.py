@@ -55,7 +55,7 @@ def test_a_recovery_read_fences_so_that_no_late_append_is_acknowledged() -> None
 
 
 def test_unfenced_recovery_reads_lose_acknowledged_data() -> None:
-    assert on_bench(_late_append, fence_on_recovery_read=False) == (True, -1)
+    assert on_bench(_late_append, without="fence_on_recovery_read") == (True, -1)
 
 
 # ---- recovery that looks at an older fragment ----
@@ -78,7 +78,7 @@ def test_recovery_asks_the_ensemble_of_the_last_fragment() -> None:
 
 
 def test_recovery_that_looks_at_an_older_fragment_loses_entries() -> None:
-    assert on_bench(_moved_ensemble, 5, recover_from_last_fragment=False) < 2
+    assert on_bench(_moved_ensemble, 5, without="recover_from_last_fragment") < 2
 
 
 # ---- confirming on an ensemble that is not in the metadata ----
@@ -111,7 +111,7 @@ def test_a_new_node_counts_only_once_it_is_in_the_metadata() -> None:
 
 
 def test_confirming_on_an_ensemble_that_is_not_in_the_metadata_is_what_the_rule_prevents() -> None:
-    assert on_bench(_unwritten_change, 4, commit_before_confirm=False) == (True, True)
+    assert on_bench(_unwritten_change, 4, without="commit_before_confirm") == (True, True)
 
 
 # ---- an ensemble change racing an acknowledgement ----
@@ -138,7 +138,7 @@ def test_a_node_that_failed_does_not_count_for_entries_above_the_lac() -> None:
 
 
 def test_an_ensemble_change_racing_an_ack_confirms_too_early_without_the_rule() -> None:
-    assert on_bench(_ack_of_a_failed_node, 4, drop_failed_from_confirmed=False) is True
+    assert on_bench(_ack_of_a_failed_node, 4, without="drop_failed_from_confirmed") is True
 
 
 # ---- corruption, wiped disks, crashes ----
@@ -170,7 +170,7 @@ def test_a_corrupt_file_is_not_answered_as_no_such_entry() -> None:
 
 
 def test_taking_an_unknown_answer_for_a_denial_cuts_the_ledger() -> None:
-    assert on_bench(_recover_with_one_damaged_copy, unknown_is_not_absent=False) == -1
+    assert on_bench(_recover_with_one_damaged_copy, without="unknown_is_not_absent") == -1
 
 
 def test_a_damaged_entry_is_called_damaged_also_after_a_restart() -> None:
