@@ -255,21 +255,18 @@ class Admin:
     async def _subscription_policy(self, arguments: Arguments) -> Any:
         topic = await self._topic_of(arguments)
         name = text(arguments, "subscription")
-        current = asdict(topic.subscription(name).dispatcher.policy)
-        wanted = {
+        changes: dict[str, Any] = {
             key: number(arguments, key, 0) if isinstance(value, int) else str(arguments[key])
-            for key, value in current.items()
+            for key, value in asdict(FailurePolicy()).items()
             if key in arguments
         }
         try:
-            merged = {**current, **wanted}
-            merged["backoff"] = Backoff(merged["backoff"])
-            merged["poison"] = Poison(merged["poison"])
-            policy = FailurePolicy(**merged)
+            for key, type_ in (("backoff", Backoff), ("poison", Poison)):
+                if key in changes:
+                    changes[key] = type_(changes[key])
         except ValueError as error:
             raise Refused(str(error)) from None
-        await self._broker.subscriptions.set_failure_policy(topic, name, policy)
-        return asdict(policy)
+        return asdict(await self._broker.subscriptions.update_failure_policy(topic, name, changes))
 
     async def _subscription_dispatch(self, arguments: Arguments) -> Any:
         topic = await self._topic_of(arguments)

@@ -6,7 +6,9 @@ What they are is in the metadata before they serve anybody; what consumers do wi
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.subscriptions.cursors import CursorKeeper
@@ -149,12 +151,19 @@ class SubscriptionKeeper:
         successor.dirty = True  # what was acknowledged before may not be stored yet
         return successor
 
-    async def set_failure_policy(self, topic: Topic, name: str, policy: FailurePolicy) -> None:
-        """Change what happens to records that fail; holds for what fails from now on."""
+    async def update_failure_policy(
+        self, topic: Topic, name: str, changes: Mapping[str, Any]
+    ) -> FailurePolicy:
+        """Change fields of a subscription's failure policy; applies to records that fail later."""
         subscription = topic.subscription(name)
-        await subscriptions.set_failure_policy(self._store, topic.name, name, _checked(policy))
+
+        def alter(current: FailurePolicy) -> FailurePolicy:
+            return _checked(replace(current, **changes))
+
+        policy = await subscriptions.update_failure_policy(self._store, topic.name, name, alter)
         subscription.dispatcher.policy = policy
         subscription.wake()
+        return policy
 
     async def set_max_unacked(self, topic: Topic, name: str, wanted: int) -> None:
         """Change how many records may be unacknowledged at once; what is beyond stays out."""

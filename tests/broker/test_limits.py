@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -140,8 +141,47 @@ async def test_partitions_go_by_the_limits_of_their_topic(client: Client, hasty:
         with pytest.raises(Overloaded):
             await hasty.producer(f"{TOPIC}-part-0").open()
     arguments = {"topic": f"{TOPIC}-part-0", "max_producers_per_topic": 5}
-    with pytest.raises(Refused, match="goes by the policy of /default/limited: set it there"):
+    with pytest.raises(Refused, match="uses the policy of /default/limited: set it there"):
         await client.admin("topic.policy", arguments)
+
+
+CHANGES = {
+    "max_producers_per_topic": 11,
+    "max_subscriptions_per_topic": 12,
+    "max_message_size": 13,
+    "retention_ms": 14,
+    "retention_bytes": 15,
+    "delete_consumed": True,
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [("namespace.policy", {"namespace": "default"}), ("topic.policy", {"topic": TOPIC})],
+)
+async def test_concurrent_changes_of_different_limits_all_survive(
+    client: Client, method: str, arguments: dict[str, str]
+) -> None:
+    await client.admin("topic.create", {"topic": TOPIC})
+    await asyncio.gather(
+        *(client.admin(method, {**arguments, name: value}) for name, value in CHANGES.items())
+    )
+    found = await client.admin(method, arguments)
+    assert {name: found[name] for name in CHANGES} == CHANGES
+
+
+async def test_concurrent_changes_of_a_failure_policy_all_survive(client: Client) -> None:
+    await subscribe(client, TOPIC, "s")
+    arguments = {"topic": TOPIC, "subscription": "s"}
+    changes = {"max_redelivery_count": 3, "ack_timeout_ms": 4_000, "poison": "drop"}
+    await asyncio.gather(
+        *(
+            client.admin("subscription.policy", {**arguments, name: value})
+            for name, value in changes.items()
+        )
+    )
+    found = await client.admin("subscription.policy", arguments)
+    assert {name: found[name] for name in changes} == changes
 
 
 async def test_a_change_holds_at_once_for_who_comes_and_sends_nobody_away(
@@ -201,7 +241,7 @@ async def test_limits_survive_a_restart(cluster: Cluster, client: Client) -> Non
 @pytest.mark.parametrize(
     ("limits", "why"),
     [
-        ({"max_producers_per_topic": -1}, "can't be -1: use 0 for no limit"),
+        ({"max_producers_per_topic": -1}, "cannot be -1: use 0 for no limit"),
         ({"max_producers_per_topic": "two"}, "must be a whole number, not 'two'"),
         ({"max_beer": 3}, "there is no limit 'max_beer': choose from max_producers_per_topic"),
     ],

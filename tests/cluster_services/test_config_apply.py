@@ -18,7 +18,6 @@ from broker_containers.settings.runtime_config import RuntimeConfig
 from broker_containers.topic_log.managed_ledger import ManagedLedger
 from sulina.errors import NotFound
 from sulina.metadata.keys import namespaces, topics
-from sulina.metadata.keys.policy import Policy, PolicyOverrides
 from sulina.names import TopicName
 from sulina.runtime.memory_disk import MemoryDisk
 from sulina.runtime.real_clock import RealClock
@@ -106,8 +105,8 @@ async def test_limits_changed_elsewhere_hold_for_topics_that_are_open_here(
         follow_policies(broker, cache)
         topic = await broker.topic(NEWS)
         other = await broker.topic(TopicName("default", "other"))
-        await namespaces.set_policy(broker.store, "default", Policy(retention_ms=5))
-        await topics.set_policy(broker.store, NEWS, PolicyOverrides(max_message_size=7))
+        await namespaces.update_policy(broker.store, "default", {"retention_ms": 5})
+        await topics.update_policy(broker.store, NEWS, {"max_message_size": 7})
         await until(lambda: topic.policy.max_message_size == 7)
         assert topic.policy.retention_ms == other.policy.retention_ms == 5
         assert other.policy.max_message_size != 7

@@ -8,7 +8,7 @@ from broker_containers.cluster.metadata_cache import MetadataCache
 from sulina.errors import NotFound, Unavailable
 from sulina.metadata.keys import namespaces, subscriptions, topic_lifecycle, topics
 from sulina.metadata.keys.cursors import CursorRecord
-from sulina.metadata.keys.policy import Policy, PolicyOverrides
+from sulina.metadata.keys.policy import Policy
 from sulina.metadata.keys.subscriptions import SubscriptionRecord
 from sulina.metadata.keys.topics import TopicRecord
 from sulina.metadata.store import MetadataStore
@@ -53,8 +53,8 @@ async def test_it_begins_with_what_the_store_has(filled: MetadataStore) -> None:
 
 async def test_it_follows_changes(filled: MetadataStore) -> None:
     async with _cache(filled) as cache:
-        await topics.set_policy(filled, PARTS, PolicyOverrides(max_message_size=7))
-        await namespaces.set_policy(filled, "shop", Policy(max_producers_per_topic=6))
+        await topics.update_policy(filled, PARTS, {"max_message_size": 7})
+        await namespaces.update_policy(filled, "shop", {"max_producers_per_topic": 6})
         await subscriptions.delete(filled, ORDERS, "a/b c")
         await topic_lifecycle.delete(filled, ORDERS)
         await until(lambda: cache.known(ORDERS) is None and not cache.subscriptions(ORDERS))
@@ -108,8 +108,8 @@ async def test_limits_that_change_are_told(filled: MetadataStore) -> None:
         told: list[tuple[str, TopicName | None]] = []
         cache.on_policy(lambda namespace, topic: told.append((namespace, topic)))
         await topic_lifecycle.create(filled, TopicName("shop", "new"), TopicRecord())
-        await topics.set_policy(filled, ORDERS, PolicyOverrides(max_message_size=7))
-        await namespaces.set_policy(filled, "shop", Policy())
+        await topics.update_policy(filled, ORDERS, {"max_message_size": 7})
+        await namespaces.update_policy(filled, "shop", {"max_producers_per_topic": 0})
         await until(lambda: len(told) >= 2)
         assert set(told) == {("shop", ORDERS), ("shop", None)}
 

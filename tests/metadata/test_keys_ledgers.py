@@ -114,10 +114,10 @@ async def test_a_failure_policy_has_danubes_defaults_and_can_be_replaced(
     assert found is not None
     assert found.failure == FailurePolicy(5, 30_000, 1_000, 60_000)
     policy = FailurePolicy(poison=Poison.DEAD_LETTER, dead_letter_topic="/default/dead")
-    await subscriptions.set_failure_policy(store, ORDERS, "s", policy)
+    await subscriptions.update_failure_policy(store, ORDERS, "s", lambda _: policy)
     assert await subscriptions.get(store, ORDERS, "s") == replace(found, failure=policy)
     with pytest.raises(NotFound, match="no subscription 'none'"):
-        await subscriptions.set_failure_policy(store, ORDERS, "none", policy)
+        await subscriptions.update_failure_policy(store, ORDERS, "none", lambda _: policy)
 
 
 def write(topic: TopicName, name: str, cursor: CursorRecord) -> CursorWrite:

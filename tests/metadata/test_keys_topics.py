@@ -49,7 +49,7 @@ async def test_default_and_system_exist_from_the_beginning(store: FailingStore) 
 
 
 async def test_beginning_again_keeps_what_was_set(store: FailingStore) -> None:
-    await namespaces.set_policy(store, "default", Policy(retention_bytes=5))
+    await namespaces.update_policy(store, "default", {"retention_bytes": 5})
     await namespaces.create_first(store)
     assert await namespaces.get_policy(store, "default") == Policy(retention_bytes=5)
 
@@ -68,7 +68,7 @@ async def test_what_does_not_exist_is_said_to_be_missing(store: FailingStore) ->
     with pytest.raises(NotFound, match="no namespace 'none'"):
         await namespaces.get_policy(store, "none")
     with pytest.raises(NotFound):
-        await namespaces.set_policy(store, "none", Policy())
+        await namespaces.update_policy(store, "none", {"retention_ms": 1})
     with pytest.raises(NotFound):
         await namespaces.delete(store, "none")
     with pytest.raises(NotFound, match="no namespace 'none'"):
@@ -76,7 +76,7 @@ async def test_what_does_not_exist_is_said_to_be_missing(store: FailingStore) ->
     with pytest.raises(NotFound, match="no topic /default/orders"):
         await topic_lifecycle.delete(store, ORDERS)
     with pytest.raises(NotFound):
-        await topics.set_policy(store, ORDERS, PolicyOverrides())
+        await topics.update_policy(store, ORDERS, {"retention_ms": 1})
     with pytest.raises(NotFound):
         await topics.effective_policy(store, ORDERS)
     assert await topics.get(store, ORDERS) is None
@@ -156,24 +156,44 @@ async def test_deleting_a_topic_takes_everything_beneath_it_and_no_neighbour(
 
 
 async def test_policies_of_a_topic_go_over_those_of_its_namespace(store: FailingStore) -> None:
-    await namespaces.set_policy(
-        store, "default", Policy(max_producers_per_topic=10, retention_bytes=99)
+    await namespaces.update_policy(
+        store, "default", {"max_producers_per_topic": 10, "retention_bytes": 99}
     )
     await topic_lifecycle.create(store, ORDERS, TopicRecord(partitions=2))
-    await topics.set_policy(
-        store, ORDERS, PolicyOverrides(max_producers_per_topic=0, retention_ms=7)
-    )
+    await topics.update_policy(store, ORDERS, {"max_producers_per_topic": 0, "retention_ms": 7})
     expected = Policy(max_producers_per_topic=0, retention_bytes=99, retention_ms=7)
     assert await topics.effective_policy(store, ORDERS) == expected
     assert await topics.effective_policy(store, ORDERS.partition(1)) == expected
-    with pytest.raises(Refused, match="goes by the policy of /default/orders"):
-        await topics.set_policy(store, ORDERS.partition(1), PolicyOverrides())
+    with pytest.raises(Refused, match="uses the policy of /default/orders: set it there"):
+        await topics.update_policy(store, ORDERS.partition(1), {"retention_ms": 1})
+
+
+async def test_updates_of_different_limits_do_not_undo_each_other(store: FailingStore) -> None:
+    await topic_lifecycle.create(store, ORDERS, TopicRecord())
+    changes = {"max_message_size": 1, "retention_ms": 2, "retention_bytes": 3}
+    await asyncio.gather(
+        *(namespaces.update_policy(store, "default", {name: changes[name]}) for name in changes),
+        *(topics.update_policy(store, ORDERS, {name: changes[name] + 5}) for name in changes),
+    )
+    assert await namespaces.get_policy(store, "default") == Policy(
+        max_message_size=1, retention_ms=2, retention_bytes=3
+    )
+    expected = PolicyOverrides(max_message_size=6, retention_ms=7, retention_bytes=8)
+    assert await topics.update_policy(store, ORDERS, {}) == expected
+    without = await topics.update_policy(store, ORDERS, {"retention_ms": None})
+    assert without == replace(expected, retention_ms=None)
+
+
+async def test_an_update_that_changes_nothing_writes_nothing(store: FailingStore) -> None:
+    await namespaces.update_policy(store, "default", {"retention_ms": 2})
+    store.left = 0
+    await namespaces.update_policy(store, "default", {"retention_ms": 2})
 
 
 def test_policies_cannot_be_negative() -> None:
-    with pytest.raises(Refused, match="retention_bytes can't be -1"):
+    with pytest.raises(Refused, match="retention_bytes cannot be -1"):
         Policy(retention_bytes=-1)
-    with pytest.raises(Refused, match="retention_bytes can't be -1"):
+    with pytest.raises(Refused, match="retention_bytes cannot be -1"):
         PolicyOverrides(retention_bytes=-1)
 
 
@@ -221,7 +241,7 @@ async def test_an_interrupted_creation_is_finished_by_the_next(store: FailingSto
             with pytest.raises(AlreadyExists):
                 await topic_lifecycle.create(store, ORDERS, replace(wanted, partitions=1))
             with pytest.raises(Refused, match="not ready"):
-                await topics.set_policy(store, ORDERS, PolicyOverrides())
+                await topics.update_policy(store, ORDERS, {"retention_ms": 1})
         # The one who finishes it may have begun at another time.
         await topic_lifecycle.create(store, ORDERS, replace(wanted, created_us=5 + (steps > 0)))
         await check_whole(store, wanted)

@@ -6,6 +6,9 @@ from being created in it at the same moment.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from sulina.errors import AlreadyExists, NotFound, Refused
 from sulina.metadata import cas
 from sulina.metadata.keys import record
@@ -16,6 +19,7 @@ from sulina.metadata.store import (
     Compare,
     Delete,
     DeletePrefix,
+    KeyValue,
     MetadataStore,
     ModRevisionIs,
     Present,
@@ -62,12 +66,25 @@ async def get_policy(store: MetadataStore, namespace: str) -> Policy:
     return record.decode(Policy, item)
 
 
-async def set_policy(store: MetadataStore, namespace: str, policy: Policy) -> None:
-    """Replace a namespace's policy. Raises ``NotFound`` if there is no such namespace."""
-    key = policy_key(namespace)
-    result = await store.txn([Present(key)], [Put(key, record.encode(policy))])
-    if not result.succeeded:
-        raise missing(namespace)
+async def update_policy(store: MetadataStore, namespace: str, changes: Mapping[str, Any]) -> Policy:
+    """Set the limits in ``changes`` and keep all others; returns the resulting policy.
+
+    Durable when it returns. Concurrent updates of different limits all take effect. Raises
+    ``NotFound`` if there is no such namespace, ``Refused`` for invalid limits, and ``Overloaded``
+    if others keep changing the policy at the same time.
+    """
+    policy = Policy()
+
+    def change(item: KeyValue | None) -> bytes | None:
+        nonlocal policy
+        if item is None:
+            raise missing(namespace)
+        current = record.decode(Policy, item)
+        policy = current.with_changes(changes)
+        return None if policy == current else record.encode(policy)
+
+    await cas.update(store, policy_key(namespace), change)
+    return policy
 
 
 async def list_names(store: MetadataStore) -> list[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from sulina.errors import Refused
 
@@ -26,10 +28,14 @@ class Policy:
     def __post_init__(self) -> None:
         _check(self)
 
+    def with_changes(self, changes: Mapping[str, Any]) -> Policy:
+        """A copy with the limits in ``changes`` replaced. Raises ``Refused`` for invalid ones."""
+        return replace(self, **_checked(changes, nullable=False))
+
 
 @dataclass(frozen=True, slots=True)
 class PolicyOverrides:
-    """What a topic sets for itself; None leaves it to the namespace."""
+    """The limits that a topic sets for itself; None means that the namespace's limit applies."""
 
     max_producers_per_topic: int | None = None
     max_subscriptions_per_topic: int | None = None
@@ -43,14 +49,32 @@ class PolicyOverrides:
     def __post_init__(self) -> None:
         _check(self)
 
+    def with_changes(self, changes: Mapping[str, Any]) -> PolicyOverrides:
+        """A copy with the limits in ``changes`` replaced; None removes an override.
+
+        Raises ``Refused`` for invalid limits.
+        """
+        return replace(self, **_checked(changes, nullable=True))
+
     def over(self, policy: Policy) -> Policy:
-        """``policy`` with what is set here in its place."""
+        """``policy`` with the limits that are set here in place of its own."""
         values = ((field.name, getattr(self, field.name)) for field in fields(self))
         return replace(policy, **{name: value for name, value in values if value is not None})
+
+
+def _checked(changes: Mapping[str, Any], *, nullable: bool) -> dict[str, Any]:
+    known = {field.name: type(field.default) for field in fields(Policy)}
+    for limit, value in changes.items():
+        if limit not in known:
+            raise Refused(f"there is no limit {limit!r}: choose from {', '.join(known)}")
+        if type(value) is not known[limit] and not (nullable and value is None):
+            expected = "true or false" if known[limit] is bool else "a whole number"
+            raise Refused(f"{limit} must be {expected}, not {value!r}")
+    return dict(changes)
 
 
 def _check(policy: Policy | PolicyOverrides) -> None:
     for field in fields(policy):
         value = getattr(policy, field.name)
         if value is not None and value < 0:
-            raise Refused(f"{field.name} can't be {value}: use 0 for no limit")
+            raise Refused(f"{field.name} cannot be {value}: use 0 for no limit")

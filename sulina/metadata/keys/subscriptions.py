@@ -100,22 +100,32 @@ async def change(
     """
     altered = SubscriptionRecord()
 
-    def swap(item: KeyValue | None) -> bytes:
+    def swap(item: KeyValue | None) -> bytes | None:
         nonlocal altered
         if item is None:
             raise NotFound(f"there is no subscription {subscription!r} of {topic}: create it first")
-        altered = alter(record.decode(SubscriptionRecord, item))
-        return record.encode(altered)
+        current = record.decode(SubscriptionRecord, item)
+        altered = alter(current)
+        return None if altered == current else record.encode(altered)
 
     await cas.update(store, key(topic, subscription), swap)
     return altered
 
 
-async def set_failure_policy(
-    store: MetadataStore, topic: TopicName, subscription: str, failure: FailurePolicy
-) -> None:
-    """Replace what a subscription does with records that fail. Raises ``NotFound``."""
-    await change(store, topic, subscription, lambda current: replace(current, failure=failure))
+async def update_failure_policy(
+    store: MetadataStore,
+    topic: TopicName,
+    subscription: str,
+    alter: Callable[[FailurePolicy], FailurePolicy],
+) -> FailurePolicy:
+    """Replace a subscription's failure policy by ``alter(policy)``; returns it.
+
+    ``alter`` may run several times, each time on what is stored. Raises ``NotFound``.
+    """
+    changed = await change(
+        store, topic, subscription, lambda current: replace(current, failure=alter(current.failure))
+    )
+    return changed.failure
 
 
 def check_max_unacked(wanted: int) -> int:

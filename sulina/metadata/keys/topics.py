@@ -6,8 +6,10 @@ and go is in ``topic_lifecycle``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 from sulina.errors import NotFound, Refused
 from sulina.metadata import cas
@@ -77,23 +79,37 @@ async def list_all(store: MetadataStore, namespace: str) -> dict[TopicName, Topi
     return found
 
 
-async def set_policy(store: MetadataStore, topic: TopicName, policy: PolicyOverrides) -> None:
-    """Replace what a topic sets for itself.
+async def update_policy(
+    store: MetadataStore, topic: TopicName, changes: Mapping[str, Any]
+) -> PolicyOverrides:
+    """Set the limits in ``changes`` for one topic and keep its others; None removes an override.
 
-    Raises ``NotFound``; ``Refused`` for a partition, and while it is being made or deleted.
+    Returns everything that the topic now sets for itself. Durable when it returns. Concurrent
+    updates of different limits all take effect. Raises ``NotFound``; ``Refused`` for invalid
+    limits, for a partition, and while the topic is being created or deleted; ``Overloaded`` if
+    others keep changing the topic at the same time.
     """
+    policy = PolicyOverrides()
 
-    def change(item: KeyValue | None) -> bytes:
+    def change(item: KeyValue | None) -> bytes | None:
+        nonlocal policy
         if item is None:
             raise missing(topic)
         current = record.decode(TopicRecord, item)
         if current.partition_of:
-            raise Refused(f"{topic} goes by the policy of {current.partition_of}: set it there")
+            raise Refused(
+                f"{topic} is a partition and uses the policy of {current.partition_of}: "
+                "set it there"
+            )
         if current.state is not TopicState.READY:
-            raise Refused(f"{topic} is not ready: its creation or deletion has yet to be finished")
-        return record.encode(replace(current, policy=policy))
+            raise Refused(
+                f"{topic} is not ready: finish its creation or deletion first, by repeating it"
+            )
+        policy = current.policy.with_changes(changes)
+        return None if policy == current.policy else record.encode(replace(current, policy=policy))
 
     await cas.update(store, key(topic), change)
+    return policy
 
 
 async def effective_policy(store: MetadataStore, topic: TopicName) -> Policy:
