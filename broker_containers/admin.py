@@ -16,7 +16,7 @@ from broker_containers.broker.broker import Broker
 from broker_containers.ledger_methods import LedgerMethods
 from broker_containers.subscriptions.subscription import Subscription
 from broker_containers.topic_log.managed_ledger import ManagedLedger
-from broker_containers.topic_rows import consumers_of, parts_of, topic_rows
+from broker_containers.topic_rows import parts_of, topic_rows
 from broker_containers.topics.topic import Topic
 from sulina.errors import Refused
 from sulina.metadata.keys import ledgers, namespaces, topics
@@ -105,7 +105,7 @@ class Admin:
             "broker": broker.settings.broker_id,
             "topics": len(loaded),
             "producers": sum(len(topic.producers) for topic in loaded),
-            "consumers": sum(consumers_of(topic) for topic in loaded),
+            "consumers": sum(topic.consumer_count for topic in loaded),
             "cache_bytes": broker.cache.bytes,
             "records_in": sum(topic.counters.records_in for topic in loaded),
             "bytes_in": sum(topic.counters.bytes_in for topic in loaded),
@@ -219,22 +219,21 @@ class Admin:
     async def _subscription_describe(self, arguments: Arguments) -> Any:
         topic = await self._topic_of(arguments)
         found = topic.subscription(text(arguments, "subscription"))
-        dispatcher = found.dispatcher
         return {
             **_subscription_row(found),
-            "failure_policy": asdict(dispatcher.policy),
-            "max_unacked": dispatcher.max_unacked,
+            "failure_policy": asdict(found.failure_policy),
+            "max_unacked": found.max_unacked,
             "acked_above": found.cursor(0).acked[:100],
-            "counters": asdict(dispatcher.counters),
+            "counters": asdict(found.counters),
             "consumers": [
                 {
                     "name": member.name,
-                    "active": dispatcher.is_active(member),
+                    "active": found.is_active(member),
                     "credit_records": member.records,
                     "credit_bytes": member.bytes,
                     "sent": member.sent,
                 }
-                for member in dispatcher.members.values()
+                for member in found.consumers
             ],
         }
 
@@ -246,7 +245,7 @@ class Admin:
     async def _subscription_seek(self, arguments: Arguments) -> Any:
         topic = await self._topic_of(arguments)
         found = topic.subscription(text(arguments, "subscription"))
-        if found.dispatcher.members:
+        if found.consumers:
             raise Refused(f"{found.name!r} has consumers: close them before moving it")
         await self._broker.subscriptions.seek(topic, found, _start(arguments))
         found.resume()
@@ -275,7 +274,7 @@ class Admin:
             await self._broker.subscriptions.set_max_unacked(
                 topic, name, number(arguments, "max_unacked", 0)
             )
-        return {"max_unacked": topic.subscription(name).dispatcher.max_unacked}
+        return {"max_unacked": topic.subscription(name).max_unacked}
 
 
 def _start(arguments: Arguments) -> Start:
@@ -319,14 +318,13 @@ def _log_of(topic: Topic) -> dict[str, Any]:
 
 
 def _subscription_row(found: Subscription) -> dict[str, Any]:
-    dispatcher = found.dispatcher
     return {
         "topic": str(found.source.name),
         "subscription": found.name,
-        "type": dispatcher.type.value,
-        "position": dispatcher.window.position,
+        "type": found.type.value,
+        "position": found.position,
         "backlog": found.backlog,
-        "delayed_frames": len(dispatcher.window.delays),
-        "consumers": len(dispatcher.members),
+        "delayed_frames": found.delayed_frames,
+        "consumers": len(found.consumers),
         "stalled": found.stalled,
     }

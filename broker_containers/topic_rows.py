@@ -30,10 +30,6 @@ async def topic_rows(
     return [_row(name, record, loaded, lengths) for name, record in found.items()]
 
 
-def consumers_of(topic: Topic) -> int:
-    return sum(len(found.dispatcher.members) for found in topic.subscriptions.values())
-
-
 def parts_of(name: TopicName, record: TopicRecord) -> list[TopicName]:
     """The partitions of a topic, or the topic itself if it has none."""
     return [name.partition(number) for number in range(record.partitions)] or [name]
@@ -53,7 +49,7 @@ def _row(
         "delivery": record.delivery.value,
         "partitions": record.partitions,
         "producers": sum(len(topic.producers) for topic in opened),
-        "consumers": sum(consumers_of(topic) for topic in opened),
+        "consumers": sum(topic.consumer_count for topic in opened),
         "records": None if None in records else sum(filter(None, records)),
     }
 

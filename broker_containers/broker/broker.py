@@ -87,7 +87,7 @@ class Broker:
             store, clock, settings.cursor_flush_seconds, self._open_subscriptions
         )
         self.subscriptions = SubscriptionKeeper(
-            store, clock, settings, self.cursors, self._unbroken, self._bury
+            store, clock, settings.subscription, self.cursors, self._unbroken, self._bury
         )
         self.retention = Retention(clock, settings.retention_seconds, self.loaded)
         self.tiering = Tiering(tier, clock, settings.tier, self.loaded)
@@ -320,7 +320,7 @@ class Broker:
         self, subscription: Subscription, letter: DeadLetter, frame: CachedFrame
     ) -> None:
         source = str(subscription.source.name)
-        target = TopicName.parse(subscription.dispatcher.policy.dead_letter_topic)
+        target = TopicName.parse(subscription.failure_policy.dead_letter_topic)
         producer = dead_letter_producer(source, subscription.name)
         make = partial(
             dead_letter_frame, letter, frame, source, subscription.name, self.settings.broker_id

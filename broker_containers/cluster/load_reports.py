@@ -81,7 +81,7 @@ class Reporter:
 
 
 def _counts(topic: Topic) -> tuple[float, ...]:
-    out = [found.dispatcher.counters for found in topic.subscriptions.values()]
+    out = [found.counters for found in topic.subscriptions.values()]
     return (
         topic.counters.records_in,
         topic.counters.bytes_in,
@@ -108,6 +108,6 @@ def _load(
         records_out,
         bytes_out,
         producers=len(topic.producers),
-        consumers=sum(len(found.dispatcher.members) for found in subscriptions),
+        consumers=topic.consumer_count,
         backlog=int(records * mean),
     )

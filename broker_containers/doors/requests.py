@@ -158,7 +158,7 @@ class Requests:
         if not self._ends.stream.open:
             end.leave()
         self._ends.consumers[handle] = end
-        active = subscription.dispatcher.is_active(member)
+        active = subscription.is_active(member)
         answer = pb.Subscribed(consumer=handle, name=body.consumer, active=active)
         return Answer(Command.SUBSCRIBED, answer)
 
@@ -170,7 +170,7 @@ class Requests:
 
     async def unsubscribe(self, body: pb.Unsubscribe) -> Answer:
         end, subscription, _ = self._ends.consumer(body.consumer)
-        others = len(subscription.dispatcher.members) - 1
+        others = len(subscription.consumers) - 1
         if others:
             raise Refused(
                 f"{subscription.name!r} has {others} other consumers: close them before deleting it"

@@ -51,13 +51,12 @@ def apply_to_broker(broker: Broker, live: Live) -> None:
     broker.cursors.interval = settings.cursor_flush_seconds
     broker.retention.interval = settings.retention_seconds
     broker.tiering.settings = settings.tier
+    broker.subscriptions.limits = settings.subscription
     for topic in broker.loaded():
         if isinstance(topic.log, ManagedLedger):
             topic.log.settings = settings.ledger
         for subscription in topic.subscriptions.values():
-            if subscription.dispatcher.limits != settings.subscription:
-                subscription.dispatcher.limits = settings.subscription
-                subscription.wake()
+            subscription.limits = settings.subscription
 
 
 def follow_policies(broker: Broker, cache: MetadataCache) -> None:

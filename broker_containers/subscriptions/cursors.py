@@ -46,7 +46,7 @@ class CursorKeeper:
     async def flush(self, subscriptions: Iterable[Subscription]) -> None:
         """Store the cursors that moved; durable when this returns."""
         async with self._flushing:
-            moved = [s for s in subscriptions if s.dirty and s.dispatcher.reliable]
+            moved = [s for s in subscriptions if s.dirty and s.stored]
             now = self._clock.wall_us()
             writes: dict[Subscription, CursorWrite] = {}
             try:

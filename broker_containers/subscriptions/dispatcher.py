@@ -131,6 +131,24 @@ class Dispatcher:
     def is_active(self, member: Member) -> bool:
         return self._selector.is_active(member)
 
+    def holder(self, offset: int) -> Member | None:
+        """The member that has a record in flight."""
+        track = self.window.find(offset)
+        if track is None:
+            return None
+        bit = offset - track.base
+        holders = (flight.consumer for flight in track.flights if flight.mask >> bit & 1)
+        return self.members.get(next(holders, 0))
+
+    def in_flight(self, number: int) -> int:
+        """How many records a member has in flight."""
+        return sum(
+            flight.mask.bit_count()
+            for track in self.window.tracks.values()
+            for flight in track.flights
+            if flight.consumer == number
+        )
+
     def grant(self, number: int, records: int, bytes_: int, now: float) -> None:
         """The consumer can take more."""
         member = self.members.get(number)

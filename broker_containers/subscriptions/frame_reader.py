@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from broker_containers.topic_log.log import Log, LogReader
 from broker_containers.topic_log.tail_cache import CachedFrame, TopicTail
 from sulina.errors import SulinaError
+from sulina.model import Delivery
 from sulina.names import TopicName
 from sulina.runtime.seam import Clock
 
@@ -33,6 +34,7 @@ class Source(Protocol):
     """What a subscription needs of its topic."""
 
     name: TopicName
+    delivery: Delivery
     log: Log
     tail: TopicTail
 

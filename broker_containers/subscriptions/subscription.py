@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
 from broker_containers.subscriptions.consumers import Member, Sink
-from broker_containers.subscriptions.dispatcher import DeadLetter, Dispatcher
+from broker_containers.subscriptions.delivery_window import Window
+from broker_containers.subscriptions.dispatcher import Counters, DeadLetter, Dispatcher, Limits
 from broker_containers.subscriptions.due_times import NEVER
 from broker_containers.subscriptions.frame_loader import Loader
 from broker_containers.subscriptions.frame_reader import Gone, Reading, Source
+from broker_containers.subscriptions.ranges import RangeSet
 from broker_containers.subscriptions.selectors import Pick
 from broker_containers.topic_log.tail_cache import CachedFrame
 from sulina.errors import Overloaded, Retriable, SulinaError
 from sulina.metadata.keys.cursors import CursorRecord
+from sulina.metadata.keys.subscriptions import SubscriptionRecord
+from sulina.model import Delivery, FailurePolicy, SubscriptionType
 from sulina.runtime.seam import Clock
 from sulina.wire import selection
 
@@ -36,11 +40,27 @@ class Subscription:
     """One subscription of one topic."""
 
     def __init__(
-        self, source: Source, name: str, dispatcher: Dispatcher, clock: Clock, bury: Bury
+        self,
+        source: Source,
+        name: str,
+        record: SubscriptionRecord,
+        cursor: CursorRecord,
+        limits: Limits,
+        clock: Clock,
+        bury: Bury,
     ) -> None:
         self.source = source
         self.name = name
-        self.dispatcher = dispatcher
+        # A cursor can't be ahead of the log; if a NonReliable topic restarted, its offsets did.
+        position = min(max(cursor.position, source.log.start), source.log.end)
+        dispatcher = self._dispatcher = Dispatcher(
+            record.type,
+            record.failure,
+            Window(position, RangeSet(cursor.acked)),
+            reliable=source.delivery is Delivery.RELIABLE,
+            limits=limits,
+            max_unacked=record.max_unacked,
+        )
         self.dirty = False
         """The cursor moved since it was last stored."""
         self._clock = clock
@@ -66,12 +86,12 @@ class Subscription:
         """
         if self._closed:
             raise Retriable(f"{self.name!r} has just been closed here: try again")
-        members = self.dispatcher.members
+        members = self._dispatcher.members
         if limit and len(members) >= limit and all(m.name != name for m in members.values()):
             raise Overloaded(f"{self.name!r} has {len(members)} consumers, its policy's limit")
-        if not members and not self.dispatcher.reliable:
+        if not members and not self._dispatcher.reliable:
             self._skip_to_end()
-        member = self.dispatcher.join(name, sink, key_filters, self._clock.now())
+        member = self._dispatcher.join(name, sink, key_filters, self._clock.now())
         if key_filters:
             self._forget_loaded_keys()
         return member
@@ -79,15 +99,15 @@ class Subscription:
     def _skip_to_end(self) -> None:
         """Unreliable records are for who is there: the first to come gets none from before."""
         end = self.source.log.end
-        self.dispatcher.counters.skipped += end - self.dispatcher.window.read_offset
+        self._dispatcher.counters.skipped += end - self._dispatcher.window.read_offset
         self._go_to(end)
 
     def leave(self, member: Member) -> None:
-        self.dispatcher.leave(member.number, self._clock.now())
+        self._dispatcher.leave(member.number, self._clock.now())
         self.wake()
 
     def grant(self, member: Member, records: int, bytes_: int) -> None:
-        self.dispatcher.grant(member.number, records, bytes_, self._clock.now())
+        self._dispatcher.grant(member.number, records, bytes_, self._clock.now())
         self.wake()
 
     def writable(self, member: Member) -> None:
@@ -99,12 +119,12 @@ class Subscription:
         """Records are done. What was never published can't be acknowledged."""
         last = min(last, self.source.log.end - 1)
         if first <= last:
-            self.dispatcher.ack(member.number, first, last, mask, self._clock.now())
+            self._dispatcher.ack(member.number, first, last, mask, self._clock.now())
             self.dirty = True
             self.wake()
 
     def ack_up_to(self, member: Member, last: int) -> None:
-        self.dispatcher.ack_up_to(
+        self._dispatcher.ack_up_to(
             member.number, min(last, self.source.log.end - 1), self._clock.now()
         )
         self.dirty = True
@@ -114,9 +134,82 @@ class Subscription:
         self, member: Member, first: int, last: int, mask: int | None, delay_ms: int, reason: str
     ) -> None:
         now = self._clock.now()
-        self.dispatcher.nack(member.number, first, last, mask, delay_ms, reason, now)
+        self._dispatcher.nack(member.number, first, last, mask, delay_ms, reason, now)
         self.dirty = True
         self.wake()
+
+    # ---- state and settings ----
+
+    @property
+    def type(self) -> SubscriptionType:
+        return self._dispatcher.type
+
+    @property
+    def consumers(self) -> Collection[Member]:
+        """The consumers that are attached, in the order in which they joined."""
+        return self._dispatcher.members.values()
+
+    def is_active(self, member: Member) -> bool:
+        """Whether a consumer receives at present, rather than standing by."""
+        return self._dispatcher.is_active(member)
+
+    def holder(self, offset: int) -> Member | None:
+        """The consumer that has a record in flight: delivered and not acknowledged."""
+        return self._dispatcher.holder(offset)
+
+    def in_flight(self, member: Member) -> int:
+        """How many records a consumer has in flight."""
+        return self._dispatcher.in_flight(member.number)
+
+    @property
+    def counters(self) -> Counters:
+        return self._dispatcher.counters
+
+    @property
+    def position(self) -> int:
+        """The lowest offset that is not acknowledged."""
+        return self._dispatcher.window.position
+
+    @property
+    def delayed_frames(self) -> int:
+        """Frames that wait for their delivery time."""
+        return len(self._dispatcher.window.delays)
+
+    @property
+    def failure_policy(self) -> FailurePolicy:
+        """What happens to records that fail; a change applies to later failures."""
+        return self._dispatcher.policy
+
+    @failure_policy.setter
+    def failure_policy(self, policy: FailurePolicy) -> None:
+        self._dispatcher.policy = policy
+        self.wake()
+
+    @property
+    def max_unacked(self) -> int:
+        """Records that all consumers together may have in flight; 0: only their credit limits."""
+        return self._dispatcher.max_unacked
+
+    @max_unacked.setter
+    def max_unacked(self, limit: int) -> None:
+        self._dispatcher.max_unacked = limit
+        self.wake()
+
+    @property
+    def limits(self) -> Limits:
+        """How much may be loaded at once."""
+        return self._dispatcher.limits
+
+    @limits.setter
+    def limits(self, limits: Limits) -> None:
+        if limits != self._dispatcher.limits:
+            self._dispatcher.limits = limits
+            self.wake()
+
+    @property
+    def stored(self) -> bool:
+        """Whether there is a cursor to store: a NonReliable topic's subscription has none."""
+        return self._dispatcher.reliable
 
     @property
     def stalled(self) -> str | None:
@@ -126,11 +219,11 @@ class Subscription:
     @property
     def backlog(self) -> int:
         """Records that are published and not acknowledged, at most."""
-        return max(self.source.log.end - self.dispatcher.window.position, 0)
+        return max(self.source.log.end - self.position, 0)
 
     def cursor(self, now_us: int) -> CursorRecord:
         """The cursor as it is to be stored."""
-        window = self.dispatcher.window
+        window = self._dispatcher.window
         return CursorRecord(window.position, tuple(window.acked_ranges(_MAX_RANGES)), now_us)
 
     def _cursor_moved(self) -> None:
@@ -145,7 +238,7 @@ class Subscription:
     def _go_to(self, offset: int) -> None:
         self._parked = None
         self._reading.forget()
-        self.dispatcher.restart(offset)
+        self._dispatcher.restart(offset)
 
     def resume(self) -> None:
         self._paused = self._closed
@@ -156,9 +249,9 @@ class Subscription:
         self._closed = self._paused = True
         if self._timer is not None:
             self._timer.cancel()
-        for member in list(self.dispatcher.members.values()):
+        for member in list(self._dispatcher.members.values()):
             member.sink.closed(reason)
-            self.dispatcher.leave(member.number, self._clock.now())
+            self._dispatcher.leave(member.number, self._clock.now())
         await self._reading.close()
         if self._burying is not None:
             burying = self._burying
@@ -178,18 +271,18 @@ class Subscription:
         if self._paused:
             return
         now = self._clock.now()
-        self.dispatcher.tick(now)
+        self._dispatcher.tick(now)
         if self._parked is None or self._unpark(self._parked):
             self._deliver(now)
-        if self.dispatcher.dead_letters and self._burying is None:
+        if self._dispatcher.dead_letters and self._burying is None:
             self._burying = asyncio.create_task(self._bury_all())
         self._arm_timer(now)
 
     def _deliver(self, now: float) -> None:
         for _ in range(_STEPS_A_TURN):
-            if self.dispatcher.wants_ahead and self._loader.load_next():
+            if self._dispatcher.wants_ahead and self._loader.load_next():
                 continue
-            pick = self.dispatcher.next(now)
+            pick = self._dispatcher.next(now)
             if pick is not None:
                 self._parked = pick
                 if not self._unpark(pick):
@@ -207,11 +300,11 @@ class Subscription:
         except Gone:
             frame = None
         self._parked = None
-        dispatcher = self.dispatcher
+        dispatcher = self._dispatcher
         held = dispatcher.window.tracks.get(pick.track.base) is pick.track
         if frame is None:
             if held:
-                self.dispatcher.pass_over(pick.track)
+                self._dispatcher.pass_over(pick.track)
                 self.dirty = True
         elif pick.member.number in dispatcher.members and (held or not dispatcher.reliable):
             self._send(pick, frame)  # else all of it was acknowledged meanwhile
@@ -219,7 +312,7 @@ class Subscription:
 
     def _send(self, pick: Pick, frame: CachedFrame) -> None:
         chosen = None if pick.mask == selection.whole(pick.track.count) else pick.mask
-        self.dispatcher.counters.bytes_out += frame.header.size
+        self._dispatcher.counters.bytes_out += frame.header.size
         if not pick.member.sink.deliver(frame.data, chosen, pick.attempt):
             pick.member.writable = False
         if not pick.track.todo:
@@ -227,12 +320,12 @@ class Subscription:
 
     def _forget_loaded_keys(self) -> None:
         """Load again what was loaded without keys: key filters need them now."""
-        window = self.dispatcher.window
+        window = self._dispatcher.window
         if any(track.keys is None for track in window.tracks.values()):
             cursor = self.cursor(0)
             self.seek(cursor.position)
             for first, last in cursor.acked:
-                window = self.dispatcher.window
+                window = self._dispatcher.window
                 window.settle_range(first, last)
             self.resume()
 
@@ -240,24 +333,24 @@ class Subscription:
 
     async def _bury_all(self) -> None:
         try:
-            while self.dispatcher.dead_letters:
-                letter = self.dispatcher.dead_letters.pop(0)
+            while self._dispatcher.dead_letters:
+                letter = self._dispatcher.dead_letters.pop(0)
                 try:
                     frame = await self._reading.stored(letter.base)
                     if frame is not None:
                         await self._bury(self, letter, frame)
-                    self.dispatcher.buried(letter)
+                    self._dispatcher.buried(letter)
                     self.dirty = True
                 except SulinaError as error:
                     topic = self.source.name
                     _log.error("%s keeps a dead letter of %s: %s", self.name, topic, error)
-                    self.dispatcher.not_buried(letter, self._clock.now())
+                    self._dispatcher.not_buried(letter, self._clock.now())
         finally:
             self._burying = None
         self.wake()
 
     def _arm_timer(self, now: float) -> None:
-        due = min(self.dispatcher.next_due, self._loader.next_look(now))
+        due = min(self._dispatcher.next_due, self._loader.next_look(now))
         if due == NEVER or (self._timer is not None and self._timer_at <= due):
             return
         if self._timer is not None:

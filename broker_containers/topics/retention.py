@@ -62,7 +62,7 @@ class Retention:
         log = topic.log
         if not isinstance(log, ManagedLedger) or not log.usable:
             return 0
-        positions = [s.dispatcher.window.position for s in topic.subscriptions.values()]
+        positions = [s.position for s in topic.subscriptions.values()]
         consumed = min(positions, default=log.start)
         count = expired(log.refs, topic.policy, self._clock.wall_us(), consumed)
         return await log.trim(count) if count else 0

@@ -10,11 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from broker_containers.broker.settings import BrokerSettings
 from broker_containers.subscriptions.cursors import CursorKeeper
-from broker_containers.subscriptions.delivery_window import Window
-from broker_containers.subscriptions.dispatcher import Dispatcher
-from broker_containers.subscriptions.ranges import RangeSet
+from broker_containers.subscriptions.dispatcher import Limits
 from broker_containers.subscriptions.subscription import Bury, Subscription
 from broker_containers.topics.shielded_tasks import Unbroken
 from broker_containers.topics.topic import Topic
@@ -35,14 +32,15 @@ class SubscriptionKeeper:
         self,
         store: MetadataStore,
         clock: Clock,
-        settings: BrokerSettings,
+        limits: Limits,
         keeper: CursorKeeper,
         unbroken: Unbroken,
         bury: Bury,
     ) -> None:
         self._store = store
         self._clock = clock
-        self._settings = settings
+        self.limits = limits
+        """For subscriptions that are opened from now on; may be changed at any time."""
         self._cursors = keeper
         self._unbroken = unbroken
         self._bury = bury
@@ -85,10 +83,10 @@ class SubscriptionKeeper:
         found = topic.subscriptions.get(name)
         if found is None:
             found = await self._create(topic, name, type_, start, policy)
-        if found.dispatcher.type is not type_:
-            if found.dispatcher.members:
+        if found.type is not type_:
+            if found.consumers:
                 raise Refused(
-                    f"the subscription {name!r} of {topic.name} is {found.dispatcher.type}, not "
+                    f"the subscription {name!r} of {topic.name} is {found.type}, not "
                     f"{type_}: close its consumers first, or use another subscription"
                 )
             found = await self._change_type(topic, found, type_)
@@ -125,17 +123,9 @@ class SubscriptionKeeper:
     def _add(
         self, topic: Topic, name: str, wanted: SubscriptionRecord, place: CursorRecord
     ) -> Subscription:
-        # A cursor can't be ahead of the log; if a NonReliable topic restarted, its offsets did.
-        position = min(max(place.position, topic.log.start), topic.log.end)
-        dispatcher = Dispatcher(
-            wanted.type,
-            wanted.failure,
-            Window(position, RangeSet(place.acked)),
-            reliable=topic.delivery is Delivery.RELIABLE,
-            limits=self._settings.subscription,
-            max_unacked=wanted.max_unacked,
+        subscription = Subscription(
+            topic, name, wanted, place, self.limits, self._clock, self._bury
         )
-        subscription = Subscription(topic, name, dispatcher, self._clock, self._bury)
         topic.subscriptions[name] = subscription
         return subscription
 
@@ -161,8 +151,7 @@ class SubscriptionKeeper:
             return _checked(replace(current, **changes))
 
         policy = await subscriptions.update_failure_policy(self._store, topic.name, name, alter)
-        subscription.dispatcher.policy = policy
-        subscription.wake()
+        subscription.failure_policy = policy
         return policy
 
     async def set_max_unacked(self, topic: Topic, name: str, wanted: int) -> None:
@@ -173,8 +162,7 @@ class SubscriptionKeeper:
         await subscriptions.set_max_unacked(self._store, topic.name, name, wanted)
         found = topic.subscriptions.get(name)  # perhaps another since: its type was changed
         if found is not None:
-            found.dispatcher.max_unacked = wanted
-            found.wake()
+            found.max_unacked = wanted
 
     async def unsubscribe(self, topic: Topic, name: str) -> None:
         """Delete a subscription and its cursor; its consumers are let go."""

@@ -221,11 +221,15 @@ class Topic:
     def check_consumer(self, subscription: Subscription, name: str) -> None:
         """Raise ``Overloaded`` if one consumer more would be over the topic's limit."""
         limit = self.policy.max_consumers_per_topic
-        members = subscription.dispatcher.members.values()
-        if limit and all(member.name != name for member in members):
-            present = sum(len(each.dispatcher.members) for each in self.subscriptions.values())
+        if limit and all(consumer.name != name for consumer in subscription.consumers):
+            present = self.consumer_count
             if present >= limit:
                 raise Overloaded(f"{self.name} has {present} consumers, its policy's limit")
+
+    @property
+    def consumer_count(self) -> int:
+        """Consumers of all subscriptions."""
+        return sum(len(each.consumers) for each in self.subscriptions.values())
 
     # ---- ending ----
 

@@ -55,7 +55,8 @@ async def test_open_topics_and_those_to_come_go_by_a_change(
         for log in (topic.log, other.log):
             assert isinstance(log, ManagedLedger)
             assert log.settings.roll_bytes == 64 << 10
-        assert topic.subscriptions["s"].dispatcher.limits.frames == 2
+        async with client.consumer("/default/news", "opened later"):
+            assert {each.limits.frames for each in topic.subscriptions.values()} == {2}
         for _ in range(4):
             await (await producer.send(bytes(40 << 10)))
         for _ in range(4):

@@ -90,8 +90,7 @@ async def _listens(cluster: MemoryCluster, *names: str) -> None:
     def true() -> bool:
         found = next((t for t in cluster.broker.loaded() if t.name == topic), None)
         return found is not None and all(
-            name in found.subscriptions and found.subscriptions[name].dispatcher.members
-            for name in names
+            name in found.subscriptions and found.subscriptions[name].consumers for name in names
         )
 
     await until(true)

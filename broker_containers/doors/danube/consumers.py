@@ -107,7 +107,7 @@ class Consumers:
         """A message is done, whoever had it and however late the word comes."""
         found = await self._subscription(topic, subscription)
         if found is not None:
-            holder = _holder(found, offset)
+            holder = found.holder(offset)
             found.ack(holder or _NOBODY, offset, offset, None)
             _tell(holder)
 
@@ -116,7 +116,7 @@ class Consumers:
     ) -> None:
         """A message could not be handled; nothing happens if nobody has it."""
         found = await self._subscription(topic, subscription)
-        holder = None if found is None else _holder(found, offset)
+        holder = None if found is None else found.holder(offset)
         if found is not None and holder is not None:
             reason = reason[:_MOST_REASON] or "not handled by the consumer"
             found.nack(holder, offset, offset, None, delay_ms, reason)
@@ -163,16 +163,6 @@ class _Nobody:
 
 
 _NOBODY: Final = Member(0, "", _Nobody())
-
-
-def _holder(subscription: Subscription, offset: int) -> Member | None:
-    """Who has a message and has not acknowledged it."""
-    track = subscription.dispatcher.window.find(offset)
-    if track is None:
-        return None
-    bit = offset - track.base
-    holders = (flight.consumer for flight in track.flights if flight.mask >> bit & 1)
-    return subscription.dispatcher.members.get(next(holders, 0))
 
 
 def _tell(holder: Member | None) -> None:

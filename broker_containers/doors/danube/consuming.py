@@ -129,12 +129,7 @@ class ConsumerEnd:
             return
         if member.records > 0:
             return
-        there = sum(
-            flight.mask.bit_count()
-            for track in subscription.dispatcher.window.tracks.values()
-            for flight in track.flights
-            if flight.consumer == member.number
-        )
+        there = subscription.in_flight(member)
         missing = self._settings.max_unacked - there - member.records
         if missing > 0:
             self._grant(missing)

@@ -30,11 +30,6 @@ class _Family(Generic[_T]):
     value: Callable[[_T], int]
 
 
-def consumers(topic: Topic) -> int:
-    """Consumers of all subscriptions of a topic."""
-    return sum(len(found.dispatcher.members) for found in topic.subscriptions.values())
-
-
 _TOPIC: Sequence[_Family[Topic]] = (
     _Family(
         "danube_topic_messages_in_total",
@@ -72,7 +67,12 @@ _TOPIC: Sequence[_Family[Topic]] = (
         "Producers of the topic.",
         lambda topic: len(topic.producers),
     ),
-    _Family("danube_topic_active_consumers", Kind.GAUGE, "Consumers of the topic.", consumers),
+    _Family(
+        "danube_topic_active_consumers",
+        Kind.GAUGE,
+        "Consumers of the topic.",
+        lambda topic: topic.consumer_count,
+    ),
     _Family(
         "danube_topic_active_subscriptions",
         Kind.GAUGE,
@@ -92,61 +92,61 @@ _SUBSCRIPTION: Sequence[_Family[Subscription]] = (
         "danube_subscription_active_consumers",
         Kind.GAUGE,
         "Consumers of the subscription.",
-        lambda found: len(found.dispatcher.members),
+        lambda found: len(found.consumers),
     ),
     _Family(
         "danube_consumer_messages_out_total",
         Kind.COUNTER,
         "Messages delivered to consumers of the subscription, redeliveries included.",
-        lambda found: found.dispatcher.counters.delivered,
+        lambda found: found.counters.delivered,
     ),
     _Family(
         "danube_consumer_bytes_out_total",
         Kind.COUNTER,
         "Bytes of the frames delivered to consumers of the subscription.",
-        lambda found: found.dispatcher.counters.bytes_out,
+        lambda found: found.counters.bytes_out,
     ),
     _Family(
         "sulina_subscription_acknowledged_total",
         Kind.COUNTER,
         "Messages acknowledged.",
-        lambda found: found.dispatcher.counters.acknowledged,
+        lambda found: found.counters.acknowledged,
     ),
     _Family(
         "danube_subscription_nack_total",
         Kind.COUNTER,
         "Messages given back by consumers.",
-        lambda found: found.dispatcher.counters.nacked,
+        lambda found: found.counters.nacked,
     ),
     _Family(
         "danube_subscription_redelivery_total",
         Kind.COUNTER,
         "Messages delivered again.",
-        lambda found: found.dispatcher.counters.redelivered,
+        lambda found: found.counters.redelivered,
     ),
     _Family(
         "danube_subscription_dlq_total",
         Kind.COUNTER,
         "Messages moved to the dead-letter topic.",
-        lambda found: found.dispatcher.counters.dead_lettered,
+        lambda found: found.counters.dead_lettered,
     ),
     _Family(
         "sulina_subscription_ack_timeouts_total",
         Kind.COUNTER,
         "Messages not acknowledged in time.",
-        lambda found: found.dispatcher.counters.timed_out,
+        lambda found: found.counters.timed_out,
     ),
     _Family(
         "sulina_subscription_dropped_total",
         Kind.COUNTER,
         "Messages dropped by the failure policy.",
-        lambda found: found.dispatcher.counters.dropped,
+        lambda found: found.counters.dropped,
     ),
     _Family(
         "sulina_subscription_skipped_total",
         Kind.COUNTER,
         "Messages passed over because they are gone.",
-        lambda found: found.dispatcher.counters.skipped,
+        lambda found: found.counters.skipped,
     ),
     _Family(
         "sulina_subscription_stalled",

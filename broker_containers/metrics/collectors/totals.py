@@ -64,10 +64,10 @@ class Counting:
         gauges.producers += len(topic.producers)
         gauges.subscriptions += len(topic.subscriptions)
         for found in topic.subscriptions.values():
-            counters = found.dispatcher.counters
+            counters = found.counters
             self.subscriptions[id(counters)] = counters
             self.sums.add_subscription(counters)
-            gauges.consumers += len(found.dispatcher.members)
+            gauges.consumers += len(found.consumers)
             gauges.backlog += found.backlog
 
 

@@ -42,11 +42,11 @@ async def test_at_the_bound_of_delayed_frames_nothing_is_read_ahead_and_nothing_
             await later(client, TOPIC, [b"%d" % hour], hours=hour)
         await publish(client, TOPIC, [b"behind them"])
         (topic,) = cluster.broker.loaded()
-        window = topic.subscription("s").dispatcher.window
+        subscription = topic.subscription("s")
         for hour in range(1, 3):
             cluster.move(1.01)
             assert bodies(await take(consumer, 1)) == [b"%d" % hour]
-            assert len(window.delays) <= 3
+            assert subscription.delayed_frames <= 3
         assert bodies(await take(consumer, 1)) == [b"behind them"]
         cluster.move(3.1)
         assert bodies(await take(consumer, 3)) == [b"3", b"4", b"5"]
