@@ -13,14 +13,13 @@ from functools import partial
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.broker.topic_metadata import FromStore, TopicReader
 from broker_containers.broker.topic_owners import Gate, OpenGate, Place
-from broker_containers.metrics.publish_latency import PublishLatency
+from broker_containers.metrics.histogram import PublishLatency
 from broker_containers.subscriptions.cursors import CursorKeeper
 from broker_containers.subscriptions.dead_letters import (
+    DeadLetter,
     dead_letter_frame,
     dead_letter_producer,
-    publish_one,
 )
-from broker_containers.subscriptions.dispatcher import DeadLetter
 from broker_containers.subscriptions.subscription import Subscription
 from broker_containers.topic_log.cleanup import Undertaker, delete_now, may_have_objects
 from broker_containers.topic_log.log import Log, VolatileLog
@@ -28,6 +27,7 @@ from broker_containers.topic_log.managed_ledger import ManagedLedger
 from broker_containers.topic_log.tail_cache import CachedFrame, TailCache
 from broker_containers.topics.retention import Retention
 from broker_containers.topics.shielded_tasks import Unbroken
+from broker_containers.topics.single_publish import publish_one
 from broker_containers.topics.subscription_manager import SubscriptionKeeper
 from broker_containers.topics.tiering import Tiering
 from broker_containers.topics.topic import Topic

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from broker_containers.subscriptions.dead_letters import MakeFrame
+from broker_containers.topics.single_publish import MakeFrame
 from sulina.metadata.store import Compare
 from sulina.names import TopicName
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 
+from broker_containers.broker.broker import Broker
 from sulina.metadata.keys import namespaces, record, subscriptions, topics
 from sulina.metadata.keys.path import NAMESPACES, TOPICS, name_of, part
 from sulina.metadata.keys.policy import Policy
@@ -157,6 +158,19 @@ class MetadataCache:
     def _tell(self, namespace: str, topic: TopicName | None) -> None:
         for watcher in self._watchers:
             watcher(namespace, topic)
+
+
+def follow_policies(broker: Broker, cache: MetadataCache) -> None:
+    """From now on, limits that were changed anywhere hold for the topics that are open here."""
+
+    def changed(namespace: str, topic: TopicName | None) -> None:
+        for found in broker.loaded():
+            name = found.name
+            base = name.partition_of[0] if name.partition_of else name
+            if name.namespace == namespace and topic in (None, name, base):
+                found.policy = cache.known_policy(name) or found.policy
+
+    cache.on_policy(changed)
 
 
 def _policy(item: KeyValue) -> Policy | None:

@@ -20,7 +20,7 @@ from broker_containers.cluster.leader_tasks import Duties
 from broker_containers.cluster.lines import BinaryLines, Lines
 from broker_containers.cluster.load_reports import Reporter
 from broker_containers.cluster.membership import Membership
-from broker_containers.cluster.metadata_cache import MetadataCache
+from broker_containers.cluster.metadata_cache import MetadataCache, follow_policies
 from broker_containers.cluster.methods import ClusterMethods
 from broker_containers.cluster.ownership import Ownership
 from broker_containers.cluster.peers import Connect, Peers
@@ -28,15 +28,14 @@ from broker_containers.cluster.router import Router
 from broker_containers.cluster.settings import ClusterSettings
 from broker_containers.cluster.synchronizer import Synchronizer
 from broker_containers.cluster.tables import ClusterTables
-from broker_containers.metrics.collectors.broker import Write
 from broker_containers.metrics.collectors.cluster import of_cluster
+from broker_containers.metrics.exposition import Write
 from broker_containers.security.authority import Authority
 from broker_containers.security.settings import AuthSettings
 from broker_containers.server import BinaryServer, Listen
 from broker_containers.settings.apply import (
     apply_log_level,
     apply_to_broker,
-    follow_policies,
     log_level_now,
 )
 from broker_containers.settings.live_settings import Live

@@ -19,7 +19,7 @@ from broker_containers.broker.topic_owners import HERE, Place
 from broker_containers.cluster.peers import Peers
 from broker_containers.cluster.settings import ClusterSettings
 from broker_containers.cluster.tables import ClusterTables
-from broker_containers.subscriptions.dead_letters import MakeFrame
+from broker_containers.topics.single_publish import MakeFrame
 from sulina.errors import NotFound, Refused, Retriable, SulinaError, UnknownOutcome
 from sulina.metadata.keys import assignments, topics
 from sulina.metadata.keys.assignments import Change, Owner, Wish

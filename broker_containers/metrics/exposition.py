@@ -7,7 +7,7 @@ of that (docs/http.md has the figures) and can be done in portions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 
 from broker_containers.metrics.histogram import Histogram
@@ -69,3 +69,7 @@ class Exposition:
     def encode(self) -> bytes:
         """The whole text."""
         return b"".join(self._families)
+
+
+Write = Callable[[Exposition], None]
+"""Adds metric families to a collection."""

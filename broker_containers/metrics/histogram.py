@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from itertools import accumulate
 
+from sulina.runtime.seam import Clock
+
 LATENCY_MS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 4096.0)
 LAG_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
@@ -29,3 +31,22 @@ class Histogram:
     def cumulative(self) -> list[tuple[float, int]]:
         """Each bound with the number of values that were not above it."""
         return list(zip(self._bounds, accumulate(self._counts), strict=False))
+
+
+class PublishLatency:
+    """Shared by the topics of a broker; used once a frame, never once a record."""
+
+    __slots__ = ("_clock", "seen")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.seen = Histogram(LATENCY_MS)
+        """In milliseconds."""
+
+    def begin(self) -> float:
+        """A frame came; give what this returns to ``end``."""
+        return self._clock.now()
+
+    def end(self, began: float) -> None:
+        """The frame is durable."""
+        self.seen.add((self._clock.now() - began) * 1000)

@@ -14,12 +14,10 @@ from typing import Final
 from broker_containers.admin import Admin
 from broker_containers.broker.broker import Broker
 from broker_containers.cluster.config_methods import config_methods
-from broker_containers.cluster.metadata_cache import MetadataCache
 from broker_containers.settings.live_settings import Live
 from broker_containers.settings.runtime_config import RuntimeConfig
 from broker_containers.settings.setting_list import LEVELS
 from broker_containers.topic_log.managed_ledger import ManagedLedger
-from sulina.names import TopicName
 
 PACKAGES: Final = ("sulina", "broker_containers", "storage_grpc")
 """Whose loggers follow ``log.level``; libraries keep theirs."""
@@ -57,19 +55,6 @@ def apply_to_broker(broker: Broker, live: Live) -> None:
             topic.log.settings = settings.ledger
         for subscription in topic.subscriptions.values():
             subscription.limits = settings.subscription
-
-
-def follow_policies(broker: Broker, cache: MetadataCache) -> None:
-    """From now on, limits that were changed anywhere hold for the topics that are open here."""
-
-    def changed(namespace: str, topic: TopicName | None) -> None:
-        for found in broker.loaded():
-            name = found.name
-            base = name.partition_of[0] if name.partition_of else name
-            if name.namespace == namespace and topic in (None, name, base):
-                found.policy = cache.known_policy(name) or found.policy
-
-    cache.on_policy(changed)
 
 
 def log_level_now() -> str:

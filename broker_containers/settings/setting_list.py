@@ -10,7 +10,7 @@ from dataclasses import fields
 from functools import partial
 from typing import Any, Final
 
-from broker_containers.doors.http.settings import HttpSettings
+from broker_containers.broker.settings import HttpSettings
 from broker_containers.load.settings import RankingName
 from broker_containers.settings.setting import Effect, Kind, Scope, Setting
 from sulina.errors import NotFound

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from broker_containers.subscriptions.dispatcher import DeadLetter
 from broker_containers.topic_log.tail_cache import CachedFrame
-from broker_containers.topics.producers import TopicProducer
-from broker_containers.topics.topic import Topic
-from sulina.errors import SulinaError
 from sulina.wire import selection
 from sulina.wire.decode import Frame
 from sulina.wire.encode import Origin, encode_frame
-from sulina.wire.header import check_frame
 
-MakeFrame = Callable[[int], bytes]
-"""Makes a frame whose first record has the given sequence."""
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Records that failed too often and go to the dead-letter topic."""
+
+    base: int
+    mask: int
+    attempt: int
+    reason: str
 
 
 def dead_letter_frame(
@@ -65,33 +67,3 @@ def dead_letter_frame(
 def dead_letter_producer(topic: str, subscription: str) -> str:
     """The name under which a subscription publishes its dead letters."""
     return f"dead-letters:{topic}:{subscription}"[:255]
-
-
-class OneFrame:
-    """A producer's sink that waits for the outcome of one frame."""
-
-    def __init__(self) -> None:
-        self.outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-    def published(self, first_number: int, base_offsets: list[int]) -> None:
-        if not self.outcome.done():
-            self.outcome.set_result(base_offsets[0])
-
-    def publish_failed(self, number: int, error: SulinaError) -> None:
-        if not self.outcome.done():
-            self.outcome.set_exception(error)
-
-    def closed(self, reason: SulinaError) -> None:
-        """Nothing to do: a topic finishes what is under way, so the outcome comes all the same."""
-
-
-async def publish_one(topic: Topic, name: str, make: MakeFrame) -> int:
-    """Publish one frame to a topic of this broker; durable when this returns its offset."""
-    sink = OneFrame()
-    producer: TopicProducer = await topic.attach(name, sink, exclusive=False)
-    try:
-        data = memoryview(bytearray(make(topic.log.dedup.last_sequence(producer.id) + 1)))
-        topic.publish(producer, 0, data, check_frame(data))
-        return await sink.outcome
-    finally:
-        topic.detach(producer)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from broker_containers.subscriptions.ack_timeouts import take_late
 from broker_containers.subscriptions.consumers import Member, Sink
+from broker_containers.subscriptions.dead_letters import DeadLetter
 from broker_containers.subscriptions.delivery_window import Window
 from broker_containers.subscriptions.due_times import NEVER
 from broker_containers.subscriptions.key_shared import ByKey
@@ -32,16 +33,6 @@ class Limits:
     records: int = 1 << 20
     delayed: int = 1 << 16
     """Frames kept in mind until they are due; at one more of them reading ahead stops."""
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """Records that failed too often and go to the dead-letter topic."""
-
-    base: int
-    mask: int
-    attempt: int
-    reason: str
 
 
 @dataclass(slots=True)

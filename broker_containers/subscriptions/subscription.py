@@ -13,8 +13,9 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
 from broker_containers.subscriptions.consumers import Member, Sink
+from broker_containers.subscriptions.dead_letters import DeadLetter
 from broker_containers.subscriptions.delivery_window import Window
-from broker_containers.subscriptions.dispatcher import Counters, DeadLetter, Dispatcher, Limits
+from broker_containers.subscriptions.dispatcher import Counters, Dispatcher, Limits
 from broker_containers.subscriptions.due_times import NEVER
 from broker_containers.subscriptions.frame_loader import Loader
 from broker_containers.subscriptions.frame_reader import Gone, Reading, Source

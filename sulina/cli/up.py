@@ -191,8 +191,7 @@ def up(
         return
     tls = None if tls_cert is None else tls_context(tls_cert, tls_key)
     _check_installed()
-    from broker_containers.broker.settings import BrokerSettings
-    from broker_containers.doors.http.settings import HttpSettings
+    from broker_containers.broker.settings import BrokerSettings, HttpSettings
     from broker_containers.embedded import run_embedded, run_on_storage_nodes
     from broker_containers.server import Listen
     from broker_containers.topics.tiering import TieringSettings

@@ -7,11 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker_containers.cluster.metadata_cache import MetadataCache
+from broker_containers.cluster.metadata_cache import MetadataCache, follow_policies
 from broker_containers.settings.apply import (
     PACKAGES,
     apply_log_level,
-    follow_policies,
     single_broker_config,
 )
 from broker_containers.settings.runtime_config import RuntimeConfig

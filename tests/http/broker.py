@@ -7,8 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker_containers.broker.settings import BrokerSettings
-from broker_containers.doors.http.settings import HttpSettings
+from broker_containers.broker.settings import BrokerSettings, HttpSettings
 from broker_containers.embedded import run_embedded
 from broker_containers.server import BinaryServer, Listen
 from tests.http.client import Http, http_client

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import sulina
-from broker_containers.doors.http.settings import HttpSettings
+from broker_containers.broker.settings import HttpSettings
 from sulina.client.routing import partition_of
 from tests.http.broker import running
 from tests.http.client import Http, http_client

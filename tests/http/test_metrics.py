@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import sulina
-from broker_containers.doors.http.settings import HttpSettings
+from broker_containers.broker.settings import HttpSettings
 from broker_containers.metrics.exposition import Exposition, Kind
 from broker_containers.metrics.histogram import Histogram
 from tests.http.broker import running

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_containers.doors.http.settings import HttpSettings
+from broker_containers.broker.settings import HttpSettings
 from tests.http.broker import running
 from tests.http.client import Http
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from broker_containers.doors.http.settings import HttpSettings
+from broker_containers.broker.settings import HttpSettings
 from broker_containers.embedded import run_embedded
 from broker_containers.server import Listen
 from sulina.errors import Refused

@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from broker_containers.broker.settings import BrokerSettings
+from broker_containers.broker.settings import BrokerSettings, HttpSettings
 from broker_containers.doors.http.serving import serve_http
-from broker_containers.doors.http.settings import HttpSettings
 from broker_containers.server import Listen
 from sulina.errors import StorageFailed
 from sulina.runtime.memory_disk import MemoryDisk

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from broker_containers.subscriptions.consumers import Member
-from broker_containers.subscriptions.dispatcher import DeadLetter
+from broker_containers.subscriptions.dead_letters import DeadLetter
 from sulina.model import Backoff, Poison, SubscriptionType
 from tests.subscriptions.harness import POLICY, Bench, Given
 

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
+from broker_containers.broker.settings import HttpSettings
 from broker_containers.doors.http import problems
 from broker_containers.doors.http.problems import Problem, answer
-from broker_containers.doors.http.settings import HttpSettings
 from broker_containers.metrics.requests import RequestMetrics
 from sulina.errors import SulinaError
 from sulina.runtime.deadline import within

@@ -13,9 +13,9 @@ from typing import Any
 
 from broker_containers.arguments import Arguments, Method, number, text
 from broker_containers.broker.broker import Broker
+from broker_containers.broker.settings import HttpSettings
 from broker_containers.doors.http.publishing import NO_SCHEMA, Message, Publisher
 from broker_containers.doors.http.schemas import MESSAGE_IN
-from broker_containers.doors.http.settings import HttpSettings
 from broker_containers.schemas.checks import SchemaGates
 from sulina.errors import Refused
 from sulina.model import Start

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from broker_containers.broker.broker import Broker
 from broker_containers.schemas.checks import SchemaGates
-from broker_containers.subscriptions.dead_letters import publish_one
+from broker_containers.topics.single_publish import publish_one
 from sulina.errors import Overloaded, Refused, StorageFull, SulinaError, UnknownOutcome
 from sulina.names import TopicName
 from sulina.wire.encode import Origin, encode_frame

@@ -11,8 +11,9 @@ from broker_containers.doors.http.health import Health
 from broker_containers.doors.http.server import HttpServer
 from broker_containers.doors.schema_gates import schema_gates
 from broker_containers.metrics.collectors import storage as storage_metrics
-from broker_containers.metrics.collectors.broker import Metrics, Write
+from broker_containers.metrics.collectors.broker import Metrics
 from broker_containers.metrics.collectors.schemas import of_schemas
+from broker_containers.metrics.exposition import Write
 from broker_containers.server import BinaryServer, Listen
 from storage_grpc.journal import JournalStore
 from storage_grpc.quorum.nodes import Nodes

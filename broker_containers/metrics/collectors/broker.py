@@ -9,14 +9,11 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from broker_containers.broker.broker import Broker
-from broker_containers.metrics.collectors.loop_lag import LoopLag
-from broker_containers.metrics.collectors.process import ProcessMetrics
-from broker_containers.metrics.collectors.tier import write_tier
+from broker_containers.metrics.collectors.process import LoopLag, ProcessMetrics
+from broker_containers.metrics.collectors.storage import write_tier
 from broker_containers.metrics.collectors.topics import TopicMetrics
-from broker_containers.metrics.exposition import Exposition, Kind
+from broker_containers.metrics.exposition import Exposition, Kind, Write
 from sulina.version import __version__
-
-Write = Callable[[Exposition], None]
 
 
 class Metrics:

@@ -7,8 +7,7 @@ from broker_containers.cluster.leader_tasks import Duties
 from broker_containers.cluster.ownership import Ownership
 from broker_containers.cluster.tables import ClusterTables
 from broker_containers.load.view import balance_of
-from broker_containers.metrics.collectors.broker import Write
-from broker_containers.metrics.exposition import Exposition, Kind
+from broker_containers.metrics.exposition import Exposition, Kind, Write
 
 
 def of_cluster(

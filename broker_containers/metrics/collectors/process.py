@@ -1,10 +1,14 @@
-"""The broker's process: CPU time, memory, open files, under the names that exporters share."""
+"""The broker's process, under the names that exporters share, and how late its event loop is."""
 
 from __future__ import annotations
 
 import psutil
 
 from broker_containers.metrics.exposition import Exposition, Kind
+from broker_containers.metrics.histogram import LAG_SECONDS, Histogram
+from sulina.runtime.seam import Clock
+
+_EVERY_SECONDS = 0.25
 
 
 class ProcessMetrics:
@@ -31,3 +35,18 @@ class ProcessMetrics:
         text.one("process_open_fds", Kind.GAUGE, "Open files and sockets.", files)
         text.one("process_threads", Kind.GAUGE, "Threads.", threads)
         text.one("process_start_time_seconds", Kind.GAUGE, "Start, in seconds since 1970.", started)
+
+
+class LoopLag:
+    """Sleeps again and again, and notes by how much it woke up too late."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.seen = Histogram(LAG_SECONDS)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            wanted = self._clock.now() + _EVERY_SECONDS
+            await self._clock.sleep(_EVERY_SECONDS)
+            self.seen.add(max(self._clock.now() - wanted, 0.0))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from broker_containers.metrics.exposition import Exposition, Kind
+from broker_containers.metrics.exposition import Exposition, Kind, Write
 from broker_containers.schemas.checks import SchemaGates
 
 
-def of_schemas(gates: SchemaGates) -> Callable[[Exposition], None]:
+def of_schemas(gates: SchemaGates) -> Write:
     """Writes the families of all topics together; the log names topics."""
 
     def write(text: Exposition) -> None:

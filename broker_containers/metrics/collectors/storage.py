@@ -1,9 +1,9 @@
-"""Figures of the storage under a broker: the journal of its process, or the storage nodes."""
+"""The storage under a broker: the journal of its process, the storage nodes, the cold tier."""
 
 from __future__ import annotations
 
-from broker_containers.metrics.collectors.broker import Write
-from broker_containers.metrics.exposition import Exposition, Kind
+from broker_containers.broker.broker import Broker
+from broker_containers.metrics.exposition import Exposition, Kind, Write
 from storage_grpc.journal import JournalStore
 from storage_grpc.quorum.nodes import Nodes
 from storage_grpc.quorum.settings import QuorumSettings
@@ -51,3 +51,31 @@ def of_nodes(nodes: Nodes, settings: QuorumSettings) -> Write:
         )
 
     return write
+
+
+def write_tier(text: Exposition, broker: Broker) -> None:
+    """Nothing for a broker that has no tier."""
+    if broker.tier is None:
+        return
+    lag, counters = broker.tiering.lag(), broker.tiering.counters
+    gauges = (
+        ("lag_seconds", "Age of the oldest record in a closed ledger that is no object yet.",
+         lag.seconds),
+        ("untiered_ledgers", "Closed ledgers that are no objects yet.", lag.ledgers),
+        ("untiered_bytes", "Bytes of such ledgers.", lag.bytes),
+        ("ready", "1 while there is an object store.", int(broker.tiering.ready)),
+    )  # fmt: skip
+    totals = (
+        ("objects_total", "Ledgers that became objects.", counters.objects),
+        ("bytes_total", "Bytes of the frames in them.", counters.bytes),
+        ("object_bytes_total", "Bytes of these objects.", counters.object_bytes),
+        ("failures_total", "Attempts to make an object that failed.", counters.failures),
+        ("local_deleted_total", "Ledgers whose entries were deleted, as their objects are there.",
+         counters.local_deleted),
+        ("objects_deleted_total", "Objects deleted because retention, or the end of their topic, "
+         "took them off the list; some count more than once.", broker.undertaker.deleted),
+    )  # fmt: skip
+    for name, help_, value in gauges:
+        text.one(f"sulina_tier_{name}", Kind.GAUGE, help_, value)
+    for name, help_, total in totals:
+        text.one(f"sulina_tier_{name}", Kind.COUNTER, help_, total)
