@@ -96,7 +96,7 @@ clean: ## remove .venv, caches and builds; data and results of benchmarks stay
 	@$(bin)/python -m localstack.environments $*
 
 # Editable: once more only when the metadata or the set of packages changes.
-.venv/.stamp-project: .venv/.stamp-run pyproject.toml $(wildcard $(packages:%=%/__init__.py))
+.venv/.stamp-project: .venv/.stamp-run pyproject.toml sulina/version.py $(wildcard $(packages:%=%/__init__.py))
 	@$(bin)/python -m pip install --quiet --quiet --disable-pip-version-check --no-deps \
 		--no-build-isolation --editable .
 	@touch $@

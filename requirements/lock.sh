@@ -9,6 +9,7 @@
 #   broker.lock, storage.lock, functions.lock   what the containers and the Lambda functions have
 #   emulators.lock, localstack.lock   servers that stand in for a cloud's, in environments of their own
 #   spark.lock, emr.lock   the newest Spark for a test; what the jobs take along to EMR
+#   docs.lock   what `make docs` needs, in an environment of its own
 #   danube.lock Danube's own client, unmodified, which the tests run in an environment of its own
 set -euo pipefail
 
@@ -52,6 +53,7 @@ localstack_pins() {
 }
 
 apart danube "$@"
+apart docs "$@"
 apart emulators "$@"
 apart spark "$@"
 apart emr "$@"

@@ -42,9 +42,13 @@ def test_the_package_says_that_it_is_typed() -> None:
     assert (ROOT / "py.typed").exists()
 
 
-def test_the_version_is_that_of_the_package() -> None:
-    project = tomllib.loads((ROOT.parent / "pyproject.toml").read_text())["project"]
-    assert sulina.__version__ == project["version"]
+def test_the_package_takes_its_version_from_the_code() -> None:
+    project = tomllib.loads((ROOT.parent / "pyproject.toml").read_text())
+    assert "version" not in project["project"]
+    assert "version" in project["project"]["dynamic"]
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {
+        "attr": "sulina.version.__version__"
+    }
 
 
 def test_every_error_is_of_the_family() -> None:
