@@ -10,7 +10,8 @@ import ssl
 import types
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Self, TypeVar, Unpack, overload
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack, overload
 
 from sulina.client.address import parse_addresses
 from sulina.client.arguments import ConsumerArguments, ProducerArguments
@@ -42,6 +43,9 @@ from sulina.runtime.seam import Runtime
 from sulina.version import __version__
 from sulina.wire import commands_pb2 as pb
 from sulina.wire.commands import Command
+
+if TYPE_CHECKING:
+    from sulina.operations.client import AdminClient
 
 _T = TypeVar("_T")
 _V = TypeVar("_V")
@@ -336,19 +340,27 @@ class Client:
             raise Refused("max_records and max_bytes are at least 1")
         return await self._try(lambda: read_once(self._topics, name, start, max_records, max_bytes))
 
-    async def admin(self, method: str, arguments: Mapping[str, Any] | None = None) -> Any:
-        """An administrative call, such as ``topic.create``: JSON in, JSON out.
+    @cached_property
+    def admin(self) -> AdminClient:
+        """Administrative operations: ``await client.admin.topics.create("/default/orders")``.
 
-        Waits for the broker, at most for the operation timeout. Raises the broker's error, and
-        ``UnknownOutcome`` if the connection is lost before it has answered.
+        A call waits for the broker, at most for the operation timeout. It raises the broker's
+        error, and ``UnknownOutcome`` if the connection is lost before the broker has answered.
         """
+        # Most programs administer nothing, and the declarations take a while to load.
+        from sulina.operations.client import AdminClient
+
+        return AdminClient(self._run_operation)
+
+    async def _run_operation(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        """Run an operation on a broker: JSON in, JSON out."""
         self._check_open()
         connection = await self._try(self._pool.any)
         try:
-            encoded = json.dumps(dict(arguments or {})).encode()
+            encoded = json.dumps(dict(arguments)).encode()
         except (TypeError, ValueError) as error:
-            raise Refused(f"the arguments of {method} can't be written as JSON: {error}") from None
-        body = pb.Admin(method=method, arguments=encoded)
+            raise Refused(f"the arguments of {name} can't be written as JSON: {error}") from None
+        body = pb.Admin(method=name, arguments=encoded)
         _, answer = await connection.request(Command.ADMIN, body, pb.AdminResult)
         return json.loads(answer.result) if answer.result else {}
 

@@ -1,0 +1,198 @@
+"""Operations on the schema registry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from sulina.metadata.keys.auth import Action
+from sulina.metadata.keys.schemas import Compatibility, SchemaType, Validation
+from sulina.operations.declaration import (
+    DELETE,
+    GET,
+    POST,
+    PUT,
+    SIGNED_IN,
+    OperationGroup,
+    Right,
+    operation,
+)
+from sulina.operations.json_forms import OMITTED, Bounds, Count, Name
+
+_TopicText = Annotated[str, Bounds(1), "The topic's name, as /namespace/topic."]
+_MANAGE = Right(Action.SCHEMAS, "{subject}")
+Definition = Annotated[str, "The schema; JSON as text, too."]
+DefinitionBase64 = Annotated[str | None, "Any bytes in Base64, instead of definition."]
+_Latest = Annotated[Count, "0 is the latest."]
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectRow:
+    """A subject in a list."""
+
+    subject: Name
+    id: Count
+    type: SchemaType
+    latest: Count
+    versions: Annotated[Count, "How many there are."]
+    compatibility: Compatibility
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaVersionRow:
+    """A version of a subject in a list."""
+
+    subject: Name
+    id: Count
+    version: Count
+    type: SchemaType
+    fingerprint: Name
+    description: str
+    created_by: str
+    created_us: Count
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaDetails:
+    """A schema as it was registered."""
+
+    subject: Name
+    id: Count
+    version: Count
+    type: SchemaType
+    fingerprint: Name
+    description: str
+    created_by: str
+    created_us: Count
+    tags: tuple[str, ...]
+    compatibility: Compatibility
+    definition: Annotated[str | None, OMITTED, "Present if it is text."] = None
+    definition_base64: Annotated[str | None, OMITTED, "Present if it is not text."] = None
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRegistration:
+    """Which version a schema is."""
+
+    subject: Name
+    id: Annotated[Count, "The subject's: the same for all its versions."]
+    version: Count
+    new: Annotated[bool, "false if the same schema was registered before."]
+    fingerprint: Name
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaCheck:
+    """Whether a schema could be registered."""
+
+    compatible: bool
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectCompatibility:
+    """What new versions of a subject must be compatible with."""
+
+    subject: Name
+    compatibility: Compatibility
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSchema:
+    """The subject of a topic's messages, and what happens to other messages."""
+
+    topic: _TopicText
+    subject: Annotated[str | None, "null if the topic is not bound."]
+    validation: Validation
+    payload: Annotated[bool, "Whether payloads are checked."]
+
+
+class SchemaOperations(OperationGroup, name="schema"):
+    """Operations on schemas; any broker answers them for the whole cluster."""
+
+    @operation(GET("/schemas"), right=SIGNED_IN)
+    async def list(self) -> tuple[SubjectRow, ...]:
+        """List the subjects."""
+
+    @operation(GET("/schemas/{subject}"), right=SIGNED_IN)
+    async def get(self, subject: Name, *, version: _Latest = 0) -> SchemaDetails:
+        """Show a schema as it was registered."""
+
+    @operation(DELETE("/schemas/{subject}"), right=_MANAGE)
+    async def delete(
+        self, subject: Name, *, version: Annotated[int | None, Bounds(), "All if omitted."] = None
+    ) -> None:
+        """Delete a version, or a subject with all its versions."""
+
+    @operation(GET("/schemas/{subject}/versions"), right=SIGNED_IN)
+    async def versions(self, subject: Name) -> tuple[SchemaVersionRow, ...]:
+        """List the versions of a subject."""
+
+    @operation(POST("/schemas/{subject}/versions", 201), right=_MANAGE)
+    async def register(
+        self,
+        subject: Name,
+        type: SchemaType,
+        *,
+        definition: Definition = "",
+        definition_base64: DefinitionBase64 = None,
+        description: str = "",
+        by: Annotated[str, "Who registers it."] = "",
+        tags: Sequence[str] = (),
+    ) -> SchemaRegistration:
+        """Register a schema as the next version, unless the same one is registered already."""
+
+    @operation(POST("/schemas/{subject}/find"), right=SIGNED_IN)
+    async def find(
+        self,
+        subject: Name,
+        type: SchemaType,
+        *,
+        definition: Definition = "",
+        definition_base64: DefinitionBase64 = None,
+    ) -> SchemaRegistration:
+        """Find the version that equals a schema; nothing is changed."""
+
+    @operation(POST("/schemas/{subject}/check"), right=SIGNED_IN)
+    async def check(
+        self,
+        subject: Name,
+        type: SchemaType,
+        *,
+        definition: Definition = "",
+        definition_base64: DefinitionBase64 = None,
+        compatibility: Annotated[Compatibility | None, "The subject's own if omitted."] = None,
+    ) -> SchemaCheck:
+        """Check whether a schema could be registered, and why not; nothing is changed."""
+
+    @operation(
+        PUT("/schemas/{subject}/compatibility"),
+        read=GET("/schemas/{subject}/compatibility"),
+        right=_MANAGE,
+    )
+    async def compatibility(
+        self, subject: Name, *, compatibility: Compatibility | None = None
+    ) -> SubjectCompatibility:
+        """Show or set which compatibility new versions of a subject need."""
+
+    @operation(GET("/schema-ids/{id}"), right=SIGNED_IN)
+    async def lookup(self, id: Count, *, version: _Latest = 0) -> SchemaDetails:
+        """Show a schema by the id that messages carry."""
+
+    @operation(GET("/topics/{topic}/schema"), right=Right(None, "{topic}"))
+    async def topic(self, topic: _TopicText) -> TopicSchema:
+        """Show the subject of a topic's messages, and what happens to other messages."""
+
+    @operation(PUT("/topics/{topic}/schema"), right=Right(Action.TOPICS, "{topic}"))
+    async def bind(
+        self,
+        topic: _TopicText,
+        *,
+        subject: Annotated[str | None, "The one it is bound to if omitted."] = None,
+        validation: Validation | None = None,
+        payload: Annotated[bool | None, "Whether payloads are checked."] = None,
+    ) -> TopicSchema:
+        """Bind a topic to a subject, or change what happens to other messages."""

@@ -1,0 +1,192 @@
+"""Operations on tokens, principals, roles and bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from sulina.metadata.keys.bindings import PrincipalType, Scope
+from sulina.metadata.keys.roles import Permission
+from sulina.operations.declaration import CLUSTER, DELETE, GET, POST, OperationGroup, operation
+from sulina.operations.json_forms import Bounds, Count, Name
+
+GrantTexts = Annotated[
+    Sequence[Name], "Each as action:scope, such as produce:/default/orders or admin:*."
+]
+ResourceText = Annotated[str, "A namespace or a topic; empty for the cluster."]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    """A token in a list, without its text."""
+
+    id: Name
+    principal: Name
+    created_us: Count
+    expires_us: Annotated[int | None, Bounds(), "null is never."]
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    """A token that was created. Its text is not stored and can't be read again."""
+
+    id: Name
+    principal: Name
+    created_us: Count
+    expires_us: Annotated[int | None, Bounds(), "null is never."]
+    note: str
+    token: Annotated[str, "What clients present."]
+    enforced: Annotated[bool, "Whether brokers ask for tokens at all."]
+
+
+class TokenOperations(OperationGroup, name="token"):
+    """Operations on tokens. They work before tokens are enforced, to prepare for that."""
+
+    @operation(GET("/tokens"), right=CLUSTER)
+    async def list(self) -> tuple[TokenRow, ...]:
+        """List the tokens."""
+
+    @operation(POST("/tokens", 201), right=CLUSTER)
+    async def create(
+        self,
+        principal: Name,
+        *,
+        grants: GrantTexts = (),
+        seconds: Annotated[Count, "How long it is valid; 0 is for ever."] = 0,
+        note: Annotated[str, Bounds(0, 1000)] = "",
+    ) -> NewToken:
+        """Create a token; this answer is the only place that shows its text."""
+
+    @operation(DELETE("/tokens/{id}"), right=CLUSTER)
+    async def revoke(self, id: Name) -> None:
+        """Revoke a token."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrincipalRow:
+    """A principal and its own grants."""
+
+    principal: Name
+    grants: tuple[str, ...]
+    created_us: Annotated[int | None, Bounds(), "null if it is known by bindings alone."]
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveBinding:
+    """A binding of a principal, and what its roles allow there."""
+
+    binding: Name
+    principal: Name
+    principal_type: PrincipalType
+    roles: tuple[Name, ...]
+    scope: Scope
+    resource: ResourceText
+    grants: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PrincipalRights:
+    """A principal with its own grants and its bindings."""
+
+    principal: Name
+    grants: tuple[str, ...]
+    created_us: Annotated[int | None, Bounds(), "null if it is known by bindings alone."]
+    bindings: tuple[EffectiveBinding, ...]
+
+
+class PrincipalOperations(OperationGroup, name="principal"):
+    """Operations on principals and their own grants."""
+
+    @operation(GET("/principals"), right=CLUSTER)
+    async def list(self) -> tuple[PrincipalRights, ...]:
+        """List the principals: their own grants, and what bindings allow them."""
+
+    @operation(POST("/principals/{principal}/grants"), right=CLUSTER)
+    async def grant(self, principal: Name, grants: GrantTexts) -> PrincipalRow:
+        """Add grants; the principal is created if necessary."""
+
+    @operation(POST("/principals/{principal}/withdrawals"), right=CLUSTER)
+    async def withdraw(self, principal: Name, grants: GrantTexts) -> PrincipalRow:
+        """Withdraw grants."""
+
+    @operation(DELETE("/principals/{principal}"), right=CLUSTER)
+    async def delete(self, principal: Name) -> None:
+        """Delete a principal; its tokens become invalid."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoleRow:
+    """A role: a named set of permissions."""
+
+    role: Name
+    permissions: tuple[Permission, ...]
+    system: Annotated[bool, "Whether it can be neither deleted nor replaced."]
+
+
+class RoleOperations(OperationGroup, name="role"):
+    """Operations on roles."""
+
+    @operation(GET("/roles"), right=CLUSTER)
+    async def list(self) -> tuple[RoleRow, ...]:
+        """List the roles."""
+
+    @operation(POST("/roles", 201), right=CLUSTER)
+    async def create(
+        self, role: Name, permissions: Sequence[Permission], *, system: bool = False
+    ) -> RoleRow:
+        """Create a role or replace it."""
+
+    @operation(GET("/roles/{role}"), right=CLUSTER)
+    async def describe(self, role: Name) -> RoleRow:
+        """Show a role."""
+
+    @operation(DELETE("/roles/{role}"), right=CLUSTER)
+    async def delete(self, role: Name) -> None:
+        """Delete a role; bindings that name it allow less from then on."""
+
+
+@dataclass(frozen=True, slots=True)
+class BindingRow:
+    """A binding: which roles a principal has, and where."""
+
+    binding: Annotated[str, Bounds(1), "Its id."]
+    principal: Name
+    principal_type: PrincipalType
+    roles: tuple[Name, ...]
+    scope: Scope
+    resource: ResourceText
+
+
+class BindingOperations(OperationGroup, name="binding"):
+    """Operations on bindings."""
+
+    @operation(GET("/bindings"), right=CLUSTER)
+    async def list(
+        self, *, scope: Scope | None = None, resource: ResourceText = ""
+    ) -> tuple[BindingRow, ...]:
+        """List the bindings: all, those of a scope, or those of one namespace or topic."""
+
+    @operation(POST("/bindings", 201), right=CLUSTER)
+    async def create(
+        self,
+        binding: Name,
+        principal: Name,
+        roles: Sequence[Name],
+        scope: Scope,
+        *,
+        resource: ResourceText = "",
+        principal_type: PrincipalType = PrincipalType.SERVICE_ACCOUNT,
+    ) -> BindingRow:
+        """Give roles to a principal within a scope; replaces a binding with the same id."""
+
+    @operation(GET("/bindings/{scope}/{binding}"), right=CLUSTER)
+    async def describe(
+        self, scope: Scope, binding: Name, *, resource: ResourceText = ""
+    ) -> BindingRow:
+        """Show a binding."""
+
+    @operation(DELETE("/bindings/{scope}/{binding}"), right=CLUSTER)
+    async def delete(self, scope: Scope, binding: Name, *, resource: ResourceText = "") -> None:
+        """Delete a binding."""

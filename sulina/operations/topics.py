@@ -1,0 +1,328 @@
+"""Operations on namespaces, topics and their ledgers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, TypedDict, Unpack
+
+from sulina.metadata.keys.auth import Action
+from sulina.metadata.keys.ledger_list import LedgerRef, LedgerState
+from sulina.metadata.keys.policy import Policy
+from sulina.model import Delivery
+from sulina.operations.declaration import (
+    CLUSTER,
+    DELETE,
+    GET,
+    PATCH,
+    POST,
+    OperationGroup,
+    Right,
+    RunsOn,
+    operation,
+)
+from sulina.operations.json_forms import Bounds, Count, Name
+from sulina.operations.subscriptions import SubscriptionRow
+
+TopicText = Annotated[str, Bounds(1), "The topic's name, as /namespace/topic."]
+MANAGE_TOPIC = Right(Action.TOPICS, "{topic}")
+SEE_TOPIC = Right(None, "{topic}")
+MANAGE_NAMESPACE = Right(Action.NAMESPACES, "/{namespace}/*")
+
+
+class NamespaceLimits(TypedDict, total=False):
+    """Limits to change; 0 is no limit."""
+
+    max_producers_per_topic: Count
+    max_subscriptions_per_topic: Count
+    max_consumers_per_topic: Count
+    max_consumers_per_subscription: Count
+    max_message_size: Count
+    retention_ms: Annotated[Count, "Records older than this may be deleted, consumed or not."]
+    retention_bytes: Annotated[Count, "The oldest records beyond this size may be deleted."]
+    delete_consumed: Annotated[
+        bool, "Records that every subscription has acknowledged may be deleted."
+    ]
+
+
+_LimitOfTopic = Annotated[int | None, Bounds(), "null leaves it to the namespace."]
+
+
+class TopicLimits(TypedDict, total=False):
+    """Limits to change; 0 is no limit, None leaves it to the namespace."""
+
+    max_producers_per_topic: _LimitOfTopic
+    max_subscriptions_per_topic: _LimitOfTopic
+    max_consumers_per_topic: _LimitOfTopic
+    max_consumers_per_subscription: _LimitOfTopic
+    max_message_size: _LimitOfTopic
+    retention_ms: _LimitOfTopic
+    retention_bytes: _LimitOfTopic
+    delete_consumed: Annotated[bool | None, "null leaves it to the namespace."]
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceDetails:
+    """A namespace and the limits it sets for its topics."""
+
+    namespace: Name
+    topics: Count
+    policy: Policy
+
+
+class NamespaceOperations(OperationGroup, name="namespace"):
+    """Operations on namespaces."""
+
+    @operation(GET("/namespaces"), right=Right(Action.NAMESPACES))
+    async def list(self) -> tuple[Name, ...]:
+        """List the namespaces."""
+
+    @operation(POST("/namespaces", 201), right=MANAGE_NAMESPACE)
+    async def create(self, namespace: Name) -> None:
+        """Create a namespace."""
+
+    @operation(GET("/namespaces/{namespace}"), right=MANAGE_NAMESPACE)
+    async def describe(self, namespace: Name) -> NamespaceDetails:
+        """Show a namespace and the limits it sets."""
+
+    @operation(DELETE("/namespaces/{namespace}"), right=MANAGE_NAMESPACE)
+    async def delete(self, namespace: Name) -> None:
+        """Delete an empty namespace."""
+
+    @operation(
+        PATCH("/namespaces/{namespace}/policy"),
+        read=GET("/namespaces/{namespace}/policy"),
+        right=MANAGE_NAMESPACE,
+    )
+    async def policy(self, namespace: Name, **limits: Unpack[NamespaceLimits]) -> Policy:
+        """Show or change the limits that a namespace sets for its topics; 0 is no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """A topic in a list. Producers and consumers are those of the broker that answers."""
+
+    topic: TopicText
+    delivery: Delivery
+    partitions: Annotated[Count, "0 if the topic is not partitioned."]
+    producers: Count
+    consumers: Count
+    records: Annotated[
+        int | None, Bounds(), "null if only another broker, which writes the topic, knows."
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCreated:
+    """A topic that was created."""
+
+    topic: TopicText
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSpan:
+    """A ledger as its topic's owner sees it."""
+
+    id: Count
+    state: LedgerState
+    first_offset: Count
+    last_offset: int | None
+    bytes: Count
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLog:
+    """A topic without partitions, or one partition, at its owner."""
+
+    topic: TopicText
+    start_offset: Count
+    end_offset: Count
+    epoch: Count
+    ledgers: tuple[LedgerSpan, ...]
+    producers: tuple[Name, ...]
+    subscriptions: tuple[SubscriptionRow, ...]
+    counters: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDetails:
+    """A topic with its partitions; ``logs`` has the topic itself if it has none."""
+
+    topic: TopicText
+    delivery: Delivery
+    partitions: Count
+    created_us: Count
+    logs: tuple[TopicLog, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLedgers:
+    """The ledgers of a topic, as the metadata has them."""
+
+    topic: TopicText
+    epoch: Count
+    ledgers: tuple[LedgerRef, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLocation:
+    """Which broker serves a topic, and its addresses."""
+
+    topic: TopicText
+    broker: Annotated[str, Bounds(1), "The topic's owner."]
+    epoch: Count
+    moving_to: str | None
+    url: Annotated[str, "For clients of the binary protocol."]
+    http: Annotated[str, "The owner's HTTP door."]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOwner:
+    """A topic that is served, and by which broker."""
+
+    topic: TopicText
+    broker: Name
+    moving_to: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMove:
+    """A move that was started."""
+
+    topic: TopicText
+    source: Name
+    target: Name
+
+
+class TopicOperations(OperationGroup, name="topic"):
+    """Operations on topics."""
+
+    @operation(
+        GET("/topics"),
+        right=Right(
+            Action.NAMESPACES, "/{namespace}/*", Action.TOPICS, missing=Right(Action.TOPICS)
+        ),
+    )
+    async def list(
+        self,
+        *,
+        namespace: str | None = None,
+        all: Annotated[bool, "Include each partition."] = False,
+    ) -> tuple[TopicRow, ...]:
+        """List the topics of one namespace or of all."""
+
+    @operation(POST("/topics", 201), right=MANAGE_TOPIC)
+    async def create(
+        self,
+        topic: TopicText,
+        *,
+        delivery: Delivery = Delivery.RELIABLE,
+        partitions: Annotated[Count, "0 for a topic without partitions."] = 0,
+        expected_records: Annotated[
+            Count, "Records per second, in and out: a hint for placement."
+        ] = 0,
+        expected_bytes: Annotated[Count, "Bytes per second, in and out: a hint."] = 0,
+    ) -> TopicCreated:
+        """Create a topic."""
+
+    @operation(GET("/topics/{topic}"), right=SEE_TOPIC)
+    async def describe(self, topic: TopicText) -> TopicDetails:
+        """Show a topic, its logs and ledgers."""
+
+    @operation(DELETE("/topics/{topic}"), right=MANAGE_TOPIC)
+    async def delete(self, topic: TopicText) -> None:
+        """Delete a topic with its partitions, messages and subscriptions."""
+
+    @operation(GET("/topics/{topic}/partitions"), right=SEE_TOPIC)
+    async def partitions(self, topic: TopicText) -> tuple[TopicLog, ...]:
+        """List the partitions of a topic, or the topic itself if it has none."""
+
+    @operation(GET("/topics/{topic}/log"), right=SEE_TOPIC, runs_on=RunsOn.TOPIC_OWNER)
+    async def log(self, topic: TopicText) -> TopicLog:
+        """Show a topic without partitions, or one partition, as its owner sees it."""
+
+    @operation(
+        PATCH("/topics/{topic}/policy"),
+        read=GET("/topics/{topic}/policy"),
+        right=MANAGE_TOPIC,
+        read_right=SEE_TOPIC,
+    )
+    async def policy(self, topic: TopicText, **limits: Unpack[TopicLimits]) -> Policy:
+        """Show the limits in force for a topic, or change some.
+
+        0 is no limit; null leaves a limit to the namespace.
+        """
+
+    @operation(GET("/topics/{topic}/ledgers"), right=SEE_TOPIC)
+    async def ledgers(self, topic: TopicText) -> TopicLedgers:
+        """List the ledgers of a topic as the metadata has them."""
+
+    @operation(
+        POST("/topics/{topic}/move"), right=MANAGE_TOPIC, runs_on=RunsOn.LEADER, needs_cluster=True
+    )
+    async def move(
+        self,
+        topic: TopicText,
+        *,
+        broker: Annotated[str | None, "The target; the least loaded broker if omitted."] = None,
+    ) -> TopicMove:
+        """Start to move a topic to another broker."""
+
+    @operation(GET("/lookup/{topic}"), right=SEE_TOPIC)
+    async def lookup(self, topic: TopicText) -> TopicLocation:
+        """Find the broker that serves a topic."""
+
+    @operation(GET("/owners"), right=CLUSTER)
+    async def owners(
+        self, *, namespace: str | None = None, broker: str | None = None
+    ) -> tuple[TopicOwner, ...]:
+        """List the topics that are served, and by which broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """A ledger, and the object it was tiered to."""
+
+    topic: TopicText
+    ledger: Count
+    state: LedgerState
+    where: Annotated[str, "entries, object, or entries and object."]
+    first_offset: Count
+    last_offset: int | None
+    records: Annotated[int | None, Bounds()]
+    bytes: Count
+    first_time_us: Count
+    last_time_us: Count
+    object_bytes: Annotated[int | None, Bounds()]
+    digest: str | None
+    key: Annotated[str | None, "The object's key in the object store."]
+
+
+@dataclass(frozen=True, slots=True)
+class Offloading:
+    """What an offload was started for."""
+
+    topic: TopicText
+    ledgers: Annotated[Count, "How many ledgers are to become objects."]
+    bytes: Count
+    until: Annotated[
+        Mapping[str, Count], "The offset of each partition before which all will be in objects."
+    ]
+
+
+class LedgerOperations(OperationGroup, name="ledger"):
+    """Operations on ledgers and the objects they were tiered to."""
+
+    @operation(GET("/topics/{topic}/tier"), right=SEE_TOPIC)
+    async def list(self, topic: TopicText) -> tuple[LedgerRow, ...]:
+        """List the ledgers of a topic and its partitions, and their objects."""
+
+    @operation(
+        POST("/topics/{topic}/tier/offload"), right=MANAGE_TOPIC, runs_on=RunsOn.PARTITION_OWNERS
+    )
+    async def offload(self, topic: TopicText) -> Offloading:
+        """Close the ledger being written and start to tier all ledgers to objects."""
+
+    @operation(POST("/topics/{topic}/tier/verify"), right=MANAGE_TOPIC)
+    async def verify(self, topic: TopicText, ledger: Count) -> LedgerRow:
+        """Read a ledger's whole object and compare it with the recorded digest."""
