@@ -11,7 +11,7 @@ import pytest
 import sulina
 from broker_containers.embedded import run_embedded
 from broker_containers.server import Listen
-from sulina.errors import ProtocolError, Refused, Unavailable
+from sulina.errors import ProtocolError, Refused, Retriable
 from sulina.metadata.keys.policy import Policy
 from sulina.model import FailurePolicy
 from sulina.operations.client import OPERATIONS, AdminClient
@@ -104,6 +104,6 @@ async def test_the_typed_client_reaches_every_operation_of_one_process(tmp_path:
             if name in server.admin.methods:
                 try:
                     OPERATIONS[name].result_of(await client.admin(name, arguments))
-                except (Refused, Unavailable):
+                except (Refused, Retriable):
                     refused.add(name)
         assert refused == REFUSED_HERE
