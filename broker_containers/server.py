@@ -19,6 +19,7 @@ from broker_containers.security.role_methods import role_methods
 from storage_grpc.journal.recover import Recovery
 from sulina.client.address import Address
 from sulina.errors import Refused
+from sulina.runtime.deadline import within
 from sulina.runtime.secret_text import secret_text
 from sulina.wire.stream import CommandStream
 
@@ -141,7 +142,7 @@ class BinaryServer:
         if self._sessions:
             self._empty.clear()
             try:
-                await asyncio.wait_for(self._empty.wait(), _GOODBYE_SECONDS)
+                await within(self._broker.clock, _GOODBYE_SECONDS, self._empty.wait())
             except TimeoutError:
                 for session in list(self._sessions):
                     session.abort()

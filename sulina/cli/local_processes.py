@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from sulina.cli.local_plan import LOCAL, Options, Plan
 from sulina.errors import Unavailable
 from sulina.metadata.etcd.server import EtcdServers, MemberSpec
-from sulina.metadata.etcd.settings import Endpoint
+from sulina.metadata.etcd.settings import EtcdEndpoint
 from sulina.runtime.child_process import ChildProcess
 from sulina.runtime.real_clock import RealClock
 
@@ -139,11 +139,11 @@ class LocalCluster:
         etcd_ways = (options.etcd_ways or {}).get(name, {})
         storage_ways = (options.storage_ways or {}).get(name, {})
         members = ",".join(
-            str(Endpoint(LOCAL, etcd_ways.get(member, client)))
+            str(EtcdEndpoint(LOCAL, etcd_ways.get(member, client)))
             for member, (client, _) in self.plan.etcd.items()
         )
         nodes = [
-            f"--storage-node={node}={Endpoint(LOCAL, storage_ways.get(node, own))}"
+            f"--storage-node={node}={EtcdEndpoint(LOCAL, storage_ways.get(node, own))}"
             for node, own in self.plan.storage.items()
         ]
         return (

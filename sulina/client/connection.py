@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Literal, Protocol, TypeVar, cast
+from typing import Final, Protocol, TypeVar, cast
 
 from google.protobuf.message import Message as Body
 
@@ -221,24 +221,13 @@ class Connection:
         if not self._room.locked():
             await self._room.acquire()
             return
-        acquiring = asyncio.ensure_future(self._room.acquire())
+        clock, room = self._runtime.clock, self._room
         try:
-            await within(self._runtime.clock, seconds, asyncio.shield(acquiring))
+            await within(clock, seconds, room.acquire(), discard=lambda _: room.release())
         except TimeoutError:
-            acquiring.add_done_callback(self._give_back)
-            acquiring.cancel()
             raise Unavailable(
                 f"{self.address} did not answer {_AT_ONCE} requests in {seconds:g} s"
             ) from None
-        except asyncio.CancelledError:
-            acquiring.add_done_callback(self._give_back)
-            acquiring.cancel()
-            raise
-
-    def _give_back(self, acquiring: asyncio.Future[Literal[True]]) -> None:
-        """The turn may have come just when nobody waited for it any more."""
-        if not acquiring.cancelled():
-            self._room.release()
 
     @property
     def silent(self) -> bool:

@@ -229,7 +229,7 @@ async def test_compacting_again_or_further_back_does_no_harm(store: MetadataStor
 
 
 async def test_the_future_cannot_be_compacted(store: MetadataStore) -> None:
-    with pytest.raises(Refused, match="yet to come"):
+    with pytest.raises(Refused, match="does not exist yet"):
         await store.compact(await now(store) + 1)
 
 

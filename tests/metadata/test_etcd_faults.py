@@ -13,9 +13,9 @@ import pytest
 
 from sulina.errors import StorageFull, Unavailable, UnknownOutcome
 from sulina.metadata.etcd import EtcdSettings, EtcdStore
-from sulina.metadata.etcd.members import Members
+from sulina.metadata.etcd.members import EtcdMembers
 from sulina.metadata.etcd.server import EtcdServers
-from sulina.metadata.etcd.settings import Endpoint
+from sulina.metadata.etcd.settings import EtcdEndpoint
 from sulina.metadata.lease import keep
 from sulina.metadata.store import Compacted, EventKind
 from sulina.runtime.real_clock import RealClock
@@ -56,7 +56,7 @@ async def remote(proxy: Proxy, request: pytest.FixtureRequest) -> AsyncIterator[
     """A store that sees the same keys as ``direct``, through the proxy."""
     port = int(proxy.url.rpartition(":")[2])
     settings = EtcdSettings(
-        (Endpoint("127.0.0.1", port),), root=f"/{request.node.name}", idle_seconds=1.0
+        (EtcdEndpoint("127.0.0.1", port),), root=f"/{request.node.name}", idle_seconds=1.0
     )
     store = await EtcdStore.open(settings, CLOCK)
     yield store
@@ -81,7 +81,7 @@ async def test_a_store_is_made_without_a_server_and_works_once_there_is_one(
 
 async def test_a_write_that_was_never_sent_is_retriable() -> None:
     nowhere = EtcdSettings(
-        tuple(Endpoint("127.0.0.1", port) for port in free_ports(2)), call_seconds=0.2
+        tuple(EtcdEndpoint("127.0.0.1", port) for port in free_ports(2)), call_seconds=0.2
     )
     store = await EtcdStore.open(nowhere, CLOCK)
     with pytest.raises(Unavailable):
@@ -187,7 +187,7 @@ async def test_a_deletion_that_etcd_forgot_by_its_own_compaction_is_never_passed
     await store.delete("/a")
     await store.put("/b", b"")
     # Somebody else compacts at the deletion: etcd has lost it, and still takes a watch from there.
-    members = Members(own.settings)
+    members = EtcdMembers(own.settings, CLOCK)
     request = json.dumps({"revision": str(created + 1), "physical": True})
     await members.ask(own.settings.endpoints[0], "/kv/compaction", request)
     await members.close()

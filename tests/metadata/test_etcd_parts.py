@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 
 from sulina.errors import NotFound, Refused, TooLarge, Unavailable
 from sulina.metadata.etcd import EtcdSettings, failures
-from sulina.metadata.etcd.failures import Failure, RevisionAhead, RevisionGone
-from sulina.metadata.etcd.gateway import LONGEST_PAUSE, Tries
+from sulina.metadata.etcd.failures import MemberFailure, RevisionAhead, RevisionGone
+from sulina.metadata.etcd.gateway import LONGEST_PAUSE, MemberRetries
 from sulina.metadata.etcd.listing import LARGEST_PAGE, PAGE_BYTES, next_page
-from sulina.metadata.etcd.position import Position
 from sulina.metadata.etcd.server import EtcdServers, MemberSpec, find_etcd
-from sulina.metadata.etcd.settings import Endpoint
-from sulina.metadata.etcd.stream import Lines
+from sulina.metadata.etcd.settings import EtcdEndpoint
+from sulina.metadata.etcd.stream import LineSplitter
+from sulina.metadata.etcd.watch_progress import WatchProgress
 from sulina.metadata.store import Event, EventKind
 from sulina.runtime.real_clock import RealClock
 from sulina.runtime.tls_files import TlsFiles
 from tests.support.etcd import etcd_servers, free_ports
 
-HERE = Endpoint("127.0.0.1", 2379)
+HERE = EtcdEndpoint("127.0.0.1", 2379)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_however_a_watch_breaks_each_change_is_told_once_and_in_order(
         for key in sorted(keys)
     ]
     start = data.draw(st.integers(1, len(history) + 2))
-    position = Position(start)
+    position = WatchProgress(start)
     told: list[Event] = []
     for _ in range(data.draw(st.integers(0, 6))):  # connections that break after some fragments
         rest = [event for event in events if event.mod_revision >= position.next]
@@ -110,20 +110,20 @@ def test_however_a_watch_breaks_each_change_is_told_once_and_in_order(
 @given(st.lists(st.binary(max_size=8).filter(lambda line: b"\n" not in line)), st.data())
 def test_lines_are_whole_however_the_bytes_arrive(lines: list[bytes], data: st.DataObject) -> None:
     stream = b"".join(line + b"\n" for line in lines)
-    reader, found = Lines(), list[bytes]()
+    reader, found = LineSplitter(), list[bytes]()
     while stream:
         cut = data.draw(st.integers(1, len(stream)))
-        found += reader.feed(stream[:cut])
+        found += reader.add(stream[:cut])
         stream = stream[cut:]
     assert found == [line for line in lines if line.strip()]
 
 
 def test_a_line_without_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sulina.metadata.etcd.stream.MAX_LINE_BYTES", 10)
-    reader = Lines()
-    reader.feed(b"123456")
-    with pytest.raises(ValueError, match="without end"):
-        reader.feed(b"123456")
+    reader = LineSplitter()
+    reader.add(b"123456")
+    with pytest.raises(ValueError, match="a line of more than 10 bytes"):
+        reader.add(b"123456")
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_failure_says_whether_something_may_have_happened(
     code: int, message: str, may_have_happened: bool
 ) -> None:
     failure = failures.of_code(code, message, HERE)
-    assert isinstance(failure, Failure)
+    assert isinstance(failure, MemberFailure)
     assert failure.may_have_happened is may_have_happened
 
 
@@ -171,13 +171,13 @@ def test_answers_in_all_forms_are_understood() -> None:
         b'{"error":{"grpc_code":14,"http_code":503,"message":"etcdserver: no leader"}}',
     ):
         failure = failures.of_status(503, body, HERE)
-        assert isinstance(failure, Failure)
+        assert isinstance(failure, MemberFailure)
         assert not failure.may_have_happened
     proxy = failures.of_status(502, b"<html>Bad gateway</html>", HERE)
-    assert isinstance(proxy, Failure)
+    assert isinstance(proxy, MemberFailure)
     assert proxy.may_have_happened
     stranger = failures.of_status(404, b"not found", HERE)
-    assert isinstance(stranger, Failure)
+    assert isinstance(stranger, MemberFailure)
     assert isinstance(stranger.verdict, Refused)
 
 
@@ -196,8 +196,8 @@ def test_only_a_failed_connection_proves_that_nothing_was_sent() -> None:
 
 
 def test_other_members_are_tried_at_once_and_pauses_grow_to_a_bound() -> None:
-    tries = Tries(3)
-    failure = Failure("it failed", may_have_happened=False)
+    tries = MemberRetries(3)
+    failure = MemberFailure("it failed", may_have_happened=False)
     pauses = [tries.failed(failure) for _ in range(60)]
     assert pauses[:6] == [0, 0, 0.05, 0, 0, 0.1]
     assert max(pauses) == LONGEST_PAUSE
@@ -206,10 +206,10 @@ def test_other_members_are_tried_at_once_and_pauses_grow_to_a_bound() -> None:
 
 
 def test_a_verdict_is_given_once_every_member_failed_in_that_way() -> None:
-    tries = Tries(2)
-    hopeless = Failure("refused", may_have_happened=False, verdict=Refused("for good"))
+    tries = MemberRetries(2)
+    hopeless = MemberFailure("refused", may_have_happened=False, verdict=Refused("for good"))
     tries.failed(hopeless)
-    tries.failed(Failure("down", may_have_happened=False))
+    tries.failed(MemberFailure("down", may_have_happened=False))
     tries.failed(hopeless)
     tries.failed(hopeless)
     with pytest.raises(Refused, match="for good"):

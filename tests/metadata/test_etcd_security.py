@@ -12,7 +12,7 @@ import trustme
 
 from sulina.errors import Refused, Unavailable
 from sulina.metadata.etcd import EtcdSettings, EtcdStore
-from sulina.metadata.etcd.members import Members
+from sulina.metadata.etcd.members import EtcdMembers
 from sulina.metadata.etcd.server import EtcdServers
 from sulina.runtime.real_clock import RealClock
 from sulina.runtime.tls_files import TlsFiles
@@ -101,7 +101,7 @@ async def test_tls_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 
 
 async def administer(servers: EtcdServers, rpc: str, **request: object) -> None:
-    members = Members(servers.settings)
+    members = EtcdMembers(servers.settings, CLOCK)
     try:
         [endpoint] = servers.settings.endpoints
         await members.ask(endpoint, rpc, json.dumps(request))

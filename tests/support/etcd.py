@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sulina.errors import Unavailable
-from sulina.metadata.etcd.members import Members
+from sulina.metadata.etcd.members import EtcdMembers
 from sulina.metadata.etcd.server import EtcdServers, MemberSpec, find_etcd
 from sulina.runtime.real_clock import RealClock
 from sulina.runtime.tls_files import TlsFiles
@@ -76,7 +76,7 @@ async def leader_of(servers: EtcdServers) -> str:
         if not servers.members[name].running:
             continue
         [endpoint] = servers.settings_of(name).endpoints
-        members = Members(servers.settings_of(name))
+        members = EtcdMembers(servers.settings_of(name), RealClock())
         try:
             status = await members.ask(endpoint, "/maintenance/status", "{}")
         finally:

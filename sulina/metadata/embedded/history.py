@@ -72,7 +72,7 @@ class History:
     def compact(self, revision: int, current: int) -> None:
         """Forget what happened before ``revision``, which is at most the ``current`` one."""
         if revision > current:
-            raise Refused(f"revision {revision} is yet to come: compact at {current} or less")
+            raise Refused(f"revision {revision} does not exist yet: compact at {current} or below")
         self._forget(revision)
 
     def close(self) -> None:

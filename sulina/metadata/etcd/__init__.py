@@ -1,8 +1,8 @@
-"""The metadata store on etcd, for clusters; ``EtcdStore`` is the door.
+"""The metadata store for clusters, on etcd. ``EtcdStore`` is the entry point.
 
-``settings`` says where etcd is, ``gateway`` makes calls that fail over and never hang, ``watch``
-follows changes across everything that can happen to a connection, ``codec`` has etcd's JSON,
-``library`` what we use of etcd3-py, and ``server`` runs etcd itself as child processes.
+``settings`` holds the addresses and timeouts, ``gateway`` makes calls that fail over between
+members and never hang, ``watch`` follows changes across broken connections, ``codec`` translates
+to etcd's JSON, ``http_client`` wraps etcd3-py, and ``server`` runs etcd as child processes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Requests and answers in etcd's JSON: bytes in base64, numbers as text, defaults left out."""
+"""Requests and answers in etcd's JSON: bytes in base64, numbers as text, defaults omitted."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from sulina.metadata.store import (
 Json = dict[str, Any]
 
 
-class Codec:
-    """Translates, with every key below ``root``."""
+class EtcdCodec:
+    """Translates requests and answers, with every key below ``root``."""
 
     def __init__(self, root: str) -> None:
         self._root = root.encode()
@@ -42,7 +42,7 @@ class Codec:
     def below(self, prefix: str, after: str | None = None) -> Json:
         """The range of keys that start with ``prefix``, behind ``after``."""
         first = self._root + prefix.encode()
-        # UTF-8 has no byte 255, so the last one can be raised. A lone zero means: without end.
+        # UTF-8 has no byte 255, so the last byte can be incremented. A single zero means no end.
         end = first[:-1] + bytes([first[-1] + 1]) if first else b"\0"
         if after is not None:
             first = max(first, self._root + after.encode() + b"\0")
@@ -66,7 +66,7 @@ class Codec:
     def txn_result(
         self, answer: Mapping[str, Any], then: Sequence[Op], otherwise: Sequence[Op]
     ) -> TxnResult:
-        """What a transaction answered."""
+        """The answer to a transaction."""
         succeeded = bool(answer.get("succeeded", False))
         ops = then if succeeded else otherwise
         answers = answer.get("responses", ())
@@ -74,11 +74,11 @@ class Codec:
         return TxnResult(succeeded, revision_of(answer), responses)
 
     def items(self, answer: Mapping[str, Any]) -> list[KeyValue]:
-        """The keys that a range answered."""
+        """The keys in the answer to a range request."""
         return [self._item(kv) for kv in answer.get("kvs", ())]
 
     def event(self, raw: Mapping[str, Any]) -> Event:
-        """A change, as a watch tells it."""
+        """A change reported by a watch."""
         kv = raw["kv"]
         kind = EventKind.DELETE if raw.get("type") == "DELETE" else EventKind.PUT
         value = b64decode(kv.get("value", ""))
@@ -88,7 +88,7 @@ class Codec:
         return _text(self._root + key.encode())
 
     def _name(self, text: str) -> str:
-        # Others may keep keys there that are no text; those are shown, and can't be asked for.
+        # Other programs may have keys that are not text; they are listed but cannot be requested.
         return b64decode(text)[len(self._root) :].decode(errors="surrogateescape")
 
     def _item(self, kv: Mapping[str, Any]) -> KeyValue:
@@ -145,7 +145,7 @@ class Codec:
 
 
 def revision_of(answer: Mapping[str, Any]) -> int:
-    """The store's revision when it answered."""
+    """The store's revision at the time of the answer."""
     return int(answer["header"]["revision"])
 
 

@@ -1,11 +1,11 @@
-"""Listings of any length: read in pages that fit into a request's time, all at one revision."""
+"""Listings of any length, read in pages that fit into a request's time, at one revision."""
 
 from __future__ import annotations
 
 from sulina.errors import Unavailable
-from sulina.metadata.etcd.codec import Codec, Json, revision_of
+from sulina.metadata.etcd.codec import EtcdCodec, Json, revision_of
 from sulina.metadata.etcd.failures import RevisionGone
-from sulina.metadata.etcd.gateway import Gateway
+from sulina.metadata.etcd.gateway import EtcdGateway
 from sulina.metadata.store import KeyValue, Listing
 
 FIRST_PAGE = 128
@@ -15,27 +15,28 @@ _TRIES = 4
 
 
 async def list_keys(
-    gateway: Gateway,
-    codec: Codec,
+    gateway: EtcdGateway,
+    codec: EtcdCodec,
     prefix: str,
     *,
     limit: int | None,
     after: str | None,
     keys_only: bool,
 ) -> Listing:
-    """The keys below ``prefix`` as ``MetadataStore.range`` has it, begun anew if the revision it
-    reads was compacted meanwhile."""
+    """``MetadataStore.range``. Starts over if its revision is compacted meanwhile."""
     for _ in range(_TRIES):
         try:
             return await _list_once(gateway, codec, prefix, limit, after, keys_only)
         except RevisionGone:
             continue
-    raise Unavailable(f"{prefix!r} was compacted {_TRIES} times while it was listed: try again")
+    raise Unavailable(
+        f"listing {prefix!r} failed: its revision was compacted {_TRIES} times meanwhile; try again"
+    )
 
 
 async def _list_once(
-    gateway: Gateway,
-    codec: Codec,
+    gateway: EtcdGateway,
+    codec: EtcdCodec,
     prefix: str,
     limit: int | None,
     after: str | None,
@@ -63,7 +64,7 @@ async def _list_once(
 
 
 def next_page(page: int, size: int) -> int:
-    """How many keys to ask for when ``page`` of them had ``size`` bytes."""
+    """How many keys to request next if ``page`` of them had ``size`` bytes."""
     if size > PAGE_BYTES:
         return max(page * PAGE_BYTES // size, 1)
     return min(page * 2, LARGEST_PAGE)

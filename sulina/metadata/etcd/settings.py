@@ -1,4 +1,4 @@
-"""Where etcd is and how it is talked to: ``http://h1:2379,h2:2379/root`` and what goes with it."""
+"""Addresses, credentials and timeouts for etcd, parsed from ``http://h1:2379,h2:2379/root``."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ DEFAULT_PORT = 2379
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
-    """A member's address. ``host`` is as it stands in a URL: an IPv6 address has brackets."""
+class EtcdEndpoint:
+    """A member's address. ``host`` is written as in a URL: an IPv6 address has brackets."""
 
     host: str
     port: int = DEFAULT_PORT
@@ -25,24 +25,24 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class EtcdSettings:
-    """Everything that ``EtcdStore`` needs to know. ``parse`` makes it from a URL."""
+    """The settings of an ``EtcdStore``. ``parse`` reads them from a URL."""
 
-    endpoints: tuple[Endpoint, ...]
-    """The members; any of them will do, and calls move on from one that fails."""
+    endpoints: tuple[EtcdEndpoint, ...]
+    """The members. Calls move on from one that fails to the next."""
     root: str = ""
-    """What every key begins with in etcd, so that clusters can share one: ``/sulina/prod``."""
+    """The prefix of every key in etcd, so that clusters can share it: ``/sulina/prod``."""
     tls: TlsFiles | None = None
     user: str = ""
     password: str = field(default="", repr=False)
     connect_seconds: float = 1.0
     request_seconds: float = 2.0
-    """How long one member may take to answer; a write without an answer is an unknown outcome."""
+    """Timeout of a request to one member; a write that times out has an unknown outcome."""
     call_seconds: float = 6.0
-    """How long a call may begin new tries, as long as nothing can happen twice by them."""
+    """How long a call keeps trying other members, if it cannot happen twice by that."""
     idle_seconds: float = 10.0
-    """A watch dials again when nothing came for so long, lest its member be frozen."""
+    """A watch reconnects after this time without a message: its member may be frozen."""
     max_in_flight: int = 64
-    """Calls under way at once, over as many connections; others wait for their turn."""
+    """Calls that may run at once, each on its own connection; further ones wait."""
 
     def __post_init__(self) -> None:
         if not self.endpoints:
@@ -50,7 +50,7 @@ class EtcdSettings:
         if self.root and (not self.root.startswith("/") or self.root.endswith("/")):
             raise Refused(f"the root {self.root!r} must begin with / and not end with it")
         if bool(self.password) > bool(self.user):
-            raise Refused("a password for etcd needs a user")
+            raise Refused("a password for etcd needs a user: add one, or omit the password")
         if self.max_in_flight < 1:
             raise Refused("max_in_flight must be 1 or more")
         for name in ("connect_seconds", "request_seconds", "call_seconds", "idle_seconds"):
@@ -61,15 +61,15 @@ class EtcdSettings:
     def parse(cls, url: str, **more: Any) -> Self:
         """From ``http[s]://[user:password@]host[:port],host[:port],...[/root]``.
 
-        The scheme may be repeated before each host, and left out for http. ``more`` are fields
-        that the URL can't tell; with https, ``tls`` says whom to trust. Raises ``Refused``.
+        The scheme may be repeated before each host, and omitted for http. ``more`` are fields that
+        are not in the URL, such as ``tls`` for https. Raises ``Refused``.
         """
         parts = [_split(text.strip(), url) for text in url.split(",")]
         schemes = {scheme for scheme, _ in parts if scheme} or {"http"}
         if len(schemes) > 1 or not schemes <= {"http", "https"}:
             raise Refused(f"the etcd endpoints in {_safe(url)!r} must all be http, or all https")
         if any(part.path.strip("/") for _, part in parts[:-1]):
-            raise Refused(f"in {_safe(url)!r} the root belongs behind the last endpoint")
+            raise Refused(f"in {_safe(url)!r} the root must follow the last endpoint")
         first, last = parts[0][1], parts[-1][1]
         found: dict[str, Any] = {
             "root": last.path.rstrip("/"),
@@ -80,12 +80,14 @@ class EtcdSettings:
         if "https" in schemes and found.get("tls") is None:
             found["tls"] = TlsFiles()
         elif "http" in schemes and found.get("tls") is not None:
-            raise Refused("TLS files are for endpoints with https://")
+            raise Refused(
+                "TLS files need endpoints with https://: change the scheme, or omit the files"
+            )
         return cls(tuple(_endpoint(part, url) for _, part in parts), **found)
 
 
 def _split(text: str, url: str) -> tuple[str, SplitResult]:
-    """The scheme, if there is one, and the parts behind it."""
+    """The scheme, if there is one, and the parsed rest."""
     scheme, separator, rest = text.rpartition("://")
     try:
         part = urlsplit("//" + rest)
@@ -93,20 +95,22 @@ def _split(text: str, url: str) -> tuple[str, SplitResult]:
             return (scheme.lower() if separator else ""), part
     except ValueError:
         pass
-    raise Refused(f"{_safe(url)!r} is no list of etcd endpoints: write http://h1:2379,h2:2379")
+    raise Refused(f"{_safe(url)!r} is not a list of etcd endpoints: use http://h1:2379,h2:2379")
 
 
-def _endpoint(part: SplitResult, url: str) -> Endpoint:
+def _endpoint(part: SplitResult, url: str) -> EtcdEndpoint:
     host = part.hostname or ""
     try:
         port = part.port
     except ValueError:
-        raise Refused(f"a port in {_safe(url)!r} is none: write http://h1:2379,h2:2379") from None
-    return Endpoint(f"[{host}]" if ":" in host else host, DEFAULT_PORT if port is None else port)
+        raise Refused(f"invalid port in {_safe(url)!r}: use http://h1:2379,h2:2379") from None
+    return EtcdEndpoint(
+        f"[{host}]" if ":" in host else host, DEFAULT_PORT if port is None else port
+    )
 
 
 def _safe(url: str) -> str:
-    """The URL without what stands before an @, which may be a password."""
+    """The URL without the part before an @, which may contain a password."""
     return ",".join(
         text[: text.find("://") + 3] * ("://" in text)
         + text.rpartition("@")[2].rpartition("://")[2]

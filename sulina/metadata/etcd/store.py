@@ -1,7 +1,7 @@
-"""``MetadataStore`` on etcd. The semantics are etcd's own; this adds what its clients must do.
+"""``MetadataStore`` on etcd. The semantics are etcd's own.
 
-Reads are linearizable and go from member to member until one answers. A write that was not answered
-is an ``UnknownOutcome``. No answer is taken that is older than one already acted on.
+Reads are linearizable and move from member to member until one answers. A write that was sent but
+not answered raises ``UnknownOutcome``. An answer older than one already seen is rejected.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Self
 
 from sulina.errors import Closed, NotFound, Refused
 from sulina.metadata import check
-from sulina.metadata.etcd.codec import Codec, deleted_by, revision_of
+from sulina.metadata.etcd.codec import EtcdCodec, deleted_by, revision_of
 from sulina.metadata.etcd.failures import RevisionGone
-from sulina.metadata.etcd.gateway import Gateway
+from sulina.metadata.etcd.gateway import EtcdGateway
 from sulina.metadata.etcd.listing import list_keys
 from sulina.metadata.etcd.settings import EtcdSettings
 from sulina.metadata.etcd.watch import EtcdWatch
@@ -23,24 +23,24 @@ from sulina.runtime.seam import Clock
 
 
 class EtcdStore:
-    """A ``MetadataStore``, and the ``LeaseKeeper`` of its leases. Make it with ``open``."""
+    """A ``MetadataStore``, and the ``LeaseKeeper`` of its leases. Create it with ``open``."""
 
-    def __init__(self, settings: EtcdSettings, gateway: Gateway) -> None:
+    def __init__(self, settings: EtcdSettings, gateway: EtcdGateway) -> None:
         self._settings = settings
         self._gateway = gateway
-        self._codec = Codec(settings.root)
+        self._codec = EtcdCodec(settings.root)
         self._watches: set[EtcdWatch] = set()
 
     @classmethod
     async def open(cls, settings: EtcdSettings, clock: Clock) -> Self:
-        """A store that asks nobody until it is used: etcd may come up later.
+        """A store that connects at the first call, so etcd may start later.
 
-        Raises ``Refused`` if the TLS files can't be read.
+        Raises ``Refused`` if the TLS files cannot be read.
         """
-        return cls(settings, Gateway(settings, clock))
+        return cls(settings, EtcdGateway(settings, clock))
 
     async def get(self, key: str) -> KeyValue | None:
-        """The key as it is now, or None."""
+        """The current value of a key, or None."""
         self._gateway.check_open()
         check.check_key(key)
         answer = await self._gateway.call("/kv/range", self._codec.one(key), repeatable=True)
@@ -57,7 +57,7 @@ class EtcdStore:
     ) -> Listing:
         """The keys that start with exactly ``prefix``, in order, at one revision.
 
-        With ``keys_only`` values are not read, and are empty in the answer.
+        With ``keys_only`` the values are not read and are empty in the result.
         """
         self._gateway.check_open()
         check.check_range(prefix, after, limit)
@@ -93,18 +93,18 @@ class EtcdStore:
         return self._codec.txn_result(answer.body, then, otherwise)
 
     async def grant(self, ttl_seconds: int) -> Lease:
-        """A new lease; etcd gives 2 seconds at least, with its usual election time-out."""
+        """A new lease. With its default election timeout, etcd grants at least 2 seconds."""
         self._gateway.check_open()
         check.check_ttl(ttl_seconds)
-        # One that was granted and not heard of runs out by itself, so asking again does no harm.
+        # A lease whose grant was not answered expires by itself, so a retry is safe.
         request = {"TTL": str(ttl_seconds)}
         answer = await self._gateway.call("/lease/grant", request, repeatable=True)
         lease, ttl = int(answer.body["ID"]), int(answer.body["TTL"])
         return Lease(lease, ttl, self, self._gateway.clock, answer.sent)
 
     async def renew_lease(self, lease: int) -> bool:
-        """Start the lease's time to live again; False if it is gone."""
-        for _ in range(2):  # a leader that has yet to apply the grant does not know it at first
+        """Restart the lease's time to live; False if it no longer exists."""
+        for _ in range(2):  # a leader that has not applied the grant yet answers 0
             request = {"ID": str(lease)}
             answer = await self._gateway.call("/lease/keepalive", request, repeatable=True)
             if int(answer.body.get("TTL", 0)) > 0:
@@ -112,7 +112,7 @@ class EtcdStore:
         return False
 
     async def revoke_lease(self, lease: int) -> None:
-        """End the lease and delete its keys in one revision; nothing happens if it is gone."""
+        """End the lease and delete its keys in one revision; does nothing if it is gone."""
         try:
             await self._gateway.call("/lease/revoke", {"ID": str(lease)}, repeatable=True)
         except NotFound:
@@ -121,9 +121,9 @@ class EtcdStore:
     def watch(self, prefix: str, *, from_revision: int) -> EtcdWatch:
         """Changes of keys that start with ``prefix``, from ``from_revision`` on.
 
-        It goes on through any outage of etcd. It raises ``Compacted`` and ``Closed`` as every watch
-        does; ``Unavailable`` if every member is found to be older than what was acted on already;
-        ``Refused`` if the user may not watch, or no TLS connection can be made.
+        It continues through any outage of etcd. It raises ``Compacted`` and ``Closed`` like every
+        watch; ``Unavailable`` if every member is behind what this process has seen; ``Refused`` if
+        the user may not watch, or if TLS connections fail.
         """
         self._gateway.check_open()
         check.check_prefix(prefix)
@@ -140,11 +140,11 @@ class EtcdStore:
         return watch
 
     async def compact(self, revision: int) -> None:
-        """Forget changes before ``revision``; nothing happens if they are forgotten already."""
+        """Discard the history before ``revision``; does nothing if that is discarded already."""
         now = (await self.range("/", limit=1, keys_only=True)).revision
         if revision > now:
-            raise Refused(f"revision {revision} is yet to come: the store is at {now}")
-        # etcd forgets deletions made by the very revision it is told; ours is to be kept.
+            raise Refused(f"revision {revision} does not exist yet: the store is at {now}")
+        # etcd also discards deletions made by the given revision itself; ours must stay.
         if revision < 2:
             return
         request = {"revision": str(revision - 1)}
@@ -154,7 +154,7 @@ class EtcdStore:
             return
 
     async def close(self) -> None:
-        """Finish what is under way and release everything; later calls raise ``Closed``."""
+        """Finish the calls in flight and release everything; later calls raise ``Closed``."""
         for watch in tuple(self._watches):
             await watch.end(Closed("the metadata store is closed"))
         await self._gateway.close()

@@ -1,31 +1,32 @@
 """A stream of messages from one member: whole lines of JSON, however the bytes arrive.
 
-(etcd3-py has a reader for these, which loses messages that arrive together.)
+etcd3-py has a reader for these, but it loses messages that arrive together.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 
 import aiohttp
 
-from sulina.metadata.etcd import answers, failures
+from sulina.metadata.etcd import failures
 from sulina.metadata.etcd.codec import Json
-from sulina.metadata.etcd.failures import BROKEN, Failure
-from sulina.metadata.etcd.horizon import Horizon
-from sulina.metadata.etcd.settings import Endpoint
+from sulina.metadata.etcd.failures import BROKEN, MemberFailure
+from sulina.metadata.etcd.seen_revision import SeenRevision
+from sulina.metadata.etcd.settings import EtcdEndpoint
+from sulina.runtime.deadline import within
+from sulina.runtime.seam import Clock
 
 MAX_LINE_BYTES = 64 << 20
 """Far more than one message can have."""
 
 
-class Silent(Failure):
-    """Nothing came in the time that was allowed."""
+class StreamIdle(MemberFailure):
+    """Nothing arrived within the time allowed."""
 
 
-class Lines:
-    """Cuts bytes into lines, of which no one may have more than ``MAX_LINE_BYTES``."""
+class LineSplitter:
+    """Splits bytes into lines of at most ``MAX_LINE_BYTES``."""
 
     __slots__ = ("_held", "_parts")
 
@@ -33,13 +34,13 @@ class Lines:
         self._parts: list[bytes] = []
         self._held = 0
 
-    def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that end in ``chunk``; empty ones are left out. Raises ``ValueError``."""
+    def add(self, chunk: bytes) -> list[bytes]:
+        """The non-empty lines that end in ``chunk``. Raises ``ValueError`` if one is too long."""
         first, *others = chunk.split(b"\n")
         self._parts.append(first)
         self._held += len(first)
         if self._held > MAX_LINE_BYTES:
-            raise ValueError("a line without end")
+            raise ValueError(f"a line of more than {MAX_LINE_BYTES} bytes")
         if not others:
             return []
         lines = [b"".join(self._parts), *others[:-1]]
@@ -47,40 +48,44 @@ class Lines:
         return [line for line in lines if line.strip()]
 
 
-class Stream:
-    """An open stream; whoever opened it closes it."""
+class MessageStream:
+    """An open stream. It does not close the response: the caller does."""
 
     def __init__(
-        self, endpoint: Endpoint, response: aiohttp.ClientResponse, horizon: Horizon
+        self,
+        endpoint: EtcdEndpoint,
+        response: aiohttp.ClientResponse,
+        seen: SeenRevision,
+        clock: Clock,
     ) -> None:
         self._endpoint = endpoint
         self._response = response
-        self._horizon = horizon
-        self._lines = Lines()
+        self._seen = seen
+        self._clock = clock
+        self._lines = LineSplitter()
         self._ready: deque[bytes] = deque()
 
     async def next(self, seconds: float) -> Json:
-        """The next message. Raises ``Silent`` after ``seconds``, and ``Failure`` at the end.
+        """The next message. Raises ``StreamIdle`` after ``seconds``, ``MemberFailure`` at the end.
 
-        A wait that is given up loses nothing.
+        No message is lost by a timeout.
         """
         while not self._ready:
             try:
-                async with asyncio.timeout(seconds):
-                    chunk = await self._response.content.readany()
+                chunk = await within(self._clock, seconds, self._response.content.readany())
             except TimeoutError:
-                reason = f"etcd at {self._endpoint} was silent for {seconds:g} s"
-                raise Silent(reason, may_have_happened=True) from None
+                reason = f"etcd at {self._endpoint} sent nothing for {seconds:g} s"
+                raise StreamIdle(reason, may_have_happened=True) from None
             except BROKEN as error:
                 raise failures.of_transport(error, self._endpoint) from error
             if not chunk:
                 reason = f"etcd at {self._endpoint} ended a stream"
-                raise Failure(reason, may_have_happened=True)
+                raise MemberFailure(reason, may_have_happened=True)
             try:
-                self._ready.extend(self._lines.feed(chunk))
+                self._ready.extend(self._lines.add(chunk))
             except ValueError as error:
                 reason = f"etcd at {self._endpoint} sent {error}"
-                raise Failure(reason, may_have_happened=True) from None
-        message = answers.read(self._ready.popleft(), self._endpoint)
-        self._horizon.admit(message.get("header", {}), 0, self._endpoint)
+                raise MemberFailure(reason, may_have_happened=True) from None
+        message = failures.read_answer(self._ready.popleft(), self._endpoint)
+        self._seen.admit(message.get("header", {}), 0, self._endpoint)
         return message

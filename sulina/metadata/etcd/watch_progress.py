@@ -1,8 +1,8 @@
-"""How far a watch has got: what it lets through once, and where it goes on after a break.
+"""How far a watch has got: which events are new, and where to resume after a broken connection.
 
-All changes of a transaction share a revision. A large batch comes in fragments, which may end in
-the middle of a revision; a watch that breaks there asks for that revision again and leaves out the
-keys it had. Anything older is never let through.
+All changes of a transaction share one revision. A large batch arrives in fragments, which may end
+in the middle of a revision; a watch that breaks there asks for that revision again and skips the
+keys that it already has.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from collections.abc import Iterable
 from sulina.metadata.store import Event
 
 
-class Position:
-    """``next`` is the revision to go on from."""
+class WatchProgress:
+    """``next`` is the revision to resume from."""
 
     __slots__ = ("_had", "next")
 
     def __init__(self, from_revision: int) -> None:
         self.next = from_revision
         self._had: set[str] = set()
-        """Keys of revision ``next`` that were let through: it may have more."""
+        """Keys of revision ``next`` that were returned already; more of that revision may come."""
 
     def admit(self, events: Iterable[Event], *, more: bool) -> list[Event]:
-        """The events that are new, in order; ``more`` if the batch goes on in another fragment.
+        """The events that are new, in order; ``more`` if another fragment of the batch follows.
 
-        A message without events, like the one that opens a stream, says nothing.
+        A message without events, such as the one that opens a stream, changes nothing.
         """
         fresh: list[Event] = []
         last = 0
