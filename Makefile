@@ -16,7 +16,7 @@ PYTHON ?=
 bin := .venv/bin
 # One more than there are processors: many tests wait for processes that they started.
 workers := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
-typed := sulina broker_containers storage_grpc emr_jobs functions infra localstack benchmarks tests
+typed := sulina broker_containers storage_grpc emr_jobs functions infra localstack benchmarks tests docs
 packages := sulina broker_containers storage_grpc emr_jobs functions
 # Environments of their own, for what must not meet Sulina's packages: the tests run these programs.
 apart := $(patsubst %,.venv-%/installed.lock,danube emulators localstack spark)
@@ -72,13 +72,18 @@ proto: .venv/.stamp-dev ## write *_pb2.py and *_pb2.pyi again from the .proto fi
 	@$(bin)/python -m grpc_tools.protoc --proto_path=. --python_out=. \
 		--plugin=protoc-gen-mypy=$(bin)/protoc-gen-mypy --mypy_out=quiet:. $(protos)
 
+.PHONY: docs
+docs: .venv-docs/installed.lock ## build the documentation site into site/; fails on broken links
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict $(ARGS)
+	@echo "Open site/index.html"
+
 .PHONY: lock
 lock: .venv/bin/pip ## pin again after a change of pyproject.toml; newest: ARGS=--upgrade
 	@requirements/lock.sh $(ARGS)
 
 .PHONY: clean
 clean: ## remove .venv, caches and builds; data and results of benchmarks stay
-	@rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf .venv .venv-* build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/bin/pip:
