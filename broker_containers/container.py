@@ -21,7 +21,7 @@ _PEM: Final = "-----BEGIN "
 
 def command_line(environment: Mapping[str, str], arguments: Sequence[str]) -> list[str]:
     """The arguments of ``sulina``. Raises ``Refused`` for a variable that means nothing."""
-    from sulina.cli.broker_run import broker_run
+    from broker_containers.commands.broker_run import broker_run
     from sulina.errors import Refused
     from sulina.runtime.own_address import own_address, own_name
     from sulina.runtime.secret_file import secret_file

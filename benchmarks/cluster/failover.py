@@ -25,9 +25,9 @@ from benchmarks.cluster.place import (
     open_topics,
     topic_names,
 )
+from broker_containers.local_cluster.ports import ClusterSize
+from broker_containers.local_cluster.processes import LocalCluster
 from sulina import Client, Producer
-from sulina.cli.local_plan import Counts
-from sulina.cli.local_processes import LocalCluster
 
 KILLED = "broker-1"
 
@@ -35,7 +35,7 @@ KILLED = "broker-1"
 async def failover(topics: int, lease: int, *, freeze: bool = False) -> dict[str, Any]:
     """Seconds from the kill: until the other brokers knew, and until topics were served."""
     async with (
-        measured_cluster(Counts(3, 3, 3), lease=lease) as cluster,
+        measured_cluster(ClusterSize(3, 3, 3), lease=lease) as cluster,
         connect(cluster, without=KILLED) as client,
         AsyncExitStack() as stack,
     ):

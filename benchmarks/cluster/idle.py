@@ -14,15 +14,15 @@ from typing import Any
 import psutil
 
 from benchmarks.cluster.place import ask, connect, each, measured_cluster, open_topics, topic_names
-from sulina.cli.local_plan import Counts
-from sulina.cli.local_processes import LocalCluster
+from broker_containers.local_cluster.ports import ClusterSize
+from broker_containers.local_cluster.processes import LocalCluster
 
 BROKER = "broker-1"
 
 
 async def idle(topics: int) -> dict[str, Any]:
     """Bytes and seconds."""
-    async with measured_cluster(Counts(1, 3, 1)) as cluster:
+    async with measured_cluster(ClusterSize(1, 3, 1)) as cluster:
         broker = cluster.brokers[BROKER]
         empty = _memory(broker.child.pid)
         async with connect(cluster) as client:

@@ -12,8 +12,8 @@ from typing import Any
 
 from benchmarks.cluster.place import ask, connect, measured_cluster
 from benchmarks.stats import percentile
+from broker_containers.local_cluster.ports import ClusterSize
 from sulina import Producer, Ticket
-from sulina.cli.local_plan import Counts
 
 TOPIC = "/default/moved"
 _SPACE = 0.005
@@ -46,7 +46,7 @@ class _Stream:
 async def moves(count: int) -> dict[str, Any]:
     """Pauses of so many planned moves, and the same without a move, in seconds."""
     async with (
-        measured_cluster(Counts(3, 3, 3)) as cluster,
+        measured_cluster(ClusterSize(3, 3, 3)) as cluster,
         connect(cluster) as client,
         client.producer(TOPIC, send_timeout=300.0) as producer,
     ):

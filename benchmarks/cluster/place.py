@@ -14,9 +14,14 @@ from typing import Any, TypeVar
 import psutil
 
 import sulina
+from broker_containers.local_cluster.ports import (
+    ClusterSize,
+    ProcessOptions,
+    RequestedPorts,
+    plan_ports,
+)
+from broker_containers.local_cluster.processes import LocalCluster
 from sulina import Client
-from sulina.cli.local_plan import Asked, Counts, Options, make_plan
-from sulina.cli.local_processes import LocalCluster
 from sulina.errors import Retriable, UnknownOutcome
 
 _T = TypeVar("_T")
@@ -25,13 +30,13 @@ _AT_ONCE = 64
 
 @asynccontextmanager
 async def measured_cluster(
-    counts: Counts, *, lease: int = 8, data: Path | None = None
+    counts: ClusterSize, *, lease: int = 8, data: Path | None = None
 ) -> AsyncIterator[LocalCluster]:
     """All processes run; they are killed in the end. etcd syncs to the disk, as it should."""
     with TemporaryDirectory(prefix="sulina-bench-", dir=data) as folder:
-        plan = make_plan(Path(folder), counts, Asked(port=0, http_port=0))
+        plan = plan_ports(Path(folder), counts, RequestedPorts(port=0, http_port=0))
         quorum = min(3, counts.storage)
-        options = Options(
+        options = ProcessOptions(
             write_quorum=quorum,
             ack_quorum=quorum // 2 + 1,
             broker=("--lease-seconds", str(lease), "--log-level", "info"),

@@ -12,6 +12,9 @@ from typing import Any, Final
 
 import click
 
+from broker_containers.commands.serving import Stop
+from broker_containers.local_cluster.ports import BROKER_PORT
+from broker_containers.local_cluster.processes import ServerProcess
 from localstack.cloud.folder import cloud_folder
 from localstack.cloud.panel import print_panel, write_variables
 from localstack.cloud.provision import make_lake, publish_settings, tier_url
@@ -20,9 +23,6 @@ from localstack.emulators.seaweedfs import running_seaweedfs
 from localstack.emulators.server import EmulatorServer
 from localstack.environments import main as make_environments
 from sulina.cli.failures import ExitCode, Failed
-from sulina.cli.local_plan import BROKER_PORT
-from sulina.cli.local_processes import ServerProcess
-from sulina.cli.serving import Stop
 from sulina.errors import SulinaError, Unavailable
 from sulina.runtime.real_clock import RealClock
 

@@ -10,8 +10,8 @@ from typing import Any
 from rich.panel import Panel
 from rich.table import Table
 
+from broker_containers.commands.serving import own_program, own_python
 from sulina.cli.output import console
-from sulina.cli.serving import own_program, own_python
 
 
 def write_variables(path: Path, variables: dict[str, str]) -> None:

@@ -10,53 +10,57 @@ from typing import Final
 
 import click
 
-from sulina.cli.commands import Group, silence_stdout
+from sulina.cli.command import CliGroup, ServerCommand, silence_stdout
 from sulina.cli.failures import EXIT_CODES, ExitCode, debugging, sentence
-from sulina.cli.settings import Settings, common_options
+from sulina.cli.settings import CliSettings, common_options
 from sulina.version import __version__
 
+SERVER_COMMANDS: Final = (
+    ServerCommand("up", "Run Sulina in one process, or a cluster of processes."),
+    ServerCommand("storage", "Run a storage node of a cluster.", extra="storage,cli"),
+)
 COMMANDS: Final = {
-    "up": ("sulina.cli.up", "Run a whole Sulina in one process, or a cluster of processes."),
-    "storage": ("sulina.cli.storage", "Run a storage node of a cluster."),
-    "broker": ("sulina.cli.broker", "Run, list, describe, drain and activate brokers."),
-    "produce": ("sulina.cli.produce", "Publish messages to TOPIC."),
-    "consume": ("sulina.cli.consume", "Print the messages of TOPIC as they come."),
-    "peek": ("sulina.cli.peek", "Print messages that TOPIC holds."),
-    "bench": ("sulina.cli.bench", "Measure messages a second and latency."),
-    "topic": ("sulina.cli.topics", "Make, list, describe, move and delete topics."),
-    "ledger": ("sulina.cli.ledgers", "Show the ledgers of topics, make objects of them."),
+    "broker": ("sulina.cli.admin.brokers", "Run, list, describe, drain and activate brokers."),
+    "produce": ("sulina.cli.messages.produce", "Publish messages to a topic."),
+    "consume": ("sulina.cli.messages.consume", "Print messages of a topic as they arrive."),
+    "peek": ("sulina.cli.messages.peek", "Print messages stored in a topic."),
+    "bench": ("sulina.cli.bench.command", "Measure throughput and latency."),
+    "topic": ("sulina.cli.admin.topics", "Create, list, describe, move and delete topics."),
+    "ledger": ("sulina.cli.admin.ledgers", "List ledgers, tier them and verify their objects."),
     "subscription": (
-        "sulina.cli.subscriptions",
-        "Make, list, describe, move and delete subscriptions.",
+        "sulina.cli.admin.subscriptions",
+        "Create, list, describe, seek and delete subscriptions.",
     ),
-    "namespace": ("sulina.cli.namespaces", "Make, list, describe and delete namespaces."),
-    "schema": ("sulina.cli.schemas", "Register, compare and look up schemas."),
-    "security": ("sulina.cli.security", "Make and revoke tokens, say who may do what."),
-    "cluster": ("sulina.cli.cluster", "Look at the cluster as a whole."),
-    "balance": ("sulina.cli.balance", "Show and even out the load of the brokers."),
-    "config": ("sulina.cli.config", "Show and change settings while brokers run."),
-    "ping": ("sulina.cli.ping", "Ask the broker for an answer."),
-    "version": ("sulina.cli.versions", "Show what is installed."),
+    "namespace": ("sulina.cli.admin.namespaces", "Create, list, describe and delete namespaces."),
+    "schema": ("sulina.cli.admin.schemas", "Register, check and look up schemas."),
+    "security": ("sulina.cli.admin.security", "Manage tokens, grants, roles and bindings."),
+    "cluster": ("sulina.cli.admin.brokers", "Describe the cluster, and rebuild lost metadata."),
+    "balance": ("sulina.cli.admin.balance", "Show and even out the load of brokers."),
+    "config": ("sulina.cli.admin.config", "Show and change settings of running brokers."),
+    "ping": ("sulina.cli.diagnostics", "Measure the round-trip time to a broker."),
+    "version": ("sulina.cli.diagnostics", "Show the versions of what is installed."),
 }
-"""Where each command is, and what the first page of the help says about it."""
+"""The module of each client command, and its summary for ``sulina --help``."""
 
 
-class _Root(Group):
-    """Loads a command only when it is used: the help, and completion, must not wait for all."""
+class _Root(CliGroup):
+    """Loads a command only when it is used, so that help and completion are fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return [*self.server_commands, *COMMANDS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            return None
+            return super().get_command(ctx, cmd_name)
         module, _ = COMMANDS[cmd_name]
         command: click.Command = getattr(importlib.import_module(module), cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        servers = [(each.name, each.summary) for each in self.server_commands.values()]
+        clients = [(name, summary) for name, (_, summary) in COMMANDS.items()]
         with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+            formatter.write_dl([*servers, *clients])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The exit codes, and the way to shell completion."""
@@ -69,6 +73,7 @@ class _Root(Group):
 
 @click.group(
     cls=_Root,
+    server_commands=SERVER_COMMANDS,
     params=common_options(environment=True),
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -86,7 +91,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run a command line; returns the process's exit code. Never raises."""
     try:
         result = app.main(
-            list(arguments), prog_name="sulina", standalone_mode=False, obj=Settings()
+            list(arguments), prog_name="sulina", standalone_mode=False, obj=CliSettings()
         )
         sys.stdout.flush()
     except click.ClickException as error:

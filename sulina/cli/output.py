@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from sulina.cli.settings import Settings
+from sulina.cli.failures import ExitCode
+from sulina.cli.settings import CliSettings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,7 +33,7 @@ def write_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2 if sys.stdout.isatty() else None))
 
 
-def say(settings: Settings, sentence: str, value: Any) -> None:
+def say(settings: CliSettings, sentence: str, value: Any) -> None:
     """The outcome of a command: the sentence, or with ``--json`` the value."""
     if settings.json:
         write_json(value)
@@ -40,8 +41,17 @@ def say(settings: Settings, sentence: str, value: Any) -> None:
         click.echo(sentence)
 
 
+def confirm(settings: CliSettings, question: str, *, yes: bool) -> None:
+    """Ask, if a person is there to answer. Anything but yes ends the command with exit code 1."""
+    if yes or settings.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    if not click.confirm(question, err=True):
+        click.echo("sulina: nothing was deleted", err=True)
+        click.get_current_context().exit(ExitCode.FAILED)
+
+
 def show_rows(
-    settings: Settings,
+    settings: CliSettings,
     rows: Sequence[Mapping[str, Any]],
     columns: Mapping[str, str],
     *,
@@ -96,7 +106,7 @@ def readable_limits(limits: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def show_limits(settings: Settings, limits: Mapping[str, Any]) -> None:
+def show_limits(settings: CliSettings, limits: Mapping[str, Any]) -> None:
     """The limits of a topic or namespace. Names stay as they are written when set."""
     if settings.json:
         write_json(limits)

@@ -7,7 +7,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from sulina.cli.settings import Settings
+from sulina.cli.settings import CliSettings
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -20,7 +20,7 @@ _PATIENCE: Final = 0.5
 class Progress:
     """How far a piece of work is. ``total`` is None where nobody can know."""
 
-    def __init__(self, settings: Settings, doing: str, total: float | None) -> None:
+    def __init__(self, settings: CliSettings, doing: str, total: float | None) -> None:
         self._wanted = not settings.json and sys.stderr.isatty()
         self._doing = doing
         self._total = total

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sulina.cli.settings import Settings
+from sulina.cli.settings import CliSettings
 
 if TYPE_CHECKING:
     import asyncio
@@ -49,7 +49,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 @asynccontextmanager
-async def connected(settings: Settings) -> AsyncIterator[Client]:
+async def connected(settings: CliSettings) -> AsyncIterator[Client]:
     """A client of the broker that the settings name. Raises ``Unavailable`` if it isn't there."""
     import sulina
 
@@ -63,7 +63,7 @@ async def connected(settings: Settings) -> AsyncIterator[Client]:
         yield client
 
 
-def ask(settings: Settings, method: str, /, **arguments: Any) -> Any:
+def ask(settings: CliSettings, method: str, /, **arguments: Any) -> Any:
     """Call one admin method of the broker; arguments that are None are left out."""
 
     async def work() -> Any:

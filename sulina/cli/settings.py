@@ -12,7 +12,7 @@ DEFAULT_URL: Final = "sulina://127.0.0.1:6655"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class CliSettings:
     """What every command gets. Behind the command wins over before it, then the environment."""
 
     url: str = DEFAULT_URL

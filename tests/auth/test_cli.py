@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sulina.cli.security_options import ROOT_VARIABLE, auth_settings, hint, read_root
+from broker_containers.commands.auth_options import ROOT_VARIABLE, auth_settings, hint, read_root
 from sulina.errors import Refused
 from tests.auth.broker import ROOT, Guarded
 from tests.support.shell import Ran, Shell

@@ -11,9 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import sulina
+from broker_containers.local_cluster.ports import (
+    ClusterSize,
+    ProcessOptions,
+    RequestedPorts,
+    plan_ports,
+)
+from broker_containers.local_cluster.processes import LocalCluster, ManagedProcess
 from sulina import Client
-from sulina.cli.local_plan import Asked, Counts, Options, make_plan
-from sulina.cli.local_processes import LocalCluster, Process
 from sulina.errors import SulinaError, Unavailable
 from tests.support.wire import Wire
 
@@ -44,7 +49,7 @@ class Arena:
     broken: list[str] = field(default_factory=list)
     """Promises that were not kept."""
 
-    async def start(self, process: Process) -> None:
+    async def start(self, process: ManagedProcess) -> None:
         """Start a process until it is ready, as a supervisor would."""
         end = time.monotonic() + PATIENCE
         while True:
@@ -56,7 +61,7 @@ class Arena:
                     raise Broken(f"{process.name} could not be started again: {error}") from None
                 await asyncio.sleep(0.5)
 
-    async def stop(self, process: Process) -> None:
+    async def stop(self, process: ManagedProcess) -> None:
         """Ask it to end, and wait. One that does not is a broken promise."""
         process.child.ask_to_end()
         end = time.monotonic() + PATIENCE
@@ -89,9 +94,9 @@ class Arena:
 
 
 @asynccontextmanager
-async def arena(folder: Path, counts: Counts, lease: int) -> AsyncIterator[Arena]:
+async def arena(folder: Path, counts: ClusterSize, lease: int) -> AsyncIterator[Arena]:
     """A cluster that runs; dead when left."""
-    plan = make_plan(folder, counts, Asked(port=0, http_port=0))
+    plan = plan_ports(folder, counts, RequestedPorts(port=0, http_port=0))
     async with AsyncExitStack() as stack:
 
         async def wires(ports: dict[str, int]) -> Ways:
@@ -105,7 +110,7 @@ async def arena(folder: Path, counts: Counts, lease: int) -> AsyncIterator[Arena
 
         to_storage = await wires(dict(plan.storage))
         to_etcd = await wires({name: ports[0] for name, ports in plan.etcd.items()})
-        options = Options(
+        options = ProcessOptions(
             write_quorum=min(3, counts.storage),
             ack_quorum=min(3, counts.storage) // 2 + 1,
             broker=("--log-level", "info", "--lease-seconds", str(lease)),

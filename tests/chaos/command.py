@@ -18,10 +18,10 @@ from pathlib import Path
 
 from rich.console import Console
 
+from broker_containers.local_cluster.ports import ClusterSize
 from sulina.cli import output
-from sulina.cli.local_plan import Counts
 from sulina.cli.progress import Progress
-from sulina.cli.settings import Settings
+from sulina.cli.settings import CliSettings
 from tests.chaos.faults import FAULTS
 from tests.chaos.report import Report
 from tests.chaos.run import Task, run
@@ -48,7 +48,7 @@ def main() -> int:
     task = Task(
         seconds=given.minutes * 60,
         seed=random.randrange(1 << 32) if given.seed is None else given.seed,
-        counts=Counts(given.brokers, given.storage, given.etcd),
+        counts=ClusterSize(given.brokers, given.storage, given.etcd),
         loads=given.loads,
         lease=given.lease,
         faults=tuple(kinds[kind] for kind in given.only) if given.only else FAULTS,
@@ -73,7 +73,7 @@ def main() -> int:
 async def _shown(task: Task, folder: Path, console: Console) -> Report:
     """Run it with a bar that shows how far it is, on a terminal."""
     began = time.monotonic()
-    with Progress(Settings(), "chaos", task.seconds) as bar:
+    with Progress(CliSettings(), "chaos", task.seconds) as bar:
 
         async def tick() -> None:
             while True:

@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from sulina.cli.local_processes import Process
+from broker_containers.local_cluster.processes import ManagedProcess
 from tests.chaos.arena import PATIENCE, Arena, Broken
 from tests.support.wire import Wire
 
@@ -32,7 +32,7 @@ class Fault:
     do: Doing
 
 
-def _one(arena: Arena, tier: Tier, rng: random.Random) -> Process:
+def _one(arena: Arena, tier: Tier, rng: random.Random) -> ManagedProcess:
     names = {
         "broker": sorted(arena.cluster.brokers),
         "storage": sorted(arena.cluster.storage),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sulina.cli.local_plan import Counts
+from broker_containers.local_cluster.ports import ClusterSize
 from tests.chaos.arena import PATIENCE, Arena, Broken, arena
 from tests.chaos.faults import FAULTS, Fault, choose
 from tests.chaos.load import ChaosLoad, chaos_loads
@@ -26,7 +26,7 @@ class Task:
 
     seconds: float
     seed: int
-    counts: Counts = field(default_factory=Counts)
+    counts: ClusterSize = field(default_factory=ClusterSize)
     loads: int = 2
     lease: int = 4
     faults: tuple[Fault, ...] = FAULTS

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sulina.cli.local_plan import Counts
+from broker_containers.local_cluster.ports import ClusterSize
 from sulina.metadata.etcd.server import find_etcd
 from tests.chaos.faults import FAULTS, QUIET, choose
 from tests.chaos.report import Report, Round, quantile
@@ -24,7 +24,7 @@ async def test_nothing_acknowledged_is_lost_while_brokers_nodes_and_etcd_die(
     task = Task(
         seconds=8.0,
         seed=3,
-        counts=Counts(brokers=2, storage=3, etcd=1),
+        counts=ClusterSize(brokers=2, storage=3, etcd=1),
         loads=1,
         lease=2,
         faults=tuple(fault for fault in FAULTS if fault.kind in kinds),

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from sulina.cli.app import COMMANDS, app
-from sulina.cli.commands import Command
-from sulina.cli.settings import Settings
+from sulina.cli.app import COMMANDS, SERVER_COMMANDS, app
+from sulina.cli.command import CliCommand
+from sulina.cli.settings import CliSettings
 from tests.cli.runner import Sulina
 
 
@@ -33,7 +33,7 @@ ALL = dict(commands())
 
 def test_the_first_page_names_every_command_and_the_exit_codes() -> None:
     ran = Sulina("sulina://127.0.0.1:1")("--help")
-    for name in COMMANDS:
+    for name in [*COMMANDS, *(each.name for each in SERVER_COMMANDS)]:
         assert f"  {name} " in ran.stdout
     assert "no broker could be reached" in ran.stdout
     assert "_SULINA_COMPLETE" in ran.stdout
@@ -50,7 +50,7 @@ def test_versions_are_told() -> None:
 @pytest.mark.parametrize("path", ALL, ids=" ".join)
 def test_every_command_explains_itself_with_examples(path: tuple[str, ...]) -> None:
     command = ALL[path]
-    assert isinstance(command, Command)
+    assert isinstance(command, CliCommand)
     text = command.get_help(click.Context(command, info_name=" ".join(path)))
     assert command.help
     assert "Examples:" in text
@@ -62,7 +62,7 @@ def test_every_example_is_a_command_line_that_is_understood(
     path: tuple[str, ...], tmp_path: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = ALL[path]
-    assert isinstance(command, Command)
+    assert isinstance(command, CliCommand)
     monkeypatch.chdir(str(tmp_path))
     for example in command.examples:
         words = shlex.split(example)
@@ -74,4 +74,4 @@ def test_every_example_is_a_command_line_that_is_understood(
             if word.rpartition(".")[2] in ("jsonl", "png", "pem", "key"):
                 with open(word, "w"):
                     pass
-        command.make_context(" ".join(path), words[len(path) :], obj=Settings())
+        command.make_context(" ".join(path), words[len(path) :], obj=CliSettings())

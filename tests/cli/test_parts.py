@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_containers.commands.serving import found
 from storage_grpc.journal.recover import Recovery
-from sulina.cli.histogram import Histogram
+from sulina.cli.bench.histogram import LatencyHistogram
+from sulina.cli.messages.sources import Pacer
 from sulina.cli.output import moment, plural, size, words
 from sulina.cli.params import position
 from sulina.cli.pipes import lines_of
-from sulina.cli.serving import found
-from sulina.cli.sources import Pacer
 from sulina.model import Start
 
 
@@ -54,10 +54,10 @@ def test_values_are_written_as_people_write_them() -> None:
 
 @given(st.lists(st.integers(0, 1 << 50), min_size=1), st.floats(0.1, 100))
 def test_a_percentile_is_within_a_bucket_of_the_true_one(values: list[int], share: float) -> None:
-    histogram = Histogram()
+    histogram = LatencyHistogram()
     for value in values:
         histogram.add(value)
-    again = Histogram(histogram.buckets())
+    again = LatencyHistogram(histogram.buckets())
     assert len(again) == len(values)
     found = again.percentile(share)
     assert found is not None
@@ -70,7 +70,7 @@ def test_a_percentile_is_within_a_bucket_of_the_true_one(values: list[int], shar
 
 
 def test_an_empty_histogram_has_no_percentile() -> None:
-    assert Histogram().percentile(50) is None
+    assert LatencyHistogram().percentile(50) is None
 
 
 @given(st.lists(st.binary(max_size=50).filter(lambda line: b"\n" not in line)))

@@ -115,7 +115,7 @@ def test_topics_are_not_made_by_themselves_when_that_is_forbidden(tmp_path: Path
 def test_the_second_signal_ends_it_at_once() -> None:
     program = (
         "import asyncio\n"
-        "from sulina.cli.serving import Stop\n"
+        "from broker_containers.commands.serving import Stop\n"
         "async def main():\n"
         "    stop = Stop()\n"
         "    stop.ready = True\n"

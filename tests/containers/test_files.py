@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
+from broker_containers.commands.listening import ADMIN_PORT, GRPC_PORT, HTTP_PORT
 from broker_containers.container import command_line
 from broker_containers.health_check import connection
 from storage_grpc import health_check as storage_check
@@ -23,9 +25,6 @@ from storage_grpc.remote.wire.service import SERVICE
 from storage_grpc.service.process import storage_node
 from storage_grpc.service.settings import PREFIX as STORAGE_PREFIX
 from storage_grpc.service.settings import ServiceSettings, describe, load
-from sulina.cli.admin_door import ADMIN_PORT
-from sulina.cli.broker_options import HTTP_PORT
-from sulina.cli.danube_door import GRPC_PORT
 from sulina.client.address import DEFAULT_PORT
 from sulina.errors import Refused
 from sulina.version import __version__
@@ -118,6 +117,14 @@ def test_an_image_has_what_its_process_loads(module: str, absent: str) -> None:
     image = BROKER if module.startswith("broker") else STORAGE
     for name in absent.split():
         assert not re.search(f"^{name}==", lock_of(image), flags=re.MULTILINE)
+
+
+def test_the_brokers_image_registers_its_commands_as_the_project_does() -> None:
+    build = " ".join(each.value for each in values(stages(BROKER)[0], "RUN"))
+    registered = dict(re.findall(r"'([\w.]+) = ([\w.]+:\w+)'", build))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    known = project["entry-points"]["sulina.commands"]
+    assert registered == {name: known[name] for name in ("broker.run", "cluster.rebuild")}
 
 
 @both

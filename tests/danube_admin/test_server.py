@@ -14,10 +14,10 @@ import pytest
 import trustme
 
 from broker_containers.arguments import Arguments
+from broker_containers.commands.listening import danube_admin_listen
 from broker_containers.doors.danube_admin.settings import AdminListen, AdminSettings
 from broker_containers.embedded import run_embedded
 from broker_containers.server import BinaryServer, Listen
-from sulina.cli.admin_door import admin_door
 from sulina.errors import (
     AlreadyExists,
     Closed,
@@ -80,14 +80,14 @@ def test_without_grpc_a_broker_runs_without_the_door_unless_it_was_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "broker_containers.doors.danube_admin.serving", None)
-    assert admin_door("127.0.0.1", 0, None, None, None) is None
+    assert danube_admin_listen("127.0.0.1", 0, None, None, None) is None
     with pytest.raises(Refused, match=r"pip install 'sulina\[all-in-one\]'"):
-        admin_door("127.0.0.1", 0, 50051, None, None)
+        danube_admin_listen("127.0.0.1", 0, 50051, None, None)
 
 
 def test_the_port_is_danubes_unless_all_ports_are_to_be_free() -> None:
     for wanted, port, used in ((None, 6655, 50051), (None, 0, 0), (7, 0, 7), (0, 6655, 0)):
-        listen = admin_door("127.0.0.1", port, wanted, None, None)
+        listen = danube_admin_listen("127.0.0.1", port, wanted, None, None)
         assert listen is not None and listen.port == used
 
 

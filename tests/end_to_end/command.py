@@ -25,7 +25,7 @@ from localstack.emulators.s3 import make_bucket
 from localstack.emulators.seaweedfs import running_seaweedfs
 from sulina.cli.output import console, print_table
 from sulina.cli.progress import Progress
-from sulina.cli.settings import Settings
+from sulina.cli.settings import CliSettings
 from sulina.errors import SulinaError
 from tests.end_to_end.places import open_place
 from tests.end_to_end.proof import Proof, prove
@@ -92,7 +92,7 @@ def _run(given: argparse.Namespace, folder: Path) -> Proof:
                 wanted = None if given.no_spark else scan
                 return await prove(place, given.records, given.seed, wanted, watch)
 
-        watch = stack.enter_context(_Shown(Settings(json=given.json)))
+        watch = stack.enter_context(_Shown(CliSettings(json=given.json)))
         return asyncio.run(run())
 
 
@@ -109,7 +109,7 @@ def _scan(tier: str, log: Path) -> Scanned:
 class _Shown(ExitStack):
     """Each step as a bar on a terminal, and as a line when it is over."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: CliSettings) -> None:
         super().__init__()
         self._settings = settings
         self._bar: Progress | None = None

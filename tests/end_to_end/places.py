@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from sulina.cli.local_plan import Counts
+from broker_containers.local_cluster.ports import ClusterSize
 from tests.operations.machine import Machine, machine
 from tests.support.server import SulinaProcess
 
@@ -43,7 +43,7 @@ async def open_place(folder: Path, tier: str, *, embedded: bool) -> AsyncIterato
         with SulinaProcess(folder / "data", "--tier", tier, *_LOCAL) as process:
             yield Embedded(process)
         return
-    counts = Counts(brokers=1, storage=3, etcd=1)
+    counts = ClusterSize(brokers=1, storage=3, etcd=1)
     options = {"storage": ("--tier", tier), "broker": _LOCAL}
     async with machine(folder, counts, **options) as made:
         yield Cluster(made, tier)

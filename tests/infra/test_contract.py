@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from broker_containers.commands.broker_run import broker_run
 from broker_containers.container import command_line
 from infra.catalogue import COLUMNS, PARTITIONS
 from storage_grpc.service.settings import load
-from sulina.cli.broker_run import broker_run
-from sulina.cli.settings import Settings
+from sulina.cli.settings import CliSettings
 from sulina.lake.layout import object_key
 from sulina.lake.schema import OBJECT_SCHEMA
 from sulina.metadata.etcd import EtcdSettings
@@ -46,7 +46,7 @@ def test_a_broker_understands_its_environment(prod: Graph) -> None:
     environment = prod.environment("broker")
     arguments = command_line({**environment, "SULINA_BROKER_HOST": "127.0.0.1"}, [])
     assert arguments[:2] == ["broker", "run"]
-    context = broker_run.make_context("run", arguments[2:], obj=Settings())
+    context = broker_run.make_context("run", arguments[2:], obj=CliSettings())
     assert len(context.params["storage_nodes"]) == 3
     etcd = EtcdSettings.parse(context.params["etcd"], tls=TlsFiles())
     assert [(each.host, each.port) for each in etcd.endpoints] == [

@@ -14,9 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import sulina
+from broker_containers.local_cluster.ports import (
+    ClusterSize,
+    ProcessOptions,
+    RequestedPorts,
+    plan_ports,
+)
+from broker_containers.local_cluster.processes import LocalCluster, ManagedProcess
 from sulina import Start
-from sulina.cli.local_plan import Asked, Counts, Options, make_plan
-from sulina.cli.local_processes import LocalCluster, Process
 from sulina.metadata.etcd.server import find_etcd
 
 
@@ -40,11 +45,11 @@ class Machine:
 
     @property
     def nodes(self) -> list[str]:
-        """Options that name every storage node."""
+        """ProcessOptions that name every storage node."""
         places = self.cluster.plan.storage.items()
         return [f"--storage-node={name}=127.0.0.1:{port}" for name, port in places]
 
-    async def start(self, processes: Iterable[Process]) -> None:
+    async def start(self, processes: Iterable[ManagedProcess]) -> None:
         """Start them, and wait until they are ready."""
         started = list(processes)
         for process in started:
@@ -52,7 +57,7 @@ class Machine:
         for process in started:
             await process.ready()
 
-    async def stop(self, processes: Iterable[Process]) -> None:
+    async def stop(self, processes: Iterable[ManagedProcess]) -> None:
         """Ask them to end, and wait until they have."""
         asked = list(processes)
         for process in asked:
@@ -61,7 +66,7 @@ class Machine:
             while process.child.running:
                 await asyncio.sleep(0.05)
 
-    def kill(self, processes: Iterable[Process]) -> None:
+    def kill(self, processes: Iterable[ManagedProcess]) -> None:
         """As a power cut would."""
         for process in processes:
             process.child.kill()
@@ -97,7 +102,7 @@ class Machine:
 @asynccontextmanager
 async def machine(
     folder: Path,
-    counts: Counts,
+    counts: ClusterSize,
     *,
     later: Collection[str] = (),
     storage: tuple[str, ...] = (),
@@ -108,8 +113,8 @@ async def machine(
     ``storage`` are further options of storage nodes, ``broker`` of brokers.
     """
     find_etcd()
-    plan = make_plan(folder, counts, Asked(port=0, http_port=0))
-    options = Options(
+    plan = plan_ports(folder, counts, RequestedPorts(port=0, http_port=0))
+    options = ProcessOptions(
         broker=("--lease-seconds", "3", *broker),
         storage=("--journal-file-mb", "16", *storage),
         etcd=("--unsafe-no-fsync",),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sulina.cli.local_plan import Counts
+from broker_containers.local_cluster.ports import ClusterSize
 from tests.operations.machine import everything, machine, publish
 
 OLD, NEW, PARTED = "/default/old", "/default/new", "/default/parted"
@@ -17,7 +17,7 @@ OLD, NEW, PARTED = "/default/old", "/default/new", "/default/parted"
 async def test_with_an_older_copy_and_a_rebuild_nothing_acknowledged_is_missing(
     tmp_path: Path,
 ) -> None:
-    async with machine(tmp_path, Counts(brokers=1, storage=3, etcd=1)) as here:
+    async with machine(tmp_path, ClusterSize(brokers=1, storage=3, etcd=1)) as here:
         await publish(here.url, OLD, range(50))
         here.back_up(tmp_path / "copy.db")
         await publish(here.url, OLD, range(50, 120))
@@ -48,7 +48,7 @@ async def test_with_an_older_copy_and_a_rebuild_nothing_acknowledged_is_missing(
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_without_any_copy_topics_are_made_anew_from_what_nodes_hold(tmp_path: Path) -> None:
-    async with machine(tmp_path, Counts(brokers=1, storage=3, etcd=1)) as here:
+    async with machine(tmp_path, ClusterSize(brokers=1, storage=3, etcd=1)) as here:
         await publish(here.url, OLD, range(80))
         rebuild = ("cluster", "rebuild", "--etcd", here.etcd_url, *here.nodes)
         here.kill(here.cluster.brokers.values())

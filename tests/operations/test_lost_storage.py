@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sulina.cli.local_plan import Counts
+from broker_containers.local_cluster.ports import ClusterSize
 from tests.operations.machine import everything, machine, publish
 
 TOPIC = "/default/orders"
@@ -17,7 +17,7 @@ TOPIC = "/default/orders"
 @pytest.mark.timeout(300)
 async def test_what_is_in_objects_outlives_all_storage_nodes(tmp_path: Path) -> None:
     tier = f"file://{tmp_path / 'lake'}"
-    counts = Counts(brokers=1, storage=3, etcd=1)
+    counts = ClusterSize(brokers=1, storage=3, etcd=1)
     async with machine(tmp_path / "cluster", counts, storage=("--tier", tier)) as here:
         await publish(here.url, TOPIC, range(100))
         here.sulina("ledger", "offload", TOPIC, "--wait", "--url", here.url)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import sulina
+from broker_containers.local_cluster.ports import ClusterSize
 from sulina import Start
-from sulina.cli.local_plan import Counts
 from tests.operations.machine import Machine, machine
 
 TOPIC = "/default/orders"
@@ -65,7 +65,7 @@ async def replace_all(here: Machine, traffic: Traffic) -> None:
 async def test_an_upgrade_one_process_at_a_time_fails_no_publish_and_loses_nothing(
     tmp_path: Path,
 ) -> None:
-    async with machine(tmp_path, Counts(brokers=2, storage=3, etcd=1)) as here:
+    async with machine(tmp_path, ClusterSize(brokers=2, storage=3, etcd=1)) as here:
         traffic = Traffic(here.url)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(traffic.run())
@@ -78,7 +78,7 @@ async def test_an_upgrade_one_process_at_a_time_fails_no_publish_and_loses_nothi
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_a_broker_and_a_storage_node_are_added_while_clients_work(tmp_path: Path) -> None:
-    counts = Counts(brokers=2, storage=4, etcd=1)
+    counts = ClusterSize(brokers=2, storage=4, etcd=1)
     async with machine(tmp_path, counts, later=("storage-4", "broker-2")) as here:
         traffic = Traffic(here.url)
         async with asyncio.TaskGroup() as tasks:

@@ -1,0 +1,159 @@
+"""``sulina broker run``: one broker of a cluster, as a process of its own."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import click
+
+from broker_containers.broker.settings import BrokerSettings
+from broker_containers.cluster.node import NodeSettings
+from broker_containers.cluster.process import run_in_cluster
+from broker_containers.cluster.settings import ClusterSettings
+from broker_containers.commands.auth_options import auth_settings
+from broker_containers.commands.broker_options import broker_options, check_quorum
+from broker_containers.commands.listening import (
+    HTTP_PORT,
+    danube_admin_listen,
+    danube_listen,
+    port_or_default,
+    tls_context,
+)
+from broker_containers.commands.serving import serve
+from broker_containers.commands.tls_options import internal_tls_options
+from broker_containers.server import Listen
+from broker_containers.topics.tiering import TieringSettings
+from storage_grpc.quorum.settings import QuorumSettings
+from sulina.cli.command import JSON_ONLY, CliCommand
+from sulina.cli.failures import ExitCode
+from sulina.cli.running import run
+from sulina.cli.settings import CliSettings
+from sulina.metadata.etcd import EtcdSettings
+from sulina.runtime.tls_files import TlsFiles
+
+
+@click.command(
+    "run",
+    cls=CliCommand,
+    common=JSON_ONLY,
+    examples=[
+        "sulina broker run --id broker-1 --etcd http://10.0.0.1:2379,10.0.0.2:2379 "
+        "--storage-node a=10.0.1.1:6660 --storage-node b=10.0.1.2:6660 "
+        "--storage-node c=10.0.1.3:6660 --host 0.0.0.0 --advertise sulina://10.0.2.1:6655",
+    ],
+)
+@click.option("--id", "broker_id", required=True, help="The broker's name, its own in the cluster.")
+@click.option(
+    "--etcd",
+    metavar="URL",
+    required=True,
+    help="Where etcd is: http://host:2379,host:2379 and a folder for the keys, if it is shared.",
+)
+@click.option(
+    "--storage-node",
+    "storage_nodes",
+    metavar="NAME=HOST:PORT",
+    multiple=True,
+    required=True,
+    help="A storage node; give one option for each.",
+)
+@internal_tls_options
+@broker_options
+@click.option(
+    "--grpc-proxy",
+    metavar="URL",
+    default="",
+    help="The one URL by which Danube's clients reach all brokers, a load balancer's for example; "
+    "brokers pass calls on to each other then.",
+)
+@click.option(
+    "--advertise",
+    metavar="URL",
+    default="",
+    help="Where clients and other brokers find this one.  [default: the address it listens on]",
+)
+@click.option(
+    "--label", "labels", multiple=True, help="What affinity rules can name, zone=a for example."
+)
+@click.option(
+    "--proxy",
+    metavar="URL",
+    default="",
+    help="The one URL by which clients reach all brokers, a load balancer's for example; brokers "
+    "pass connections on to each other then.",
+)
+@click.option(
+    "--lease-seconds",
+    type=click.IntRange(2, 300),
+    default=8,
+    show_default=True,
+    help="How long the cluster waits for a broker that does not answer.",
+)
+@click.pass_obj
+def broker_run(
+    settings: CliSettings,
+    broker_id: str,
+    etcd: str,
+    storage_nodes: tuple[str, ...],
+    etcd_tls: TlsFiles | None,
+    storage_tls: TlsFiles | None,
+    host: str,
+    port: int,
+    http_port: int | None,
+    grpc_port: int | None,
+    grpc_advertise: str,
+    grpc_proxy: str,
+    admin_port: int | None,
+    advertise: str,
+    proxy: str,
+    labels: tuple[str, ...],
+    write_quorum: int,
+    ack_quorum: int,
+    lease_seconds: int,
+    cache_mb: int,
+    tls_cert: str | None,
+    tls_key: str | None,
+    tier_after: float,
+    tier_local: float,
+    auth: Path | None,
+    auth_jwt_key: Path | None,
+    log_level: str,
+) -> None:
+    """Run one broker of a cluster.
+
+    It keeps nothing itself: metadata is in etcd, messages are on storage nodes. Ctrl-C, or SIGTERM,
+    lets the others take its topics and then stops it; a second one stops it at once. With --json
+    it prints one line when it is ready.
+    """
+    logging.basicConfig(
+        level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    check_quorum(write_quorum, ack_quorum)
+    tls = None if tls_cert is None else tls_context(tls_cert, tls_key)
+    security = auth_settings(auth, auth_jwt_key)
+    listen = Listen(host, port, tls)
+    node = NodeSettings(
+        broker=BrokerSettings(
+            broker_id=broker_id,
+            cache_bytes=cache_mb << 20,
+            tier=TieringSettings(after_seconds=tier_after, local_seconds=tier_local),
+        ),
+        listen=listen,
+        advertise=advertise,
+        labels=labels,
+        cluster=ClusterSettings(lease_seconds=lease_seconds, proxy_url=proxy),
+        auth=security,
+    )
+    copies = QuorumSettings(write_quorum=write_quorum, ack_quorum=ack_quorum)
+    http = Listen(host, port_or_default(http_port, port, HTTP_PORT), tls)
+    danube_admin = danube_admin_listen(host, port, admin_port, tls_cert, tls_key)
+    danube = danube_listen(
+        host, port, grpc_port, tls_cert, tls_key, grpc_advertise, proxy_url=grpc_proxy
+    )
+    metadata = EtcdSettings.parse(etcd, tls=etcd_tls)
+    cluster = run_in_cluster(
+        node, metadata, storage_nodes, copies, http, danube_admin, danube, storage_tls
+    )
+    if not run(serve(settings, Path.cwd(), listen, cluster)):
+        click.get_current_context().exit(ExitCode.INTERRUPTED)

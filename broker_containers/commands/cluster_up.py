@@ -1,0 +1,220 @@
+"""``sulina up --brokers``: a whole cluster of processes on this machine, under one supervisor."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from broker_containers.commands.auth_options import ROOT_VARIABLE, hint
+from broker_containers.local_cluster.ports import (
+    LOCAL,
+    ClusterPorts,
+    ClusterSize,
+    ProcessOptions,
+    RequestedPorts,
+    plan_ports,
+)
+from sulina.cli.failures import ExitCode
+from sulina.cli.output import console
+from sulina.cli.running import run
+from sulina.cli.settings import CliSettings
+from sulina.client.address import Address
+from sulina.errors import Refused, Unavailable
+from sulina.version import __version__
+
+if TYPE_CHECKING:
+    from broker_containers.local_cluster.processes import LocalCluster
+    from broker_containers.local_cluster.supervisor import ProcessEvent
+
+
+_MODULES: Final = (
+    "broker_containers.cluster.process",
+    "storage_grpc.service.process",
+    "sulina.metadata.etcd.server",
+)
+
+
+def run_cluster(
+    settings: CliSettings,
+    data: Path,
+    counts: ClusterSize,
+    asked: RequestedPorts,
+    options: ProcessOptions,
+) -> None:
+    """Run it until Ctrl-C or SIGTERM; a second one ends everything at once.
+
+    Raises ``Refused`` if etcd is not installed, or a port or the folder is taken, and
+    ``Unavailable`` with what a process said that did not start.
+    """
+    check_installed()
+    from broker_containers.local_cluster.processes import LocalCluster
+
+    data.mkdir(parents=True, exist_ok=True)
+    with _alone(data):
+        plan = plan_ports(data, counts, asked)
+        try:
+            cluster = LocalCluster(data, plan, options)
+        except Unavailable as error:
+            raise Refused(str(error)) from None
+        asks = "--auth" in options.broker or ROOT_VARIABLE in os.environ
+        secure = "--tls-cert" in options.broker
+        if not run(_serve(settings, cluster, asked.host, secure=secure, asks=asks)):
+            click.get_current_context().exit(ExitCode.INTERRUPTED)
+
+
+def check_installed() -> None:
+    """Raises ``Refused`` with what to install, if a part of a cluster is missing."""
+    try:
+        for module in _MODULES:
+            importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise Refused(
+            f"`sulina up --brokers` needs the package {error.name}: "
+            "pip install 'sulina[all-in-one,etcd,etcd-server]'"
+        ) from None
+
+
+@contextmanager
+def _alone(data: Path) -> Iterator[None]:
+    """Raises ``Refused`` if another supervisor uses the folder."""
+    with (data / "cluster.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise Refused(
+                f"another process uses the folder {data}: stop it, or choose another with --data"
+            ) from None
+        yield
+
+
+async def _serve(
+    settings: CliSettings, cluster: LocalCluster, host: str, *, secure: bool, asks: bool
+) -> bool:
+    """Until told to stop. False if that came before it was ready."""
+    import asyncio
+
+    from broker_containers.commands.serving import Stop
+    from broker_containers.local_cluster.supervisor import Supervisor
+
+    stop = Stop()
+
+    def tell(event: ProcessEvent) -> None:
+        if settings.json:
+            click.echo(json.dumps({"event": event.event, "process": event.process}))
+            sys.stdout.flush()
+        else:
+            click.echo(str(event), err=True)
+
+    if not settings.json:
+        total = len(cluster.processes)
+        click.echo(f"starting {total} processes, data in {cluster.folder}", err=True)
+    try:
+        async with Supervisor(cluster, tell):
+            stop.ready = True
+            if settings.json:
+                click.echo(json.dumps(described(cluster, host, secure=secure)))
+                sys.stdout.flush()
+            else:
+                _print_panel(cluster, host, secure=secure, asks=asks)
+            await stop.asked.wait()
+            if not settings.json:
+                click.echo("stopping: brokers first, then storage nodes, then etcd", err=True)
+    except asyncio.CancelledError:
+        if not stop.asked.is_set():
+            raise
+        return False
+    if not settings.json:
+        click.echo("stopped; everything is stored", err=True)
+    return True
+
+
+def described(cluster: LocalCluster, host: str, *, secure: bool) -> dict[str, Any]:
+    """Everybody's place, as JSON."""
+    plan: ClusterPorts = cluster.plan
+    scheme, http = ("sulina+tls", "https") if secure else ("sulina", "http")
+    addresses = [Address(host, port) for port, _ in plan.brokers.values()]
+    return {
+        "event": "ready",
+        "url": f"{scheme}://{','.join(map(str, addresses))}",
+        "pid": os.getpid(),
+        "data": str(cluster.folder),
+        "brokers": [
+            {
+                "id": name,
+                "pid": cluster.brokers[name].child.pid,
+                "url": f"{scheme}://{Address(host, port)}",
+                "port": port,
+                "http_url": f"{http}://{Address(host, http_port)}",
+                "http_port": http_port,
+                "admin_port": plan.admin[name],
+                "grpc_port": plan.grpc[name],
+                "log": str(cluster.brokers[name].log),
+            }
+            for name, (port, http_port) in plan.brokers.items()
+        ],
+        "storage": [
+            {
+                "id": name,
+                "pid": cluster.storage[name].child.pid,
+                "address": str(Address(LOCAL, port)),
+                "port": port,
+                "data": str(cluster.folder / "storage" / name),
+                "log": str(cluster.storage[name].log),
+            }
+            for name, port in plan.storage.items()
+        ],
+        "etcd": [
+            {
+                "id": name,
+                "pid": cluster.etcd[name].child.pid,
+                "url": f"http://{Address(LOCAL, client)}",
+                "port": client,
+                "peer_port": peer,
+                "data": str(cluster.folder / "etcd" / name),
+                "log": str(cluster.etcd[name].log),
+            }
+            for name, (client, peer) in plan.etcd.items()
+        ],
+    }
+
+
+def _print_panel(cluster: LocalCluster, host: str, *, secure: bool, asks: bool) -> None:
+    from rich.panel import Panel
+    from rich.table import Table
+
+    from broker_containers.commands.serving import own_program
+    from sulina.cli.settings import DEFAULT_URL
+
+    found = described(cluster, host, secure=secure)
+    first = found["brokers"][0]["url"]
+    sulina = own_program() + ("" if first == DEFAULT_URL else f" --url {first}")
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold")
+    grid.add_column(overflow="fold")
+    for row in found["brokers"]:
+        grid.add_row(row["id"], f"{row['url']}  {row['http_url']}/docs  (process {row['pid']})")
+    for row in found["storage"]:
+        grid.add_row(row["id"], f"{row['address']}  (process {row['pid']})")
+    for row in found["etcd"]:
+        grid.add_row(row["id"], f"{row['url']}  (process {row['pid']})")
+    security = hint(host, asks=asks, secure=secure) or "clients need tokens"
+    grid.add_row("security", security)
+    grid.add_row("data, logs", found["data"])
+    grid.add_row()
+    grid.add_row("clients", found["url"])
+    grid.add_row("look", f"{sulina} cluster describe")
+    grid.add_row("produce", f'{sulina} produce /default/hello "hello"')
+    grid.add_row("consume", f"{sulina} consume /default/hello --from earliest")
+    grid.add_row("stop", "Ctrl-C")
+    title = f"Sulina {__version__}: the cluster is ready"
+    console().print(Panel.fit(grid, title=title, border_style="green"))
+    sys.stdout.flush()

@@ -1,0 +1,109 @@
+"""The ports that a broker listens on: defaults, TLS, and the gRPC ports for Danube's clients."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from sulina.errors import Refused
+from sulina.runtime.own_address import own_name
+
+if TYPE_CHECKING:
+    from broker_containers.doors.danube.settings import DanubeListen
+    from broker_containers.doors.danube_admin.settings import AdminListen
+
+HTTP_PORT: Final = 8080
+GRPC_PORT: Final = 6650
+ADMIN_PORT: Final = 50051
+_ALL_ADDRESSES: Final = ("", "0.0.0.0", "::")
+
+
+def port_or_default(wanted: int | None, binary_port: int, default: int) -> int:
+    """The port given; else the default, or a free one where ``binary_port`` is 0 as well."""
+    if wanted is not None:
+        return wanted
+    return default if binary_port else 0
+
+
+def tls_context(certificate: str, key: str | None) -> ssl.SSLContext:
+    """The TLS context of a server. Raises ``Refused`` if the files can't be used."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(certificate, key)
+    except ssl.SSLError as error:
+        raise Refused(
+            f"{certificate} can't be used for TLS ({error.reason or error}): it must be a PEM file "
+            "with the certificate, and the key in it or in --tls-key must belong to it"
+        ) from None
+    return context
+
+
+def danube_listen(
+    host: str,
+    port: int,
+    wanted: int | None,
+    certificate: str | None,
+    key: str | None,
+    advertise: str = "",
+    proxy_url: str = "",
+) -> DanubeListen | None:
+    """Where to serve Danube's clients, for ``--grpc-port``.
+
+    Where gRPC is not installed this is None, or ``Refused`` if the option was given.
+    """
+    try:
+        import broker_containers.doors.danube.serving  # noqa: F401
+        from broker_containers.doors.danube.settings import DanubeListen
+    except ModuleNotFoundError as error:
+        _refuse_without_grpc("--grpc-port", wanted, error)
+        return None
+    return DanubeListen(
+        host,
+        port_or_default(wanted, port, GRPC_PORT),
+        certificate=_read(certificate),
+        key=_read(key),
+        advertise=_checked("--grpc-advertise", advertise),
+        # Clients need an address that they can connect to.
+        advertise_host=own_name() if host in _ALL_ADDRESSES else host,
+        proxy_url=_checked("--grpc-proxy", proxy_url),
+    )
+
+
+def danube_admin_listen(
+    host: str, port: int, wanted: int | None, certificate: str | None, key: str | None
+) -> AdminListen | None:
+    """Where to serve Danube's admin tools, for ``--admin-port``.
+
+    Where gRPC is not installed this is None, or ``Refused`` if the option was given.
+    """
+    try:
+        import broker_containers.doors.danube_admin.serving  # noqa: F401
+        from broker_containers.doors.danube_admin.settings import AdminListen
+    except ModuleNotFoundError as error:
+        _refuse_without_grpc("--admin-port", wanted, error)
+        return None
+    return AdminListen(
+        host,
+        port_or_default(wanted, port, ADMIN_PORT),
+        certificate=_read(certificate),
+        key=_read(key),
+    )
+
+
+def _refuse_without_grpc(flag: str, wanted: int | None, error: ModuleNotFoundError) -> None:
+    if wanted is not None:
+        raise Refused(f"{flag} needs {error.name}: pip install 'sulina[all-in-one]'") from None
+
+
+def _checked(flag: str, url: str) -> str:
+    scheme, separator, address = url.rstrip("/").partition("://")
+    if url and (scheme not in ("http", "https") or not separator or not address or "/" in address):
+        raise Refused(
+            f"invalid value for {flag}: {url!r}; write http://host:port or https://host:port"
+        )
+    return url.rstrip("/")
+
+
+def _read(file: str | None) -> bytes | None:
+    return None if file is None else Path(file).read_bytes()

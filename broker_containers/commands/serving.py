@@ -1,0 +1,183 @@
+"""How a server command runs: start, print the addresses, serve until a signal, stop cleanly."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+import click
+
+from broker_containers.commands.auth_options import LOCAL, hint
+from broker_containers.server import BinaryServer, Listen
+from storage_grpc.journal.recover import Recovery
+from sulina.cli.failures import ExitCode
+from sulina.cli.output import console, plural, size
+from sulina.cli.settings import DEFAULT_URL, CliSettings
+from sulina.client.address import Address
+from sulina.runtime.tuning import tune_for_frames
+from sulina.version import __version__
+
+_EVERYWHERE: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+async def serve(
+    settings: CliSettings,
+    data: Path,
+    listen: Listen,
+    cluster: AbstractAsyncContextManager[BinaryServer],
+) -> bool:
+    """Serve until told to stop. False if that came before it was ready; nothing is lost then.
+
+    Raises ``Refused`` if the port or the folder is taken, and ``StorageFailed``.
+    """
+    stop = Stop()
+    try:
+        async with cluster as server:
+            tune_for_frames()
+            stop.ready = True
+            _announce(settings, data, listen, server)
+            await stop.asked.wait()
+            if not settings.json:
+                click.echo("stopping: clients are told, cursors are stored", err=True)
+    except asyncio.CancelledError:
+        if not stop.asked.is_set():
+            raise
+        return False
+    if not settings.json:
+        click.echo("stopped; everything is stored", err=True)
+    return True
+
+
+class Stop:
+    """Ctrl-C and SIGTERM: the first stops cleanly, the second at once."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.ready = False
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._signalled)
+
+    def _signalled(self) -> None:
+        if self.asked.is_set():
+            # Whatever was acknowledged is durable: this is no worse than a power cut.
+            os._exit(ExitCode.INTERRUPTED)
+        self.asked.set()
+        if not self.ready:
+            self._task.cancel()
+
+
+def _announce(settings: CliSettings, data: Path, listen: Listen, server: BinaryServer) -> None:
+    scheme = "sulina" if listen.tls is None else "sulina+tls"
+    host = _EVERYWHERE.get(listen.host, listen.host)
+    url = f"{scheme}://{Address(host, server.port)}"
+    http_url = None
+    if server.http_port is not None:
+        secure = "http" if listen.tls is None else "https"
+        http_url = f"{secure}://{Address(host, server.http_port)}"
+    recovery: Recovery | None = server.recovery
+    asks = server.authority.on
+    warning = hint(listen.host, asks=asks, secure=listen.tls is not None)
+    if settings.json:
+        if warning and listen.host not in LOCAL:
+            click.echo(f"security: {warning}", err=True)
+        ready = {
+            "event": "ready",
+            "url": url,
+            "host": listen.host,
+            "port": server.port,
+            "http_url": http_url,
+            "http_port": server.http_port,
+            "admin_port": server.danube_admin_port,
+            "grpc_port": server.grpc_port,
+            "auth": asks,
+            "pid": os.getpid(),
+            "data": str(data.absolute()),
+            "recovery": None if recovery is None else {**asdict(recovery), "clean": recovery.clean},
+        }
+        click.echo(json.dumps(ready))
+        sys.stdout.flush()
+        return
+    grpc = None if server.grpc_port is None else str(Address(host, server.grpc_port))
+    _print_panel(url, http_url, grpc, data, recovery, warning or "clients need tokens")
+
+
+def _print_panel(
+    url: str,
+    http_url: str | None,
+    grpc: str | None,
+    data: Path,
+    recovery: Recovery | None,
+    security: str,
+) -> None:
+    from rich.panel import Panel
+    from rich.table import Table
+
+    program = own_program()
+    elsewhere = "" if url == DEFAULT_URL else f" --url {url}"
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold")
+    grid.add_column(overflow="fold")
+    grid.add_row("broker", url)
+    if http_url is not None:
+        grid.add_row("http", f"{http_url}/docs")
+    if grpc is not None:
+        grid.add_row("Danube's clients", grpc)
+    grid.add_row("data", str(data.absolute()))
+    if recovery is not None:
+        grid.add_row("found", found(recovery))
+    grid.add_row("security", security, style="bold red" if security.startswith("OFF") else None)
+    grid.add_row()
+    grid.add_row("produce", f'{program}{elsewhere} produce /default/hello "hello"')
+    grid.add_row("consume", f"{program}{elsewhere} consume /default/hello --from earliest")
+    grid.add_row("stop", "Ctrl-C")
+    panel = Panel.fit(grid, title=f"Sulina {__version__} is ready", border_style="green")
+    console().print(panel)
+    sys.stdout.flush()
+
+
+def own_program() -> str:
+    """What to type for this command line: its path, where the shell would not find it."""
+    if shutil.which("sulina"):
+        return "sulina"
+    script = Path(sys.argv[0])
+    if script.name != "sulina":
+        script = Path(sys.executable).with_name("sulina")
+        if not script.exists():
+            return f"{own_python()} -m sulina.cli"
+    return os.path.relpath(script)
+
+
+def own_python() -> str:
+    """The same for the Python that it runs on."""
+    python = shutil.which("python")
+    if python and os.path.samefile(Path(python).parent, Path(sys.executable).parent):
+        return "python"
+    return os.path.relpath(sys.executable)
+
+
+def found(recovery: Recovery) -> str:
+    """What the start found in the journal, in one line."""
+    if not recovery.files:
+        return "an empty folder: a new journal"
+    line = (
+        f"{plural(recovery.records, 'record')} in {plural(recovery.files, 'journal file')} "
+        f"({size(recovery.bytes)}), checked in {recovery.seconds:.2f} s"
+    )
+    if recovery.damaged or recovery.corrupt_records:
+        places = len(recovery.damaged) + recovery.corrupt_records
+        return f"{line}; DAMAGED in {plural(places, 'place')}: what was there is not served"
+    if recovery.cut_bytes:
+        return f"{line}; a torn end of {size(recovery.cut_bytes)}, never acknowledged, was cut"
+    return line if recovery.clean else f"{line}; it had not been stopped cleanly"

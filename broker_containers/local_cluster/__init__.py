@@ -1,0 +1,1 @@
+"""A cluster of processes on one machine: its ports, its processes, and their supervisor."""

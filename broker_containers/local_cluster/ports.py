@@ -1,0 +1,244 @@
+"""A cluster on one machine as a plan: who is in it, on which ports, in which folders.
+
+The plan is kept in the data folder, so that a restart finds everybody at the same place: members
+of etcd know each other by their ports, and clients know the brokers by theirs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import socket
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from sulina.errors import Refused
+
+LOCAL: Final = "127.0.0.1"
+BROKER_PORT: Final = 6655
+HTTP_PORT: Final = 8080
+STORAGE_PORT: Final = 6660
+ETCD_PORT: Final = 2379
+_FILE: Final = "cluster.json"
+_ETCD_FLAGS: Final = ("--auto-compaction-mode=periodic", "--auto-compaction-retention=10m")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSize:
+    """How many of each."""
+
+    brokers: int = 3
+    storage: int = 3
+    etcd: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedPorts:
+    """Where the doors shall be: of the first broker, the others follow; 0 for any free ports."""
+
+    host: str = LOCAL
+    port: int = BROKER_PORT
+    http_port: int = HTTP_PORT
+    admin_port: int = 0
+    grpc_port: int = 0
+
+    def __post_init__(self) -> None:
+        if self.host in ("", "0.0.0.0", "::"):
+            raise Refused(
+                "brokers tell clients where the others are, so --host must be an address of this "
+                "machine that clients can reach, not every one"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPorts:
+    """The ports of everybody, by name, in order."""
+
+    brokers: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Binary and HTTP port."""
+    storage: Mapping[str, int] = field(default_factory=dict)
+    etcd: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Port for clients, and for the other members."""
+    admin: Mapping[str, int] = field(default_factory=dict)
+    """Of brokers: the port of Danube's admin services."""
+    grpc: Mapping[str, int] = field(default_factory=dict)
+    """Of brokers: the port of Danube's clients."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessOptions:
+    """What the processes are told besides their places."""
+
+    host: str = LOCAL
+    write_quorum: int = 3
+    ack_quorum: int = 2
+    broker: tuple[str, ...] = ()
+    """Further options of ``sulina broker run``."""
+    storage: tuple[str, ...] = ()
+    """Further options of ``sulina storage``."""
+    etcd: tuple[str, ...] = _ETCD_FLAGS
+    etcd_ways: Mapping[str, Mapping[str, int]] | None = None
+    """Broker -> member -> port, where a broker shall not reach members at their own ports."""
+    storage_ways: Mapping[str, Mapping[str, int]] | None = None
+    """The same for storage nodes."""
+
+
+def plan_ports(folder: Path, counts: ClusterSize, asked: RequestedPorts) -> ClusterPorts:
+    """The plan for a start over ``folder``, written there before it is returned.
+
+    Raises ``Refused`` if a port is taken that can't be another, or if the folder holds a cluster
+    with more storage nodes, or another number of etcd members.
+    """
+    before = _read(folder)
+    _check(folder, before, counts)
+    ports = _Ports(asked.host)
+    brokers = {
+        name: (
+            ports.wanted(asked.port, number, before.brokers.get(name, (0, 0))[0], "--port"),
+            ports.wanted(
+                asked.http_port, number, before.brokers.get(name, (0, 0))[1], "--http-port"
+            ),
+        )
+        for number, name in enumerate(_names("broker", counts.brokers), 1)
+    }
+    admin = {
+        name: ports.wanted(asked.admin_port, number, before.admin.get(name, 0), "--admin-port")
+        for number, name in enumerate(brokers, 1)
+    }
+    grpc = {
+        # With many brokers these ports run into those of others: the next free ones do as well.
+        name: ports.some([before.grpc.get(name, 0)], asked.grpc_port)
+        for name in brokers
+    }
+    free = asked.port == 0
+    inner = _Ports(LOCAL, ports.given)
+    storage = {
+        name: inner.some([before.storage.get(name, 0)], 0 if free else STORAGE_PORT)
+        for name in _names("storage", counts.storage)
+    }
+    etcd = {}
+    for name in _names("etcd", counts.etcd):
+        client, peer = before.etcd.get(name, (0, 0))
+        client = inner.some([client], 0 if free else ETCD_PORT)
+        if not peer:
+            peer = inner.some([client + 1], 0 if free else ETCD_PORT)
+        elif not inner.take(peer):
+            raise Refused(
+                f"{LOCAL}:{peer} is taken, and {name} is known to the others by this port: end "
+                "the process that has it"
+            )
+        etcd[name] = (client, peer)
+    plan = ClusterPorts(brokers, storage, etcd, admin, grpc)
+    _write(folder, plan)
+    return plan
+
+
+def _names(kind: str, count: int) -> Iterator[str]:
+    return (f"{kind}-{number}" for number in range(1, count + 1))
+
+
+def _check(folder: Path, before: ClusterPorts, counts: ClusterSize) -> None:
+    if before.etcd and len(before.etcd) != counts.etcd:
+        raise Refused(
+            f"{folder} holds a cluster with --etcd {len(before.etcd)}, which can't change: "
+            "start it with that, or choose another folder with --data"
+        )
+    if len(before.storage) > counts.storage:
+        raise Refused(
+            f"{folder} holds a cluster with --storage {len(before.storage)}: messages are on all "
+            "of these nodes, so start it with no fewer, or choose another folder with --data"
+        )
+
+
+def _read(folder: Path) -> ClusterPorts:
+    path = folder / _FILE
+    try:
+        found: dict[str, Any] = json.loads(path.read_bytes())
+        return ClusterPorts(
+            {name: (int(one), int(two)) for name, (one, two) in found["brokers"].items()},
+            {name: int(port) for name, port in found["storage"].items()},
+            {name: (int(one), int(two)) for name, (one, two) in found["etcd"].items()},
+            {name: int(port) for name, port in found.get("admin", {}).items()},
+            {name: int(port) for name, port in found.get("grpc", {}).items()},
+        )
+    except FileNotFoundError:
+        if folder.is_dir() and any(folder.glob("journal/*.log")):
+            raise Refused(
+                f"{folder} holds the data of a `sulina up` without --brokers: choose another "
+                "folder with --data"
+            ) from None
+        return ClusterPorts()
+    except (ValueError, KeyError, AttributeError, TypeError):
+        raise Refused(
+            f"{path} can't be understood: put back the file that was there, which says on which "
+            "ports the members of etcd know each other"
+        ) from None
+
+
+def _write(folder: Path, plan: ClusterPorts) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    beside = folder / f"{_FILE}.new"
+    with beside.open("w") as file:
+        json.dump(asdict(plan), file, indent=2)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(folder / _FILE)
+
+
+class _Ports:
+    """Gives out ports of ``host`` that nobody listens on, each once."""
+
+    def __init__(self, host: str, given: Iterable[int] = ()) -> None:
+        self._host = host
+        self.given = set(given)
+
+    def wanted(self, first: int, number: int, before: int, flag: str) -> int:
+        """The port for the ``number``th, counted from ``first``; if that is 0, the one it had
+        before, or any free one."""
+        if not first:
+            return self.some([before], 0)
+        port = first + number - 1
+        if port > 65535:
+            raise Refused(f"{flag} {first} leaves no room for so many brokers: choose a lower one")
+        if not self.take(port):
+            raise Refused(
+                f"can't listen on {self._host}:{port}: it is taken; choose other ports with "
+                f"{flag}, or free ones with {flag} 0"
+            )
+        return port
+
+    def some(self, wishes: Iterable[int], first: int) -> int:
+        """One of the wishes, or the first free one from ``first`` on; if that is 0, any."""
+        near = range(first, first + 100) if first else range(0)
+        for port in itertools.chain(wishes, near):
+            if port and self.take(port):
+                return port
+        while True:
+            with socket.socket(_family(self._host)) as probe:
+                probe.bind((self._host, 0))
+                port = int(probe.getsockname()[1])
+            if self.take(port):
+                return port
+
+    def take(self, port: int) -> bool:
+        """Whether it was free; it is not given out again then."""
+        if port in self.given or not 0 < port < 65536:
+            return False
+        with socket.socket(_family(self._host)) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((self._host, port))
+            except OSError:
+                return False
+        self.given.add(port)
+        return True
+
+
+def _family(host: str) -> socket.AddressFamily:
+    try:
+        return socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][0]
+    except OSError as error:
+        raise Refused(f"{host!r} is no address of this machine: {error}") from None

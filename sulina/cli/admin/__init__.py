@@ -1,0 +1,1 @@
+"""Commands that administer topics, subscriptions, schemas, access and the cluster."""

@@ -1,0 +1,92 @@
+"""``sulina balance``: how even the load of the brokers is, and making it more so."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from sulina.cli.command import CliGroup
+from sulina.cli.output import plural, print_fields, print_table, write_json
+from sulina.cli.running import ask
+from sulina.cli.settings import CliSettings
+
+_BROKERS: Final = {
+    "broker": "broker",
+    "load": "load",
+    "topics": "topics",
+    "state": "state",
+    "trust": "trust",
+}
+_MOVES: Final = {
+    "topic": "topic",
+    "source": "from",
+    "target": "to",
+    "cost": "load",
+    "why": "why",
+}
+
+_BALANCE: Final = {
+    "when": "load",
+    "mean": "mean",
+    "highest": "highest",
+    "lowest": "lowest",
+    "cv": "cv",
+    "max_over_mean": "max/mean",
+    "max_over_bound": "max/bound",
+}
+
+
+@click.group(cls=CliGroup)
+def balance() -> None:
+    """Show how even the load of the brokers is, and even it out.
+
+    The cluster's leader does so by itself; these commands look, and hurry it up.
+    """
+
+
+@balance.command("show", examples=["sulina balance show", "sulina balance show --json"])
+@click.pass_obj
+def show(settings: CliSettings) -> None:
+    """Show the brokers by load, what was moved, and why nothing was."""
+    found = ask(settings, "balance.show")
+    if settings.json:
+        write_json(found)
+        return
+    fields: dict[str, Any] = {"leader": found["leader"], "load": found["balance"]}
+    for name, title in (("moves", "moved so far"), ("reasons", "reasons not to move")):
+        if found[name]:
+            fields[title] = found[name]
+    print_fields(fields)
+    print_table(found["brokers"], _BROKERS)
+
+
+@balance.command("plan", examples=["sulina balance plan"])
+@click.pass_obj
+def plan(settings: CliSettings) -> None:
+    """Show what would be moved now, and move nothing."""
+    _show_plan(settings, ask(settings, "balance.plan"), "would move")
+
+
+@balance.command("rebalance", examples=["sulina balance rebalance"])
+@click.pass_obj
+def rebalance(settings: CliSettings) -> None:
+    """Move topics now, where that evens out the load by enough to be worth it."""
+    _show_plan(settings, ask(settings, "balance.rebalance"), "will move")
+
+
+def _show_plan(settings: CliSettings, found: dict[str, Any], doing: str) -> None:
+    if settings.json:
+        write_json(found)
+        return
+    moves = found["moves"]
+    if moves:
+        share = f"{found['moved_share']:.1%} of the load"
+        click.echo(f"{plural(len(moves), 'topic')} {doing}, {share}")
+        print_table(moves, _MOVES)
+    else:
+        click.echo("nothing is worth moving")
+    states = [{"when": when, **found[when]} for when in ("before", "after")]
+    print_table(states, _BALANCE)
+    if found["reasons"]:
+        print_fields({"reasons not to move": found["reasons"]})

@@ -1,0 +1,157 @@
+"""``sulina config``: settings of the brokers that change without a restart."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from sulina.cli.command import CliGroup
+from sulina.cli.output import moment, print_fields, say, show_rows, write_json
+from sulina.cli.running import ask
+from sulina.cli.settings import CliSettings
+from sulina.errors import NotFound
+
+
+@click.group(cls=CliGroup)
+def config() -> None:
+    """Show and change the settings of the brokers while they run.
+
+    A value for one broker wins over one for all brokers, and that over what a broker was started
+    with.
+    """
+
+
+def _of_broker(command: Callable[..., None]) -> Callable[..., None]:
+    return click.option(
+        "--broker", metavar="ID", help="Only for this broker. [default: for all brokers]"
+    )(command)
+
+
+@config.command("list", examples=["sulina config list", "sulina config list --changed --json"])
+@click.option("--changed", is_flag=True, help="Only what is set, for all brokers or for some.")
+@click.pass_obj
+def list_(settings: CliSettings, changed: bool) -> None:
+    """List all settings, with what holds on the broker that answers."""
+    answer = ask(settings, "config.list")
+    rows = [row for row in answer["settings"] if not changed or _is_set(row)]
+    if settings.json:
+        write_json({**answer, "settings": rows})
+        return
+    for row in rows:
+        row["brokers"] = [f"{broker}={value}" for broker, value in row["brokers"].items()]
+    columns = {
+        "name": "setting",
+        "text": f"on {answer['broker']}",
+        "source": "from",
+        "brokers": "for brokers",
+        "help": "what it is",
+    }
+    show_rows(settings, rows, columns, nothing="nothing is set: all settings are as at the start")
+    for name, reason in answer["ignored"].items():
+        click.echo(f"{name} is set and has no effect: {reason}", err=True)
+
+
+def _is_set(row: dict[str, Any]) -> bool:
+    return row["cluster"] is not None or bool(row["brokers"])
+
+
+@config.command("get", examples=["sulina config get ledger.roll_bytes"])
+@click.argument("name", metavar="SETTING")
+@click.pass_obj
+def get(settings: CliSettings, name: str) -> None:
+    """Show one setting: its value, where that comes from, and what it may be."""
+    answer = ask(settings, "config.list")
+    found = next((row for row in answer["settings"] if row["name"] == name), None)
+    if found is None:
+        fixed = next((row for row in answer["fixed"] if row["name"] == name), None)
+        if fixed is None:
+            names = ", ".join(row["name"] for row in answer["settings"])
+            raise NotFound(f"there is no setting {name!r}: choose from {names}")
+        found = {**fixed, "changes": "only with a restart"}
+    if settings.json:
+        write_json(found)
+    else:
+        print_fields(found)
+
+
+@config.command(
+    "set",
+    examples=[
+        "sulina config set ledger.roll_bytes 512MiB",
+        "sulina config set broker.cache_bytes 2GiB --broker broker-3",
+        "sulina config set log.level debug --broker broker-1",
+        "sulina config set balance.enabled false",
+    ],
+)
+@click.argument("name", metavar="SETTING")
+@click.argument("value", metavar="VALUE")
+@_of_broker
+@click.pass_obj
+def set_(settings: CliSettings, name: str, value: str, broker: str | None) -> None:
+    """Change a setting, on all brokers or on one. It holds a moment later, and after restarts."""
+    done = ask(settings, "config.set", name=name, value=value, broker=broker, by=_me())
+    before = "not set" if done["old"] is None else done["old"]
+    change = f" (was {before})" if done["changed"] else " already"
+    say(settings, f"{name} is {done['new']} for {_whose(broker)}{change}", done)
+
+
+@config.command(
+    "unset",
+    examples=[
+        "sulina config unset ledger.roll_bytes",
+        "sulina config unset log.level --broker broker-1",
+    ],
+)
+@click.argument("name", metavar="SETTING")
+@_of_broker
+@click.pass_obj
+def unset(settings: CliSettings, name: str, broker: str | None) -> None:
+    """Take a setting back: what else is set holds again, or what the broker was started with."""
+    done = ask(settings, "config.unset", name=name, broker=broker, by=_me())
+    was = f" (was {done['old']})" if done["changed"] else ""
+    say(settings, f"{name} is not set for {_whose(broker)}{was}", done)
+
+
+@config.command(
+    "history", examples=["sulina config history", "sulina config history --limit 1000 --json"]
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=20,
+    show_default=True,
+    help="How many changes to show.",
+)
+@click.pass_obj
+def history(settings: CliSettings, limit: int) -> None:
+    """Show who changed which setting, when, and from what to what; the newest first."""
+    rows = ask(settings, "config.history", limit=limit)
+    if not settings.json:
+        for row in rows:
+            row["time"] = moment(row["at_us"])
+            row["broker"] = row["broker"] or "all"
+    columns = {
+        "time": "when",
+        "by": "who",
+        "name": "setting",
+        "broker": "broker",
+        "old": "from",
+        "new": "to",
+    }
+    show_rows(settings, rows, columns, nothing="no setting was ever changed")
+
+
+def _whose(broker: str | None) -> str:
+    return "all brokers" if broker is None else broker
+
+
+def _me() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container may have no name for its user
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"

@@ -1,0 +1,193 @@
+"""``sulina ledger``: where a topic's records are, and their objects in the cold tier."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+
+from sulina import Client
+from sulina.cli.command import CliGroup
+from sulina.cli.failures import ExitCode
+from sulina.cli.output import moment, plural, print_fields, say, show_rows, size, write_json
+from sulina.cli.params import topic_name
+from sulina.cli.progress import Progress
+from sulina.cli.running import ask, connected, run
+from sulina.cli.settings import CliSettings
+from sulina.errors import NotFound, Retriable, SulinaError, UnknownOutcome
+
+_LOOK_SECONDS: Final = 0.2
+_COLUMNS: Final = {
+    "topic": "log",
+    "ledger": "ledger",
+    "state": "state",
+    "where": "where",
+    "first_offset": "first offset",
+    "last_offset": "last offset",
+    "records": "records",
+    "bytes": "bytes",
+    "object_bytes": "object bytes",
+}
+
+
+@click.group(cls=CliGroup)
+def ledger() -> None:
+    """Show the ledgers of topics, make objects of them, verify those."""
+
+
+@ledger.command(
+    "list",
+    examples=["sulina ledger list /default/orders", "sulina ledger list /default/orders --json"],
+)
+@click.argument("name", metavar="TOPIC", type=topic_name)
+@click.pass_obj
+def list_(settings: CliSettings, name: str) -> None:
+    """List the ledgers of a topic and of its partitions, in order.
+
+    Their records are in entries on storage nodes, in an object of the cold tier, or in both.
+    """
+    rows = ask(settings, "ledger.list", topic=name)
+    show_rows(settings, rows, _COLUMNS, nothing=f"{name} has no ledgers yet")
+
+
+@ledger.command("show", examples=["sulina ledger show /default/orders 12"])
+@click.argument("name", metavar="TOPIC", type=topic_name)
+@click.argument("number", metavar="LEDGER", type=click.IntRange(min=0))
+@click.pass_obj
+def show(settings: CliSettings, name: str, number: int) -> None:
+    """Show one ledger, and the object that was made of it."""
+    rows = ask(settings, "ledger.list", topic=name)
+    found = next((row for row in rows if row["ledger"] == number), None)
+    if found is None:
+        raise NotFound(
+            f"{name} has no ledger {number}: `sulina ledger list {name}` shows those it has"
+        )
+    if settings.json:
+        write_json(found)
+        return
+    times = ("first_time_us", "last_time_us")
+    shown = {field: value for field, value in found.items() if field not in times}
+    shown["published"] = " to ".join(moment(found[field]) for field in times if found[field])
+    print_fields({field: value for field, value in shown.items() if value not in (None, "")})
+
+
+@ledger.command(
+    "offload",
+    examples=[
+        "sulina ledger offload /default/orders",
+        "sulina ledger offload /default/orders --wait",
+    ],
+)
+@click.argument("name", metavar="TOPIC", type=topic_name)
+@click.option("--wait", is_flag=True, help="Until everything published so far is in objects.")
+@click.option(
+    "--within",
+    "seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=600.0,
+    show_default=True,
+    help="Wait no longer than so many seconds.",
+)
+@click.pass_obj
+def offload(settings: CliSettings, name: str, wait: bool, seconds: float) -> None:
+    """Close the ledger being written and make objects of all ledgers, now.
+
+    Without this it happens by itself: see --tier-after of `sulina up`.
+    """
+    done = run(_offload(settings, name, wait, seconds))
+    what = f"{plural(done['ledgers'], 'ledger')} of {name} ({size(done['bytes'])})"
+    doing = "in the object store now" if wait else "on the way to the object store"
+    say(settings, f"{what} {'is' if done['ledgers'] == 1 else 'are'} {doing}", done)
+
+
+async def _offload(settings: CliSettings, name: str, wait: bool, seconds: float) -> dict[str, Any]:
+    async with connected(settings) as client:
+        begun: dict[str, Any] = await client.admin("ledger.offload", {"topic": name})
+        if not wait:
+            return begun
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        with Progress(settings, f"offloading {name}", begun["bytes"]) as progress:
+            while left := await _left(client, name, begun["until"]):
+                if loop.time() > end:
+                    raise Retriable(
+                        f"{plural(len(left), 'ledger')} of {name} took longer than {seconds:g} s: "
+                        f"`sulina ledger list {name}` shows which, and brokers' logs say why"
+                    )
+                missing = sum(row["bytes"] for row in left)
+                note = f"{plural(len(left), 'ledger')} left, {size(missing)}"
+                progress.show(max(0, begun["bytes"] - missing), note)
+                await asyncio.sleep(_LOOK_SECONDS)
+        return begun
+
+
+async def _left(client: Client, name: str, until: dict[str, int]) -> list[dict[str, Any]]:
+    """The ledgers that have yet to become objects."""
+    try:
+        rows: list[dict[str, Any]] = await client.admin("ledger.list", {"topic": name})
+    except (Retriable, UnknownOutcome):
+        return [{"bytes": 0}]  # ask again
+    return [
+        row
+        for row in rows
+        if row["object_bytes"] is None
+        and row["records"] != 0
+        and row["first_offset"] < until.get(row["topic"], 0)
+    ]
+
+
+@ledger.command(
+    "verify",
+    examples=["sulina ledger verify /default/orders", "sulina ledger verify /default/orders 12 13"],
+)
+@click.argument("name", metavar="TOPIC", type=topic_name)
+@click.argument("numbers", metavar="[LEDGER]...", nargs=-1, type=click.IntRange(min=0))
+@click.pass_obj
+def verify(settings: CliSettings, name: str, numbers: tuple[int, ...]) -> None:
+    """Read objects back, and compare every record with the digest that was noted.
+
+    Exits with 1 if one is damaged or missing. An object that takes long may need a --timeout.
+    """
+    rows = run(_verify(settings, name, numbers))
+    bad = [row for row in rows if row["problem"]]
+    if settings.json:
+        write_json(rows)
+    else:
+        for row in bad:
+            click.echo(f"ledger {row['ledger']} of {row['topic']}: {row['problem']}", err=True)
+        fine = len(rows) - len(bad)
+        records = sum(row["records"] for row in rows if not row["problem"])
+        click.echo(f"{plural(fine, 'object')} with {plural(records, 'record')} as they should be")
+    if bad:
+        click.get_current_context().exit(ExitCode.FAILED)
+
+
+async def _verify(settings: CliSettings, name: str, numbers: Sequence[int]) -> list[dict[str, Any]]:
+    async with connected(settings) as client:
+        rows: list[dict[str, Any]] = await client.admin("ledger.list", {"topic": name})
+        unknown = set(numbers) - {row["ledger"] for row in rows}
+        if unknown:
+            raise NotFound(f"{name} has no ledger {min(unknown)}: `sulina ledger list {name}`")
+        wanted = [
+            row
+            for row in rows
+            if row["object_bytes"] is not None and (not numbers or row["ledger"] in numbers)
+        ]
+        total = sum(row["object_bytes"] for row in wanted)
+        done = 0
+        with Progress(settings, f"verifying {name}", total) as progress:
+            for row in wanted:
+                progress.show(done, f"ledger {row['ledger']}")
+                row["problem"] = await _problem(client, row)
+                done += row["object_bytes"]
+        return wanted
+
+
+async def _problem(client: Client, row: dict[str, Any]) -> str | None:
+    try:
+        await client.admin("ledger.verify", {"topic": row["topic"], "ledger": row["ledger"]})
+    except SulinaError as error:
+        return str(error)
+    return None

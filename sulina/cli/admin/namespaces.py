@@ -1,0 +1,84 @@
+"""``sulina namespace``: make, list, describe and delete namespaces."""
+
+from __future__ import annotations
+
+import click
+
+from sulina.cli.command import CliGroup
+from sulina.cli.output import (
+    confirm,
+    print_fields,
+    readable_limits,
+    say,
+    show_limits,
+    show_rows,
+    write_json,
+)
+from sulina.cli.params import limit, namespace_name
+from sulina.cli.running import ask
+from sulina.cli.settings import CliSettings
+
+
+@click.group(cls=CliGroup)
+def namespace() -> None:
+    """Make, list, describe and delete namespaces."""
+
+
+@namespace.command("create", examples=["sulina namespace create shop"])
+@click.argument("name", metavar="NAMESPACE", type=namespace_name)
+@click.pass_obj
+def create(settings: CliSettings, name: str) -> None:
+    """Make a namespace, for topics such as /NAMESPACE/orders."""
+    ask(settings, "namespace.create", namespace=name)
+    say(settings, f"the namespace {name} is made", {"namespace": name})
+
+
+@namespace.command("list", examples=["sulina namespace list --json"])
+@click.pass_obj
+def list_(settings: CliSettings) -> None:
+    """List the namespaces."""
+    show_rows(
+        settings,
+        [{"namespace": name} for name in ask(settings, "namespace.list")],
+        {"namespace": "namespace"},
+        nothing="there are no namespaces: `sulina namespace create shop` makes one",
+    )
+
+
+@namespace.command("describe", examples=["sulina namespace describe default"])
+@click.argument("name", metavar="NAMESPACE", type=namespace_name)
+@click.pass_obj
+def describe(settings: CliSettings, name: str) -> None:
+    """Show how many topics a namespace has, and its policy."""
+    described = ask(settings, "namespace.describe", namespace=name)
+    if settings.json:
+        write_json(described)
+        return
+    described["policy"] = readable_limits(described["policy"])
+    print_fields(described)
+
+
+@namespace.command("delete", examples=["sulina namespace delete shop"])
+@click.argument("name", metavar="NAMESPACE", type=namespace_name)
+@click.option("--yes", is_flag=True, help="Don't ask.")
+@click.pass_obj
+def delete(settings: CliSettings, name: str, yes: bool) -> None:
+    """Delete a namespace that has no topics."""
+    confirm(settings, f"delete the namespace {name}?", yes=yes)
+    ask(settings, "namespace.delete", namespace=name)
+    say(settings, f"the namespace {name} is deleted", {"namespace": name})
+
+
+@namespace.command(
+    "policy",
+    examples=[
+        "sulina namespace policy default",
+        "sulina namespace policy default retention_bytes=100000000000",
+    ],
+)
+@click.argument("name", metavar="NAMESPACE", type=namespace_name)
+@click.argument("limits", metavar="[LIMIT=VALUE]...", nargs=-1, type=limit)
+@click.pass_obj
+def policy(settings: CliSettings, name: str, limits: tuple[tuple[str, int | bool], ...]) -> None:
+    """Show the limits of a namespace's topics, or set some. 0 is no limit."""
+    show_limits(settings, ask(settings, "namespace.policy", namespace=name, **dict(limits)))

@@ -1,0 +1,121 @@
+"""``sulina security role`` and ``binding``: sets of permissions, and who has them where."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from sulina.cli.command import CliGroup
+from sulina.cli.output import say, show_rows
+from sulina.cli.running import ask
+from sulina.cli.settings import CliSettings
+from sulina.metadata.keys.bindings import PrincipalType, Scope
+from sulina.metadata.keys.roles import Permission
+
+_scope = click.option(
+    "--scope",
+    type=click.Choice([each.value for each in Scope]),
+    required=True,
+    help="How far it goes.",
+)
+_resource = click.option("--resource", metavar="NAME", help="The namespace or topic of the scope.")
+
+
+@click.group("role", cls=CliGroup)
+def role() -> None:
+    """Make, list and delete roles, which are sets of permissions."""
+
+
+@role.command(
+    "create", examples=["sulina security role create producer --permissions Produce,Lookup"]
+)
+@click.argument("name")
+@click.option("--permissions", required=True, metavar="P1,P2...", help=", ".join(Permission))
+@click.pass_obj
+def create_role(settings: CliSettings, name: str, permissions: str) -> None:
+    """Make a role, or replace it; whoever is bound to it may do this from now on."""
+    wanted = [each.strip() for each in permissions.split(",")]
+    done = ask(settings, "role.create", role=name, permissions=wanted)
+    say(settings, f"the role {name} is {', '.join(done['permissions'])}", done)
+
+
+@role.command("list", examples=["sulina security role list"])
+@click.pass_obj
+def list_roles(settings: CliSettings) -> None:
+    """List the roles."""
+    columns = {"role": "role", "permissions": "permissions", "system": "system"}
+    nothing = "there are no roles: `sulina security role create` makes one"
+    show_rows(settings, ask(settings, "role.list"), columns, nothing=nothing)
+
+
+@role.command("delete", examples=["sulina security role delete producer"])
+@click.argument("name")
+@click.pass_obj
+def delete_role(settings: CliSettings, name: str) -> None:
+    """Delete a role; bindings that name it allow less then."""
+    say(settings, f"the role {name} is deleted", ask(settings, "role.delete", role=name))
+
+
+@click.group("binding", cls=CliGroup)
+def binding() -> None:
+    """Make, list and delete bindings, by which principals have roles."""
+
+
+@binding.command(
+    "create",
+    examples=[
+        "sulina security binding create web-1 --principal web --roles producer "
+        "--scope namespace --resource shop"
+    ],
+)
+@click.argument("binding_id", metavar="ID")
+@click.option("--principal", required=True, metavar="NAME", help="Who gets the roles.")
+@click.option(
+    "--principal-type",
+    type=click.Choice([each.value for each in PrincipalType]),
+    default=PrincipalType.SERVICE_ACCOUNT.value,
+    help="What a JSON Web Token must say that it is.",
+)
+@click.option("--roles", required=True, metavar="R1,R2...", help="Which ones.")
+@_scope
+@_resource
+@click.pass_obj
+def create_binding(
+    settings: CliSettings, /, binding_id: str, principal: str, roles: str, **more: Any
+) -> None:
+    """Give roles to somebody, as far as the scope goes; replaces a binding with the same ID."""
+    wanted = [each.strip() for each in roles.split(",")]
+    arguments = {"binding": binding_id, "principal": principal, "roles": wanted, **more}
+    done = ask(settings, "binding.create", **arguments)
+    say(settings, f"{principal} has {', '.join(done['roles'])} on the {_reach(done)}", done)
+
+
+@binding.command("list", examples=["sulina security binding list"])
+@click.pass_obj
+def list_bindings(settings: CliSettings) -> None:
+    """List the bindings. `sulina security list` says what they come to."""
+    fields = ("binding", "principal", "principal_type", "roles", "scope", "resource")
+    columns = {field: field.replace("_", " ") for field in fields}
+    nothing = "there are no bindings: `sulina security binding create` makes one"
+    show_rows(settings, ask(settings, "binding.list"), columns, nothing=nothing)
+
+
+@binding.command(
+    "delete",
+    examples=["sulina security binding delete web-1 --scope namespace --resource shop"],
+)
+@click.argument("binding_id", metavar="ID")
+@_scope
+@_resource
+@click.pass_obj
+def delete_binding(
+    settings: CliSettings, binding_id: str, scope: str, resource: str | None
+) -> None:
+    """Take the roles back; it holds at once, also for who is connected."""
+    done = ask(settings, "binding.delete", binding=binding_id, scope=scope, resource=resource)
+    say(settings, f"the binding {binding_id} is deleted", done)
+
+
+def _reach(row: dict[str, Any]) -> str:
+    return f"{row['scope']} {row['resource']}".rstrip()

@@ -1,0 +1,238 @@
+"""``sulina schema``: register, compare and look up schemas, and bind topics to them."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from sulina.cli.command import CliGroup
+from sulina.cli.failures import ExitCode
+from sulina.cli.output import confirm, moment, print_fields, say, show_rows, write_json
+from sulina.cli.params import topic_name
+from sulina.cli.running import ask
+from sulina.cli.settings import CliSettings
+from sulina.metadata.keys.schemas import Compatibility, SchemaType, Validation
+
+_SUFFIXES: Final = {
+    ".avsc": SchemaType.AVRO,
+    ".json": SchemaType.JSON_SCHEMA,
+    ".proto": SchemaType.PROTOBUF,
+}
+_mode = click.Choice([mode.value for mode in Compatibility])
+_type = click.Choice([kind.value for kind in SchemaType])
+_file = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
+
+
+@click.group(cls=CliGroup)
+def schema() -> None:
+    """Register, compare and look up schemas, and bind topics to them."""
+
+
+@schema.command(
+    "register",
+    examples=[
+        "sulina schema register orders order.avsc",
+        "sulina schema register orders order.json --type json_schema --tag billing",
+        "sulina schema register readings --type number",
+    ],
+)
+@click.argument("subject")
+@click.argument("file", required=False, type=_file)
+@click.option("--type", "kind", type=_type, help="By the file's name unless told.")
+@click.option("--description", help="What the schema is for.")
+@click.option("--by", help="Who registers it.")
+@click.option("--tag", "tags", multiple=True, help="A word to find it by; several are possible.")
+@click.pass_obj
+def register(
+    settings: CliSettings,
+    subject: str,
+    file: Path | None,
+    kind: str | None,
+    description: str | None,
+    by: str | None,
+    tags: tuple[str, ...],
+) -> None:
+    """Register FILE (- for standard input) as the next version of SUBJECT.
+
+    Nothing happens if the same schema is there already. Bytes, strings and numbers need no file.
+    """
+    made = ask(
+        settings,
+        "schema.register",
+        subject=subject,
+        description=description,
+        by=by,
+        tags=list(tags) or None,
+        **_definition(file, kind),
+    )
+    what = "registered" if made["new"] else "the same as what is there"
+    say(settings, f"{subject} version {made['version']} (id {made['id']}): {what}", made)
+
+
+@schema.command("list", examples=["sulina schema list"])
+@click.pass_obj
+def list_(settings: CliSettings) -> None:
+    """List the subjects."""
+    show_rows(
+        settings,
+        ask(settings, "schema.list"),
+        {
+            "subject": "subject",
+            "id": "id",
+            "type": "type",
+            "latest": "latest",
+            "versions": "versions",
+            "compatibility": "compatibility",
+            "tags": "tags",
+        },
+        nothing="there are no schemas: `sulina schema register orders order.avsc` makes one",
+    )
+
+
+@schema.command(
+    "get",
+    examples=["sulina schema get orders", "sulina schema get orders --version 2"],
+)
+@click.argument("subject")
+@click.option("--version", type=click.IntRange(min=1), help="The latest unless told.")
+@click.pass_obj
+def get(settings: CliSettings, subject: str, version: int | None) -> None:
+    """Print a schema as it was registered; with --json all that is known about it."""
+    found = ask(settings, "schema.get", subject=subject, version=version)
+    if settings.json:
+        write_json(found)
+    elif "definition_base64" in found:
+        sys.stdout.buffer.write(base64.b64decode(found["definition_base64"]))
+    else:
+        click.echo(found["definition"])
+
+
+@schema.command("versions", examples=["sulina schema versions orders"])
+@click.argument("subject")
+@click.pass_obj
+def versions(settings: CliSettings, subject: str) -> None:
+    """List the versions of a subject."""
+    rows = ask(settings, "schema.versions", subject=subject)
+    if not settings.json:
+        rows = [{**row, "created": moment(row["created_us"])} for row in rows]
+    show_rows(
+        settings,
+        rows,
+        {
+            "version": "version",
+            "type": "type",
+            "created": "created",
+            "created_by": "by",
+            "description": "description",
+            "fingerprint": "fingerprint",
+        },
+        nothing=f"{subject} has no versions",
+    )
+
+
+@schema.command("check", examples=["sulina schema check orders order.avsc --mode full"])
+@click.argument("subject")
+@click.argument("file", required=False, type=_file)
+@click.option("--type", "kind", type=_type, help="By the file's name unless told.")
+@click.option("--mode", type=_mode, help="The subject's own unless told.")
+@click.pass_obj
+def check(
+    settings: CliSettings, subject: str, file: Path | None, kind: str | None, mode: str | None
+) -> int:
+    """Tell whether FILE could be registered; if not, why, and with exit code 1."""
+    found = ask(
+        settings, "schema.check", subject=subject, compatibility=mode, **_definition(file, kind)
+    )
+    if settings.json:
+        write_json(found)
+    elif found["compatible"]:
+        click.echo(f"it is compatible with {subject}")
+    else:
+        click.echo("\n".join(found["reasons"]))
+    return ExitCode.FINE if found["compatible"] else ExitCode.FAILED
+
+
+@schema.command(
+    "compatibility",
+    examples=["sulina schema compatibility orders", "sulina schema compatibility orders full"],
+)
+@click.argument("subject")
+@click.argument("mode", required=False, type=_mode)
+@click.pass_obj
+def compatibility(settings: CliSettings, subject: str, mode: str | None) -> None:
+    """Show, or set, what new versions of SUBJECT must be able to do.
+
+    backward: read data of the version before. forward: be read by it. full: both. none: nothing.
+    The transitive forms look at all versions.
+    """
+    found = ask(settings, "schema.compatibility", subject=subject, compatibility=mode)
+    say(settings, f"new versions of {subject} must be: {found['compatibility']}", found)
+
+
+@schema.command("delete", examples=["sulina schema delete orders --version 1 --yes"])
+@click.argument("subject")
+@click.option("--version", type=click.IntRange(min=1), help="Only this one.")
+@click.option("--yes", is_flag=True, help="Don't ask.")
+@click.pass_obj
+def delete(settings: CliSettings, subject: str, version: int | None, yes: bool) -> None:
+    """Delete a version, or a subject with all its versions.
+
+    Messages stay, but nobody can look up the schema they name any more.
+    """
+    what = f"the schema {subject}" if version is None else f"version {version} of {subject}"
+    confirm(settings, f"delete {what}?", yes=yes)
+    ask(settings, "schema.delete", subject=subject, version=version)
+    say(settings, f"{what} is deleted", {"subject": subject, "version": version})
+
+
+@schema.command(
+    "topic",
+    examples=[
+        "sulina schema topic /default/orders",
+        "sulina schema topic /default/orders --subject orders --validation enforce --payload",
+    ],
+)
+@click.argument("name", metavar="TOPIC", type=topic_name)
+@click.option("--subject", help="Bind the topic to this subject.")
+@click.option(
+    "--validation",
+    type=click.Choice([policy.value for policy in Validation]),
+    help="What happens to messages that are not of it.",
+)
+@click.option("--payload/--no-payload", default=None, help="Whether payloads are looked at.")
+@click.pass_obj
+def topic(
+    settings: CliSettings,
+    name: str,
+    subject: str | None,
+    validation: str | None,
+    payload: bool | None,
+) -> None:
+    """Show the schema subject of a topic, or bind the topic to one."""
+    changes: dict[str, Any] = {"subject": subject, "validation": validation, "payload": payload}
+    if any(value is not None for value in changes.values()):
+        found = ask(settings, "schema.bind", topic=name, **changes)
+    else:
+        found = ask(settings, "schema.topic", topic=name)
+    if settings.json:
+        write_json(found)
+    else:
+        print_fields(found)
+
+
+def _definition(file: Path | None, kind: str | None) -> dict[str, Any]:
+    """The type and the definition, as the broker wants them."""
+    if file is None:
+        if kind is None:
+            raise click.UsageError("name a FILE, or a --type that needs none")
+        return {"type": kind}
+    found = kind or _SUFFIXES.get(file.suffix)
+    if found is None:
+        raise click.UsageError(f"{file} could be anything: say which with --type")
+    with click.open_file(str(file), "rb") as source:
+        raw = source.read()
+    return {"type": str(found), "definition_base64": base64.b64encode(raw).decode()}

@@ -1,0 +1,200 @@
+"""``sulina subscription``: make, list, describe, move and delete subscriptions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from sulina.cli.admin.topics import SUBSCRIPTION_COLUMNS
+from sulina.cli.command import CliGroup
+from sulina.cli.output import confirm, print_fields, print_table, say, show_rows, write_json
+from sulina.cli.params import START_METAVAR, TYPE, position, start_argument, topic_name
+from sulina.cli.running import connected, given, run
+from sulina.cli.settings import CliSettings
+from sulina.model import Backoff, Poison, Start
+
+
+@click.group(cls=CliGroup)
+def subscription() -> None:
+    """Make, list, describe, move and delete subscriptions.
+
+    On a topic with partitions these commands work on the subscription of every partition; --json
+    gives a list with an object for each.
+    """
+
+
+def _ask_each(settings: CliSettings, method: str, topic: str, **arguments: Any) -> list[Any]:
+    """Call an admin method for the topic, or for each of its partitions in order."""
+
+    async def work() -> list[Any]:
+        async with connected(settings) as client:
+            parts = (await client.topic(topic)).parts
+            return [
+                await client.admin(method, {"topic": part, **given(arguments)}) for part, _ in parts
+            ]
+
+    return run(work())
+
+
+@subscription.command(
+    "create",
+    examples=[
+        "sulina subscription create /default/orders billing",
+        "sulina subscription create /default/orders audit --from earliest --type shared",
+    ],
+)
+@click.argument("topic", type=topic_name)
+@click.argument("name")
+@click.option("--type", "type_", type=TYPE, default="exclusive", show_default=True)
+@click.option(
+    "--from", "start", type=position, default="latest", metavar=START_METAVAR, show_default=True
+)
+@click.pass_obj
+def create(settings: CliSettings, topic: str, name: str, type_: str, start: Start) -> None:
+    """Make a subscription before its first consumer comes."""
+    made = _ask_each(
+        settings,
+        "subscription.create",
+        topic,
+        subscription=name,
+        type=type_,
+        start=start_argument(start),
+    )
+    say(settings, f"the subscription {name} of {topic} is made", made)
+
+
+@subscription.command("list", examples=["sulina subscription list /default/orders"])
+@click.argument("topic", type=topic_name)
+@click.pass_obj
+def list_(settings: CliSettings, topic: str) -> None:
+    """List the subscriptions of a topic."""
+    found = _ask_each(settings, "subscription.list", topic)
+    show_rows(
+        settings,
+        [row for part in found for row in part],
+        SUBSCRIPTION_COLUMNS,
+        nothing=f"{topic} has no subscriptions",
+    )
+
+
+@subscription.command("describe", examples=["sulina subscription describe /default/orders billing"])
+@click.argument("topic", type=topic_name)
+@click.argument("name")
+@click.pass_obj
+def describe(settings: CliSettings, topic: str, name: str) -> None:
+    """Show a subscription's position, backlog, consumers, counters and failure policy."""
+    found = _ask_each(settings, "subscription.describe", topic, subscription=name)
+    if settings.json:
+        write_json(found)
+        return
+    for each in found:
+        consumers = each.pop("consumers")
+        each["max_unacked"] = each["max_unacked"] or "no limit"
+        each["acked_above"] = [f"{first}-{last}" for first, last in each["acked_above"]]
+        print_fields(each)
+        if consumers:
+            print_table(consumers, {field: field.replace("_", " ") for field in consumers[0]})
+
+
+@subscription.command("delete", examples=["sulina subscription delete /default/orders billing"])
+@click.argument("topic", type=topic_name)
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Don't ask.")
+@click.pass_obj
+def delete(settings: CliSettings, topic: str, name: str, yes: bool) -> None:
+    """Delete a subscription and its position. On a terminal it asks first."""
+    confirm(settings, f"delete the subscription {name} of {topic} and its position?", yes=yes)
+    _ask_each(settings, "subscription.delete", topic, subscription=name)
+    say(
+        settings,
+        f"the subscription {name} of {topic} is deleted",
+        {"topic": topic, "subscription": name},
+    )
+
+
+@subscription.command(
+    "seek",
+    examples=[
+        "sulina subscription seek /default/orders billing --to earliest",
+        "sulina subscription seek /default/orders billing --to 2026-05-01T12:30:00Z",
+    ],
+)
+@click.argument("topic", type=topic_name)
+@click.argument("name")
+@click.option("--to", "start", type=position, metavar=START_METAVAR, required=True)
+@click.pass_obj
+def seek(settings: CliSettings, topic: str, name: str, start: Start) -> None:
+    """Move a subscription that has no consumers at the moment."""
+    moved = _ask_each(
+        settings, "subscription.seek", topic, subscription=name, start=start_argument(start)
+    )
+    positions = ", ".join(str(each["position"]) for each in moved)
+    say(settings, f"the subscription {name} of {topic} stands at {positions}", moved)
+
+
+@subscription.command(
+    "policy",
+    examples=[
+        "sulina subscription policy /default/orders billing",
+        "sulina subscription policy /default/orders billing --ack-timeout-ms 60000",
+        "sulina subscription policy /default/orders billing "
+        "--poison dead_letter --dead-letter-topic /default/failed-orders",
+    ],
+)
+@click.argument("topic", type=topic_name)
+@click.argument("name")
+@click.option("--max-redelivery-count", type=click.IntRange(min=0), help="Then it is poison.")
+@click.option(
+    "--ack-timeout-ms", type=click.IntRange(min=0), help="Then it comes again; 0 is never."
+)
+@click.option(
+    "--base-redelivery-delay-ms", type=click.IntRange(min=0), help="The wait before the first."
+)
+@click.option("--max-redelivery-delay-ms", type=click.IntRange(min=0), help="The longest wait.")
+@click.option("--backoff", type=click.Choice([each.value for each in Backoff]))
+@click.option(
+    "--poison",
+    type=click.Choice([each.value for each in Poison]),
+    help="What happens to messages that failed too often.",
+)
+@click.option("--dead-letter-topic", type=topic_name)
+@click.pass_obj
+def policy(settings: CliSettings, /, topic: str, name: str, **changes: Any) -> None:
+    """Show, or change, what happens to messages that are not acknowledged."""
+    if given(changes):
+        policies = _ask_each(settings, "subscription.policy", topic, subscription=name, **changes)
+    else:
+        found = _ask_each(settings, "subscription.describe", topic, subscription=name)
+        policies = [each["failure_policy"] for each in found]
+    if settings.json:
+        write_json(policies)
+        return
+    for each in policies:
+        print_fields(each)
+
+
+@subscription.command(
+    "dispatch",
+    examples=[
+        "sulina subscription dispatch /default/orders billing",
+        "sulina subscription dispatch /default/orders billing --max-unacked 10",
+    ],
+)
+@click.argument("topic", type=topic_name)
+@click.argument("name")
+@click.option(
+    "--max-unacked",
+    type=click.IntRange(min=0),
+    help="Messages that its consumers together may have unacknowledged; 0 leaves it to them.",
+)
+@click.pass_obj
+def dispatch(settings: CliSettings, topic: str, name: str, max_unacked: int | None) -> None:
+    """Show, or change, how much may be unacknowledged at once, in each partition."""
+    changes = {} if max_unacked is None else {"max_unacked": max_unacked}
+    found = _ask_each(settings, "subscription.dispatch", topic, subscription=name, **changes)
+    if settings.json:
+        write_json(found)
+        return
+    for each in found:
+        print_fields({"max_unacked": each["max_unacked"] or "no limit"})

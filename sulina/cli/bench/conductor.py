@@ -1,0 +1,245 @@
+"""Runs the workers of ``sulina bench`` and puts together what they measured."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from sulina.cli.bench.histogram import LatencyHistogram
+from sulina.cli.bench.worker import BenchJob
+from sulina.cli.output import plural
+from sulina.cli.progress import Progress
+from sulina.cli.running import connected
+from sulina.cli.settings import CliSettings
+from sulina.errors import Retriable, UnknownOutcome
+
+_SUBSCRIPTION: Final = "bench"
+_LINE_LIMIT: Final = 1 << 20
+_START_SECONDS: Final = 20.0
+_SHARES: Final = {"p50": 50.0, "p99": 99.0, "p99.9": 99.9, "max": 100.0}
+
+
+@dataclass(frozen=True, slots=True)
+class BenchPlan:
+    """What to measure."""
+
+    topic: str
+    size: int
+    count: int | None
+    seconds: float | None
+    rate: float | None
+    producers: int
+    consumers: int
+    compression: str
+
+
+@dataclass(frozen=True, slots=True)
+class BenchResult:
+    """What was measured."""
+
+    messages: int
+    elapsed: float
+    """Seconds from the first send to the last receive."""
+    publish_rate: float
+    rate: float
+    megabytes_rate: float
+    latency_ms: dict[str, float]
+
+
+@dataclass(slots=True)
+class _WorkerProcess:
+    """A worker process, as the conductor sees it."""
+
+    job: BenchJob
+    process: asyncio.subprocess.Process
+    messages: int = 0
+    done: dict[str, Any] | None = None
+    moved: float = field(default_factory=time.monotonic)
+    """When it last got on."""
+
+    async def listen(self) -> dict[str, Any]:
+        """The next thing it says. Raises what it failed with."""
+        assert self.process.stdout is not None
+        line = await self.process.stdout.readline()
+        if not line:
+            raise UnknownOutcome(f"a {self.job.role} of the measurement ended unexpectedly")
+        said: dict[str, Any] = json.loads(line)
+        if said["event"] == "error":
+            raise Retriable(f"a {self.job.role} failed: {said['message']}")
+        return said
+
+    def tell(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line.encode() + b"\n")
+
+    def close_input(self) -> None:
+        """This is how it is told to end."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    async def follow(self) -> None:
+        """Take in its progress until it is done."""
+        while self.done is None:
+            said = await self.listen()
+            self.messages, self.moved = said["messages"], time.monotonic()
+            if said["event"] == "done":
+                self.done = said
+
+    async def end(self) -> None:
+        """Make sure that the process is gone."""
+        if self.process.returncode is None:
+            self.process.kill()
+        await self.process.wait()
+
+
+async def conduct(settings: CliSettings, plan: BenchPlan) -> BenchResult:
+    """Measure. The topic is made before and deleted after, also when it is interrupted.
+
+    Raises ``AlreadyExists`` if there is such a topic, and whatever a worker fails with.
+    """
+    async with connected(settings) as client:
+        await client.admin("topic.create", {"topic": plan.topic})
+        try:
+            async with AsyncExitStack() as stack:
+                workers = [
+                    await _spawn(job, stack)
+                    for job in (*_producers(settings, plan), *_consumers(settings, plan))
+                ]
+                return await _measure(settings, plan, workers)
+        finally:
+            await client.admin("topic.delete", {"topic": plan.topic})
+
+
+def _job(settings: CliSettings, plan: BenchPlan, role: str, **changes: Any) -> BenchJob:
+    fields: dict[str, Any] = {
+        "role": role,
+        "url": settings.url,
+        "token": settings.token,
+        "tls_ca": settings.tls_ca,
+        "timeout": settings.timeout,
+        "topic": plan.topic,
+        "subscription": _SUBSCRIPTION,
+        "type": "exclusive" if plan.consumers == 1 else "shared",
+        "size": plan.size,
+        "count": plan.count,
+        "seconds": plan.seconds,
+        "rate": plan.rate,
+        "compression": plan.compression,
+    }
+    return BenchJob(**{**fields, **changes})
+
+
+def _producers(settings: CliSettings, plan: BenchPlan) -> list[BenchJob]:
+    number = plan.producers
+    rate = None if plan.rate is None else plan.rate / number
+    counts: Sequence[int | None] = [None] * number
+    if plan.count is not None:
+        each, rest = divmod(plan.count, number)
+        counts = [each + (place < rest) for place in range(number)]
+    return [_job(settings, plan, "producer", count=count, rate=rate) for count in counts]
+
+
+def _consumers(settings: CliSettings, plan: BenchPlan) -> list[BenchJob]:
+    return [_job(settings, plan, "consumer") for _ in range(plan.consumers)]
+
+
+async def _spawn(job: BenchJob, stack: AsyncExitStack) -> _WorkerProcess:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "sulina.cli.bench.worker",
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        limit=_LINE_LIMIT,
+        # Ctrl-C is for the conductor, who ends the workers in order.
+        start_new_session=True,
+    )
+    worker = _WorkerProcess(job, process)
+    stack.push_async_callback(worker.end)
+    worker.tell(json.dumps(asdict(job)))
+    return worker
+
+
+async def _measure(
+    settings: CliSettings, plan: BenchPlan, workers: list[_WorkerProcess]
+) -> BenchResult:
+    try:
+        async with asyncio.timeout(_START_SECONDS + settings.timeout):
+            await asyncio.gather(*(worker.listen() for worker in workers))
+    except TimeoutError:
+        raise UnknownOutcome("the processes of the measurement did not start in time") from None
+    for worker in workers:
+        worker.tell("go")
+    following = [asyncio.create_task(worker.follow()) for worker in workers]
+    try:
+        await _watch(settings, plan, workers, following)
+    finally:
+        for task in following:
+            task.cancel()
+        await asyncio.wait(following)
+    return _figures(plan, workers)
+
+
+async def _watch(
+    settings: CliSettings,
+    plan: BenchPlan,
+    workers: list[_WorkerProcess],
+    following: list[asyncio.Task[None]],
+) -> None:
+    """Until the consumers have what the producers sent. Raises if nothing moves any more."""
+    producers = [worker for worker in workers if worker.job.role == "producer"]
+    consumers = [worker for worker in workers if worker.job.role == "consumer"]
+    began = time.monotonic()
+    with Progress(settings, "measuring", plan.count or plan.seconds) as progress:
+        while not all(task.done() for task in following):
+            await asyncio.wait(following, timeout=0.1, return_when=asyncio.FIRST_EXCEPTION)
+            for task in following:
+                if task.done():
+                    task.result()
+            received = sum(worker.messages for worker in consumers)
+            sent = sum(worker.messages for worker in producers)
+            elapsed = time.monotonic() - began
+            progress.show(
+                received if plan.count else elapsed,
+                f"{sent:,} sent, {received:,} received",
+            )
+            if all(worker.done for worker in producers) and received >= sent:
+                for worker in consumers:
+                    worker.close_input()
+            quiet = time.monotonic() - max(worker.moved for worker in workers)
+            if quiet > settings.timeout + 1 / (plan.rate or 1):
+                raise UnknownOutcome(
+                    f"nothing moved for {quiet:.0f} s: {plural(received, 'message')} of "
+                    f"{sent:,} were received"
+                )
+
+
+def _figures(plan: BenchPlan, workers: list[_WorkerProcess]) -> BenchResult:
+    sent = [worker.done for worker in workers if worker.job.role == "producer"]
+    got = [worker.done for worker in workers if worker.job.role == "consumer"]
+    latencies = LatencyHistogram(
+        (bucket, count) for done in got if done for bucket, count in done["latencies"]
+    )
+    began = min(done["began_ns"] for done in sent if done)
+    acknowledged = (max(done["ended_ns"] for done in sent if done) - began) / 1e9
+    elapsed = (max(done["ended_ns"] for done in got if done) - began) / 1e9
+    messages = sum(done["messages"] for done in got if done)
+    rate = messages / elapsed
+    return BenchResult(
+        messages=messages,
+        elapsed=round(elapsed, 6),
+        publish_rate=round(messages / acknowledged, 1),
+        rate=round(rate, 1),
+        megabytes_rate=round(rate * plan.size / 1e6, 3),
+        latency_ms={
+            name: round((latencies.percentile(share) or 0) / 1e6, 3)
+            for name, share in _SHARES.items()
+        },
+    )

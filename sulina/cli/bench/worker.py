@@ -1,0 +1,232 @@
+"""One process of ``sulina bench``: a producer or a consumer.
+
+The conductor writes a job to its standard input as a line of JSON, then a line to start; closing
+the input ends the worker. The worker answers with JSON lines: ready, progress, done or error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import struct
+import sys
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from sulina.cli.bench.histogram import LatencyHistogram
+from sulina.cli.failures import sentence
+from sulina.cli.pipes import lines_of
+from sulina.cli.running import connected, run
+from sulina.cli.settings import CliSettings
+from sulina.model import Start
+
+if TYPE_CHECKING:
+    from sulina import Consumer, Producer
+
+STAMP: Final = struct.Struct("<4sq")
+MAGIC: Final = b"slna"
+"""A payload that begins with it carries the time it was sent (or due), on the monotonic clock."""
+
+_BATCH_BYTES: Final = 64 << 10
+_BATCH_RECORDS: Final = 1000
+_TELL_SECONDS: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class BenchJob:
+    """What one worker does."""
+
+    role: str
+    url: str
+    token: str
+    tls_ca: str | None
+    timeout: float
+    topic: str
+    subscription: str
+    type: str
+    size: int
+    count: int | None
+    seconds: float | None
+    rate: float | None
+    compression: str
+
+    @property
+    def settings(self) -> CliSettings:
+        """How to reach the broker."""
+        return CliSettings(self.url, self.token, self.tls_ca, timeout=self.timeout)
+
+
+def main() -> None:
+    """Do the job; every error is told to the conductor in words."""
+    try:
+        run(_work())
+    except Exception as error:
+        _tell("error", message=sentence(error))
+        sys.exit(1)
+
+
+async def _work() -> None:
+    async with aclosing(_input()) as lines:
+        job = BenchJob(**json.loads(await anext(lines)))
+        async with connected(job.settings) as client:
+            if job.role == "producer":
+                async with client.producer(job.topic, compression=job.compression) as producer:
+                    await _start(lines)
+                    await _until_closed(lines, _Sender(job, producer))
+            else:
+                async with client.consumer(
+                    job.topic, job.subscription, type=job.type, start=Start.earliest()
+                ) as consumer:
+                    await _start(lines)
+                    await _until_closed(lines, _Receiver(consumer))
+
+
+class _Load(Protocol):
+    """Works, knows how far it is, and tells what came out."""
+
+    messages: int
+
+    async def run(self) -> None: ...
+
+    def tell_done(self) -> None: ...
+
+
+async def _input() -> AsyncGenerator[bytes, None]:
+    async for lines in lines_of(0, lambda _: None):
+        for line in lines:
+            yield line
+
+
+async def _start(lines: AsyncIterator[bytes]) -> None:
+    _tell("ready")
+    await anext(lines)
+
+
+async def _until_closed(lines: AsyncIterator[bytes], worker: _Load) -> None:
+    """Work until it is done, or until the conductor closes our input; then tell."""
+    work = asyncio.create_task(worker.run())
+    closed = asyncio.ensure_future(anext(lines, None))
+    told = 0
+    try:
+        while not (work.done() or closed.done()):
+            await asyncio.wait(
+                (work, closed), timeout=_TELL_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+            if worker.messages != told:
+                told = worker.messages
+                _tell("progress", messages=told)
+    finally:
+        for task in (work, closed):
+            task.cancel()
+        await asyncio.wait((work, closed))
+    if not work.cancelled():
+        work.result()
+    worker.tell_done()
+
+
+class _Sender:
+    """Sends as fast as it can, or at a rate, and tells how far it is."""
+
+    def __init__(self, job: BenchJob, producer: Producer) -> None:
+        self._job = job
+        self._producer = producer
+        # Random, so that compression gains nothing; the first byte is none of the magic's.
+        self._pool = [
+            b"\xff" + os.urandom(job.size - 1)
+            for _ in range(min(max(_BATCH_BYTES // job.size, 1), _BATCH_RECORDS))
+        ]
+        self._filler = os.urandom(job.size - STAMP.size)
+        self._began = self._ended = 0
+        self.messages = 0
+
+    async def run(self) -> None:
+        self._began = time.monotonic_ns()
+        if self._job.rate is None:
+            await self._full_speed(self._began)
+        else:
+            await self._paced(self._began, self._job.rate)
+        await self._producer.flush()
+        self._ended = time.monotonic_ns()
+
+    def tell_done(self) -> None:
+        _tell("done", messages=self.messages, began_ns=self._began, ended_ns=self._ended)
+
+    async def _full_speed(self, began: int) -> None:
+        job = self._job
+        deadline = None if job.seconds is None else began + int(job.seconds * 1e9)
+        while True:
+            now = time.monotonic_ns()
+            left = len(self._pool) if job.count is None else job.count - self.messages
+            if left <= 0 or (deadline is not None and now >= deadline):
+                return
+            batch = self._pool[:left]
+            # One stamp a batch: to stamp each would be most of what is measured.
+            batch[0] = self._stamped(now)
+            await self._send(batch)
+
+    async def _paced(self, began: int, rate: float) -> None:
+        job = self._job
+        total = job.count if job.count is not None else int(rate * (job.seconds or 0))
+        woke = began
+        while self.messages < total:
+            now = time.monotonic_ns()
+            due = min(int((now - began) / 1e9 * rate) + 1, total)
+            if due <= self.messages:
+                next_due = began + int(self.messages * 1e9 / rate)
+                await asyncio.sleep((next_due - now) / 1e9)
+                woke = time.monotonic_ns()
+                continue
+            due = min(due, self.messages + _BATCH_RECORDS)
+            # What fell due while we had to wait for the broker counts from that moment; what
+            # our own timer overslept does not.
+            batch = [
+                self._stamped(max(began + int(number * 1e9 / rate), woke))
+                for number in range(self.messages, due)
+            ]
+            await self._send(batch)
+
+    async def _send(self, batch: list[bytes]) -> None:
+        await self._producer.send_many(batch)
+        self.messages += len(batch)
+
+    def _stamped(self, when: int) -> bytes:
+        return STAMP.pack(MAGIC, when) + self._filler
+
+
+class _Receiver:
+    """Receives and acknowledges, and takes the latencies."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._latencies = LatencyHistogram()
+        self._last = 0
+        self.messages = 0
+
+    async def run(self) -> None:
+        async for batch in self._consumer.batches():
+            self._last = now = time.monotonic_ns()
+            payloads = batch.payloads
+            for payload in [each for each in payloads if each.startswith(MAGIC)]:
+                self._latencies.add(max(now - STAMP.unpack_from(payload)[1], 0))
+            await self._consumer.ack(batch)
+            self.messages += len(payloads)
+
+    def tell_done(self) -> None:
+        _tell(
+            "done",
+            messages=self.messages,
+            ended_ns=self._last,
+            latencies=self._latencies.buckets(),
+        )
+
+
+def _tell(event: str, **fields: Any) -> None:
+    print(json.dumps({"event": event, **fields}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

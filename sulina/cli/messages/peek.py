@@ -1,0 +1,98 @@
+"""``sulina peek``: look at what a topic holds, without a subscription and without a trace."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from sulina.cli.command import CliCommand
+from sulina.cli.messages.printing import Printer, printing_options
+from sulina.cli.params import START_METAVAR, position, topic_name
+from sulina.cli.pipes import write
+from sulina.cli.running import connected, run
+from sulina.cli.settings import CliSettings
+from sulina.model import Start
+
+if TYPE_CHECKING:
+    from sulina import Client
+
+
+@click.command(
+    cls=CliCommand,
+    examples=[
+        "sulina peek /default/orders",
+        "sulina peek /default/orders --last 5 --show-offset --show-time",
+        "sulina peek /default/orders --from 1200 --count 50 --json",
+        "sulina peek /default/orders-part-0 --from 2026-05-01T12:30:00Z",
+    ],
+)
+@click.argument("topic", type=topic_name)
+@click.option(
+    "--from",
+    "start",
+    type=position,
+    metavar=START_METAVAR,
+    help="Where to begin. [default: earliest]",
+)
+@click.option("--last", type=click.IntRange(min=1), help="Begin so many before the end.")
+@click.option(
+    "--count",
+    type=click.IntRange(min=1),
+    help="At most so many. [default: 10, with --last all to the end]",
+)
+@printing_options
+@click.pass_obj
+def peek(
+    settings: CliSettings,
+    /,
+    topic: str,
+    start: Start | None,
+    last: int | None,
+    count: int | None,
+    form: str | None,
+    **shown: bool,
+) -> None:
+    """Print messages that TOPIC holds.
+
+    Nothing is acknowledged and no subscription is touched. The partitions of a topic are read one
+    after the other, and --last and --count hold for each of them.
+    """
+    if start is not None and last is not None:
+        raise click.UsageError("give --from or --last, not both")
+    count = count or last or 10
+    sys.stdout.flush()  # from here on we write to the descriptor itself
+    run(
+        _peek(
+            settings, topic, start or Start.earliest(), last, count, Printer(settings, form, shown)
+        )
+    )
+
+
+async def _peek(
+    settings: CliSettings, topic: str, start: Start, last: int | None, count: int, printer: Printer
+) -> None:
+    async with connected(settings) as client:
+        info = await client.topic(topic)
+        for name, _ in info.parts:
+            if last is not None:
+                start = await _before_end(client, name, last)
+            await _print_from(client, name, start, count, printer)
+
+
+async def _before_end(client: Client, topic: str, last: int) -> Start:
+    described = await client.admin("topic.describe", {"topic": topic})
+    return Start.offset(max(described["logs"][0]["end_offset"] - last, 0))
+
+
+async def _print_from(
+    client: Client, topic: str, start: Start, count: int, printer: Printer
+) -> None:
+    at_end = False
+    while count and not at_end:
+        result = await client.read(topic, start, max_records=count)
+        for batch in result:
+            await write(1, printer(batch))
+        count -= len(result)
+        start, at_end = Start.offset(result.next_offset), result.at_end

@@ -1,0 +1,99 @@
+"""Messages as bytes for standard output: text, JSON lines, hex, or just as they are."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from sulina.cli.output import moment
+from sulina.cli.settings import CliSettings
+
+if TYPE_CHECKING:
+    from sulina import Message
+
+FORMATS: Final = ("text", "json", "raw", "hex")
+
+_FIELDS: Final[dict[str, Callable[[Message], str]]] = {
+    "topic": lambda message: message.topic,
+    "offset": lambda message: str(message.offset),
+    "time": lambda message: moment(message.publish_time_us),
+    "key": lambda message: "-" if message.key is None else message.key.decode(errors="replace"),
+    "attributes": lambda message: json.dumps(message.attributes, ensure_ascii=False),
+}
+"""What can stand before a message, in this order."""
+
+
+class Printer:
+    """Turns messages into bytes, the way the options say."""
+
+    def __init__(self, settings: CliSettings, form: str | None, shown: Mapping[str, bool]) -> None:
+        self._shown = [field for name, field in _FIELDS.items() if shown[f"show_{name}"]]
+        form = form or ("json" if settings.json else "text")
+        self._one: Callable[[Message], bytes] = {
+            "text": self._text,
+            "json": _json_line,
+            "raw": lambda message: message.payload,
+            "hex": self._hex,
+        }[form]
+
+    def __call__(self, messages: Iterable[Message]) -> bytes:
+        return b"".join(map(self._one, messages))
+
+    def _text(self, message: Message) -> bytes:
+        return b"%b%b\n" % (self._before(message), message.payload)
+
+    def _hex(self, message: Message) -> bytes:
+        return b"%b%b\n" % (self._before(message), message.payload.hex().encode())
+
+    def _before(self, message: Message) -> bytes:
+        return "".join(f"{field(message)}\t" for field in self._shown).encode()
+
+
+def message_fields(message: Message) -> dict[str, Any]:
+    """Everything about a message, ready for JSON. Bytes that are no text are in base64."""
+    return {
+        "topic": message.topic,
+        "partition": message.partition,
+        "offset": message.offset,
+        "publish_time": moment(message.publish_time_us),
+        "publish_time_us": message.publish_time_us,
+        **_bytes_field("key", message.key),
+        "attributes": message.attributes,
+        "producer": message.producer,
+        "sequence": message.sequence,
+        "schema_id": message.schema_id,
+        "schema_version": message.schema_version,
+        "attempt": message.attempt,
+        **_bytes_field("payload", message.payload),
+    }
+
+
+def _json_line(message: Message) -> bytes:
+    return json.dumps(message_fields(message), ensure_ascii=False).encode() + b"\n"
+
+
+def _bytes_field(name: str, value: bytes | None) -> dict[str, str | None]:
+    try:
+        return {name: None if value is None else value.decode()}
+    except UnicodeDecodeError:
+        assert value is not None
+        return {f"{name}_base64": base64.b64encode(value).decode()}
+
+
+def printing_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds ``--format`` as ``form`` and the flags ``--show-...`` as ``show_...``."""
+    for name in reversed(_FIELDS):
+        command = click.option(
+            f"--show-{name}", is_flag=True, help=f"Write the {name} before the message."
+        )(command)
+    return click.option(
+        "--format",
+        "form",
+        type=click.Choice(FORMATS),
+        help="text and hex: a line each; json: all fields, a line each; raw: the bytes alone. "
+        "[default: text]",
+    )(command)
