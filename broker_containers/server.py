@@ -16,7 +16,7 @@ from broker_containers.security.authority import Authority
 from broker_containers.security.methods import security_methods
 from broker_containers.security.records import SecurityRecords
 from broker_containers.security.role_methods import role_methods
-from storage_grpc.journal.recover import Recovery
+from storage_grpc.journal.recover import RecoveryReport
 from sulina.client.address import Address
 from sulina.errors import Refused
 from sulina.runtime.deadline import within
@@ -71,7 +71,7 @@ class BinaryServer:
         self._sweeper: asyncio.Task[None] | None = None
         self.port = listen.port
         """The port in use; the one chosen by the system if 0 was asked for."""
-        self.recovery: Recovery | None = None
+        self.recovery: RecoveryReport | None = None
         """What the journal found when it was opened, if it is in this process."""
         self.away = ""
         """Why clients should use other brokers, if they should."""

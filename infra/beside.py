@@ -30,7 +30,7 @@ def certificates(image: pulumi.Input[str], credential: Credential) -> dict[str, 
         "image": image,
         "memoryReservation": 64,
         "essential": False,
-        "entryPoint": ["python", "-m", "storage_grpc.secret_files"],
+        "entryPoint": ["python", "-m", "storage_grpc.container.secret_files"],
         "command": [CERTIFICATES],
         "secrets": [
             {"name": f"SULINA_FILE_{file.upper()}", "valueFrom": credential.value_of(file)}
@@ -56,7 +56,7 @@ def watch(
         # The member serves on without it, and somebody is told that nobody measures.
         "essential": False,
         "restartPolicy": {"enabled": True, "restartAttemptPeriod": 60},
-        "entryPoint": ["python", "-m", "storage_grpc.member_watch"],
+        "entryPoint": ["python", "-m", "storage_grpc.container.member_watch"],
         "command": [MOUNT, cluster, member],
         "mountPoints": [{**DATA, "readOnly": True}],
         **(more if certified else {}),

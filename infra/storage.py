@@ -53,7 +53,7 @@ class Storage(Tier):
                     for variable, value in storage_environment(settings, name, tier).items()
                 ],
                 "healthCheck": {
-                    "command": ["CMD", "python", "-m", "storage_grpc.health_check"],
+                    "command": ["CMD", "python", "-m", "storage_grpc.container.health_check"],
                     "interval": 30,
                     "timeout": 10,
                     "retries": 3,

@@ -27,7 +27,7 @@ def _figure(
     field: str,
     dimensions: Mapping[str, str],
 ) -> None:
-    """``field`` is storage_grpc/member_watch.py's name for it."""
+    """``field`` is storage_grpc/container/member_watch.py's name for it."""
     aws.cloudwatch.LogMetricFilter(
         name,
         name=tier.named(name),

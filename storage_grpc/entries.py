@@ -134,7 +134,9 @@ class EntryStore(Protocol):
         ...
 
 
-def gather(payload: Buffer | Sequence[Buffer], largest: int) -> tuple[Sequence[Buffer], int]:
+def payload_buffers(
+    payload: Buffer | Sequence[Buffer], largest: int
+) -> tuple[Sequence[Buffer], int]:
     """The buffers of a payload and their bytes together. Raises ``Refused`` or ``TooLarge``."""
     buffers: Sequence[Buffer]
     if isinstance(payload, bytes | bytearray):

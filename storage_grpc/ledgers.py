@@ -12,7 +12,6 @@ from functools import partial
 from typing import Protocol
 
 from storage_grpc.entries import Entry, EntryStore
-from storage_grpc.meter import Meter
 from sulina.errors import Fenced, NotFound, StorageFailed, SulinaError
 from sulina.runtime.seam import Buffer
 
@@ -74,6 +73,35 @@ class Ledgers(Protocol):
     async def wait_writable(self) -> None: ...
 
 
+class PendingBytes:
+    """Bytes that are not durable yet: overloaded above the high-water mark, until half of it."""
+
+    def __init__(self, high_water: int) -> None:
+        self._high_water = high_water
+        self._bytes = 0
+        self._room: asyncio.Future[None] | None = None
+
+    def add(self, size: int) -> None:
+        self._bytes += size
+
+    def remove(self, size: int) -> None:
+        self._bytes -= size
+        if self._room is not None and self._bytes <= self._high_water // 2:
+            self._room.set_result(None)
+            self._room = None
+
+    @property
+    def overloaded(self) -> bool:
+        return self._bytes > self._high_water
+
+    async def wait(self) -> None:
+        """Wait until no longer overloaded. Cancelling one waiter does not affect the others."""
+        while self.overloaded:
+            if self._room is None:
+                self._room = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._room)
+
+
 class EmbeddedLedgers:
     """Ledgers in an entry store of this process.
 
@@ -83,10 +111,10 @@ class EmbeddedLedgers:
 
     def __init__(self, store: EntryStore, high_water: int = 32 << 20) -> None:
         self._store = store
-        self._meter = Meter(high_water)
+        self._pending_bytes = PendingBytes(high_water)
 
     async def create(self, ledger: int) -> LedgerWriter:
-        return _EmbeddedWriter(self._store, ledger, self._meter)
+        return _EmbeddedWriter(self._store, ledger, self._pending_bytes)
 
     async def recover(self, ledger: int) -> int:
         await self._store.fence(ledger)
@@ -111,18 +139,18 @@ class EmbeddedLedgers:
 
     @property
     def overloaded(self) -> bool:
-        return self._meter.overloaded
+        return self._pending_bytes.overloaded
 
     async def wait_writable(self) -> None:
-        await self._meter.wait()
+        await self._pending_bytes.wait()
 
 
 class _EmbeddedWriter:
     wants_roll = False
 
-    def __init__(self, store: EntryStore, ledger: int, meter: Meter) -> None:
+    def __init__(self, store: EntryStore, ledger: int, pending_bytes: PendingBytes) -> None:
         self._store = store
-        self._meter = meter
+        self._pending_bytes = pending_bytes
         self.ledger = ledger
         self.lac = -1
         self._next = 0
@@ -136,7 +164,7 @@ class _EmbeddedWriter:
         except SulinaError as error:
             return self._failed(error)
         self._next += 1
-        self._meter.add(len(payload))
+        self._pending_bytes.add(len(payload))
         appended.add_done_callback(partial(self._appended, len(payload)))
         return appended
 
@@ -147,7 +175,7 @@ class _EmbeddedWriter:
         return failed
 
     def _appended(self, size: int, appended: asyncio.Future[None]) -> None:
-        self._meter.remove(size)
+        self._pending_bytes.remove(size)
         if appended.cancelled() or appended.exception() is not None:
             # Later entries may still reach the disk, but with a gap before them nobody reads them.
             self._broken = True

@@ -17,8 +17,8 @@ from storage_grpc.entries import (
     check_ids,
     deleted,
     fenced,
-    gather,
     other_bytes,
+    payload_buffers,
 )
 from sulina.errors import Closed, StorageFull
 from sulina.runtime.seam import Buffer
@@ -58,7 +58,7 @@ class MemoryEntryStore:
     ) -> asyncio.Future[None]:
         self._check_open()
         check_ids(ledger, entry, lac)
-        buffers, length = gather(payload, MAX_ENTRY_BYTES)
+        buffers, length = payload_buffers(payload, MAX_ENTRY_BYTES)
         if ledger in self._deleted:
             raise deleted(ledger)
         known = self._ledgers.get(ledger) or _Ledger()

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from storage_grpc.entries import Entry, EntryStore, PerhapsDamaged, absent
-from storage_grpc.standing import Standing
+from storage_grpc.loss_record import LossRecord
 from sulina.errors import NotFound, SulinaError, UnknownOutcome
 from sulina.runtime.seam import Buffer
 
@@ -96,16 +96,16 @@ class Node(Protocol):
 
 
 class LocalNode:
-    """A node whose store is in this process. ``standing`` says what it may deny."""
+    """A node whose store is in this process. ``loss_record`` says what it may deny."""
 
     tail_bytes = 16 << 10
     """Up to so much a fence brings along."""
 
-    def __init__(self, id: str, store: EntryStore, standing: Standing) -> None:
+    def __init__(self, id: str, store: EntryStore, loss_record: LossRecord) -> None:
         self.id = id
-        self.life = standing.life
+        self.life = loss_record.life
         self._store = store
-        self._standing = standing
+        self._loss_record = loss_record
 
     def append(
         self, ledger: int, entry: int, lac: int, payload: Buffer, *, recovery: bool = False
@@ -117,7 +117,7 @@ class LocalNode:
             failed.set_exception(error)
             return failed
         if entry == 0 and not recovery:
-            self._standing.begins(ledger)
+            self._loss_record.created(ledger)
         return appended
 
     async def read(
@@ -128,11 +128,11 @@ class LocalNode:
                 ledger, first, max_entries=max_entries, max_bytes=max_bytes, head=head
             )
         except NotFound as error:
-            if not self._standing.certain(ledger):
+            if not self._loss_record.certain(ledger):
                 raise MaybeLost(f"{error}; but it may have had it and lost it") from None
             raise
         except PerhapsDamaged as error:
-            if self._standing.certain(ledger):  # it began after the damage was found
+            if self._loss_record.certain(ledger):  # it began after the damage was found
                 raise absent(ledger, first) from None
             raise MaybeLost(str(error)) from None
 
@@ -169,8 +169,8 @@ class LocalNode:
         """What a fence answers."""
         stat = self._store.stat(ledger)
         lac, last = (-1, -1) if stat is None else (stat.lac, stat.last_entry)
-        return FencedLedger(lac, last, self._standing.certain(ledger))
+        return FencedLedger(lac, last, self._loss_record.certain(ledger))
 
     async def delete(self, ledger: int) -> None:
-        self._standing.ends(ledger)
+        self._loss_record.deleted(ledger)
         await self._store.delete(ledger)

@@ -17,7 +17,7 @@ import click
 
 from broker_containers.commands.auth_options import LOCAL, hint
 from broker_containers.server import BinaryServer, Listen
-from storage_grpc.journal.recover import Recovery
+from storage_grpc.journal.recover import RecoveryReport
 from sulina.cli.failures import ExitCode
 from sulina.cli.output import console, plural, size
 from sulina.cli.settings import DEFAULT_URL, CliSettings
@@ -86,7 +86,7 @@ def _announce(settings: CliSettings, data: Path, listen: Listen, server: BinaryS
     if server.http_port is not None:
         secure = "http" if listen.tls is None else "https"
         http_url = f"{secure}://{Address(host, server.http_port)}"
-    recovery: Recovery | None = server.recovery
+    recovery: RecoveryReport | None = server.recovery
     asks = server.authority.on
     warning = hint(listen.host, asks=asks, secure=listen.tls is not None)
     if settings.json:
@@ -118,7 +118,7 @@ def _print_panel(
     http_url: str | None,
     grpc: str | None,
     data: Path,
-    recovery: Recovery | None,
+    recovery: RecoveryReport | None,
     security: str,
 ) -> None:
     from rich.panel import Panel
@@ -167,7 +167,7 @@ def own_python() -> str:
     return os.path.relpath(sys.executable)
 
 
-def found(recovery: Recovery) -> str:
+def found(recovery: RecoveryReport) -> str:
     """What the start found in the journal, in one line."""
     if not recovery.files:
         return "an empty folder: a new journal"

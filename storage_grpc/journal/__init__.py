@@ -8,8 +8,8 @@ serves entries straight from them, ``housekeeper`` seals full files and removes 
 
 from __future__ import annotations
 
-from storage_grpc.journal.recover import Recovery
+from storage_grpc.journal.recover import RecoveryReport
 from storage_grpc.journal.settings import JournalSettings
 from storage_grpc.journal.store import JournalStore
 
-__all__ = ["JournalSettings", "JournalStore", "Recovery"]
+__all__ = ["JournalSettings", "JournalStore", "RecoveryReport"]

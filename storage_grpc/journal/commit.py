@@ -11,16 +11,16 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from storage_grpc.journal.format import Kind, record_size
+from storage_grpc.journal.format import RecordKind, record_size
 from storage_grpc.journal.index import Index
-from storage_grpc.journal.item import Item, control_item, look_for_stored
+from storage_grpc.journal.pending_record import PendingRecord, control_record, look_for_stored
 from storage_grpc.journal.reader import JournalReader
 from storage_grpc.journal.settings import JournalSettings
-from storage_grpc.journal.writer import Group, JournalWriter
+from storage_grpc.journal.writer import JournalWriter, RecordGroup
 from sulina.errors import Overloaded, StorageFailed, StorageFull, SulinaError
 
 
-class Committer:
+class JournalCommitter:
     """Takes items, makes them durable, applies them to the index. Made on the event loop."""
 
     def __init__(
@@ -38,7 +38,7 @@ class Committer:
         self._high_water = settings.max_pending_bytes
         self._changed = changed
         """Called when a file was completed or a ledger deleted."""
-        self._waiting: deque[Item] = deque()
+        self._waiting: deque[PendingRecord] = deque()
         self._wake = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
@@ -48,7 +48,7 @@ class Committer:
         """Why nothing is taken any more."""
         self._task = asyncio.create_task(self._run(), name="journal-commit")
 
-    def submit(self, item: Item) -> None:
+    def submit(self, item: PendingRecord) -> None:
         """Queue an item; its future is done in turn."""
         self._waiting.append(item)
         self.pending_bytes += item.length
@@ -66,12 +66,12 @@ class Committer:
                 f"{self._high_water}: wait until the journal is writable again"
             )
 
-    def control(self, kind: Kind, ledger: int, lac: int = -1) -> asyncio.Future[None]:
+    def control(self, kind: RecordKind, ledger: int, lac: int = -1) -> asyncio.Future[None]:
         """Queue a record that is no entry. It goes on when the future is cancelled."""
         if self._failure is not None:
             raise self._failed(self._failure)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.submit(control_item(done, kind, ledger, lac))
+        self.submit(control_record(done, kind, ledger, lac))
         return done
 
     async def wait_writable(self) -> None:
@@ -103,7 +103,7 @@ class Committer:
             self._waiting.clear()
             self._refuse(group, self._failed(error))
 
-    def _take(self) -> list[Item]:
+    def _take(self) -> list[PendingRecord]:
         waiting = self._waiting
         group = [waiting.popleft()]
         size = group[0].length
@@ -111,7 +111,7 @@ class Committer:
             group.append(waiting.popleft())
         return group
 
-    async def _commit(self, group: list[Item]) -> None:
+    async def _commit(self, group: list[PendingRecord]) -> None:
         await look_for_stored(group, self._reader)
         try:
             await self._write(group)
@@ -119,25 +119,25 @@ class Committer:
             # All entries that wait fail with it, so that none is stored after one that was not.
             everything = [*group, *self._waiting]
             self._waiting.clear()
-            group[:] = [item for item in everything if item.kind != Kind.ENTRY]
-            self._refuse([item for item in everything if item.kind == Kind.ENTRY], full)
+            group[:] = [item for item in everything if item.kind != RecordKind.ENTRY]
+            self._refuse([item for item in everything if item.kind == RecordKind.ENTRY], full)
             try:
                 await self._write(group)
             except StorageFull as still_full:
                 self._refuse(group, still_full)
 
-    async def _write(self, group: list[Item]) -> None:
+    async def _write(self, group: list[PendingRecord]) -> None:
         """Make a group durable, and say so. If this raises ``StorageFull`` nothing happened."""
         records = [item for item in group if not item.stored]
         if records:
             before = self._writer.file
             file = await self._writer.prepare(
                 sum([record_size(item.length) for item in records]),
-                spare=any(item.kind == Kind.ENTRY for item in records),
+                spare=any(item.kind == RecordKind.ENTRY for item in records),
             )
             if file is not before:
                 self._changed()
-            layout = Group(file)
+            layout = RecordGroup(file)
             for item in records:
                 item.position = layout.add(
                     item.kind,
@@ -153,18 +153,18 @@ class Committer:
             self._apply(item)
         self._release(group)
 
-    def _apply(self, item: Item) -> None:
+    def _apply(self, item: PendingRecord) -> None:
         """A record is durable: the index learns of it, and whoever waits for it."""
         index = self._index
-        if item.kind == Kind.ENTRY:
+        if item.kind == RecordKind.ENTRY:
             if not item.stored:
                 file = self._writer.file
                 assert file is not None
                 index.add_entry(item.ledger, item.entry, item.lac, file, item.position, item.length)
-        elif item.kind == Kind.FENCE:
+        elif item.kind == RecordKind.FENCE:
             index.fence(item.ledger)
             index.ledger(item.ledger).fencing -= 1
-        elif item.kind == Kind.DELETE:
+        elif item.kind == RecordKind.DELETE:
             index.forget(item.ledger)
             self._changed()
         if not item.done.done():
@@ -173,13 +173,13 @@ class Committer:
             else:
                 item.done.set_exception(item.refusal)
 
-    def _refuse(self, items: list[Item], error: SulinaError) -> None:
+    def _refuse(self, items: list[PendingRecord], error: SulinaError) -> None:
         """Items that will not become durable."""
         for item in items:
             known = self._index.ledgers.get(item.ledger)
             if known is not None:
-                known.fencing -= item.kind == Kind.FENCE
-                known.deleting -= item.kind == Kind.DELETE
+                known.fencing -= item.kind == RecordKind.FENCE
+                known.deleting -= item.kind == RecordKind.DELETE
                 self._index.prune(item.ledger)
             if not item.done.done():
                 item.done.set_exception(error)
@@ -193,7 +193,7 @@ class Committer:
         failed.__cause__ = error
         return failed
 
-    def _release(self, items: list[Item]) -> None:
+    def _release(self, items: list[PendingRecord]) -> None:
         self.pending_bytes -= sum(item.length for item in items)
         if self.pending_bytes <= self._high_water // 2:
             self._writable.set()

@@ -15,13 +15,13 @@ from crc32c import crc32c
 
 from storage_grpc.journal.format import (
     FileHeader,
-    State,
+    JournalState,
     pack_array,
     pack_state,
     unpack_array,
     unpack_state,
 )
-from storage_grpc.journal.runs import Run, Runs
+from storage_grpc.journal.runs import EntryRun, EntryRuns
 
 _MAGIC = b"SULJIDX1"
 _HEAD = Struct("<8sQQ16sQIIIIII")
@@ -37,10 +37,10 @@ class Contents:
     """Records end here."""
     stopped: bool = False
     """The last record says that the journal was closed."""
-    runs: dict[int, Runs] = field(default_factory=dict)
+    runs: dict[int, EntryRuns] = field(default_factory=dict)
     lacs: dict[int, int] = field(default_factory=dict)
     """Highest LAC of each ledger in ``runs``."""
-    state: State | None = None
+    state: JournalState | None = None
     fenced: dict[int, int] = field(default_factory=dict)
     """Fences after ``state``, with the LAC of each."""
     deleted: list[int] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Contents:
     def add(self, ledger: int, entry: int, lac: int, position: int, length: int) -> None:
         runs = self.runs.get(ledger)
         if runs is None:
-            runs = self.runs[ledger] = Runs()
+            runs = self.runs[ledger] = EntryRuns()
         runs.add(entry, self.header.sequence, position, length)
         self.lacs[ledger] = max(lac, self.lacs.get(ledger, -1))
 
@@ -147,12 +147,12 @@ def _split(
     counts: array[int],
     positions: array[int],
     lengths: array[int],
-) -> dict[int, Runs]:
-    runs: dict[int, Runs] = {}
+) -> dict[int, EntryRuns]:
+    runs: dict[int, EntryRuns] = {}
     low = 0
     for ledger, first, count in zip(ledgers, firsts, counts, strict=True):
         high = low + count
-        run = Run(file, first, positions[low:high], lengths[low:high])
-        runs.setdefault(ledger, Runs()).insert(run)
+        run = EntryRun(file, first, positions[low:high], lengths[low:high])
+        runs.setdefault(ledger, EntryRuns()).insert(run)
         low = high
     return runs

@@ -42,7 +42,7 @@ _IMAGE = Struct("<HHQQQQqqII")
 _STATE = Struct("<III")
 
 
-class Kind(IntEnum):
+class RecordKind(IntEnum):
     """What a record is."""
 
     ENTRY = 1
@@ -53,7 +53,7 @@ class Kind(IntEnum):
     DROP = 4
     """The journal file with the sequence ``ledger`` is about to be removed."""
     STATE = 5
-    """What older files would have to be read for; the payload is a :class:`State`."""
+    """What older files would have to be read for; the payload is a :class:`JournalState`."""
     STOP = 6
     """The journal was closed; nothing follows in this file."""
 
@@ -97,7 +97,7 @@ class KnownFile(NamedTuple):
 
 
 @dataclass(slots=True)
-class State:
+class JournalState:
     """What a journal knows besides entries: written at the start of every file."""
 
     files: list[KnownFile] = field(default_factory=list)
@@ -170,7 +170,7 @@ def unpack_image(data: Buffer, offset: int, salt: int) -> Image | None:
     return Image(*fields)
 
 
-def pack_state(state: State) -> bytes:
+def pack_state(state: JournalState) -> bytes:
     return b"".join(
         (
             _STATE.pack(len(state.files), len(state.fenced), len(state.deleted)),
@@ -182,7 +182,7 @@ def pack_state(state: State) -> bytes:
     )
 
 
-def unpack_state(data: Buffer) -> State | None:
+def unpack_state(data: Buffer) -> JournalState | None:
     """The state in the payload of a record; None if it is not one."""
     try:
         files, fenced, deleted = _STATE.unpack_from(data, 0)
@@ -192,7 +192,7 @@ def unpack_state(data: Buffer) -> State | None:
         gone, at = unpack_array("Q", data, at, deleted)
     except (StructError, ValueError):
         return None
-    return State(
+    return JournalState(
         files=[KnownFile(*numbers[i : i + 3]) for i in range(0, 3 * files, 3)],
         fenced=dict(zip(ledgers, lacs, strict=True)),
         deleted=gone.tolist(),

@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from storage_grpc.journal.commit import Committer
+from storage_grpc.journal.commit import JournalCommitter
 from storage_grpc.journal.contents import Contents, pack_contents
 from storage_grpc.journal.files import OpenFiles
-from storage_grpc.journal.format import FileHeader, Kind, file_name, index_name
+from storage_grpc.journal.format import FileHeader, RecordKind, file_name, index_name
 from storage_grpc.journal.index import Index, JournalFile
-from storage_grpc.journal.runs import Runs
+from storage_grpc.journal.runs import EntryRuns
 from storage_grpc.journal.writer import JournalWriter
 from sulina.errors import StorageFailed, StorageFull
 from sulina.runtime.seam import Disk
@@ -41,7 +41,7 @@ class Housekeeper:
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
 
-    def start(self, committer: Committer) -> None:
+    def start(self, committer: JournalCommitter) -> None:
         self._task = asyncio.create_task(self._run(committer), name="journal-housekeeper")
 
     def wake(self) -> None:
@@ -73,13 +73,13 @@ class Housekeeper:
         )
         for ledger in file.ledgers:
             known = self._index.ledgers[ledger]
-            runs = contents.runs[ledger] = Runs()
+            runs = contents.runs[ledger] = EntryRuns()
             runs.items = [run for run in known.runs.items if run.file == file.sequence]
             contents.lacs[ledger] = known.lac
         await self._disk.replace(index_name(file.sequence), pack_contents(contents))
         file.sealed = True
 
-    async def _run(self, committer: Committer) -> None:
+    async def _run(self, committer: JournalCommitter) -> None:
         while True:
             last_round = self._stopping
             # Nothing here is needed for appends or reads; the next round tries again.
@@ -90,12 +90,12 @@ class Housekeeper:
             await self._wake.wait()
             self._wake.clear()
 
-    async def _look_around(self, committer: Committer) -> None:
+    async def _look_around(self, committer: JournalCommitter) -> None:
         for file in [file for file in self._index.files.values() if not file.sealed]:
             if file is not self._writer.file:
                 await self.seal(file, stopped=False)
         for file in self._index.dead_files():
-            await committer.control(Kind.DROP, file.sequence)
+            await committer.control(RecordKind.DROP, file.sequence)
             await self._disk.remove(file_name(file.sequence))
             await self._disk.remove(index_name(file.sequence))
             await self._files.forget(file.sequence)

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from storage_grpc.entries import LedgerStat, PerhapsDamaged, absent, deleted
-from storage_grpc.journal.format import KnownFile, State, file_name
-from storage_grpc.journal.runs import Run, Runs
+from storage_grpc.journal.format import JournalState, KnownFile, file_name
+from storage_grpc.journal.runs import EntryRun, EntryRuns
 from sulina.errors import SulinaError
 
 
@@ -43,13 +43,13 @@ class JournalFile:
         """Something in it, or all of it, is lost: it is kept, so that this is not forgotten."""
 
 
-class Ledger:
+class IndexedLedger:
     """One ledger: its entries, and what it still accepts."""
 
     __slots__ = ("bytes", "deleting", "fenced", "fencing", "highest", "lac", "runs")
 
     def __init__(self) -> None:
-        self.runs = Runs()
+        self.runs = EntryRuns()
         self.lac = -1
         self.fenced = False
         self.fencing = 0
@@ -81,18 +81,18 @@ class Index:
     """All of it."""
 
     def __init__(self, tombstones: int) -> None:
-        self.ledgers: dict[int, Ledger] = {}
+        self.ledgers: dict[int, IndexedLedger] = {}
         self.tombstones: dict[int, None] = {}
         """Deleted ledgers, oldest first."""
         self.files: dict[int, JournalFile] = {}
         self.damage: list[DamagedRange] = []
         self._spare_tombstones = tombstones
 
-    def ledger(self, ledger: int) -> Ledger:
+    def ledger(self, ledger: int) -> IndexedLedger:
         """The ledger, made now if it is new."""
         known = self.ledgers.get(ledger)
         if known is None:
-            known = self.ledgers[ledger] = Ledger()
+            known = self.ledgers[ledger] = IndexedLedger()
         return known
 
     def add_entry(
@@ -107,7 +107,7 @@ class Index:
             known.highest = entry
         file.ledgers.add(ledger)
 
-    def add_runs(self, ledger: int, lac: int, runs: Iterable[Run]) -> None:
+    def add_runs(self, ledger: int, lac: int, runs: Iterable[EntryRun]) -> None:
         """Entries found in a file; newer than all that were added before."""
         known = self.ledger(ledger)
         for run in runs:
@@ -158,10 +158,10 @@ class Index:
             if file.sealed and not file.ledgers and not file.damaged
         ]
 
-    def state(self, besides: int) -> State:
+    def state(self, besides: int) -> JournalState:
         """What the file ``besides`` has to tell so that older ones need not be read for it."""
         self._trim_tombstones()
-        return State(
+        return JournalState(
             files=[
                 KnownFile(file.sequence, file.salt, file.end)
                 for file in self.files.values()

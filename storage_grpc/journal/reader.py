@@ -9,7 +9,7 @@ from crc32c import crc32c
 
 from storage_grpc.entries import Entry
 from storage_grpc.journal.files import OpenFiles
-from storage_grpc.journal.format import IMAGE_SIZE, Kind, file_name, record_size, unpack_image
+from storage_grpc.journal.format import IMAGE_SIZE, RecordKind, file_name, record_size, unpack_image
 from storage_grpc.journal.index import Index
 from sulina.errors import CorruptEntry, NotFound
 
@@ -17,7 +17,7 @@ _BRIDGE = 32 << 10
 """So many bytes of other ledgers between two entries are read along: cheaper than a read more."""
 
 
-class _Place(NamedTuple):
+class _RecordPlace(NamedTuple):
     entry: int
     file: int
     position: int
@@ -74,20 +74,20 @@ class JournalReader:
 
     def _choose(
         self, ledger: int, first: int, max_entries: int, max_bytes: int, head: int | None
-    ) -> list[_Place]:
+    ) -> list[_RecordPlace]:
         known = self._index.ledgers.get(ledger)
-        places: list[_Place] = []
+        places: list[_RecordPlace] = []
         size = 0
         if known is None:
             return places
-        for place in map(_Place._make, known.runs.walk(first)):
+        for place in map(_RecordPlace._make, known.runs.walk(first)):
             size += place.length if head is None else min(head, place.length)
             if places and (len(places) >= max_entries or size > max_bytes):
                 break
             places.append(place)
         return places
 
-    def _spans(self, places: list[_Place]) -> Iterator[list[_Place]]:
+    def _spans(self, places: list[_RecordPlace]) -> Iterator[list[_RecordPlace]]:
         """Places that one read gets: near each other in one file, within the bound."""
         span = [places[0]]
         for place in places[1:]:
@@ -103,7 +103,9 @@ class JournalReader:
                 span = [place]
         yield span
 
-    async def _read_span(self, ledger: int, span: list[_Place], head: int | None) -> list[Entry]:
+    async def _read_span(
+        self, ledger: int, span: list[_RecordPlace], head: int | None
+    ) -> list[Entry]:
         file = self._index.files.get(span[0].file)
         if file is None:
             raise NotFound(f"{file_name(span[0].file)} was removed")
@@ -130,7 +132,7 @@ class _Damaged(Exception):
 
 
 def _verify(
-    data: memoryview, offset: int, salt: int, ledger: int, place: _Place
+    data: memoryview, offset: int, salt: int, ledger: int, place: _RecordPlace
 ) -> tuple[int, memoryview] | None:
     """LAC and payload of the record at ``offset``, by whichever of its images is whole."""
     payload = data[offset + IMAGE_SIZE : offset + IMAGE_SIZE + place.length]
@@ -138,7 +140,7 @@ def _verify(
         image = unpack_image(data, at, salt)
         if (
             image is not None
-            and image.kind == Kind.ENTRY
+            and image.kind == RecordKind.ENTRY
             and (image.ledger, image.entry) == (ledger, place.entry)
             and (image.position, image.length) == (place.position, place.length)
         ):

@@ -1,7 +1,7 @@
 """Build the index from what is on the disk, after any kind of stop.
 
 Files with an index file are taken from that; the others are scanned, and every checksum in them
-verified. Newer files are looked at first: each starts with a ``State`` that says which older
+verified. Newer files are looked at first: each starts with a ``JournalState`` that says which older
 files there must be and where they end, which tells damage from a torn tail, and a lost file from
 a removed one.
 """
@@ -15,8 +15,8 @@ from storage_grpc.journal.contents import Contents, unpack_contents
 from storage_grpc.journal.format import (
     DATA_START,
     FileHeader,
+    JournalState,
     KnownFile,
-    State,
     file_name,
     index_name,
     unpack_header,
@@ -31,7 +31,7 @@ _NAME = re.compile(r"journal-([0-9a-f]{16})\.log")
 
 
 @dataclass(frozen=True, slots=True)
-class Recovery:
+class RecoveryReport:
     """What a start found."""
 
     stopped: bool
@@ -57,7 +57,7 @@ class Recovery:
 
 
 @dataclass(slots=True)
-class Recovered:
+class RecoveredJournal:
     """The outcome, for the store."""
 
     index: Index
@@ -72,9 +72,9 @@ class Recovered:
     records: int = 0
     corrupt: int = 0
 
-    def report(self, seconds: float) -> Recovery:
+    def report(self, seconds: float) -> RecoveryReport:
         files = self.index.files.values()
-        return Recovery(
+        return RecoveryReport(
             stopped=self.stopped,
             files=len(files),
             scanned_files=self.scanned,
@@ -87,11 +87,11 @@ class Recovered:
         )
 
 
-async def recover(disk: Disk, settings: JournalSettings) -> Recovered:
+async def recover(disk: Disk, settings: JournalSettings) -> RecoveredJournal:
     """Read the folder. Raises ``Refused`` if its files are not those of one node."""
     names = set(await disk.list())
     sequences = sorted(int(m[1], 16) for name in names if (m := _NAME.fullmatch(name)))
-    result = Recovered(
+    result = RecoveredJournal(
         index=Index(settings.tombstones),
         incarnation=None,
         next_sequence=sequences[-1] + 1 if sequences else 1,
@@ -115,7 +115,7 @@ async def recover(disk: Disk, settings: JournalSettings) -> Recovered:
 class _FolderReader:
     """Reads journal files, the newest first."""
 
-    def __init__(self, disk: Disk, names: set[str], chunk: int, result: Recovered) -> None:
+    def __init__(self, disk: Disk, names: set[str], chunk: int, result: RecoveredJournal) -> None:
         self._disk = disk
         self._names = names
         self._chunk = chunk
@@ -220,10 +220,10 @@ class _FolderReader:
             )
 
 
-def _build(result: Recovered, found: list[Contents], expected: dict[int, KnownFile]) -> None:
+def _build(result: RecoveredJournal, found: list[Contents], expected: dict[int, KnownFile]) -> None:
     """Put the files' contents together, oldest first."""
     index = result.index
-    control = State()
+    control = JournalState()
     state_file = 0
     for contents in found:
         sequence, salt, _ = contents.header

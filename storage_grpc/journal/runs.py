@@ -14,7 +14,7 @@ from operator import attrgetter
 _FIRST = attrgetter("first")
 
 
-class Run:
+class EntryRun:
     """Consecutive entries in one file."""
 
     __slots__ = ("file", "first", "lengths", "positions")
@@ -32,19 +32,19 @@ class Run:
         """The entry after the last."""
         return self.first + len(self.lengths)
 
-    def part(self, first: int, stop: int) -> Run:
+    def part(self, first: int, stop: int) -> EntryRun:
         """The entries from ``first`` to before ``stop``, all of which are in this run."""
         low, high = first - self.first, stop - self.first
-        return Run(self.file, first, self.positions[low:high], self.lengths[low:high])
+        return EntryRun(self.file, first, self.positions[low:high], self.lengths[low:high])
 
 
-class Runs:
+class EntryRuns:
     """All runs of one ledger, in order, none overlapping another."""
 
     __slots__ = ("items",)
 
     def __init__(self) -> None:
-        self.items: list[Run] = []
+        self.items: list[EntryRun] = []
 
     def add(self, entry: int, file: int, position: int, length: int) -> int:
         """Note where an entry is. Returns the payload bytes of the one that it replaces."""
@@ -58,9 +58,11 @@ class Runs:
                 before.positions.append(position >> 3)
                 before.lengths.append(length)
                 return 0
-        return self.insert(Run(file, entry, array("I", (position >> 3,)), array("I", (length,))))
+        return self.insert(
+            EntryRun(file, entry, array("I", (position >> 3,)), array("I", (length,)))
+        )
 
-    def insert(self, run: Run) -> int:
+    def insert(self, run: EntryRun) -> int:
         """Add a run over whatever was there. Returns the payload bytes that it replaces."""
         items = self.items
         if not items or items[-1].stop <= run.first:
@@ -70,7 +72,7 @@ class Runs:
         if low and items[low - 1].stop > run.first:
             low -= 1
         high = low
-        kept: list[Run] = []
+        kept: list[EntryRun] = []
         replaced = 0
         while high < len(items) and items[high].first < run.stop:
             old = items[high]
@@ -86,7 +88,7 @@ class Runs:
         items[low:high] = kept
         return replaced
 
-    def find(self, entry: int) -> tuple[Run, int] | None:
+    def find(self, entry: int) -> tuple[EntryRun, int] | None:
         """The run that has ``entry``, and its place in it."""
         at = bisect_right(self.items, entry, key=_FIRST)
         if at:

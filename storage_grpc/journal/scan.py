@@ -25,7 +25,7 @@ from storage_grpc.journal.format import (
     SALT_OFFSET,
     FileHeader,
     Image,
-    Kind,
+    RecordKind,
     unpack_image,
     unpack_state,
 )
@@ -34,7 +34,7 @@ from sulina.runtime.seam import DiskFile
 _SALT = Struct("<Q")
 
 
-class _Place(NamedTuple):
+class _Stretch(NamedTuple):
     """A record, or a stretch of bytes that is none."""
 
     start: int
@@ -55,14 +55,14 @@ async def scan_file(
     size = await file.size()
     limit = size if known_end is None else min(size, known_end)
     scan = _Scan(header, known_end or DATA_START)
-    window = _Window(file, limit, chunk)
+    window = _FileWindow(file, limit, chunk)
     at = DATA_START
     while at < limit:
         place = await _next_place(window, at, header.salt)
         scan.note(place)
         at = place.end
     if known_end is not None and at < known_end:
-        scan.note(_Place(at, known_end, None, False, memoryview(b"")))
+        scan.note(_Stretch(at, known_end, None, False, memoryview(b"")))
     return scan.finish(at)
 
 
@@ -77,20 +77,20 @@ async def zeros_from(file: DiskFile, position: int, chunk: int) -> int:
     return start
 
 
-async def _next_place(window: _Window, at: int, salt: int) -> _Place:
+async def _next_place(window: _FileWindow, at: int, salt: int) -> _Stretch:
     image = unpack_image(await window.get(at, IMAGE_SIZE), 0, salt)
     if image is None or image.position != at:
         image = await _search(window, at, salt)
         if image is None:
-            return _Place(at, window.limit, None, False, memoryview(b""))
+            return _Stretch(at, window.limit, None, False, memoryview(b""))
         if image.position != at:
-            return _Place(at, image.position, None, False, memoryview(b""))
+            return _Stretch(at, image.position, None, False, memoryview(b""))
     payload = await window.get(at + IMAGE_SIZE, image.length)
     sound = len(payload) == image.length and crc32c(payload) == image.payload_crc
-    return _Place(at, image.end, image, sound, payload)
+    return _Stretch(at, image.end, image, sound, payload)
 
 
-async def _search(window: _Window, start: int, salt: int) -> Image | None:
+async def _search(window: _FileWindow, start: int, salt: int) -> Image | None:
     """The first whole image after ``start``: in front of a record, or behind one."""
     needle = _SALT.pack(salt)
     at = start + ALIGN
@@ -122,11 +122,11 @@ class _Scan:
 
     def __init__(self, header: FileHeader, proven: int) -> None:
         self._contents = Contents(header, DATA_START, proven=proven)
-        self._undecided: deque[_Place] = deque()
+        self._undecided: deque[_Stretch] = deque()
         """Starts with a place that is damage or a torn tail; then all that follows it."""
         self._bad_states: list[tuple[int, int]] = []
 
-    def note(self, place: _Place) -> None:
+    def note(self, place: _Stretch) -> None:
         if place.image is not None:
             self._contents.proven = max(self._contents.proven, place.image.synced)
         self._undecided.append(place)
@@ -142,7 +142,7 @@ class _Scan:
             contents.damage.extend(self._bad_states)
         return contents
 
-    def _take(self, place: _Place) -> None:
+    def _take(self, place: _Stretch) -> None:
         contents, image = self._contents, place.image
         contents.stopped = False
         if image is None:
@@ -151,17 +151,17 @@ class _Scan:
         contents.records += 1
         contents.corrupt += not place.sound
         match image.kind:
-            case Kind.ENTRY:
+            case RecordKind.ENTRY:
                 contents.add(image.ledger, image.entry, image.lac, image.position, image.length)
-            case Kind.FENCE:
+            case RecordKind.FENCE:
                 contents.fenced[image.ledger] = image.lac
-            case Kind.DELETE:
+            case RecordKind.DELETE:
                 contents.deleted.append(image.ledger)
-            case Kind.DROP:
+            case RecordKind.DROP:
                 contents.dropped.append(image.ledger)
-            case Kind.STOP:
+            case RecordKind.STOP:
                 contents.stopped = True
-            case Kind.STATE:
+            case RecordKind.STATE:
                 state = unpack_state(place.payload) if place.sound else None
                 if state is None:
                     self._bad_states.append((place.start, place.end))
@@ -169,7 +169,7 @@ class _Scan:
                     contents.state = state
 
 
-class _Window:
+class _FileWindow:
     """A file read forward in large pieces."""
 
     def __init__(self, file: DiskFile, limit: int, chunk: int) -> None:

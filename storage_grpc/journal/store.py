@@ -14,21 +14,21 @@ from typing import Self
 
 from crc32c import crc32c
 
-from storage_grpc.entries import Entry, LedgerStat, check_ids, deleted, fenced, gather
-from storage_grpc.journal.commit import Committer
+from storage_grpc.entries import Entry, LedgerStat, check_ids, deleted, fenced, payload_buffers
+from storage_grpc.journal.commit import JournalCommitter
 from storage_grpc.journal.files import OpenFiles
-from storage_grpc.journal.format import Kind
+from storage_grpc.journal.format import RecordKind
 from storage_grpc.journal.housekeeper import Housekeeper
 from storage_grpc.journal.index import Index
-from storage_grpc.journal.item import Item
+from storage_grpc.journal.pending_record import PendingRecord
 from storage_grpc.journal.reader import JournalReader
-from storage_grpc.journal.recover import Recovered, Recovery, recover
+from storage_grpc.journal.recover import RecoveredJournal, RecoveryReport, recover
 from storage_grpc.journal.settings import JournalSettings
-from storage_grpc.journal.writer import JournalWriter, Randomness
+from storage_grpc.journal.writer import JournalWriter
 from sulina.errors import Closed, StorageFailed, StorageFull
-from sulina.runtime.seam import Buffer, Clock, Disk
+from sulina.runtime.seam import Buffer, Clock, Disk, Randomness
 
-_ENTRY = int(Kind.ENTRY)
+_ENTRY = int(RecordKind.ENTRY)
 
 
 class JournalStore:
@@ -39,8 +39,8 @@ class JournalStore:
         disk: Disk,
         settings: JournalSettings,
         randomness: Randomness,
-        recovered: Recovered,
-        recovery: Recovery,
+        recovered: RecoveredJournal,
+        recovery: RecoveryReport,
     ) -> None:
         self.recovery = recovery
         """What the start found."""
@@ -55,7 +55,7 @@ class JournalStore:
         self._housekeeper = Housekeeper(
             disk, self._index, self._files, self._writer, self._incarnation
         )
-        self._committer = Committer(
+        self._committer = JournalCommitter(
             self._index, self._writer, self._reader, settings, self._housekeeper.wake
         )
         self._loop = asyncio.get_running_loop()
@@ -109,7 +109,7 @@ class JournalStore:
             raise self._closed()
         self._committer.check_room()
         check_ids(ledger, entry, lac)
-        buffers, length = gather(payload, self._max_entry_bytes)
+        buffers, length = payload_buffers(payload, self._max_entry_bytes)
         known = self._index.ledgers.get(ledger)
         if known is None:
             if ledger in self._index.tombstones:
@@ -127,7 +127,7 @@ class JournalStore:
             crc = crc32c(buffer, crc)
         done = self._loop.create_future()
         self._committer.submit(
-            Item(done, _ENTRY, ledger, entry, lac, buffers, length, crc, maybe_stored)
+            PendingRecord(done, _ENTRY, ledger, entry, lac, buffers, length, crc, maybe_stored)
         )
         return done
 
@@ -154,7 +154,7 @@ class JournalStore:
         if known.deleting:
             raise deleted(ledger)
         if not known.fenced:
-            done = self._committer.control(Kind.FENCE, ledger, known.lac)
+            done = self._committer.control(RecordKind.FENCE, ledger, known.lac)
             known.fencing += 1
             await done
         return known.lac
@@ -164,7 +164,7 @@ class JournalStore:
             raise self._closed()
         check_ids(ledger, 0, -1)
         if ledger not in self._index.tombstones:
-            done = self._committer.control(Kind.DELETE, ledger)
+            done = self._committer.control(RecordKind.DELETE, ledger)
             self._index.ledger(ledger).deleting += 1
             await done
 
@@ -205,7 +205,7 @@ class JournalStore:
         await self._housekeeper.stop()
         with suppress(StorageFull, StorageFailed):
             if self._writer.file is not None and clean:
-                await self._committer.control(Kind.STOP, 0)
+                await self._committer.control(RecordKind.STOP, 0)
                 await self._housekeeper.seal(self._writer.file, stopped=True)
         await self._committer.stop()
         with suppress(StorageFailed):

@@ -7,14 +7,13 @@ it left behind is cut off before anything else is written, so nothing half-writt
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from crc32c import crc32c
 
 from storage_grpc.journal.format import (
     DATA_START,
     FileHeader,
-    Kind,
+    RecordKind,
     file_name,
     pack_header,
     pack_image,
@@ -24,19 +23,13 @@ from storage_grpc.journal.format import (
 from storage_grpc.journal.index import Index, JournalFile
 from storage_grpc.journal.settings import JournalSettings
 from sulina.errors import StorageFull
-from sulina.runtime.seam import Buffer, Disk, DiskFile
+from sulina.runtime.seam import Buffer, Disk, DiskFile, Randomness
 
 _PADDING = [bytes(-length % 8) for length in range(8)]
 _STATE_COPIES = 2
 
 
-class Randomness(Protocol):
-    """Where salts come from: a ``random.Random``."""
-
-    def getrandbits(self, bits: int, /) -> int: ...
-
-
-class Group:
+class RecordGroup:
     """Records on their way to the disk in one write, laid out from a position on."""
 
     __slots__ = ("_salt", "_synced", "buffers", "end")
@@ -119,7 +112,7 @@ class JournalWriter:
         self._reserved = await self._reserve(self._handle, self._reserved, wanted)
         return self.file
 
-    async def write(self, group: Group) -> None:
+    async def write(self, group: RecordGroup) -> None:
         """Make a group durable. It was laid out from the end of the file on."""
         assert self.file is not None
         assert self._handle is not None
@@ -158,9 +151,9 @@ class JournalWriter:
         salt = self._randomness.getrandbits(64)
         file = JournalFile(sequence, salt, DATA_START)
         state = pack_state(self._index.state(besides=sequence))
-        group = Group(file)
+        group = RecordGroup(file)
         for _ in range(_STATE_COPIES):
-            group.add(Kind.STATE, 0, 0, -1, (state,), len(state), crc32c(state))
+            group.add(RecordKind.STATE, 0, 0, -1, (state,), len(state), crc32c(state))
         header = pack_header(FileHeader(sequence, salt, self._incarnation))
         handle = await self._disk.open(file_name(sequence), create=True)
         try:

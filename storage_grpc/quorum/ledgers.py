@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from storage_grpc.entries import Entry
-from storage_grpc.meter import Meter
+from storage_grpc.ledgers import PendingBytes
 from storage_grpc.node import Node
 from storage_grpc.quorum.calls import ask_all
 from storage_grpc.quorum.nodes import Nodes
@@ -39,7 +39,7 @@ class QuorumLedgers:
         self._writers: dict[int, QuorumWriter] = {}
         self._closed: dict[int, LedgerMetadata] = {}
         self._recovered: dict[int, list[Entry]] = {}
-        self._meter = Meter(settings.high_water)
+        self._pending_bytes = PendingBytes(settings.high_water)
 
     async def create(self, ledger: int) -> QuorumWriter:
         """A new ledger on as many nodes as there are, up to the write quorum.
@@ -63,7 +63,14 @@ class QuorumLedgers:
         lives = {node.id: node.life for node in chosen}
         stored = await ledger_metadata.create(self._store, ledger, value)
         writer = QuorumWriter(
-            ledger, stored, lives, self._nodes, self._store, self._clock, settings, self._meter
+            ledger,
+            stored,
+            lives,
+            self._nodes,
+            self._store,
+            self._clock,
+            settings,
+            self._pending_bytes,
         )
         self._writers[ledger] = writer
         return writer
@@ -131,10 +138,10 @@ class QuorumLedgers:
 
     @property
     def overloaded(self) -> bool:
-        return self._meter.overloaded
+        return self._pending_bytes.overloaded
 
     async def wait_writable(self) -> None:
-        await self._meter.wait()
+        await self._pending_bytes.wait()
 
 
 def _chosen(

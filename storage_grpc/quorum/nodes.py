@@ -32,10 +32,12 @@ def replacements(
     A node that came back as another member takes its own place or none: with one machine twice in
     an ensemble, the loss of that machine would count as two.
     """
-    seats = {_machine(member): member for member in ensemble}
+    members = {_machine(member): member for member in ensemble}
     names = [node.id for node in spare]
-    swapped = {seats[_machine(name)]: name for name in names if seats.get(_machine(name)) in lost}
-    others = [name for name in names if _machine(name) not in seats]
+    swapped = {
+        members[_machine(name)]: name for name in names if members.get(_machine(name)) in lost
+    }
+    others = [name for name in names if _machine(name) not in members]
     free = [member for member in lost if member not in swapped]
     return swapped | dict(zip(free, others, strict=False))
 

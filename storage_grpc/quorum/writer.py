@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from storage_grpc.meter import Meter
+from storage_grpc.ledgers import PendingBytes
 from storage_grpc.node import Node
 from storage_grpc.quorum.nodes import Nodes, replacements
 from storage_grpc.quorum.settings import QuorumSettings
@@ -31,7 +31,7 @@ _MANY = 1 << 16
 
 
 @dataclass(slots=True, eq=False)
-class _Pending:
+class _PendingEntry:
     entry: int
     payload: Buffer
     result: asyncio.Future[None]
@@ -39,7 +39,7 @@ class _Pending:
 
 
 @dataclass(slots=True, eq=False)
-class _Lane:
+class _Replica:
     """The way to one node of the ensemble."""
 
     node: Node
@@ -61,7 +61,7 @@ class QuorumWriter:
         store: MetadataStore,
         clock: Clock,
         settings: QuorumSettings,
-        meter: Meter,
+        pending_bytes: PendingBytes,
     ) -> None:
         self.ledger = ledger
         self.lac = -1
@@ -70,10 +70,10 @@ class QuorumWriter:
         self._store = store
         self._clock = clock
         self._settings = settings
-        self._meter = meter
+        self._pending_bytes = pending_bytes
         self._next = 0
-        self._pending: deque[_Pending] = deque()
-        self._lanes: dict[str, _Lane] = {}
+        self._pending: deque[_PendingEntry] = deque()
+        self._replicas: dict[str, _Replica] = {}
         self._ever: set[str] = set()
         self._lives = dict(lives)
         """Of each member, as it was before the metadata last said that the ledger is ours."""
@@ -83,8 +83,8 @@ class QuorumWriter:
         self._changing: asyncio.Task[None] | None = None
         self._watchdog: asyncio.TimerHandle | None = None
         for member in stored.value.ensemble_of(0):
-            self._open_lane(member)
-        if len(self._lanes) < stored.value.write_quorum:
+            self._open_replica(member)
+        if len(self._replicas) < stored.value.write_quorum:
             self._start_change()  # a node went while the ledger was being created
 
     @property
@@ -100,7 +100,7 @@ class QuorumWriter:
     @property
     def wants_roll(self) -> bool:
         """The ledger has too few copies, and a new one could have enough."""
-        complete = len(self._lanes) == self.metadata.write_quorum and not self._gaps
+        complete = len(self._replicas) == self.metadata.write_quorum and not self._gaps
         if complete and not self.metadata.under_replicated:
             return False
         wanted = self._settings.write_quorum
@@ -113,45 +113,47 @@ class QuorumWriter:
         if self._error is not None:
             result.set_exception(self._error)
             return result
-        pending = _Pending(self._next, payload, result)
+        pending = _PendingEntry(self._next, payload, result)
         self._next += 1
         self._pending.append(pending)
-        self._meter.add(len(payload))
-        for lane in list(self._lanes.values()):
-            self._send(lane, pending)
+        self._pending_bytes.add(len(payload))
+        for replica in list(self._replicas.values()):
+            self._send(replica, pending)
         self._arm_watchdog()
         return result
 
-    def _open_lane(self, member: str) -> None:
+    def _open_replica(self, member: str) -> None:
         self._ever.add(member)
         node = self._nodes.get(member)
         if node is not None and self._is_known(node):
-            self._lanes[member] = _Lane(node)
+            self._replicas[member] = _Replica(node)
 
     def _is_known(self, node: Node) -> bool:
         return node.life == self._lives.get(node.id)
 
-    def _send(self, lane: _Lane, pending: _Pending) -> None:
-        lane.unanswered[pending.entry] = self._clock.now()
-        lane.bytes += len(pending.payload)
-        sent = lane.node.append(self.ledger, pending.entry, self.lac, pending.payload)
-        sent.add_done_callback(partial(self._answered, lane, pending))
-        if lane.bytes > self._settings.node_pending_bytes:
-            self._lose_slow()
+    def _send(self, replica: _Replica, pending: _PendingEntry) -> None:
+        replica.unanswered[pending.entry] = self._clock.now()
+        replica.bytes += len(pending.payload)
+        sent = replica.node.append(self.ledger, pending.entry, self.lac, pending.payload)
+        sent.add_done_callback(partial(self._answered, replica, pending))
+        if replica.bytes > self._settings.node_pending_bytes:
+            self._drop_slow()
 
-    def _answered(self, lane: _Lane, pending: _Pending, sent: asyncio.Future[None]) -> None:
+    def _answered(
+        self, replica: _Replica, pending: _PendingEntry, sent: asyncio.Future[None]
+    ) -> None:
         error = UnknownOutcome("cancelled") if sent.cancelled() else sent.exception()
-        if lane.unanswered.pop(pending.entry, None) is not None:
-            lane.bytes -= len(pending.payload)
-        if self._error is not None or lane.lost:
+        if replica.unanswered.pop(pending.entry, None) is not None:
+            replica.bytes -= len(pending.payload)
+        if self._error is not None or replica.lost:
             return
         if error is None:
-            pending.acked.add(lane.node.id)
+            pending.acked.add(replica.node.id)
             self._confirm()
         elif isinstance(error, Fenced | NotFound):  # NotFound: the ledger was deleted there
             self._stop_fenced(error)
         else:
-            self._lose(lane)
+            self._drop(replica)
 
     def _confirm(self) -> None:
         while self._pending and self._has_ack_quorum(self._pending[0]):
@@ -159,9 +161,9 @@ class QuorumWriter:
             self.lac = first.entry
             if not first.result.done():
                 first.result.set_result(None)
-            self._meter.remove(len(first.payload))
+            self._pending_bytes.remove(len(first.payload))
 
-    def _has_ack_quorum(self, pending: _Pending) -> bool:
+    def _has_ack_quorum(self, pending: _PendingEntry) -> bool:
         return len(pending.acked) >= self.metadata.ack_quorum
 
     def _stop_fenced(self, error: SulinaError) -> None:
@@ -178,40 +180,40 @@ class QuorumWriter:
             pending = self._pending.popleft()
             if not pending.result.done():
                 pending.result.set_exception(error)
-            self._meter.remove(len(pending.payload))
+            self._pending_bytes.remove(len(pending.payload))
 
     # ---- nodes that fail ----
 
     def _arm_watchdog(self) -> None:
         if self._watchdog is None and self._error is None:
             delay = self._settings.node_timeout / 4
-            self._watchdog = asyncio.get_running_loop().call_later(delay, self._look_at_lanes)
+            self._watchdog = asyncio.get_running_loop().call_later(delay, self._check_replicas)
 
-    def _look_at_lanes(self) -> None:
+    def _check_replicas(self) -> None:
         self._watchdog = None
-        self._lose_slow()
-        if self._pending or any(lane.unanswered for lane in self._lanes.values()):
+        self._drop_slow()
+        if self._pending or any(replica.unanswered for replica in self._replicas.values()):
             self._arm_watchdog()
 
-    def _lose_slow(self) -> None:
+    def _drop_slow(self) -> None:
         """Let nodes go that keep the others waiting. When all are slow, it is nobody's fault."""
         latest = self._clock.now() - self._settings.node_timeout
         slow = [
-            lane
-            for lane in self._lanes.values()
-            if lane.bytes > self._settings.node_pending_bytes
-            or (lane.unanswered and next(iter(lane.unanswered.values())) < latest)
+            replica
+            for replica in self._replicas.values()
+            if replica.bytes > self._settings.node_pending_bytes
+            or (replica.unanswered and next(iter(replica.unanswered.values())) < latest)
         ]
-        if len(self._lanes) - len(slow) >= self.metadata.ack_quorum:
-            for lane in slow:
-                self._lose(lane)
+        if len(self._replicas) - len(slow) >= self.metadata.ack_quorum:
+            for replica in slow:
+                self._drop(replica)
 
-    def _lose(self, lane: _Lane) -> None:
-        if lane.lost:
+    def _drop(self, replica: _Replica) -> None:
+        if replica.lost:
             return
-        lane.lost = True
-        member = lane.node.id
-        self._lanes.pop(member, None)
+        replica.lost = True
+        member = replica.node.id
+        self._replicas.pop(member, None)
         self._nodes.failed(member)
         self._discard_acks(member)
         self._start_change()
@@ -231,13 +233,13 @@ class QuorumWriter:
             began = self._clock.now()
             while self._error is None:
                 ensemble = self.metadata.fragments[-1].ensemble
-                lost = [member for member in ensemble if member not in self._lanes]
+                lost = [member for member in ensemble if member not in self._replicas]
                 spare = self._nodes.choose(len(lost), exclude=self._ever)
                 swapped = replacements(ensemble, lost, spare)
                 if swapped:
                     await self._replace(ensemble, swapped)
                     began = self._clock.now()
-                elif not lost or len(self._lanes) >= self.metadata.ack_quorum:
+                elif not lost or len(self._replicas) >= self.metadata.ack_quorum:
                     return  # complete, or good enough until the topic rolls to a full ledger
                 elif back := self._returned(lost):
                     self._gaps = True
@@ -282,11 +284,11 @@ class QuorumWriter:
     def _join(self, members: Iterable[str]) -> None:
         """New nodes of the ensemble get everything that is not confirmed."""
         for member in members:
-            self._open_lane(member)
-            lane = self._lanes.get(member)
-            if lane is not None:
+            self._open_replica(member)
+            replica = self._replicas.get(member)
+            if replica is not None:
                 for pending in list(self._pending):
-                    self._send(lane, pending)
+                    self._send(replica, pending)
         self._arm_watchdog()
 
     # ---- metadata ----

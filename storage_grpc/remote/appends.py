@@ -23,8 +23,8 @@ from storage_grpc.remote.wire.codes import error_of, error_of_call
 from storage_grpc.remote.wire.layout import (
     ENTRY_OVERHEAD,
     RECOVERY,
-    Damaged,
-    Outcome,
+    AppendOutcome,
+    DamagedMessage,
     entry_head,
     pack,
     unpack_outcomes,
@@ -135,7 +135,7 @@ class Appends:
                 answered = True
         except grpc.RpcError as error:
             reason = str(error_of_call(error, self._who))
-        except (Damaged, grpc.aio.UsageError) as error:
+        except (DamagedMessage, grpc.aio.UsageError) as error:
             reason = str(error)
         except asyncio.CancelledError:
             # Of this task by ``close``, or of the call: by the end of its channel, or because
@@ -174,12 +174,12 @@ class Appends:
             self._sent.append(waiting.popleft())
         return pack(parts, size)
 
-    def _settle(self, outcome: Outcome) -> None:
+    def _settle(self, outcome: AppendOutcome) -> None:
         if not self._sent:
-            raise Damaged("it answered an append that was not sent")
+            raise DamagedMessage("it answered an append that was not sent")
         append = self._sent[0]
         if (append.ledger, append.entry) != (outcome.ledger, outcome.entry):
-            raise Damaged("it answered appends in another order than they were sent")
+            raise DamagedMessage("it answered appends in another order than they were sent")
         self._sent.popleft()
         self.pending_bytes -= append.size
         if append.done.done():

@@ -16,10 +16,10 @@ from storage_grpc import storage_pb2 as pb
 from storage_grpc.entries import Entry, LedgerStat, check_ids
 from storage_grpc.node import FencedLedger
 from storage_grpc.remote.appends import Appends
-from storage_grpc.remote.gather import Gather
+from storage_grpc.remote.call_batcher import CallBatcher
 from storage_grpc.remote.link import Link
 from storage_grpc.remote.settings import RemoteSettings
-from storage_grpc.remote.wire.layout import Damaged, Received, unpack_entries
+from storage_grpc.remote.wire.layout import DamagedMessage, ReceivedEntry, unpack_entries
 from sulina.errors import UnknownOutcome
 from sulina.runtime.seam import Buffer, Clock
 
@@ -46,7 +46,7 @@ class RemoteNode:
         self.incarnation = hello.incarnation
         self.life = hello.life
         self.tier = hello.tier
-        """Where it keeps objects; empty if it has no object store. Renewed by its seat."""
+        """Where it keeps objects; empty if it has no object store. Renewed by its monitor."""
         self._link = link
         self._appends = Appends(
             self.id,
@@ -55,8 +55,8 @@ class RemoteNode:
             settings,
             clock,
         )
-        self._fences = Gather(self.id, self._many)
-        self._reads = Gather(self.id, self._many)
+        self._fences = CallBatcher(self.id, self._many)
+        self._reads = CallBatcher(self.id, self._many)
 
     @property
     def link(self) -> Link:
@@ -170,13 +170,13 @@ class RemoteNode:
         """The entries that a read returns: of that ledger, whole, consecutive from ``first`` on."""
         return self._checked(self._unpacked(message), ledger, first)
 
-    def _unpacked(self, message: bytes) -> list[Received]:
+    def _unpacked(self, message: bytes) -> list[ReceivedEntry]:
         try:
             return unpack_entries(message)
-        except Damaged as damaged:
+        except DamagedMessage as damaged:
             raise UnknownOutcome(f"{self.id} was not understood: {damaged}") from None
 
-    def _checked(self, found: Sequence[Received], ledger: int, first: int) -> list[Entry]:
+    def _checked(self, found: Sequence[ReceivedEntry], ledger: int, first: int) -> list[Entry]:
         expected = [(ledger, first + step) for step in range(len(found))]
         if not found or [(entry.ledger, entry.entry) for entry in found] != expected:
             raise UnknownOutcome(f"{self.id} answered with other entries than it was asked for")

@@ -11,24 +11,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from storage_grpc.node import Node
 from storage_grpc.remote.node import RemoteNode
-from storage_grpc.remote.seat import Seat
+from storage_grpc.remote.node_monitor import NodeMonitor
 from storage_grpc.remote.settings import RemoteSettings
 from sulina.errors import Refused, Unavailable
 from sulina.runtime.deadline import within
-from sulina.runtime.seam import Clock
+from sulina.runtime.seam import Clock, Randomness
 
 _SAME_LOAD = 1 << 20
 """Nodes whose pending bytes differ by less are equally good."""
-
-
-class Randomness(Protocol):
-    """What spreads load among equals: a ``random.Random``."""
-
-    def random(self) -> float: ...
 
 
 class RemoteNodes:
@@ -51,18 +45,19 @@ class RemoteNodes:
         self._places = dict(map(_parse, places))
         if len(self._places) < len(places):
             raise Refused("two storage nodes have the same name: each needs one of its own")
-        self._seats: list[Seat] = []
+        self._monitors: list[NodeMonitor] = []
         self._watching: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         # All of them before the first is watched: one that can't be made leaves no task behind.
-        self._seats = [
-            Seat(name, address, self._settings, self._clock, self._changed.set)
+        self._monitors = [
+            NodeMonitor(name, address, self._settings, self._clock, self._changed.set)
             for name, address in self._places.items()
         ]
         self._watching = [
-            asyncio.create_task(seat.watch(), name=f"watch-{seat.name}") for seat in self._seats
+            asyncio.create_task(monitor.watch(), name=f"watch-{monitor.name}")
+            for monitor in self._monitors
         ]
         return self
 
@@ -75,10 +70,10 @@ class RemoteNodes:
         for task in self._watching:
             task.cancel()
         await asyncio.gather(*self._watching, return_exceptions=True)
-        for seat in self._seats:
-            await seat.close()
+        for monitor in self._monitors:
+            await monitor.close()
         self._watching.clear()
-        self._seats.clear()
+        self._monitors.clear()
 
     async def ready(self, count: int) -> None:
         """Wait until so many nodes are healthy; the caller sets the deadline."""
@@ -101,13 +96,15 @@ class RemoteNodes:
     @property
     def troubles(self) -> str:
         """What is wrong with each node that is not healthy."""
-        return "; ".join(f"{seat.name}: {seat.why}" for seat in self._seats if not seat.healthy)
+        return "; ".join(
+            f"{monitor.name}: {monitor.why}" for monitor in self._monitors if not monitor.healthy
+        )
 
     def get(self, member: str) -> RemoteNode | None:
         """See ``Nodes.get``. A node that is not healthy is known all the same."""
-        for seat in self._seats:
-            if seat.node is not None and seat.node.id == member:
-                return seat.node
+        for monitor in self._monitors:
+            if monitor.node is not None and monitor.node.id == member:
+                return monitor.node
         return None
 
     def choose(self, count: int, exclude: Collection[str] = ()) -> list[Node]:
@@ -122,22 +119,26 @@ class RemoteNodes:
 
     def all(self) -> list[RemoteNode]:
         """Every node that was heard of, well or not."""
-        return [seat.node for seat in self._seats if seat.node is not None]
+        return [monitor.node for monitor in self._monitors if monitor.node is not None]
 
     def with_tier(self) -> list[RemoteNode]:
         """The nodes that have an object store, if they are well; if none is, all of them."""
         well = [node for node in self._healthy() if node.tier]
-        known = [seat.node for seat in self._seats if seat.node is not None]
+        known = [monitor.node for monitor in self._monitors if monitor.node is not None]
         return well or [node for node in known if node.tier]
 
     def failed(self, member: str) -> None:
         """See ``Nodes.failed``."""
-        for seat in self._seats:
-            if seat.node is not None and seat.node.id == member:
-                seat.avoid()
+        for monitor in self._monitors:
+            if monitor.node is not None and monitor.node.id == member:
+                monitor.avoid()
 
     def _healthy(self) -> list[RemoteNode]:
-        return [seat.node for seat in self._seats if seat.healthy and seat.node is not None]
+        return [
+            monitor.node
+            for monitor in self._monitors
+            if monitor.healthy and monitor.node is not None
+        ]
 
 
 def _parse(place: str) -> tuple[str, str]:

@@ -18,8 +18,8 @@ from storage_grpc.node import Node
 from storage_grpc.remote.wire.codes import code_of
 from storage_grpc.remote.wire.layout import (
     RECOVERY,
-    Damaged,
-    Received,
+    DamagedMessage,
+    ReceivedEntry,
     pack,
     pack_outcome,
     unpack_entries,
@@ -104,7 +104,7 @@ class AppendSession:
                 self._room.clear()
                 await self._room.wait()
 
-    async def _append(self, entry: Received) -> asyncio.Future[None]:
+    async def _append(self, entry: ReceivedEntry) -> asyncio.Future[None]:
         """Hand an entry over; waits as long as the store has too much to write."""
         recovery = bool(entry.flags & RECOVERY)
         while True:
@@ -117,7 +117,7 @@ class AppendSession:
 
     def _took(self, taking: asyncio.Task[None]) -> None:
         error = None if taking.cancelled() else taking.exception()
-        if isinstance(error, Damaged):
+        if isinstance(error, DamagedMessage):
             self._error = CorruptEntry(f"{error}; nothing of that message was stored")
         elif error is not None:
             _log.error("a stream of appends failed", exc_info=error)

@@ -20,7 +20,7 @@ from storage_grpc.node import Node
 from storage_grpc.remote.wire.codes import CODE_KEY, code_of, status_of
 from storage_grpc.remote.wire.layout import MAX_MESSAGE, pack_entries
 from storage_grpc.remote.wire.service import INCARNATION_KEY, LIFE_KEY
-from storage_grpc.service.many import Many
+from storage_grpc.service.batched_calls import BatchedCalls
 from sulina.errors import Refused, SulinaError, Unavailable, UnknownOutcome
 
 _log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 _LIST_LIMIT = 10_000
 
 
-class Calls:
+class StorageCalls:
     """What the methods do, over one node and its store."""
 
     def __init__(
@@ -46,7 +46,7 @@ class Calls:
         self._incarnation = incarnation
         self._hello = hello
         self._max_read = max_read
-        self._many = Many(self._fence, self._read, self._recovery_read, max_read)
+        self._many = BatchedCalls(self._fence, self._read, self._recovery_read, max_read)
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
         """For gRPC, by the method's name."""

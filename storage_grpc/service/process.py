@@ -12,13 +12,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from storage_grpc.journal import JournalStore
+from storage_grpc.loss_record import LossRecord
 from storage_grpc.node import LocalNode
 from storage_grpc.service.server import Identity, StorageServer
 from storage_grpc.service.settings import CERTIFICATE, ServiceSettings
 from storage_grpc.service.tier_calls import ServedTier
 from storage_grpc.service.tls import ServerTls
-from storage_grpc.standing import Standing
-from storage_grpc.tier.opening import open_tier, place_of
+from storage_grpc.tier.opening import open_tier, without_secrets
 from sulina.errors import StorageFailed, StorageFull, SulinaError
 from sulina.runtime.boot import boot_id
 from sulina.runtime.real_clock import RealClock
@@ -42,13 +42,13 @@ async def storage_node(
         store = await JournalStore.open(disk, RealClock(), settings.journal, real_random())
         clean = False
         try:
-            standing = await Standing.open(
+            loss_record = await LossRecord.open(
                 disk, store.recovery, boot_id(), f"{real_random().getrandbits(64):016x}"
             )
             identity = Identity(
-                settings.id, store.incarnation, standing, settings.journal.max_entry_bytes
+                settings.id, store.incarnation, loss_record, settings.journal.max_entry_bytes
             )
-            async with _tier(settings, LocalNode(settings.id, store, standing)) as tier:
+            async with _tier(settings, LocalNode(settings.id, store, loss_record)) as tier:
                 server = StorageServer(identity, store, tier, _tls(settings))
                 await server.start(settings.host, settings.port)
                 try:
@@ -56,7 +56,7 @@ async def storage_node(
                 finally:
                     await server.stop(settings.stop_seconds)
                 with suppress(StorageFull, StorageFailed):
-                    await standing.save()
+                    await loss_record.save()
                     clean = True
         finally:
             await store.close(clean=clean)
@@ -70,7 +70,7 @@ async def _tier(settings: ServiceSettings, node: LocalNode) -> AsyncIterator[Ser
         yield None
         return
     async with open_tier(settings.tier, node, RealClock(), real_random()) as tier:
-        yield ServedTier(tier, place_of(settings.tier))
+        yield ServedTier(tier, without_secrets(settings.tier))
 
 
 def _tls(settings: ServiceSettings) -> ServerTls | None:
@@ -143,7 +143,7 @@ def _announce(
                 "pid": os.getpid(),
                 "id": settings.id,
                 "incarnation": store.incarnation,
-                "unclean": server.in_doubt,
+                "unclean": server.may_have_lost,
             }
         )
     else:

@@ -13,15 +13,15 @@ from grpc_reflection.v1alpha import reflection
 
 from storage_grpc import storage_pb2 as pb
 from storage_grpc.entries import EntryStore
+from storage_grpc.loss_record import LossRecord
 from storage_grpc.node import LocalNode
 from storage_grpc.remote.node import member_name
 from storage_grpc.remote.settings import RemoteSettings
 from storage_grpc.remote.wire.service import PROTOCOL, SERVICE, server_options
 from storage_grpc.service.append_session import AppendSession
-from storage_grpc.service.calls import Calls, Context, abort
+from storage_grpc.service.calls import Context, StorageCalls, abort
 from storage_grpc.service.tier_calls import ServedTier, TierCalls
 from storage_grpc.service.tls import ServerTls, server_credentials
-from storage_grpc.standing import Standing
 from sulina.errors import Refused, SulinaError, Unavailable
 from sulina.version import __version__
 
@@ -34,7 +34,7 @@ class Identity:
 
     id: str
     incarnation: str
-    standing: Standing
+    loss_record: LossRecord
     max_entry_bytes: int
 
 
@@ -56,8 +56,10 @@ class StorageServer:
         self._tls = tls
         self._tier = tier
         self._store = store
-        self._node = LocalNode(identity.id, store, identity.standing)
-        self._calls = Calls(self._node, store, identity.incarnation, self._hello, _MAX_READ_BYTES)
+        self._node = LocalNode(identity.id, store, identity.loss_record)
+        self._calls = StorageCalls(
+            self._node, store, identity.incarnation, self._hello, _MAX_READ_BYTES
+        )
         member = member_name(identity.id, identity.incarnation)
         others = RemoteSettings(tls=None if tls is None else tls.files)
         self._tier_calls = TierCalls(self._calls, self._node, member, tier, _MAX_READ_BYTES, others)
@@ -90,9 +92,9 @@ class StorageServer:
         """Where it listens, once started."""
 
     @property
-    def in_doubt(self) -> bool:
+    def may_have_lost(self) -> bool:
         """Whether the node may have lost something of older ledgers."""
-        return self._identity.standing.in_doubt
+        return self._identity.loss_record.may_have_lost
 
     async def start(self, host: str, port: int) -> Self:
         """Listen; port 0 takes one that is free.
@@ -159,12 +161,12 @@ class StorageServer:
         return pb.HelloReply(
             id=self._identity.id,
             incarnation=self._identity.incarnation,
-            unclean=self.in_doubt,
+            unclean=self.may_have_lost,
             version=__version__,
             protocol=PROTOCOL,
             max_entry_bytes=self._identity.max_entry_bytes,
             max_read_bytes=_MAX_READ_BYTES,
             writable=self._writable and not self._stopping,
             tier="" if self._tier is None else self._tier.place,
-            life=self._identity.standing.life,
+            life=self._identity.loss_record.life,
         )

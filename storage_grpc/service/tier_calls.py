@@ -11,8 +11,8 @@ from google.protobuf.message import Message
 from storage_grpc import storage_pb2 as pb
 from storage_grpc.node import Node
 from storage_grpc.remote.settings import RemoteSettings
-from storage_grpc.service.calls import Calls
-from storage_grpc.tier.peers import GatheredEntries, Links, Peer
+from storage_grpc.service.calls import StorageCalls
+from storage_grpc.tier.peers import GatheredEntries, Links, PeerNode
 from storage_grpc.tier.tier import OffloadJob
 from storage_grpc.tier.wire import from_head, pack_frames, to_summary
 from sulina.errors import Unavailable
@@ -38,7 +38,7 @@ class TierCalls:
 
     def __init__(
         self,
-        calls: Calls,
+        calls: StorageCalls,
         node: Node,
         member: str,
         served: ServedTier | None,
@@ -81,7 +81,7 @@ class TierCalls:
             from_head(request.head), request.last_offset, request.last_entry, request.closing
         )
         peers = {
-            peer.member: Peer(peer.address, peer.incarnation)
+            peer.member: PeerNode(peer.address, peer.incarnation)
             for peer in request.peers
             if peer.member != self._member
         }

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from storage_grpc.tier.objects import Objects
+from storage_grpc.tier.objects import ObjectReader
 from storage_grpc.tier.offload import offload
 from storage_grpc.tier.settings import TierSettings
-from storage_grpc.tier.tier import OffloadJob, Source, key_of
+from storage_grpc.tier.tier import EntrySource, OffloadJob, key_of
 from sulina.errors import Overloaded
 from sulina.lake.summary import ObjectHead, ObjectSummary
 from sulina.metadata.keys.ledger_list import TieredRef
@@ -24,7 +24,7 @@ class LocalTier:
     def __init__(
         self,
         store: ObjectStore,
-        source: Source,
+        source: EntrySource,
         aside: Aside,
         settings: TierSettings | None = None,
     ) -> None:
@@ -32,11 +32,11 @@ class LocalTier:
         self._source = source
         self._aside = aside
         self._settings = settings or TierSettings()
-        self._objects = Objects(store, aside, self._settings)
+        self._objects = ObjectReader(store, aside, self._settings)
         self._turns = asyncio.Semaphore(self._settings.offloads)
         self._waiting = 0
 
-    async def offload(self, job: OffloadJob, source: Source | None = None) -> TieredRef:
+    async def offload(self, job: OffloadJob, source: EntrySource | None = None) -> TieredRef:
         """See ``Tier.offload``; ``source`` is for entries that come from elsewhere."""
         if self._waiting >= self._settings.waiting:
             raise Overloaded(f"{self._waiting} ledgers wait to become objects: try again later")

@@ -32,7 +32,7 @@ from sulina.objects.store import ObjectStore
 from sulina.runtime.seam import Aside
 from sulina.wire.header import parse_header
 
-_Place = tuple[str, int]
+_GroupKey = tuple[str, int]
 _FRAME_COST: Final = 200
 """Bytes of memory that a small frame takes besides its own."""
 
@@ -54,18 +54,18 @@ class _Frames:
     cost: int
 
 
-class Objects:
-    """Objects of one store. ``close`` ends what is being fetched."""
+class ObjectReader:
+    """Reads the objects of one store, with a bounded cache. ``close`` cancels pending fetches."""
 
     def __init__(self, store: ObjectStore, aside: Aside, settings: TierSettings) -> None:
         self._store = store
         self._aside = aside
         self._settings = settings
         self._footers: OrderedDict[str, Footer] = OrderedDict()
-        self._groups: OrderedDict[_Place, _Frames] = OrderedDict()
+        self._groups: OrderedDict[_GroupKey, _Frames] = OrderedDict()
         self._cached = 0
         self._opening: dict[str, asyncio.Task[Footer]] = {}
-        self._fetching: dict[_Place, asyncio.Task[_Frames]] = {}
+        self._fetching: dict[_GroupKey, asyncio.Task[_Frames]] = {}
         self._ahead: set[asyncio.Task[None]] = set()
         self._turns = asyncio.Semaphore(settings.fetches)
 
@@ -234,7 +234,7 @@ class Objects:
             return opened.tail[group.start - start : group.end - start]
         return await self._store.get(key_of(head), group.start, group.end)
 
-    def _keep(self, place: _Place, found: _Frames) -> None:
+    def _keep(self, place: _GroupKey, found: _Frames) -> None:
         if place not in self._groups:
             self._groups[place] = found
             self._cached += found.cost

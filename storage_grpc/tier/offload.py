@@ -13,9 +13,9 @@ from collections.abc import AsyncGenerator
 from functools import partial
 
 from storage_grpc.entries import Entry
-from storage_grpc.tier.objects import Objects
+from storage_grpc.tier.objects import ObjectReader
 from storage_grpc.tier.settings import TierSettings
-from storage_grpc.tier.tier import OffloadJob, Source, key_of
+from storage_grpc.tier.tier import EntrySource, OffloadJob, key_of
 from sulina.errors import AlreadyExists, CorruptEntry, StorageFailed
 from sulina.lake.encoder import EncoderSettings, LedgerEncoder
 from sulina.lake.summary import ObjectSummary
@@ -26,9 +26,9 @@ from sulina.runtime.seam import Aside
 
 async def offload(
     job: OffloadJob,
-    source: Source,
+    source: EntrySource,
     store: ObjectStore,
-    objects: Objects,
+    objects: ObjectReader,
     aside: Aside,
     settings: TierSettings,
 ) -> TieredRef:
@@ -70,7 +70,7 @@ class _Encoding:
     """The bytes of an object, made while they are taken; memory is bounded by a row group."""
 
     def __init__(
-        self, job: OffloadJob, source: Source, aside: Aside, settings: TierSettings
+        self, job: OffloadJob, source: EntrySource, aside: Aside, settings: TierSettings
     ) -> None:
         self.summary: ObjectSummary | None = None
         """What the object holds, once it is made to its end."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from storage_grpc.tier.settings import TierSettings
-from storage_grpc.tier.tier import Source
+from storage_grpc.tier.tier import EntrySource
 from sulina.errors import SulinaError
 from sulina.lake import require_lake
 from sulina.lake.layout import ROOT
@@ -31,7 +31,7 @@ _THREADS: Final = 4
 @asynccontextmanager
 async def open_tier(
     url: str,
-    source: Source,
+    source: EntrySource,
     clock: Clock,
     randomness: Randomness,
     settings: TierSettings | None = None,
@@ -55,7 +55,7 @@ async def open_tier(
             await tier.close()
 
 
-def place_of(url: str) -> str:
+def without_secrets(url: str) -> str:
     """A URL without what may be secret in it."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname or ''}{parts.path}"

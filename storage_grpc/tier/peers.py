@@ -15,12 +15,12 @@ from storage_grpc.entries import Entry
 from storage_grpc.node import Node
 from storage_grpc.remote.link import Link
 from storage_grpc.remote.settings import RemoteSettings
-from storage_grpc.remote.wire.layout import Damaged, unpack_entries
+from storage_grpc.remote.wire.layout import DamagedMessage, unpack_entries
 from sulina.errors import SulinaError, Unavailable, UnknownOutcome
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
+class PeerNode:
     """Another node, as a broker knows it."""
 
     address: str
@@ -48,14 +48,14 @@ class Links:
 
 
 class GatheredEntries:
-    """The entries of one ledger: ``Source`` of an offload."""
+    """The entries of one ledger: ``EntrySource`` of an offload."""
 
     def __init__(
         self,
         node: Node,
         links: Links,
         holders: Sequence[tuple[int, Sequence[str]]],
-        peers: Mapping[str, Peer],
+        peers: Mapping[str, PeerNode],
         seconds: float,
     ) -> None:
         """``holders`` are the members that have the entries from each first one on."""
@@ -97,12 +97,12 @@ class GatheredEntries:
         found = [members for start, members in self._holders if start <= entry]
         return found[-1] if found else ()
 
-    async def _ask(self, peer: Peer, request: pb.ReadRequest) -> list[Entry]:
+    async def _ask(self, peer: PeerNode, request: pb.ReadRequest) -> list[Entry]:
         link = self._links.to(peer.address)
         await link.renew()
         message = await link.ask_raw("Read", request, peer.incarnation, self._seconds)
         try:
             found = unpack_entries(message)
-        except Damaged as damaged:
+        except DamagedMessage as damaged:
             raise UnknownOutcome(f"{peer.address} was not understood: {damaged}") from None
         return [Entry(e.ledger, e.entry, e.lac, e.payload) for e in found]

@@ -40,7 +40,7 @@ class OffloadJob:
     """A control frame that goes behind the ledger's own: how things stood at its end."""
 
 
-class Source(Protocol):
+class EntrySource(Protocol):
     """Where entries of a closed ledger come from."""
 
     async def read(

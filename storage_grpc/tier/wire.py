@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from storage_grpc import storage_pb2 as pb
 from storage_grpc.entries import Entry
-from storage_grpc.remote.wire.layout import Damaged, pack_entries, unpack_entries
+from storage_grpc.remote.wire.layout import DamagedMessage, pack_entries, unpack_entries
 from sulina.errors import UnknownOutcome
 from sulina.lake.summary import ObjectHead, ObjectSummary
 from sulina.names import TopicName
@@ -31,7 +31,7 @@ def unpack_frames(message: bytes, who: str) -> list[memoryview]:
     """The frames of an ``Entries`` message. Raises ``UnknownOutcome`` if they are damaged."""
     try:
         return [entry.payload for entry in unpack_entries(message)]
-    except Damaged as damaged:
+    except DamagedMessage as damaged:
         raise UnknownOutcome(f"{who} was not understood: {damaged}") from None
 
 

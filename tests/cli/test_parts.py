@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_containers.commands.serving import found
-from storage_grpc.journal.recover import Recovery
+from storage_grpc.journal.recover import RecoveryReport
 from sulina.cli.bench.histogram import LatencyHistogram
 from sulina.cli.messages.sources import Pacer
 from sulina.cli.output import moment, plural, size, words
@@ -138,5 +138,5 @@ def test_what_a_start_found_is_one_line(changes: dict[str, object], expected: st
         "damaged": (),
         "seconds": 0.25,
     }
-    line = found(Recovery(**{**fields, **changes}))  # type: ignore[arg-type]  # by name
+    line = found(RecoveryReport(**{**fields, **changes}))  # type: ignore[arg-type]  # by name
     assert expected in line and "\n" not in line

@@ -20,7 +20,7 @@ import yaml
 from broker_containers.commands.listening import ADMIN_PORT, GRPC_PORT, HTTP_PORT
 from broker_containers.container import command_line
 from broker_containers.health_check import connection
-from storage_grpc import health_check as storage_check
+from storage_grpc.container import health_check as storage_check
 from storage_grpc.remote.wire.service import SERVICE
 from storage_grpc.service.process import storage_node
 from storage_grpc.service.settings import PREFIX as STORAGE_PREFIX
@@ -105,7 +105,7 @@ def test_packages_come_from_the_lock_and_from_nowhere_else(file: Path) -> None:
         ("broker_containers.cluster.process", "aioboto3 boto3 botocore numpy pyarrow s3fs"),
         ("broker_containers.container", "aioboto3 boto3 botocore numpy pyarrow s3fs"),
         ("storage_grpc.service.process", "click etcd3 fastavro jsonschema psutil rich"),
-        ("storage_grpc.health_check", "click etcd3 fastavro jsonschema psutil rich"),
+        ("storage_grpc.container.health_check", "click etcd3 fastavro jsonschema psutil rich"),
     ],
 )
 def test_an_image_has_what_its_process_loads(module: str, absent: str) -> None:
@@ -223,11 +223,13 @@ def test_the_health_checks_ask_where_the_process_listens_and_for_what_it_serves(
     asked = connection(told)
     assert (asked.host, asked.port) == ("127.0.0.1", 81)
     assert isinstance(connection({**told, "SULINA_BROKER_TLS_CERT": "x"}), HTTPSConnection)
-    assert storage_check.place({"SULINA_STORAGE_HOST": "0.0.0.0"}) == "127.0.0.1:6660"
+    assert storage_check.node_address({"SULINA_STORAGE_HOST": "0.0.0.0"}) == "127.0.0.1:6660"
     assert storage_check.SERVICE == SERVICE
 
 
-@pytest.mark.parametrize("module", ["broker_containers.health_check", "storage_grpc.health_check"])
+@pytest.mark.parametrize(
+    "module", ["broker_containers.health_check", "storage_grpc.container.health_check"]
+)
 def test_the_health_check_of_something_that_is_not_there_says_so(module: str) -> None:
     [port] = free_ports(1)
     places = {"SULINA_BROKER_HTTP_PORT": str(port), "SULINA_BROKER_HOST": "127.0.0.1"}
@@ -252,7 +254,7 @@ async def test_the_health_checks_of_what_serves_are_content(tmp_path: Path) -> N
             "SULINA_BROKER_HTTP_PORT": str(broker.port),
             "SULINA_STORAGE_PORT": str(node.port),
         }
-        for module in ("broker_containers.health_check", "storage_grpc.health_check"):
+        for module in ("broker_containers.health_check", "storage_grpc.container.health_check"):
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", module), cwd=ROOT, env={**os.environ, **places}
             )

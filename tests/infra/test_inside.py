@@ -16,7 +16,7 @@ import trustme
 from cryptography import x509
 
 from localstack.emulators.server import free_ports
-from storage_grpc.secret_files import write
+from storage_grpc.container.secret_files import write
 from sulina.errors import Unavailable
 from sulina.metadata.etcd import EtcdSettings, EtcdStore
 from sulina.metadata.etcd.server import find_etcd

@@ -11,8 +11,13 @@ from pathlib import Path
 import pytest
 import trustme
 
-from storage_grpc.certificate_end import seconds_of_end
-from storage_grpc.member_watch import CERTIFICATE, DISK, line, used_percent
+from storage_grpc.container.member_watch import (
+    CERTIFICATE,
+    DISK,
+    certificate_expiry,
+    measurement,
+    used_percent,
+)
 from tests.infra.graph import Graph
 from tests.infra.stack_files import ROOT
 
@@ -20,7 +25,7 @@ LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 def test_a_line_says_how_full_the_disk_of_a_folder_is(tmp_path: Path) -> None:
-    told = json.loads(line(str(tmp_path), "sulina-prod", "etcd-1"))
+    told = json.loads(measurement(str(tmp_path), "sulina-prod", "etcd-1"))
     assert told == {
         "cluster": "sulina-prod",
         "member": "etcd-1",
@@ -34,7 +39,7 @@ def test_a_line_says_how_full_the_disk_of_a_folder_is(tmp_path: Path) -> None:
 def test_the_line_becomes_a_figure_and_the_figure_an_alarm(prod: Graph, kind: str) -> None:
     made = prod.one("cloudwatch/logMetricFilter:LogMetricFilter", f"{kind}-disk").inputs
     figure = made["metricTransformation"]
-    told = json.loads(line("/", "sulina-prod", f"{kind}-1"))
+    told = json.loads(measurement("/", "sulina-prod", f"{kind}-1"))
     assert made["logGroupName"] == f"/sulina-prod/{kind}"
     assert made["pattern"] == f"{{ $.{DISK} >= 0 }}"
     assert figure["value"] == f"$.{DISK}"
@@ -84,9 +89,9 @@ def test_days_are_counted_to_the_end_of_the_certificate(tmp_path: Path) -> None:
         files = [str(tmp_path / f"{name}.{part}") for part in ("pem", "key")]
         made.cert_chain_pems[0].write_to_path(files[0])
         made.private_key_pem.write_to_path(files[1])
-        assert json.loads(line(str(tmp_path), "c", "m", files))[CERTIFICATE] == days
+        assert json.loads(measurement(str(tmp_path), "c", "m", files))[CERTIFICATE] == days
         if days:
-            assert seconds_of_end(*files) == int(at.timestamp())
+            assert certificate_expiry(*files) == int(at.timestamp())
 
 
 def test_it_tells_at_once_and_ends_when_it_is_asked_to(prod: Graph, tmp_path: Path) -> None:
@@ -104,7 +109,7 @@ def test_it_tells_at_once_and_ends_when_it_is_asked_to(prod: Graph, tmp_path: Pa
 
 def test_a_folder_that_is_not_there_is_told() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "storage_grpc.member_watch", "/nowhere/at/all", "c", "m"],
+        [sys.executable, "-m", "storage_grpc.container.member_watch", "/nowhere/at/all", "c", "m"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -11,11 +11,11 @@ from broker_containers.broker.settings import BrokerSettings
 from broker_containers.cluster.node import ClusterNode, NodeSettings, cluster_node, serving
 from broker_containers.cluster.settings import ClusterSettings
 from broker_containers.server import Listen
+from storage_grpc.loss_record import LossRecord
 from storage_grpc.memory_store import MemoryEntryStore
 from storage_grpc.node import LocalNode, Node
 from storage_grpc.quorum.ledgers import QuorumLedgers
 from storage_grpc.quorum.settings import QuorumSettings
-from storage_grpc.standing import Standing
 from sulina import Client
 from sulina.metadata.embedded import EmbeddedStore
 from sulina.runtime.real_clock import RealClock
@@ -32,7 +32,7 @@ class ThreeNodes:
 
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {
-            name: LocalNode(name, MemoryEntryStore(), Standing(in_doubt=False))
+            name: LocalNode(name, MemoryEntryStore(), LossRecord(may_have_lost=False))
             for name in ("a", "b", "c")
         }
 

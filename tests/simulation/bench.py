@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 from storage_grpc.entries import Entry
 from storage_grpc.journal import JournalSettings, JournalStore
+from storage_grpc.loss_record import LossRecord
 from storage_grpc.node import FencedLedger, LocalNode, Node
 from storage_grpc.quorum.ledgers import QuorumLedgers
 from storage_grpc.quorum.settings import QuorumSettings
-from storage_grpc.standing import Standing
 from sulina.errors import Unavailable
 from sulina.metadata.embedded import EmbeddedStore
 from sulina.runtime.memory_disk import MemoryDisk
@@ -51,8 +51,8 @@ class GatedNode:
         self._starts += 1
         if self.store.unclean or not self.life:
             self.life = f"life {self._starts}"
-        standing = Standing(in_doubt=self.store.unclean, life=self.life)
-        self.node = LocalNode(self.id, self.store, standing)
+        loss_record = LossRecord(may_have_lost=self.store.unclean, life=self.life)
+        self.node = LocalNode(self.id, self.store, loss_record)
         self.node.tail_bytes = self.tail_bytes
 
     async def lose_power(self) -> None:

@@ -14,8 +14,8 @@ from random import Random
 
 from storage_grpc.entries import Entry, fenced
 from storage_grpc.journal import JournalSettings, JournalStore
+from storage_grpc.loss_record import LossRecord
 from storage_grpc.node import FencedLedger, LocalNode, Node
-from storage_grpc.standing import Standing
 from sulina.errors import StorageFailed, StorageFull, Unavailable
 from sulina.runtime.memory_disk import MemoryDisk, MemoryDiskFile
 from sulina.runtime.seam import Buffer
@@ -61,7 +61,7 @@ class SimStorage:
         self._switches = switches
         self._acknowledged = acknowledged
         self._store: JournalStore | None = None
-        self._standing = Standing(in_doubt=False)
+        self._loss_record = LossRecord(may_have_lost=False)
         self._boots = 0
         self._starts = 0
         self.life = ""
@@ -94,21 +94,23 @@ class SimStorage:
             store = await JournalStore.open(self.disk, SimClock(self._loop), _JOURNAL, self._chance)
             self._starts += 1
             life = f"life {self._starts}" if self._switches.life_in_appends else "the only life"
-            standing = await Standing.open(self.disk, store.recovery, f"boot {self._boots}", life)
+            loss_record = await LossRecord.open(
+                self.disk, store.recovery, f"boot {self._boots}", life
+            )
         except StorageFailed:
             self.kill()  # to be started again when the disk is sound
             return
         self._store = store
-        self._standing = standing
+        self._loss_record = loss_record
         member = self.name
         if self._switches.incarnation_in_name:
             member = f"{self.name}@{store.incarnation[:8]}"
-        self.unclean = standing.in_doubt
+        self.unclean = loss_record.may_have_lost
         if not self._switches.unclean_is_unknown:
-            standing = Standing(in_doubt=False)
+            loss_record = LossRecord(may_have_lost=False)
         kind = LocalNode if self._switches.durable_fence else ForgetfulNode
         self.member = member
-        node = kind(member, store, standing)
+        node = kind(member, store, loss_record)
         self.life = node.life
         # With tails nothing is left to be read, as a rule; and what is read is what some safeguards
         # are about.
@@ -144,7 +146,7 @@ class SimStorage:
     async def _stop(self, machine: Machine, store: JournalStore) -> None:
         clean = False
         with suppress(StorageFailed, StorageFull):
-            await self._standing.save()
+            await self._loss_record.save()
             clean = True
         await store.close(clean=clean)
         self._network.machine_died(machine)
@@ -287,8 +289,8 @@ def _copied(entries: Iterable[Entry]) -> list[Entry]:
 class ForgetfulNode(LocalNode):
     """Keeps fences in memory only."""
 
-    def __init__(self, id: str, store: JournalStore, standing: Standing) -> None:
-        super().__init__(id, store, standing)
+    def __init__(self, id: str, store: JournalStore, loss_record: LossRecord) -> None:
+        super().__init__(id, store, loss_record)
         self._fences: set[int] = set()
 
     def append(

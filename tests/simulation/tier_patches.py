@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_containers.topic_log.managed_ledger import ManagedLedger
 from broker_containers.topics.tiering import Tiering
-from storage_grpc.tier.objects import Objects
+from storage_grpc.tier.objects import ObjectReader
 from sulina.lake.summary import ObjectHead, ObjectSummary
 from sulina.metadata.keys.ledgers import LedgerRef, TieredRef
 from sulina.metadata.store import Op
@@ -21,7 +21,7 @@ def changes(switches: Switches) -> list[tuple[Any, str, Any]]:
     """What to patch."""
     found: list[tuple[Any, str, Any]] = []
     if not switches.verify_objects:
-        found.append((Objects, "verify", _trust))
+        found.append((ObjectReader, "verify", _trust))
     if not switches.swap_before_delete:
         found.append((Tiering, "_note", _delete_first))
     return found

@@ -7,13 +7,13 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_grpc.journal.runs import Run, Runs
+from storage_grpc.journal.runs import EntryRun, EntryRuns
 
 PLACES = st.tuples(st.integers(0, 40), st.integers(1, 3), st.integers(1, 500))
 RUNS = st.tuples(st.integers(0, 40), st.integers(1, 3), st.integers(1, 15))
 
 
-def check(runs: Runs, model: dict[int, tuple[int, int, int]]) -> None:
+def check(runs: EntryRuns, model: dict[int, tuple[int, int, int]]) -> None:
     for first in range(60):
         expected: list[tuple[int, int, int, int]] = []
         while (entry := first + len(expected)) in model:
@@ -33,7 +33,7 @@ def check(runs: Runs, model: dict[int, tuple[int, int, int]]) -> None:
 def test_entries_added_in_any_order_are_found_at_their_latest_place(
     places: list[tuple[int, int, int]],
 ) -> None:
-    runs = Runs()
+    runs = EntryRuns()
     model: dict[int, tuple[int, int, int]] = {}
     for step, (entry, file, length) in enumerate(places):
         replaced = model[entry][2] if entry in model else 0
@@ -44,12 +44,12 @@ def test_entries_added_in_any_order_are_found_at_their_latest_place(
 
 @given(st.lists(RUNS, max_size=15))
 def test_runs_laid_over_each_other_show_the_latest(wanted: list[tuple[int, int, int]]) -> None:
-    runs = Runs()
+    runs = EntryRuns()
     model: dict[int, tuple[int, int, int]] = {}
     for step, (first, file, count) in enumerate(wanted):
         entries = range(first, first + count)
         replaced = sum(model[entry][2] for entry in entries if entry in model)
-        run = Run(
+        run = EntryRun(
             file,
             first,
             array("I", (step * 100 + i for i in range(count))),
@@ -62,7 +62,7 @@ def test_runs_laid_over_each_other_show_the_latest(wanted: list[tuple[int, int, 
 
 
 def test_entries_in_order_are_one_run_of_eight_bytes_each() -> None:
-    runs = Runs()
+    runs = EntryRuns()
     for entry in range(100_000):
         runs.add(entry, 1, entry * 8, 1)
     [run] = runs.items

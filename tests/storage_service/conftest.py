@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from storage_grpc.loss_record import LossRecord
 from storage_grpc.node import LocalNode, Node
-from storage_grpc.standing import Standing
 from sulina.runtime.memory_disk import MemoryDisk
 from tests.storage_service.serving import open_journal, remote, serving
 
@@ -36,7 +36,7 @@ async def node(where: str) -> AsyncIterator[Node]:
     """An empty node, in this process or behind gRPC."""
     store = await open_journal(MemoryDisk())
     if where == "local":
-        yield LocalNode("storage-1@01234567", store, Standing(in_doubt=False))
+        yield LocalNode("storage-1@01234567", store, LossRecord(may_have_lost=False))
     else:
         async with serving(store, max_entry_bytes=1 << 20) as server, remote(server.port) as far:
             yield far

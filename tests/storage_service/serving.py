@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 
 from storage_grpc.entries import EntryStore
 from storage_grpc.journal import JournalSettings, JournalStore
+from storage_grpc.loss_record import LossRecord
 from storage_grpc.memory_store import MemoryEntryStore
 from storage_grpc.remote.link import Link
 from storage_grpc.remote.node import RemoteNode
 from storage_grpc.remote.settings import RemoteSettings
 from storage_grpc.service.server import Identity, StorageServer
 from storage_grpc.service.tls import ServerTls
-from storage_grpc.standing import Standing
 from sulina.runtime.memory_disk import MemoryDisk
 from sulina.runtime.real_clock import RealClock
 
@@ -47,14 +47,16 @@ async def serving(
     port: int = 0,
     id: str = "storage-1",
     incarnation: str = INCARNATION,
-    in_doubt: bool = False,
+    may_have_lost: bool = False,
     life: str = "",
     max_entry_bytes: int = 64 << 20,
     stop_seconds: float = 5.0,
     tls: ServerTls | None = None,
 ) -> AsyncIterator[StorageServer]:
     """A server over ``store``, by default an empty one in memory; stopped when left."""
-    identity = Identity(id, incarnation, Standing(in_doubt=in_doubt, life=life), max_entry_bytes)
+    identity = Identity(
+        id, incarnation, LossRecord(may_have_lost=may_have_lost, life=life), max_entry_bytes
+    )
     server = StorageServer(identity, MemoryEntryStore() if store is None else store, tls=tls)
     await server.start("127.0.0.1", port)
     try:

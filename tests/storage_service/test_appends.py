@@ -12,13 +12,13 @@ import pytest
 
 from storage_grpc.entries import Entry
 from storage_grpc.journal import JournalSettings, JournalStore
+from storage_grpc.loss_record import LossRecord
 from storage_grpc.memory_store import MemoryEntryStore
 from storage_grpc.remote import RemoteNode
 from storage_grpc.remote.wire.codes import CODE_KEY
 from storage_grpc.remote.wire.layout import pack, pack_entries, pack_outcome, unpack_outcomes
 from storage_grpc.remote.wire.service import SERVICE
 from storage_grpc.service.server import Identity, StorageServer
-from storage_grpc.standing import Standing
 from storage_grpc.storage_pb2 import CORRUPT_ENTRY, OK, TOO_LARGE, UNAVAILABLE, HelloReply
 from sulina.errors import Overloaded, TooLarge, Unavailable, UnknownOutcome
 from sulina.runtime.memory_disk import MemoryDisk
@@ -243,7 +243,7 @@ async def test_a_closed_client_leaves_no_append_without_an_outcome() -> None:
 
 async def test_a_stop_in_order_answers_what_was_taken_and_closes_cleanly() -> None:
     store, gate = await gated()
-    identity = Identity("storage-1", INCARNATION, Standing(in_doubt=False), 1 << 20)
+    identity = Identity("storage-1", INCARNATION, LossRecord(may_have_lost=False), 1 << 20)
     server = await StorageServer(identity, store).start("127.0.0.1", 0)
     async with remote(server.port) as node:
         await node.append(1, 0, -1, b"the stream is open")

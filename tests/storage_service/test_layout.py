@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from storage_grpc import storage_pb2 as pb
 from storage_grpc.entries import MAX_ENTRY, MAX_LEDGER, Entry
 from storage_grpc.remote.wire.layout import (
-    Damaged,
+    DamagedMessage,
     pack,
     pack_entries,
     pack_outcome,
@@ -56,14 +56,14 @@ def test_a_flipped_bit_is_always_noticed(sent: list[Entry], data: st.DataObject)
     message = bytearray(pack_entries(sent))
     place = data.draw(st.integers(0, 8 * len(message) - 1))
     message[place // 8] ^= 1 << place % 8
-    with pytest.raises(Damaged):
+    with pytest.raises(DamagedMessage):
         unpack_entries(bytes(message))
 
 
 @given(entries.filter(bool), st.data())
 def test_a_message_that_was_cut_is_always_noticed(sent: list[Entry], data: st.DataObject) -> None:
     message = pack_entries(sent)
-    with pytest.raises(Damaged):
+    with pytest.raises(DamagedMessage):
         unpack_entries(message[: data.draw(st.integers(1, len(message) - 1))])
 
 
@@ -73,7 +73,7 @@ def test_any_bytes_are_understood_or_refused(garbage: bytes) -> None:
         try:
             unpack_entries(message)
             list(unpack_outcomes(message))
-        except Damaged:
+        except DamagedMessage:
             pass
 
 

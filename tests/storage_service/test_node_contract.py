@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from storage_grpc.loss_record import LossRecord
 from storage_grpc.node import FencedLedger, LocalNode, MaybeLost, Node
-from storage_grpc.standing import Standing
 from sulina.errors import Fenced, NotFound, Refused, TooLarge
 from sulina.runtime.memory_disk import MemoryDisk
 from sulina.runtime.seam import Buffer
@@ -208,8 +208,8 @@ async def test_a_node_that_may_have_lost_entries_denies_only_what_it_is_sure_of(
         assert not (await node.fence(6)).certain
 
     if where == "local":
-        await check(LocalNode("storage-1", store, Standing(in_doubt=True)))
+        await check(LocalNode("storage-1", store, LossRecord(may_have_lost=True)))
     else:
-        async with serving(store, in_doubt=True) as server, remote(server.port) as far:
+        async with serving(store, may_have_lost=True) as server, remote(server.port) as far:
             await check(far)
     await store.close()

@@ -38,7 +38,10 @@ async def health_of(port: int, service: str = SERVICE) -> int:
 
 
 async def test_hello_says_who_is_there_and_what_it_takes() -> None:
-    async with serving(in_doubt=True, max_entry_bytes=777) as server, linked(server.port) as link:
+    async with (
+        serving(may_have_lost=True, max_entry_bytes=777) as server,
+        linked(server.port) as link,
+    ):
         hello = await link.hello(5)
     assert (hello.id, hello.incarnation, hello.unclean) == ("storage-1", INCARNATION, True)
     assert (hello.version, hello.protocol, hello.writable) == (__version__, 1, True)

@@ -14,15 +14,15 @@ import trustme
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
+from storage_grpc.container.health_check import connection
 from storage_grpc.entries import Entry
-from storage_grpc.health_check import connection
+from storage_grpc.loss_record import LossRecord
 from storage_grpc.memory_store import MemoryEntryStore
 from storage_grpc.node import LocalNode
 from storage_grpc.remote import RemoteNodes, RemoteSettings
 from storage_grpc.remote.wire.service import SERVICE
 from storage_grpc.service.tls import ServerTls
-from storage_grpc.standing import Standing
-from storage_grpc.tier.peers import GatheredEntries, Links, Peer
+from storage_grpc.tier.peers import GatheredEntries, Links, PeerNode
 from sulina.errors import Refused, SulinaError, Unavailable
 from sulina.runtime.real_clock import RealClock
 from sulina.runtime.tls_files import TlsFiles
@@ -257,10 +257,10 @@ async def test_a_certificate_without_its_key_is_not_used_until_the_key_is_there(
 async def test_nodes_read_each_others_entries_over_tls(server_files: TlsFiles) -> None:
     store = MemoryEntryStore()
     await store.append(7, 0, -1, b"elsewhere")
-    here = LocalNode("storage-2@0", MemoryEntryStore(), Standing(in_doubt=False))
+    here = LocalNode("storage-2@0", MemoryEntryStore(), LossRecord(may_have_lost=False))
     links = Links(with_tls(server_files))
     async with serving(store, tls=ServerTls(server_files, ask_clients=True)) as server:
-        peers = {"storage-1@0": Peer(f"127.0.0.1:{server.port}", INCARNATION)}
+        peers = {"storage-1@0": PeerNode(f"127.0.0.1:{server.port}", INCARNATION)}
         entries = GatheredEntries(here, links, [(0, ["storage-1@0"])], peers, 30)
         found = await entries.read(7, 0, max_entries=1, max_bytes=100)
         await links.close()

@@ -4,8 +4,7 @@ A message is a protobuf message with one bytes field. Its few bytes of protobuf 
 checked here by hand, so that payloads are copied once, into the message, on the sending side, and
 not at all on the receiving side. The layout itself is described in ``storage.proto``.
 
-Whatever the bytes are, the outcome is what they say or ``Damaged``: never a crash, never a read
-past the end.
+Any bytes either decode or raise ``DamagedMessage``: never a crash, never a read past the end.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ MAX_MESSAGE = 1000
 """An outcome's sentence is cut to so many bytes."""
 
 
-class Damaged(Exception):
+class DamagedMessage(Exception):
     """Bytes that are no message of this layout, or not as they were sent."""
 
 
-class Received(NamedTuple):
+class ReceivedEntry(NamedTuple):
     """One entry of a message that arrived."""
 
     ledger: int
@@ -48,7 +47,7 @@ class Received(NamedTuple):
     payload: memoryview
 
 
-class Outcome(NamedTuple):
+class AppendOutcome(NamedTuple):
     """What became of one entry."""
 
     ledger: int
@@ -79,26 +78,26 @@ def pack_entries(entries: Sequence[Entry]) -> bytes:
     return pack(parts, size)
 
 
-def unpack_entries(message: bytes) -> list[Received]:
+def unpack_entries(message: bytes) -> list[ReceivedEntry]:
     """All entries of a message, as views of it, every checksum verified."""
     data = _content(message)
-    entries: list[Received] = []
+    entries: list[ReceivedEntry] = []
     at = 0
     while at < len(data):
         start = at + ENTRY_OVERHEAD
         if start > len(data):
-            raise Damaged("a message ends within an entry's head")
+            raise DamagedMessage("a message ends within an entry's head")
         ledger, number, lac, flags, length = _FIELDS.unpack_from(data, at)
         end = start + length
         if end > len(data):
-            raise Damaged("a message ends within an entry")
+            raise DamagedMessage("a message ends within an entry")
         payload = data[start:end]
         (crc,) = _CRC.unpack_from(data, at + _FIELDS.size)
         if crc32c(payload, crc32c(data[at : at + _FIELDS.size])) != crc:
-            raise Damaged("an entry was damaged on the way")
+            raise DamagedMessage("an entry was damaged on the way")
         if flags & ~RECOVERY:
-            raise Damaged(f"an entry has flags of another protocol ({flags:#x})")
-        entries.append(Received(ledger, number, lac, flags, payload))
+            raise DamagedMessage(f"an entry has flags of another protocol ({flags:#x})")
+        entries.append(ReceivedEntry(ledger, number, lac, flags, payload))
         at = end
     return entries
 
@@ -109,20 +108,20 @@ def pack_outcome(ledger: int, entry: int, code: int, message: str) -> bytes:
     return _OUTCOME.pack(ledger, entry, code, len(text)) + text
 
 
-def unpack_outcomes(message: bytes) -> Iterator[Outcome]:
+def unpack_outcomes(message: bytes) -> Iterator[AppendOutcome]:
     """The outcomes of a message, in order."""
     data = _content(message)
     at = 0
     while at < len(data):
         if at + _OUTCOME.size > len(data):
-            raise Damaged("a message ends within an outcome")
+            raise DamagedMessage("a message ends within an outcome")
         ledger, entry, code, length = _OUTCOME.unpack_from(data, at)
         at += _OUTCOME.size
         if at + length > len(data):
-            raise Damaged("a message ends within an outcome's text")
+            raise DamagedMessage("a message ends within an outcome's text")
         text = str(data[at : at + length], "utf-8", "replace") if length else ""
         at += length
-        yield Outcome(ledger, entry, code, text)
+        yield AppendOutcome(ledger, entry, code, text)
 
 
 def _varint(number: int) -> bytes:
@@ -139,7 +138,7 @@ def _content(message: bytes) -> memoryview:
     if not message:
         return memoryview(b"")
     if message[:1] != _TAG:
-        raise Damaged("a message is not of this service")
+        raise DamagedMessage("a message is not of this service")
     size = shift = 0
     for at in range(1, min(1 + _LONGEST_VARINT, len(message))):
         octet = message[at]
@@ -149,4 +148,4 @@ def _content(message: bytes) -> memoryview:
             if at + 1 + size != len(message):
                 break
             return memoryview(message)[at + 1 :]
-    raise Damaged("a message is longer or shorter than it says")
+    raise DamagedMessage("a message is longer or shorter than it says")

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
 from broker_containers.broker.broker import Broker
+from storage_grpc.loss_record import LossRecord
 from storage_grpc.memory_store import MemoryEntryStore
 from storage_grpc.node import LocalNode
 from storage_grpc.quorum.ledgers import QuorumLedgers
@@ -16,7 +17,6 @@ from storage_grpc.quorum.settings import QuorumSettings
 from storage_grpc.remote import RemoteNodes
 from storage_grpc.service.server import Identity, StorageServer
 from storage_grpc.service.tier_calls import ServedTier
-from storage_grpc.standing import Standing
 from storage_grpc.tier.local import LocalTier
 from storage_grpc.tier.remote import RemoteTier, RemoteTierSettings
 from sulina.runtime.seam import at_once
@@ -49,13 +49,13 @@ class TierNode:
         return f"{self.name}=127.0.0.1:{self.port}"
 
     async def start(self) -> None:
-        standing = Standing(in_doubt=False)
+        loss_record = LossRecord(may_have_lost=False)
         served = None
         if self.offers_tier:
-            source = LocalNode(self.name, self.entries, standing)
+            source = LocalNode(self.name, self.entries, loss_record)
             self.tier = LocalTier(self.world.objects, source, at_once)
             served = ServedTier(self.tier, self.place_of_objects)
-        identity = Identity(self.name, self.incarnation, standing, 1 << 20)
+        identity = Identity(self.name, self.incarnation, loss_record, 1 << 20)
         self.server = StorageServer(identity, self.entries, served)
         await self.server.start("127.0.0.1", self.port)
         self.port = self.server.port

@@ -9,9 +9,9 @@ import pytest
 from storage_grpc.journal import JournalSettings, JournalStore
 from storage_grpc.journal.format import DATA_START, IMAGE_SIZE
 from storage_grpc.journal.index import DamagedRange
-from storage_grpc.journal.recover import Recovery
+from storage_grpc.journal.recover import RecoveryReport
+from storage_grpc.loss_record import LossRecord
 from storage_grpc.node import LocalNode, MaybeLost
-from storage_grpc.standing import Standing
 from sulina.errors import NotFound
 from sulina.runtime.memory_disk import MemoryDisk
 from sulina.runtime.real_clock import RealClock
@@ -27,19 +27,19 @@ class Node:
         self._boot = 1
         self._starts = 0
         self.store: JournalStore
-        self.standing: Standing
+        self.loss_record: LossRecord
 
-    async def start(self) -> Standing:
+    async def start(self) -> LossRecord:
         settings = JournalSettings(file_bytes=64 << 10, reserve_bytes=16 << 10)
         self.store = await JournalStore.open(self.disk, RealClock(), settings, Random(1))
         self._starts += 1
-        self.standing = await Standing.open(
+        self.loss_record = await LossRecord.open(
             self.disk, self.store.recovery, f"boot {self._boot}", f"life {self._starts}"
         )
-        return self.standing
+        return self.loss_record
 
     async def stop(self) -> None:
-        await self.standing.save()
+        await self.loss_record.save()
         await self.store.close()
 
     async def kill(self) -> None:
@@ -77,10 +77,10 @@ async def test_a_process_that_died_and_whose_journal_was_cut_may_have_lost_somet
     at = node.disk.content(name).index(payload)
     for position in range(at - IMAGE_SIZE, at + len(payload)):
         node.disk.flip(name, position)
-    standing = await node.start()
+    loss_record = await node.start()
     assert node.store.recovery.cut_bytes
-    assert not standing.certain(_OLD)
-    assert standing.life != life
+    assert not loss_record.certain(_OLD)
+    assert loss_record.life != life
     await node.stop()
 
 
@@ -88,9 +88,9 @@ async def test_after_a_power_cut_a_node_is_sure_only_of_ledgers_that_began_since
     node = Node()
     await node.start()
     await node.cut_power()
-    standing = await node.start()
-    standing.begins(_NEW)
-    assert standing.certain(_NEW) and not standing.certain(_OLD)
+    loss_record = await node.start()
+    loss_record.created(_NEW)
+    assert loss_record.certain(_NEW) and not loss_record.certain(_OLD)
     await node.stop()
 
 
@@ -98,12 +98,12 @@ async def test_doubt_outlives_clean_stops_and_kills() -> None:
     node = Node()
     await node.start()
     await node.cut_power()
-    (await node.start()).begins(_NEW)
+    (await node.start()).created(_NEW)
     await node.stop()
     assert not (await node.start()).certain(_OLD)
     await node.kill()
     assert not (await node.start()).certain(_OLD)
-    assert node.standing.certain(_NEW), "which was noted at the clean stop"
+    assert node.loss_record.certain(_NEW), "which was noted at the clean stop"
     await node.stop()
 
 
@@ -111,7 +111,7 @@ async def test_a_second_power_cut_puts_everything_in_doubt_again() -> None:
     node = Node()
     await node.start()
     await node.cut_power()
-    (await node.start()).begins(_NEW)
+    (await node.start()).created(_NEW)
     await node.stop()
     await node.start()
     await node.cut_power()
@@ -131,10 +131,10 @@ async def test_a_note_that_can_not_be_read_is_doubt() -> None:
 async def test_where_boots_can_not_be_told_apart_every_kill_may_be_a_power_cut() -> None:
     disk = MemoryDisk()
     store = await JournalStore.open(disk, RealClock(), JournalSettings(), Random(1))
-    await Standing.open(disk, store.recovery, "", "x")
+    await LossRecord.open(disk, store.recovery, "", "x")
     await store.close(clean=False)
     store = await JournalStore.open(disk, RealClock(), JournalSettings(), Random(1))
-    assert not (await Standing.open(disk, store.recovery, "", "x")).certain(_OLD)
+    assert not (await LossRecord.open(disk, store.recovery, "", "x")).certain(_OLD)
     await store.close()
 
 
@@ -150,8 +150,8 @@ async def test_on_a_full_disk_doubt_is_noted_before_the_stop_that_relies_on_it()
     await node.stop()
 
 
-def _found(*damaged: DamagedRange, stopped: bool = True) -> Recovery:
-    return Recovery(
+def _found(*damaged: DamagedRange, stopped: bool = True) -> RecoveryReport:
+    return RecoveryReport(
         stopped=stopped,
         files=1,
         scanned_files=1,
@@ -166,13 +166,13 @@ def _found(*damaged: DamagedRange, stopped: bool = True) -> Recovery:
 
 async def test_damage_puts_older_ledgers_in_doubt_once_and_not_at_every_start() -> None:
     disk, damage = MemoryDisk(), DamagedRange(1, 100, 200)
-    standing = await Standing.open(disk, _found(damage), "boot", "x")
-    standing.begins(_NEW)
-    assert standing.certain(_NEW) and not standing.certain(_OLD)
-    await standing.save()
-    again = await Standing.open(disk, _found(damage), "boot", "x")
+    loss_record = await LossRecord.open(disk, _found(damage), "boot", "x")
+    loss_record.created(_NEW)
+    assert loss_record.certain(_NEW) and not loss_record.certain(_OLD)
+    await loss_record.save()
+    again = await LossRecord.open(disk, _found(damage), "boot", "x")
     assert again.certain(_NEW) and not again.certain(_OLD)
-    worse = await Standing.open(disk, _found(damage, DamagedRange(2, 0, 10)), "boot", "y")
+    worse = await LossRecord.open(disk, _found(damage, DamagedRange(2, 0, 10)), "boot", "y")
     assert not worse.certain(_NEW)
 
 
@@ -188,7 +188,7 @@ async def test_a_damaged_node_denies_entries_of_ledgers_that_began_after_the_dam
     for other in [name for name in await disk.list() if name.endswith(".idx")]:
         await disk.remove(other)
     store = await JournalStore.open(disk, RealClock(), JournalSettings(), Random(1))
-    node = LocalNode("a", store, await Standing.open(disk, store.recovery, "boot", "x"))
+    node = LocalNode("a", store, await LossRecord.open(disk, store.recovery, "boot", "x"))
     assert store.recovery.damaged
     await node.append(_NEW, 0, -1, b"began here")
     with pytest.raises(NotFound):

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Sequence
 
 from storage_grpc.entries import other_bytes
-from storage_grpc.journal.format import CONTROL_CRC, CONTROL_PAYLOAD, Kind
+from storage_grpc.journal.format import CONTROL_CRC, CONTROL_PAYLOAD, RecordKind
 from storage_grpc.journal.reader import JournalReader
 from sulina.errors import CorruptEntry, Refused, StorageFailed
 from sulina.runtime.seam import Buffer
 
 
-class Item:
+class PendingRecord:
     """One record on its way. A plain class: one is made for every append."""
 
     __slots__ = (
@@ -60,22 +60,24 @@ class Item:
         """Where in the file the record was put."""
 
 
-def control_item(done: asyncio.Future[None], kind: Kind, ledger: int, lac: int) -> Item:
+def control_record(
+    done: asyncio.Future[None], kind: RecordKind, ledger: int, lac: int
+) -> PendingRecord:
     """A record that is no entry."""
     size = len(CONTROL_PAYLOAD)
-    return Item(done, kind, ledger, 0, lac, (CONTROL_PAYLOAD,), size, CONTROL_CRC, False)
+    return PendingRecord(done, kind, ledger, 0, lac, (CONTROL_PAYLOAD,), size, CONTROL_CRC, False)
 
 
-async def look_for_stored(group: Sequence[Item], reader: JournalReader) -> None:
+async def look_for_stored(group: Sequence[PendingRecord], reader: JournalReader) -> None:
     """Compare entries that were sent before with what is stored, or with what this group stores.
 
     A stored entry that cannot be read does not count: writing it again repairs it.
     """
     if not any(item.maybe_stored for item in group):
         return
-    here: dict[tuple[int, int], Item] = {}
+    here: dict[tuple[int, int], PendingRecord] = {}
     for item in group:
-        if item.kind != Kind.ENTRY:
+        if item.kind != RecordKind.ENTRY:
             continue
         if item.maybe_stored:
             earlier = here.get((item.ledger, item.entry))

@@ -18,7 +18,7 @@ _LATE = 10
 """Checks in vain after which it is told that a node does not come; clusters start in any order."""
 
 
-class Seat:
+class NodeMonitor:
     """Watches one address. ``changed`` is called when a node becomes healthy."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Many calls at once travel as few, and each has the outcome that it would have had alone."""
+"""Calls made at the same time are sent as few, and each has the outcome of a single call."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from google.protobuf.message import Message
 from storage_grpc import storage_pb2 as pb
 from storage_grpc.memory_store import MemoryEntryStore
 from storage_grpc.node import FencedLedger
-from storage_grpc.remote.gather import Gather
+from storage_grpc.remote.call_batcher import CallBatcher
 from storage_grpc.remote.link import Link
 from storage_grpc.remote.node import RemoteNode
-from storage_grpc.service.many import Many
+from storage_grpc.service.batched_calls import BatchedCalls
 from sulina.errors import Fenced, NotFound, Refused, Unavailable, UnknownOutcome
 from sulina.runtime.real_clock import RealClock
 from tests.storage_service.serving import QUICK, linked, serving
@@ -134,7 +134,7 @@ async def test_an_answer_with_too_few_parts_is_no_answer() -> None:
     async def alone() -> pb.Told:
         raise AssertionError("nobody goes alone here")
 
-    gather = Gather("storage-1", together)
+    gather = CallBatcher("storage-1", together)
     found = await asyncio.gather(
         *(gather.call(pb.Ask(fence=pb.FenceRequest(ledger=n)), alone) for n in range(2)),
         return_exceptions=True,
@@ -151,7 +151,7 @@ async def test_closing_tells_everybody_who_waits() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    gather = Gather("storage-1", together)
+    gather = CallBatcher("storage-1", together)
     waiting = []
     for _ in range(4):  # two sets under way, and what waits behind them
         waiting += [
@@ -172,7 +172,7 @@ async def test_a_node_refuses_asks_that_it_does_not_know_and_answers_the_others(
     async def read(request: object) -> bytes:
         raise ValueError("a bug")
 
-    many = Many(fence, read, read, 1 << 20)
+    many = BatchedCalls(fence, read, read, 1 << 20)
     asks = [pb.Ask(), pb.Ask(fence=pb.FenceRequest(ledger=1)), pb.Ask(read=pb.ReadRequest())]
     reply = await many.answer(pb.ManyRequest(asks=asks))
     assert isinstance(reply, pb.ManyReply)

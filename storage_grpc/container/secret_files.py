@@ -1,8 +1,8 @@
-"""``python -m storage_grpc.secret_files FOLDER``: secrets of the environment into files.
+"""``python -m storage_grpc.container.secret_files FOLDER``: secrets of the environment into files.
 
-``SULINA_FILE_KEY`` becomes ``FOLDER/key.pem``, readable by its owner alone. For containers whose
-own program takes files and nothing else: services hand over secrets in the environment. A file that
-is there is replaced in one step.
+``SULINA_FILE_KEY`` becomes ``FOLDER/key.pem``, readable by its owner alone. Container services pass
+secrets as environment variables; this is for programs that read them only from files. An existing
+file is replaced in one step.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PREFIX: Final = "SULINA_FILE_"
 
 
 def write(folder: Path, environment: Mapping[str, str]) -> list[Path]:
-    """Write them all; where they are. Raises ``OSError``."""
+    """Write all secrets; returns their files. Raises ``OSError``."""
     written = []
     for name, text in sorted(environment.items()):
         if name.startswith(PREFIX):
@@ -32,7 +32,7 @@ def write(folder: Path, environment: Mapping[str, str]) -> list[Path]:
 
 
 def main() -> int:
-    """Write what the environment has; returns the exit code of the process."""
+    """Write the secrets of this environment; returns the exit code of the process."""
     [folder] = sys.argv[1:]
     try:
         written = write(Path(folder), os.environ)
@@ -40,7 +40,7 @@ def main() -> int:
         sys.stderr.write(f"secrets can't be written to {folder}: {error}\n")
         return 1
     if not written:
-        sys.stderr.write(f"no variable begins with {PREFIX}: there is nothing to write\n")
+        sys.stderr.write(f"no secrets to write: set variables that begin with {PREFIX}\n")
         return 1
     return 0
 

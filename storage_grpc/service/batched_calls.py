@@ -1,4 +1,4 @@
-"""Many small calls that came as one: each is answered on its own, together they stay bounded."""
+"""Many small calls in one: each has its own answer, and all answers together stay bounded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _READS_AT_ONCE: Final = 8
 """Under way at the same time; by no more entries than that an answer may become too large."""
 
 
-class Many:
+class BatchedCalls:
     """Answers ``ManyRequest`` by the methods for single calls."""
 
     def __init__(

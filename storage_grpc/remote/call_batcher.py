@@ -28,13 +28,13 @@ Together = Callable[[pb.ManyRequest], Awaitable[pb.ManyReply]]
 
 
 @dataclass(slots=True, eq=False)
-class _Waiting:
+class _PendingCall:
     ask: pb.Ask
     alone: Alone
     answer: asyncio.Future[pb.Told]
 
 
-class Gather:
+class CallBatcher:
     """For calls of one kind, so that quick ones never wait for slow ones. ``close`` it.
 
     A caller that is cancelled leaves its call to be made. Bounded by its callers: each has one
@@ -44,7 +44,7 @@ class Gather:
     def __init__(self, who: str, together: Together) -> None:
         self._who = who
         self._together = together
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_PendingCall] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._woken = False
         self._closed = False
@@ -55,7 +55,7 @@ class Gather:
             raise self._gone()
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[pb.Told] = loop.create_future()
-        self._waiting.append(_Waiting(ask, alone, answer))
+        self._waiting.append(_PendingCall(ask, alone, answer))
         if not self._woken:
             # The rest of what is asked for in this turn of the loop comes along.
             self._woken = True
@@ -78,7 +78,7 @@ class Gather:
     def _wake(self) -> None:
         self._woken = False
         while self._waiting and self._may_send():
-            calls: list[_Waiting] = []
+            calls: list[_PendingCall] = []
             while self._waiting and len(calls) < _TOGETHER:
                 call = self._waiting.popleft()
                 if not call.answer.done():  # else its caller has given it up
@@ -97,7 +97,7 @@ class Gather:
         self._tasks.discard(task)
         self._wake()
 
-    async def _send(self, calls: list[_Waiting]) -> None:
+    async def _send(self, calls: list[_PendingCall]) -> None:
         try:
             if len(calls) > 1:
                 calls = await self._send_together(calls)
@@ -107,7 +107,7 @@ class Gather:
             self._fail(calls, self._gone())
             raise
 
-    async def _send_together(self, calls: list[_Waiting]) -> list[_Waiting]:
+    async def _send_together(self, calls: list[_PendingCall]) -> list[_PendingCall]:
         """Those that have to be asked alone."""
         try:
             reply = await self._together(pb.ManyRequest(asks=[call.ask for call in calls]))
@@ -122,7 +122,7 @@ class Gather:
                 call.answer.set_result(told)
         return [call for call in calls if not call.answer.done()]
 
-    async def _send_alone(self, call: _Waiting) -> None:
+    async def _send_alone(self, call: _PendingCall) -> None:
         try:
             told = await call.alone()
         except SulinaError as error:
@@ -131,7 +131,7 @@ class Gather:
             if not call.answer.done():
                 call.answer.set_result(told)
 
-    def _fail(self, calls: list[_Waiting], error: SulinaError) -> None:
+    def _fail(self, calls: list[_PendingCall], error: SulinaError) -> None:
         for call in calls:
             if not call.answer.done():
                 call.answer.set_exception(type(error)(*error.args))

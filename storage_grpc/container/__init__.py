@@ -1,0 +1,1 @@
+"""Commands for containers: health check, secrets as files, disk and certificate metrics."""
