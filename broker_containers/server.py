@@ -11,7 +11,7 @@ from broker_containers.broker.broker import Broker
 from broker_containers.doors.binary import BinarySession
 from broker_containers.doors.tunnel import Neighbours
 from broker_containers.metrics.requests import RequestCounts
-from broker_containers.schemas.checks import SchemaGates
+from broker_containers.schemas.checks import SchemaChecks
 from broker_containers.security.authority import Authority
 from broker_containers.security.methods import security_methods
 from broker_containers.security.records import SecurityRecords
@@ -56,7 +56,7 @@ class BinaryServer:
         self.authority.follow(self._rights_changed)
         self.requests = RequestCounts()
         """Requests of every door, counted."""
-        self.schemas: SchemaGates | None = None
+        self.schemas: SchemaChecks | None = None
         """What decides about the schemas of messages, for every door, if there is a registry."""
         self._broker = broker
         self._listen = listen

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.balance.workload import Shape, make_workload
 from benchmarks.balance.world import Trouble, World
-from broker_containers.load.decision import Reason
+from broker_containers.load.decision import SkipReason
 from broker_containers.load.manager import LoadManager
 from broker_containers.load.settings import BalanceSettings
 
@@ -89,7 +89,7 @@ class Outcome:
     failover_pause: float = 0.0
     """The same because brokers died."""
     planner_seconds: list[float] = field(default_factory=list)
-    reasons: Counter[Reason] = field(default_factory=Counter)
+    reasons: Counter[SkipReason] = field(default_factory=Counter)
 
     @property
     def moved(self) -> float:

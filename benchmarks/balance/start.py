@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.balance.workload import Shape, make_workload
 from benchmarks.balance.world import Trouble, World
-from broker_containers.load.decision import Plan
+from broker_containers.load.decision import RebalancePlan
 from broker_containers.load.manager import LoadManager
 from broker_containers.load.settings import BalanceSettings
 from broker_containers.load.view import ClusterView
@@ -106,7 +106,7 @@ def measure_start(brokers: int, topics: int, alpha: float, seed: int) -> StartRe
     )
 
 
-def _moved_to_goal(view: ClusterView, plan: Plan) -> float | None:
+def _moved_to_goal(view: ClusterView, plan: RebalancePlan) -> float | None:
     """Carry the moves out one by one until nobody is above the goal."""
     goal = GOAL * plan.before.bound + 1e-12
     loads = {one.id: one.load for one in view.brokers.values()}

@@ -11,24 +11,24 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from broker_containers.broker.settings import BrokerSettings
-from broker_containers.broker.topic_metadata import FromStore, TopicReader
-from broker_containers.broker.topic_owners import Gate, OpenGate, Place
+from broker_containers.broker.topic_metadata import StoredTopicMetadata, TopicMetadata
+from broker_containers.broker.topic_owners import OwnsEveryTopic, TopicAddress, TopicOwners
 from broker_containers.metrics.histogram import PublishLatency
-from broker_containers.subscriptions.cursors import CursorKeeper
+from broker_containers.subscriptions.cursors import CursorWriter
 from broker_containers.subscriptions.dead_letters import (
     DeadLetter,
     dead_letter_frame,
     dead_letter_producer,
 )
 from broker_containers.subscriptions.subscription import Subscription
-from broker_containers.topic_log.cleanup import Undertaker, delete_now, may_have_objects
+from broker_containers.topic_log.cleanup import ObjectCleanup, delete_objects, may_have_objects
 from broker_containers.topic_log.log import Log, VolatileLog
 from broker_containers.topic_log.managed_ledger import ManagedLedger
 from broker_containers.topic_log.tail_cache import CachedFrame, TailCache
 from broker_containers.topics.retention import Retention
-from broker_containers.topics.shielded_tasks import Unbroken
+from broker_containers.topics.shielded_tasks import ShieldedTasks
 from broker_containers.topics.single_publish import publish_one
-from broker_containers.topics.subscription_manager import SubscriptionKeeper
+from broker_containers.topics.subscription_manager import SubscriptionManager
 from broker_containers.topics.tiering import Tiering
 from broker_containers.topics.topic import Topic
 from storage_grpc.ledgers import Ledgers
@@ -64,14 +64,14 @@ class Broker:
         store: MetadataStore,
         clock: Clock,
         settings: BrokerSettings,
-        gate: Gate | None = None,
-        reader: TopicReader | None = None,
+        owners: TopicOwners | None = None,
+        metadata: TopicMetadata | None = None,
         tier: Tier | None = None,
     ) -> None:
         self.settings = settings
         self.tier = tier
-        self._reader = reader or FromStore(store)
-        self._gate = gate or OpenGate()
+        self._metadata = metadata or StoredTopicMetadata(store)
+        self._owners = owners or OwnsEveryTopic()
         self.store = store
         self.ledgers = storage
         self.clock = clock
@@ -82,16 +82,21 @@ class Broker:
         self._unloading: dict[TopicName, asyncio.Task[None]] = {}
         self._deleting: set[TopicName] = set()
         self._closing = False
-        self._unbroken = Unbroken()
-        self.cursors = CursorKeeper(
+        self._shielded = ShieldedTasks()
+        self.cursors = CursorWriter(
             store, clock, settings.cursor_flush_seconds, self._open_subscriptions
         )
-        self.subscriptions = SubscriptionKeeper(
-            store, clock, settings.subscription, self.cursors, self._unbroken, self._bury
+        self.subscriptions = SubscriptionManager(
+            store,
+            clock,
+            settings.subscription,
+            self.cursors,
+            self._shielded,
+            self._send_dead_letter,
         )
         self.retention = Retention(clock, settings.retention_seconds, self.loaded)
         self.tiering = Tiering(tier, clock, settings.tier, self.loaded)
-        self.undertaker = Undertaker(tier, store, clock)
+        self.object_cleanup = ObjectCleanup(tier, store, clock)
         self._background: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Broker:
@@ -100,7 +105,7 @@ class Broker:
             asyncio.create_task(self.cursors.run()),
             asyncio.create_task(self.retention.run()),
             asyncio.create_task(self.tiering.run()),
-            asyncio.create_task(self.undertaker.run()),
+            asyncio.create_task(self.object_cleanup.run()),
         ]
         return self
 
@@ -113,7 +118,7 @@ class Broker:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
-        await self._unbroken.finished()
+        await self._shielded.finished()
         reason = Retriable("the broker is shutting down")
         # Not one after the other: each waits for storage. Not all at once: there may be thousands.
         names = list(self._topics)
@@ -137,7 +142,7 @@ class Broker:
         self, name: TopicName, *, create: bool, delivery: Delivery | None
     ) -> TopicRecord:
         """A topic's record. With ``create`` it is made when absent, as reliable unless told."""
-        found = await self._reader.describe(name)
+        found = await self._metadata.describe(name)
         if found is None:
             if not create:
                 raise topics.missing(name)
@@ -153,11 +158,11 @@ class Broker:
 
     async def serves(self, name: TopicName) -> bool:
         """Whether this broker serves a topic; waits for it to have an owner."""
-        return await self._gate.serves(name)
+        return await self._owners.serves(name)
 
-    async def place_of(self, name: TopicName) -> Place:
+    async def address_of(self, name: TopicName) -> TopicAddress:
         """Where clients find the broker that serves a topic; waits for it to have an owner."""
-        return await self._gate.place_of(name)
+        return await self._owners.address_of(name)
 
     async def create_topic(
         self,
@@ -181,7 +186,7 @@ class Broker:
             expected_bytes=expected_bytes,
         )
         try:
-            await self._unbroken.run(topic_lifecycle.create(self.store, name, wanted))
+            await self._shielded.run(topic_lifecycle.create(self.store, name, wanted))
         except AlreadyExists:
             if not exist_ok:
                 raise
@@ -216,10 +221,12 @@ class Broker:
             raise Retriable("the broker is shutting down")
         if name in self._deleting:
             raise Retriable(f"{name} is being deleted: try again")
-        self._gate.check(name)
+        self._owners.check(name)
 
     async def _open(self, name: TopicName, record: TopicRecord) -> Topic:
-        policy, log = await asyncio.gather(self._reader.policy(name), self._open_log(name, record))
+        policy, log = await asyncio.gather(
+            self._metadata.policy(name), self._open_log(name, record)
+        )
         tail, latency = self.cache.tail(), self.publish_latency
         topic = Topic(name, record.delivery, policy, log, tail, latency)
         await self.subscriptions.restore(topic)
@@ -235,7 +242,7 @@ class Broker:
             self._ids,
             self.clock,
             self.settings.ledger,
-            partial(self._gate.guards, name),
+            partial(self._owners.guards, name),
             self.tier,
         )
         log.settings = self.settings.ledger  # they may have changed meanwhile
@@ -284,7 +291,7 @@ class Broker:
         if record.partition_of:
             raise Refused(f"{name} is a partition: delete {record.partition_of} instead")
         parts = [name.partition(n) for n in range(record.partitions)] or [name]
-        await self._unbroken.run(self._delete_topic(name, parts))
+        await self._shielded.run(self._delete_topic(name, parts))
 
     async def _delete_topic(self, name: TopicName, parts: list[TopicName]) -> None:
         self._deleting.update(parts)  # so that nobody opens it again meanwhile
@@ -293,7 +300,7 @@ class Broker:
             doomed: list[LedgerRef] = []
             objects: list[ObjectHead] = []
             for part in parts:
-                await self._gate.release(part)
+                await self._owners.release(part)
                 await self.unload(part, NotFound(f"{name} was deleted"))
                 refs = (await ledgers.get(self.store, part)).list.ledgers
                 await self._note_objects(part, refs)
@@ -305,8 +312,8 @@ class Broker:
             for ref in doomed:
                 if ref.is_local:
                     await self.ledgers.delete(ref.id)
-            await delete_now(self.tier, objects)
-            await self._reader.gone(name)
+            await delete_objects(self.tier, objects)
+            await self._metadata.gone(name)
         finally:
             self._deleting.difference_update(parts)
 
@@ -316,7 +323,7 @@ class Broker:
         for put in doomed_objects.puts(topic, objects, self.clock.wall_us()):
             await self.store.put(put.key, put.value)
 
-    async def _bury(
+    async def _send_dead_letter(
         self, subscription: Subscription, letter: DeadLetter, frame: CachedFrame
     ) -> None:
         source = str(subscription.source.name)
@@ -326,5 +333,5 @@ class Broker:
             dead_letter_frame, letter, frame, source, subscription.name, self.settings.broker_id
         )
         record = await self.describe(target, create=True, delivery=None)
-        if not await self._gate.publish_elsewhere(target, record.partitions, producer, make):
+        if not await self._owners.publish_elsewhere(target, record.partitions, producer, make):
             await publish_one(await self.topic(target), producer, make)

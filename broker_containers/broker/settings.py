@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from broker_containers.subscriptions.dispatcher import Limits
+from broker_containers.subscriptions.dispatcher import SubscriptionLimits
 from broker_containers.topic_log.managed_ledger import LedgerSettings
 from broker_containers.topics.tiering import TieringSettings
 
@@ -61,5 +61,5 @@ class BrokerSettings:
     max_connections: int = 10_000
     ledger: LedgerSettings = field(default_factory=LedgerSettings)
     tier: TieringSettings = field(default_factory=TieringSettings)
-    subscription: Limits = field(default_factory=Limits)
+    subscription: SubscriptionLimits = field(default_factory=SubscriptionLimits)
     http: HttpSettings = field(default_factory=HttpSettings)

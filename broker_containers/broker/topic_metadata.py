@@ -11,7 +11,7 @@ from sulina.metadata.store import MetadataStore
 from sulina.names import TopicName
 
 
-class TopicReader(Protocol):
+class TopicMetadata(Protocol):
     """May be a moment behind: whoever writes guards it by what the store says."""
 
     async def describe(self, name: TopicName) -> TopicRecord | None:
@@ -27,7 +27,7 @@ class TopicReader(Protocol):
         ...
 
 
-class FromStore:
+class StoredTopicMetadata:
     """Asks the store each time."""
 
     def __init__(self, store: MetadataStore) -> None:

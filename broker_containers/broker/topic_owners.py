@@ -12,7 +12,7 @@ from sulina.names import TopicName
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TopicAddress:
     """Where a topic is served: the URL, empty for this broker; and whom to ask for there, if the
     URL is that of several brokers."""
 
@@ -22,10 +22,10 @@ class Place:
     """Where the owner's door for Danube's clients is, if it is another broker and has one."""
 
 
-HERE = Place()
+HERE = TopicAddress()
 
 
-class Gate(Protocol):
+class TopicOwners(Protocol):
     """Says which topics this broker serves."""
 
     def check(self, topic: TopicName) -> None:
@@ -43,7 +43,7 @@ class Gate(Protocol):
         """Whether this broker serves ``topic``; waits for it to have an owner."""
         ...
 
-    async def place_of(self, topic: TopicName) -> Place:
+    async def address_of(self, topic: TopicName) -> TopicAddress:
         """Where clients find the broker that serves ``topic``; waits for it to have an owner."""
         ...
 
@@ -58,7 +58,7 @@ class Gate(Protocol):
         ...
 
 
-class OpenGate:
+class OwnsEveryTopic:
     """The gate of a broker that is alone: it serves everything."""
 
     def check(self, topic: TopicName) -> None: ...
@@ -69,7 +69,7 @@ class OpenGate:
     async def serves(self, topic: TopicName) -> bool:
         return True
 
-    async def place_of(self, topic: TopicName) -> Place:
+    async def address_of(self, topic: TopicName) -> TopicAddress:
         return HERE
 
     async def release(self, topic: TopicName) -> None: ...

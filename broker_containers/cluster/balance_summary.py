@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from broker_containers.load.decision import Reason
+from broker_containers.load.decision import SkipReason
 from broker_containers.load.settings import BalanceSettings
 from broker_containers.load.view import BrokerLoad, ClusterView, balance_of
 
@@ -14,7 +14,7 @@ from broker_containers.load.view import BrokerLoad, ClusterView, balance_of
 def summary(
     view: ClusterView,
     settings: BalanceSettings,
-    reasons: Mapping[Reason, int],
+    reasons: Mapping[SkipReason, int],
     moves: Mapping[str, int],
 ) -> dict[str, Any]:
     """Brokers by load, how even it is, what was moved, and the counted reasons for not moving."""

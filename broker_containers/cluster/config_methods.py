@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker_containers.arguments import Arguments, Method, number, text
-from broker_containers.settings.live_settings import Live
+from broker_containers.settings.live_settings import LiveSettings
 from broker_containers.settings.runtime_config import RuntimeConfig
-from broker_containers.settings.setting import Scope, Setting
+from broker_containers.settings.setting import Setting, SettingScope
 from broker_containers.settings.setting_list import FIXED, SECTIONS, SETTINGS
 from sulina.errors import Refused
 from sulina.metadata.keys.config import KEPT, Stored
@@ -63,7 +63,7 @@ def _who_and_where(arguments: Arguments) -> dict[str, str]:
 
 def _row(setting: Setting, config: RuntimeConfig, stored: Stored) -> dict[str, Any]:
     value = config.current.at(setting.path)
-    default = Live().at(setting.path)
+    default = LiveSettings().at(setting.path)
     return {
         "name": setting.name,
         "value": setting.plain(value),
@@ -80,7 +80,7 @@ def _row(setting: Setting, config: RuntimeConfig, stored: Stored) -> dict[str, A
         "unit": setting.unit,
         "kind": setting.kind.value,
         "allowed": setting.allowed,
-        "per_broker": setting.scope is Scope.BROKER,
+        "per_broker": setting.scope is SettingScope.BROKER,
         "effect": setting.effect.value,
         "help": setting.help,
     }
@@ -102,11 +102,11 @@ def _source(setting: Setting, config: RuntimeConfig, stored: Stored) -> str:
             return "broker"
         if setting.name in stored.cluster:
             return "cluster"
-    same = config.base.at(setting.path) == Live().at(setting.path)
+    same = config.base.at(setting.path) == LiveSettings().at(setting.path)
     return "default" if same else "start"
 
 
-def _fixed(live: Live, name: str) -> Any:
+def _fixed(live: LiveSettings, name: str) -> Any:
     section, _, field = name.partition(".")
     value = live.at((*SECTIONS[section], field))
     return list(value) if isinstance(value, tuple) else value

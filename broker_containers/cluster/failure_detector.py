@@ -39,7 +39,7 @@ _PAUSE: Final = 1.0
 """After any other failure, and while nothing may be struck out."""
 
 
-class Sentry:
+class FailureDetector:
     """Run it in a task on every broker."""
 
     def __init__(
@@ -86,7 +86,7 @@ class Sentry:
             self._watching.pop(key).cancel()
         for key in wanted:
             if key not in self._watching:
-                task = asyncio.create_task(self._watch(*key), name=f"sentry of {key[0]}")
+                task = asyncio.create_task(self._watch(*key), name=f"failure detector of {key[0]}")
                 self._watching[key] = task
 
     def _wanted(self) -> list[tuple[str, int]]:

@@ -28,7 +28,7 @@ STANDING = "cluster.standing"
 """The method by which brokers ask each other."""
 
 
-class Guardian:
+class IsolationMonitor:
     """Run it in a task."""
 
     def __init__(

@@ -24,11 +24,10 @@ from broker_containers.cluster.balance_summary import summary
 from broker_containers.cluster.election import Election
 from broker_containers.cluster.settings import ClusterSettings
 from broker_containers.cluster.tables import ClusterTables
-from broker_containers.load.decision import Move, NewTopic, Placement, Plan, Reason
+from broker_containers.load.decision import Move, NewTopic, Placement, RebalancePlan, SkipReason
 from broker_containers.load.manager import LoadManager
 from broker_containers.load.move_log import MoveLog
 from broker_containers.load.view import BrokerInfo, ClusterView
-from broker_containers.load.view import BrokerState as LoadState
 from sulina.errors import NotFound, Refused, Retriable, SulinaError, UnknownOutcome
 from sulina.metadata.check import MAX_TXN_OPS
 from sulina.metadata.keys import assignments, load_balance, topics
@@ -51,7 +50,7 @@ _TAKING_OVER = 0.005
 dead broker's must not go to whoever idles best."""
 
 
-class Duties:
+class LeaderTasks:
     """Run it in a task on every broker; it works while its broker leads."""
 
     def __init__(
@@ -71,9 +70,9 @@ class Duties:
         self._election = election
         self.settings = settings
         self.manager = LoadManager(settings.balance)
-        self.plan: Plan | None = None
+        self.plan: RebalancePlan | None = None
         """The last one that was made."""
-        self.reasons: Counter[Reason] = Counter()
+        self.reasons: Counter[SkipReason] = Counter()
         """Why nothing was done, counted since this broker leads."""
         self.moves: Counter[str] = Counter()
         """Topics that were given another owner, by why."""
@@ -159,9 +158,7 @@ class Duties:
             BrokerInfo(
                 broker,
                 frozenset(found.labels),
-                LoadState.ACTIVE
-                if tables.mode(broker) is BrokerMode.ACTIVE
-                else LoadState.DRAINING,
+                tables.mode(broker),
             )
             for broker, found in tables.living().items()
         ]
@@ -240,7 +237,7 @@ class Duties:
                 self.reasons.update(placement.unplaced.values())
                 room -= await self._start(moves)
 
-    async def rebalance(self, *, dry_run: bool) -> Plan:
+    async def rebalance(self, *, dry_run: bool) -> RebalancePlan:
         """Make a plan; unless it is a dry run, start its moves. Only the leader can."""
         self._election.guard()
         now = self._clock.now()

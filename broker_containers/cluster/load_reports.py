@@ -19,7 +19,7 @@ from sulina.runtime.seam import Clock
 _log = logging.getLogger(__name__)
 
 
-class Reporter:
+class LoadReporter:
     """Run it in a task. A report goes with the broker's lease."""
 
     def __init__(

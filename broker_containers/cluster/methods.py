@@ -9,7 +9,7 @@ from typing import Any
 
 from broker_containers.arguments import Arguments, Method, text
 from broker_containers.cluster.isolation import STANDING
-from broker_containers.cluster.leader_tasks import Duties
+from broker_containers.cluster.leader_tasks import LeaderTasks
 from broker_containers.cluster.membership import Membership
 from broker_containers.cluster.ownership import Ownership
 from broker_containers.cluster.tables import ClusterTables
@@ -32,7 +32,7 @@ class ClusterMethods:
         clock: Clock,
         tables: ClusterTables,
         ownership: Ownership,
-        duties: Duties,
+        leader_tasks: LeaderTasks,
         membership: Membership,
     ) -> None:
         me = membership.broker
@@ -41,7 +41,7 @@ class ClusterMethods:
         self._clock = clock
         self._tables = tables
         self._ownership = ownership
-        self._duties = duties
+        self._leader_tasks = leader_tasks
         self._me = me
 
     def methods(self) -> dict[str, Method]:
@@ -135,18 +135,18 @@ class ClusterMethods:
     # ---- balance; these run on the leader ----
 
     async def _balance_show(self, _: Arguments) -> Any:
-        duties = self._duties
-        last = None if duties.plan is None else duties.plan.to_dict()
-        return {"leader": self._me, **duties.summary(), "last_plan": last}
+        leader_tasks = self._leader_tasks
+        last = None if leader_tasks.plan is None else leader_tasks.plan.to_dict()
+        return {"leader": self._me, **leader_tasks.summary(), "last_plan": last}
 
     async def _balance_plan(self, _: Arguments) -> Any:
-        return (await self._duties.rebalance(dry_run=True)).to_dict()
+        return (await self._leader_tasks.rebalance(dry_run=True)).to_dict()
 
     async def _balance_rebalance(self, arguments: Arguments) -> Any:
         dry_run = arguments.get("dry_run", False)
         if not isinstance(dry_run, bool):
             raise Refused(f"dry_run must be true or false, not {dry_run!r}")
-        return (await self._duties.rebalance(dry_run=dry_run)).to_dict()
+        return (await self._leader_tasks.rebalance(dry_run=dry_run)).to_dict()
 
     # ---- topics ----
 
@@ -180,7 +180,7 @@ class ClusterMethods:
         target = arguments.get("broker")
         if target is not None and not isinstance(target, str):
             raise Refused(f"broker must be a broker's id, not {target!r}")
-        move = await self._duties.move(topic, target)
+        move = await self._leader_tasks.move(topic, target)
         return {"topic": move.topic, "source": move.source, "target": move.target}
 
 

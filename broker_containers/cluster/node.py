@@ -14,11 +14,11 @@ from broker_containers.broker.broker import Broker
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.cluster.config_methods import config_methods
 from broker_containers.cluster.election import Election
-from broker_containers.cluster.failure_detector import Sentry
-from broker_containers.cluster.isolation import Guardian
-from broker_containers.cluster.leader_tasks import Duties
+from broker_containers.cluster.failure_detector import FailureDetector
+from broker_containers.cluster.isolation import IsolationMonitor
+from broker_containers.cluster.leader_tasks import LeaderTasks
 from broker_containers.cluster.lines import BinaryLines, Lines
-from broker_containers.cluster.load_reports import Reporter
+from broker_containers.cluster.load_reports import LoadReporter
 from broker_containers.cluster.membership import Membership
 from broker_containers.cluster.metadata_cache import MetadataCache, follow_policies
 from broker_containers.cluster.methods import ClusterMethods
@@ -38,7 +38,7 @@ from broker_containers.settings.apply import (
     apply_to_broker,
     log_level_now,
 )
-from broker_containers.settings.live_settings import Live
+from broker_containers.settings.live_settings import LiveSettings
 from broker_containers.settings.runtime_config import RuntimeConfig
 from storage_grpc.ledgers import Ledgers
 from storage_grpc.tier.tier import Tier
@@ -99,12 +99,16 @@ class ClusterNode:
         self.membership = Membership(store, clock, me, BrokerRecord(""), cluster.lease_seconds)
         self.tables.brokers.on_change(self.membership.changed)
         self.election = Election(store, clock, self.tables, self.membership, cluster)
-        self.duties = Duties(store, clock, self.tables, self.election, cluster, self.cache.known)
+        self.leader_tasks = LeaderTasks(
+            store, clock, self.tables, self.election, cluster, self.cache.known
+        )
         methods = ClusterMethods(
-            store, clock, self.tables, self.ownership, self.duties, self.membership
+            store, clock, self.tables, self.ownership, self.leader_tasks, self.membership
         )
         router = Router(self.tables, self.ownership, self.peers, me)
-        self.config = RuntimeConfig(store, clock, Live(settings.broker, cluster, log_level_now()))
+        self.config = RuntimeConfig(
+            store, clock, LiveSettings(settings.broker, cluster, log_level_now())
+        )
         self.synchronizer = Synchronizer(
             me,
             (*self.cache.mirrors, self.config.mirror),
@@ -138,7 +142,7 @@ class ClusterNode:
     def metrics(self) -> Write:
         """What to tell about the cluster."""
         return of_cluster(
-            self.tables, self.election, self.ownership, self.duties, self.membership.broker
+            self.tables, self.election, self.ownership, self.leader_tasks, self.membership.broker
         )
 
     def register_as(self, http_url: str = "", admin_url: str = "", grpc_url: str = "") -> None:
@@ -155,12 +159,12 @@ class ClusterNode:
             labels=settings.labels,
         )
 
-    def apply(self, live: Live) -> None:
+    def apply(self, live: LiveSettings) -> None:
         """Go by other settings from now on."""
         apply_to_broker(self.broker, live)
         apply_log_level(live.log_level, self.config.base.log_level)
-        self.election.settings = self.duties.settings = self.ownership.settings = live.cluster
-        self.duties.manager.change(live.cluster.balance)
+        self.election.settings = self.leader_tasks.settings = self.ownership.settings = live.cluster
+        self.leader_tasks.manager.change(live.cluster.balance)
 
     async def hand_over(self) -> None:
         """Let others take this broker's topics, one by one, before it stops; for a while only."""
@@ -221,7 +225,7 @@ async def serving(node: ClusterNode, settings: NodeSettings) -> AsyncIterator[No
         stack.push_async_callback(node.ownership.stop)
         await node.ownership.start(node.broker)
         await stack.enter_async_context(node.election)
-        reporter = Reporter(
+        reporter = LoadReporter(
             node.broker.store,
             node.broker.clock,
             node.membership,
@@ -230,7 +234,7 @@ async def serving(node: ClusterNode, settings: NodeSettings) -> AsyncIterator[No
             lambda: node.config.current.cluster.report_seconds,
             lambda: node.server.connections,
         )
-        guardian = Guardian(
+        isolation = IsolationMonitor(
             node.broker.clock,
             node.tables,
             node.membership,
@@ -238,7 +242,7 @@ async def serving(node: ClusterNode, settings: NodeSettings) -> AsyncIterator[No
             node.ownership,
             node.server,
         )
-        sentry = Sentry(
+        detector = FailureDetector(
             node.broker.store,
             node.broker.clock,
             node.tables,
@@ -247,10 +251,10 @@ async def serving(node: ClusterNode, settings: NodeSettings) -> AsyncIterator[No
             node.lines,
         )
         tasks = [
-            asyncio.create_task(sentry.run(), name="sentry"),
-            asyncio.create_task(node.duties.run(), name="leader's duties"),
+            asyncio.create_task(detector.run(), name="failure detector"),
+            asyncio.create_task(node.leader_tasks.run(), name="leader tasks"),
             asyncio.create_task(reporter.run(), name="load reports"),
-            asyncio.create_task(guardian.run(), name="guardian"),
+            asyncio.create_task(isolation.run(), name="isolation monitor"),
         ]
         try:
             async with node.synchronizer:

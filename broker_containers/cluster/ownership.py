@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from broker_containers.broker.broker import Broker
-from broker_containers.broker.topic_owners import HERE, Place
+from broker_containers.broker.topic_owners import HERE, TopicAddress
 from broker_containers.cluster.peers import Peers
 from broker_containers.cluster.settings import ClusterSettings
 from broker_containers.cluster.tables import ClusterTables
@@ -121,16 +121,16 @@ class Ownership:
         """Whether this broker is the owner, as :meth:`where`."""
         return await self.where(topic) is None
 
-    async def place_of(self, topic: TopicName) -> Place:
+    async def address_of(self, topic: TopicName) -> TopicAddress:
         """Where clients find the owner, as :meth:`where`."""
         found = await self.where(topic)
         if found is None and not self.settings.proxy_url:
             return HERE
         if self.settings.proxy_url:
             owner, grpc = (self._me, "") if found is None else (found[0], found[1].grpc)
-            return Place(self.settings.proxy_url, owner, grpc)
+            return TopicAddress(self.settings.proxy_url, owner, grpc)
         assert found is not None
-        return Place(found[1].url, grpc=found[1].grpc)
+        return TopicAddress(found[1].url, grpc=found[1].grpc)
 
     async def _wish(self, topic: TopicName) -> None:
         wanted = Wish(self._clock.wall_us())

@@ -8,8 +8,8 @@ import click
 
 from broker_containers.commands.broker_options import check_quorum
 from broker_containers.commands.tls_options import internal_tls_options
-from broker_containers.rebuild.plan import Copied, OnGap
-from broker_containers.rebuild.process import Outcome, RebuildSettings, run_rebuild
+from broker_containers.rebuild.plan import CopiedLedger, OnGap
+from broker_containers.rebuild.process import RebuildOutcome, RebuildSettings, run_rebuild
 from storage_grpc.quorum.settings import QuorumSettings
 from sulina.cli.command import JSON_ONLY, CliCommand
 from sulina.cli.failures import ExitCode
@@ -103,7 +103,7 @@ def rebuild(
         click.get_current_context().exit(ExitCode.FAILED)
 
 
-def _show(settings: CliSettings, outcome: Outcome, *, dry_run: bool) -> None:
+def _show(settings: CliSettings, outcome: RebuildOutcome, *, dry_run: bool) -> None:
     rows = _rows(outcome, dry_run=dry_run)
     if settings.json:
         found = outcome.survey
@@ -127,7 +127,7 @@ def _show(settings: CliSettings, outcome: Outcome, *, dry_run: bool) -> None:
         click.echo(f"{count} without a first entry: nobody listed them")
 
 
-def _rows(outcome: Outcome, *, dry_run: bool) -> list[dict[str, Any]]:
+def _rows(outcome: RebuildOutcome, *, dry_run: bool) -> list[dict[str, Any]]:
     rebuilt = {done.topic for done in outcome.rebuilt}
     rows: list[dict[str, Any]] = []
     for plan in outcome.plans:
@@ -142,7 +142,7 @@ def _rows(outcome: Outcome, *, dry_run: bool) -> list[dict[str, Any]]:
                 "topic": str(plan.topic),
                 "end": plan.end,
                 "ledgers": len(plan.pieces),
-                "to_copy": sum(isinstance(piece, Copied) for piece in plan.pieces),
+                "to_copy": sum(isinstance(piece, CopiedLedger) for piece in plan.pieces),
                 "missing": [f"{start} to {end - 1}" for start, end in plan.gaps],
                 "outcome": words,
             }

@@ -21,7 +21,7 @@ from broker_containers.doors.ends import Ends, ProducerEnd, Unchecked
 from broker_containers.doors.requests import Request, Requests
 from broker_containers.doors.tunnel import Neighbours, Tunnel
 from broker_containers.metrics.requests import RequestCounts
-from broker_containers.schemas.checks import SchemaGates, TopicGate
+from broker_containers.schemas.checks import SchemaChecks, TopicSchemaCheck
 from broker_containers.security.access import NOBODY
 from broker_containers.security.authority import Authority
 from broker_containers.topics.delivery_times import check_delay
@@ -57,7 +57,7 @@ class BinarySession:
         gone: Callable[[BinarySession], None],
         others: Neighbours | None,
         authority: Authority,
-        schemas: SchemaGates | None,
+        schemas: SchemaChecks | None,
         counts: RequestCounts,
     ) -> None:
         """``others`` are the other brokers, for clients that want one of those; ``counts`` has
@@ -221,7 +221,7 @@ class BinarySession:
             self.stream.hold(_STORAGE)
             self._run(self._wait_for_storage())
 
-    def _check_schema(self, end: ProducerEnd, gate: TopicGate, frame: Unchecked) -> None:
+    def _check_schema(self, end: ProducerEnd, gate: TopicSchemaCheck, frame: Unchecked) -> None:
         """Publish a frame once its schema was looked at, which may wait for the metadata."""
         end.unchecked.append(frame)
         self._unchecked_bytes += len(frame.data)
@@ -230,7 +230,7 @@ class BinarySession:
         if len(end.unchecked) == 1:
             self._run(self._check_schemas(end, gate))
 
-    async def _check_schemas(self, end: ProducerEnd, gate: TopicGate) -> None:
+    async def _check_schemas(self, end: ProducerEnd, gate: TopicSchemaCheck) -> None:
         while end.unchecked:
             frame = end.unchecked[0]
             problem: SulinaError | None = None

@@ -6,10 +6,10 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass
 
-from broker_containers.schemas.checks import TopicGate
+from broker_containers.schemas.checks import TopicSchemaCheck
 from broker_containers.security.access import Access, of_topic
 from broker_containers.security.errors import Denied
-from broker_containers.subscriptions.consumers import Member
+from broker_containers.subscriptions.consumers import AttachedConsumer
 from broker_containers.subscriptions.subscription import Subscription
 from broker_containers.topics.producers import TopicProducer
 from broker_containers.topics.topic import Topic
@@ -36,7 +36,7 @@ class ProducerEnd:
     """Tells a producer what became of its frames."""
 
     def __init__(
-        self, ends: Ends, handle: int, topic: Topic, gate: TopicGate | None = None
+        self, ends: Ends, handle: int, topic: Topic, gate: TopicSchemaCheck | None = None
     ) -> None:
         """``gate`` decides about the schemas of messages, if the broker has a registry."""
         self._ends = ends
@@ -79,7 +79,7 @@ class ConsumerEnd:
         self._handle = handle
         self.topic = topic
         self.subscription: Subscription | None = None
-        self.member: Member | None = None
+        self.member: AttachedConsumer | None = None
 
     def deliver(self, frame: Buffer, chosen: int | None, attempt: int) -> bool:
         body = pb.Deliver(consumer=self._handle, attempt=attempt)
@@ -154,7 +154,7 @@ class Ends:
         for consumer in self.consumers.values():
             consumer.writable_again()
 
-    def consumer(self, handle: int) -> tuple[ConsumerEnd, Subscription, Member]:
+    def consumer(self, handle: int) -> tuple[ConsumerEnd, Subscription, AttachedConsumer]:
         """A consumer that is attached. Raises ``NotFound`` if it was closed or let go."""
         end = self.consumers.get(handle)
         if end is None or end.subscription is None or end.member is None:

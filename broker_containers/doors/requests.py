@@ -15,7 +15,7 @@ from broker_containers.broker.broker import Broker
 from broker_containers.broker.topic_owners import HERE
 from broker_containers.doors import translate
 from broker_containers.doors.ends import ConsumerEnd, Ends, ProducerEnd
-from broker_containers.schemas.checks import SchemaGates
+from broker_containers.schemas.checks import SchemaChecks
 from broker_containers.security.access import Access, Need, of_topic
 from broker_containers.security.needs import check_method
 from sulina.errors import Refused
@@ -52,7 +52,7 @@ class Requests:
         broker: Broker,
         admin: Admin,
         ends: Ends,
-        schemas: SchemaGates | None,
+        schemas: SchemaChecks | None,
         access: Callable[[], Access],
     ) -> None:
         """``access`` tells what the client may do at the moment."""
@@ -91,7 +91,7 @@ class Requests:
         using = Need(Action.PRODUCE, str(name), instead=Action.CONSUME)
         create = body.create and self._access().allows(using)
         record = await self._broker.describe(name, create=create, delivery=wanted)
-        place = HERE if record.partitions else await self._broker.place_of(name)
+        place = HERE if record.partitions else await self._broker.address_of(name)
         answer = pb.LookupResult(
             topic=str(name),
             partitions=record.partitions,

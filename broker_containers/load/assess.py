@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean, median
 
-from broker_containers.load.history import BrokerHistory, History
+from broker_containers.load.history import BrokerHistory, LoadHistory
 from broker_containers.load.ranking import Ranking
 from broker_containers.load.settings import BalanceSettings
 from broker_containers.load.view import LEAST_COST, BrokerInfo, BrokerLoad, ClusterView, level
@@ -30,7 +30,7 @@ Known = Mapping[str, BrokerHistory | None]
 def build_view(
     brokers: Sequence[BrokerInfo],
     assignment: Mapping[str, Sequence[str]],
-    history: History,
+    history: LoadHistory,
     ranking: Ranking,
     settings: BalanceSettings,
     *,

@@ -14,7 +14,7 @@ from typing import Any
 from broker_containers.load.view import Balance
 
 
-class Reason(StrEnum):
+class SkipReason(StrEnum):
     """Why nothing was done. The first group is about a whole plan, the second about one thing."""
 
     DISABLED = "disabled"
@@ -48,7 +48,7 @@ class Reason(StrEnum):
     """Nobody can take the topic at all."""
 
 
-class Why(StrEnum):
+class MoveReason(StrEnum):
     """What a move is for."""
 
     OVERLOAD = "overload"
@@ -70,15 +70,15 @@ class Move:
     source: str
     target: str
     cost: float
-    why: Why
+    why: MoveReason
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RebalancePlan:
     """What to do, what it would lead to, and why other things are not done."""
 
     moves: tuple[Move, ...]
-    reasons: Mapping[Reason, int]
+    reasons: Mapping[SkipReason, int]
     before: Balance
     after: Balance
     moved_share: float = 0.0
@@ -128,7 +128,7 @@ class Placement:
     """Where topics go, and which go nowhere and why."""
 
     assigned: Mapping[str, str] = field(default_factory=dict)
-    unplaced: Mapping[str, Reason] = field(default_factory=dict)
+    unplaced: Mapping[str, SkipReason] = field(default_factory=dict)
 
 
 def _described(balance: Balance) -> dict[str, float]:

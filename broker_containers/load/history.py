@@ -54,7 +54,7 @@ class BrokerHistory:
     profile_share: float = 0.0
 
 
-class History:
+class LoadHistory:
     """Remembers reports. Costs are in the unit of a typical broker, wherever a topic was."""
 
     def __init__(self, smoothing_seconds: float, *, max_profiles: int = MAX_PROFILES) -> None:

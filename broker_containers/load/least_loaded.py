@@ -10,13 +10,13 @@ import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from broker_containers.load.rules import Wish
+from broker_containers.load.rules import BrokerRequirements
 
 _Key = tuple[object, object, bool]
 
 
 @dataclass(slots=True)
-class Slot:
+class TargetBroker:
     """A broker to choose, as the choice sees it."""
 
     id: str
@@ -30,27 +30,27 @@ class Slot:
 class LeastLoaded:
     """Brokers in the order of their load, for each set of rules a topic can come with."""
 
-    def __init__(self, slots: Mapping[str, Slot]) -> None:
+    def __init__(self, slots: Mapping[str, TargetBroker]) -> None:
         self.slots = slots
         self._heaps: dict[_Key, list[tuple[float, str]]] = {}
 
-    def members(self, wish: Wish, *, preferred: bool = False) -> int:
+    def members(self, wish: BrokerRequirements, *, preferred: bool = False) -> int:
         """How many brokers the rules leave."""
         return len(self._heap(wish, preferred=preferred))
 
     def best(
         self,
-        wish: Wish,
-        accept: Callable[[Slot], bool],
+        wish: BrokerRequirements,
+        accept: Callable[[TargetBroker], bool],
         *,
         preferred: bool = False,
         tries: int = 64,
-    ) -> Slot | None:
+    ) -> TargetBroker | None:
         """The least loaded broker that the rules allow and ``accept`` takes, in some tries."""
         heap = self._heap(wish, preferred=preferred)
         slots = self.slots
         passed: list[tuple[float, str]] = []
-        found: Slot | None = None
+        found: TargetBroker | None = None
         while heap and len(passed) < tries:
             load, broker = heap[0]
             slot = slots[broker]
@@ -65,7 +65,7 @@ class LeastLoaded:
             heapq.heappush(heap, entry)
         return found
 
-    def _heap(self, wish: Wish, *, preferred: bool) -> list[tuple[float, str]]:
+    def _heap(self, wish: BrokerRequirements, *, preferred: bool) -> list[tuple[float, str]]:
         key = (wish.strict, wish.soft if preferred else None, preferred)
         heap = self._heaps.get(key)
         if heap is None:

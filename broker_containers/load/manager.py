@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from broker_containers.load.assess import build_view, machine_factors
-from broker_containers.load.decision import Move, NewTopic, Placement, Plan
-from broker_containers.load.history import History
+from broker_containers.load.decision import Move, NewTopic, Placement, RebalancePlan
+from broker_containers.load.history import LoadHistory
 from broker_containers.load.move_log import MoveLog
 from broker_containers.load.placement import drain, failover, manual_move, place
 from broker_containers.load.ranking import Measured, ranking_of
@@ -33,7 +33,7 @@ class LoadManager:
         self._settings = settings
         self._ranking = ranking_of(settings)
         self._rebalancer = Rebalancer(settings)
-        self.history = History(settings.smoothing_seconds)
+        self.history = LoadHistory(settings.smoothing_seconds)
         self.log = log or MoveLog()
         self._factors: dict[str, float] = {}
         """How much more the same work costs on each broker, as of the last view."""
@@ -51,7 +51,7 @@ class LoadManager:
         self._rebalancer = Rebalancer(settings)
         units = (settings.ranking, settings.weights, settings.full, settings.smoothing_seconds)
         if units != (old.ranking, old.weights, old.full, old.smoothing_seconds):
-            self.history = History(settings.smoothing_seconds)
+            self.history = LoadHistory(settings.smoothing_seconds)
             self._factors, self._pending = {}, {}
 
     def observe(self, report: LoadReport, *, now: float, wall_us: int) -> bool:
@@ -131,11 +131,11 @@ class LoadManager:
         """A move that a person asks for; see ``placement.manual_move``."""
         return manual_move(view, topic, target, self._settings, force=force)
 
-    def plan(self, view: ClusterView, *, now: float) -> Plan:
+    def plan(self, view: ClusterView, *, now: float) -> RebalancePlan:
         """What rebalancing would do now. Changes nothing; ``commit`` what is carried out."""
         return self._rebalancer.plan(view, self.log, now)
 
-    def commit(self, plan: Plan, *, now: float) -> None:
+    def commit(self, plan: RebalancePlan, *, now: float) -> None:
         """The plan is being carried out (also an empty one). A dry run is left out by itself."""
         if not plan.dry_run:
             self.log.commit(plan, now)

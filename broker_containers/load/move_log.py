@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker_containers.load.decision import Move, Plan
+from broker_containers.load.decision import Move, RebalancePlan
 from sulina.errors import Refused
 
 MAX_MOVES = 50_000
@@ -38,7 +38,7 @@ class MoveLog:
     outside: dict[str, float] = field(default_factory=dict)
     _moves: deque[Moved] = field(default_factory=lambda: deque(maxlen=MAX_MOVES))
 
-    def commit(self, plan: Plan, now: float) -> None:
+    def commit(self, plan: RebalancePlan, now: float) -> None:
         """Remember a plan that is being carried out. A dry run is not to be committed."""
         self.outside = dict(plan.outside)
         self.record(plan.moves, now)
@@ -102,7 +102,7 @@ class MoveLog:
 
 
 @dataclass(frozen=True, slots=True)
-class Recent:
+class RecentMoves:
     """What the log says about one moment, laid out for quick questions."""
 
     cooling: frozenset[str]
@@ -128,7 +128,7 @@ class Recent:
         return_time: float,
         broker_cooldown: float,
         interval: float,
-    ) -> Recent:
+    ) -> RecentMoves:
         """The state of ``log`` at ``now``."""
         longest = max(topic_cooldown, return_time, broker_cooldown, interval)
         moves = log.since(now - longest)

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 
-from broker_containers.load.decision import Move, NewTopic, Placement, Reason, Why
-from broker_containers.load.least_loaded import LeastLoaded, Slot
+from broker_containers.load.decision import Move, MoveReason, NewTopic, Placement, SkipReason
+from broker_containers.load.least_loaded import LeastLoaded, TargetBroker
 from broker_containers.load.report import BYTES_A_RECORD
-from broker_containers.load.rules import RuleBook, Wish
+from broker_containers.load.rules import BrokerRequirements, PlacementRules
 from broker_containers.load.settings import BalanceSettings
-from broker_containers.load.view import LEAST_COST, BrokerLoad, BrokerState, ClusterView
+from broker_containers.load.view import LEAST_COST, BrokerLoad, ClusterView
 from sulina.errors import NotFound, Refused
+from sulina.metadata.keys.members import BrokerMode
 
 
 def place(
@@ -36,7 +37,7 @@ def place(
     open_brokers = [
         one
         for one in view.brokers.values()
-        if one.state is BrokerState.ACTIVE and one.id not in exclude and not rules.closed(one.id)
+        if one.state is BrokerMode.ACTIVE and one.id not in exclude and not rules.closed(one.id)
     ]
     trusted = [one for one in open_brokers if one.trust >= settings.min_trust]
     chooser = _Chooser(trusted, view, rules, wanted)
@@ -44,7 +45,7 @@ def place(
         _Chooser(open_brokers, view, rules, wanted) if len(trusted) < len(open_brokers) else None
     )
     assigned: dict[str, str] = {}
-    unplaced: dict[str, Reason] = {}
+    unplaced: dict[str, SkipReason] = {}
     for name, (cost, wish) in sorted(wanted.items(), key=lambda item: (-item[1][0], item[0])):
         broker = chooser.choose(cost, wish)
         if broker is None and reserve is not None:
@@ -52,7 +53,7 @@ def place(
         if broker is not None:
             assigned[name] = broker
         else:
-            unplaced[name] = Reason.AFFINITY if open_brokers else Reason.NO_BROKER
+            unplaced[name] = SkipReason.AFFINITY if open_brokers else SkipReason.NO_BROKER
     return Placement(assigned, unplaced)
 
 
@@ -73,7 +74,9 @@ def drain(
     leaving = sorted(_topics_of(source), key=lambda one: (-(one.cost or 0.0), one.name))
     placement = place(view, leaving[:limit], settings, exclude={broker})
     moves = tuple(
-        Move(topic.name, broker, placement.assigned[topic.name], topic.cost or 0.0, Why.DRAIN)
+        Move(
+            topic.name, broker, placement.assigned[topic.name], topic.cost or 0.0, MoveReason.DRAIN
+        )
         for topic in leaving[:limit]
         if topic.name in placement.assigned
     )
@@ -97,14 +100,14 @@ def manual_move(
     rules = settings.rule_book()
     if not force:
         remedy = "choose another broker, or force the move"
-        if broker.state is not BrokerState.ACTIVE:
+        if broker.state is not BrokerMode.ACTIVE:
             raise Refused(f"{target} is {broker.state}: activate it first, or force the move")
         if rules.closed(target):
             raise Refused(f"{target} is black-listed: {remedy}")
         if not rules.wish(topic).fits(broker.labels):
             raise Refused(f"a rule keeps {topic} away from {target}: {remedy}")
     cost = dict(zip(view.brokers[source].topics, view.brokers[source].costs, strict=True))[topic]
-    return Move(topic, source, target, cost, Why.MANUAL)
+    return Move(topic, source, target, cost, MoveReason.MANUAL)
 
 
 def cost_of(view: ClusterView, topic: NewTopic) -> float:
@@ -124,11 +127,12 @@ class _Chooser:
         self,
         brokers: Iterable[BrokerLoad],
         view: ClusterView,
-        rules: RuleBook,
-        wanted: dict[str, tuple[float, Wish]],
+        rules: PlacementRules,
+        wanted: dict[str, tuple[float, BrokerRequirements]],
     ) -> None:
         slots = {
-            one.id: Slot(one.id, _rough(one, view.quiet), one.factor, one.labels) for one in brokers
+            one.id: TargetBroker(one.id, _rough(one, view.quiet), one.factor, one.labels)
+            for one in brokers
         }
         self._least = LeastLoaded(slots)
         # How many topics of a group each broker has; groups that are not asked for do not matter.
@@ -143,7 +147,7 @@ class _Chooser:
                     if group in self._groups and topic not in wanted:
                         self._groups[group][broker.id] += 1
 
-    def choose(self, cost: float, wish: Wish) -> str | None:
+    def choose(self, cost: float, wish: BrokerRequirements) -> str | None:
         """The broker for a topic that costs ``cost``; None if the rules leave nobody."""
         slot = self._find(wish, preferred=True) if wish.soft else None
         slot = slot or self._find(wish, preferred=False)
@@ -154,7 +158,7 @@ class _Chooser:
             self._groups[wish.group][slot.id] += 1
         return slot.id
 
-    def _find(self, wish: Wish, *, preferred: bool) -> Slot | None:
+    def _find(self, wish: BrokerRequirements, *, preferred: bool) -> TargetBroker | None:
         if wish.group is None:
             return self._least.best(wish, _anyone, preferred=preferred)
         counts = self._groups[wish.group]
@@ -182,7 +186,7 @@ def _rough(broker: BrokerLoad, grain: float) -> float:
     return load + LEAST_COST * len(broker.topics)
 
 
-def _anyone(_: Slot) -> bool:
+def _anyone(_: TargetBroker) -> bool:
     return True
 
 

@@ -12,19 +12,19 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from statistics import fmean, pstdev
 
-from broker_containers.load.decision import Move, Reason, Why
-from broker_containers.load.least_loaded import LeastLoaded, Slot
-from broker_containers.load.move_log import Recent
-from broker_containers.load.rules import RuleBook, Wish
+from broker_containers.load.decision import Move, MoveReason, SkipReason
+from broker_containers.load.least_loaded import LeastLoaded, TargetBroker
+from broker_containers.load.move_log import RecentMoves
+from broker_containers.load.rules import BrokerRequirements, PlacementRules
 from broker_containers.load.settings import BalanceSettings
-from broker_containers.load.source_topics import Donor
+from broker_containers.load.source_topics import SourceTopics
 from broker_containers.load.view import Balance, BrokerLoad, ClusterView
 
 _FAILURES = 32
 """Topics of one broker that are tried in vain before the broker is left alone."""
 
 
-class Session:
+class PlanningSession:
     """Makes moves on a copy of the loads of ``believed`` brokers."""
 
     def __init__(
@@ -32,9 +32,9 @@ class Session:
         view: ClusterView,
         believed: Sequence[BrokerLoad],
         settings: BalanceSettings,
-        rules: RuleBook,
-        recent: Recent,
-        reasons: Counter[Reason],
+        rules: PlacementRules,
+        recent: RecentMoves,
+        reasons: Counter[SkipReason],
         *,
         mean: float,
         full: Collection[str],
@@ -51,7 +51,7 @@ class Session:
         self._cost_left = settings.load_per_interval * self.total_cost - recent.cost
         self._fresh_window = recent.moves == 0
         self._slots = {
-            one.id: Slot(
+            one.id: TargetBroker(
                 one.id,
                 one.load,
                 one.factor,
@@ -61,7 +61,7 @@ class Session:
             for one in believed
         }
         self._takers = LeastLoaded(self._open(full))
-        self._donors: dict[str, Donor] = {}
+        self._donors: dict[str, SourceTopics] = {}
         self._got: set[str] = set()
         self._staying = recent.cooling
         self._groups: dict[str, Counter[str]] | None = None
@@ -85,9 +85,9 @@ class Session:
                     break
                 target = everyone.best(wish, _has_room)
                 if target is None:
-                    self._reasons[Reason.AFFINITY] += 1
+                    self._reasons[SkipReason.AFFINITY] += 1
                 else:
-                    self._move(topic, cost, slot, target, Why.AFFINITY)
+                    self._move(topic, cost, slot, target, MoveReason.AFFINITY)
                     repaired.add(topic)
         self._staying |= repaired
 
@@ -131,7 +131,7 @@ class Session:
         spread = pstdev(loads) / mean if mean > 0 else 0.0
         return Balance(before.mean, max(loads), min(loads), spread, before.bound)
 
-    def _shed_one(self, slot: Slot, stop: float) -> bool:
+    def _shed_one(self, slot: TargetBroker, stop: float) -> bool:
         """Make one move away from ``slot``; False if there is no use in trying again."""
         donor = self._donor(slot)
         if donor is None:
@@ -150,12 +150,12 @@ class Session:
             donor.drop(place)
             target = self._target(topic, cost, slot, stop)
             if target is not None:
-                self._move(topic, cost, slot, target, Why.OVERLOAD)
+                self._move(topic, cost, slot, target, MoveReason.OVERLOAD)
                 return True
-        self._reasons[Reason.NO_BETTER_TARGET] += 1
+        self._reasons[SkipReason.NO_BETTER_TARGET] += 1
         return False
 
-    def _fill_one(self, slot: Slot, taker: Slot, stop: float) -> bool:
+    def _fill_one(self, slot: TargetBroker, taker: TargetBroker, stop: float) -> bool:
         """Make one move from ``slot`` to ``taker``; False if there is no use in trying again."""
         donor = self._donor(slot)
         if donor is None:
@@ -167,7 +167,7 @@ class Session:
             most = min(spare, (slot.load - taker.load) / taker.factor)
             place = donor.fitting(min(need, most), most) if most > 0 else None
             if place is None:
-                return self._halve(donor, slot, taker, Why.FILL)
+                return self._halve(donor, slot, taker, MoveReason.FILL)
             topic, cost = donor.at(place)
             if self._exhausted(slot, cost):
                 return False
@@ -175,16 +175,22 @@ class Session:
             wish = self._rules.wish(topic)
             fits = wish.fits(taker.labels)
             if not fits:
-                self._reasons[Reason.AFFINITY] += 1
+                self._reasons[SkipReason.AFFINITY] += 1
             elif taker.load + taker.factor * cost >= slot.load:
-                self._reasons[Reason.NO_BETTER_TARGET] += 1
+                self._reasons[SkipReason.NO_BETTER_TARGET] += 1
             elif self._acceptable(topic, wish, slot, taker):
-                self._move(topic, cost, slot, taker, Why.FILL)
+                self._move(topic, cost, slot, taker, MoveReason.FILL)
                 return True
-        self._reasons[Reason.NO_BETTER_TARGET] += 1
+        self._reasons[SkipReason.NO_BETTER_TARGET] += 1
         return False
 
-    def _halve(self, donor: Donor, slot: Slot, taker: Slot, why: Why = Why.OVERLOAD) -> bool:
+    def _halve(
+        self,
+        donor: SourceTopics,
+        slot: TargetBroker,
+        taker: TargetBroker,
+        why: MoveReason = MoveReason.OVERLOAD,
+    ) -> bool:
         """For topics too big to bring anybody below the stop: move one if the pair gains much."""
         gap = slot.load - taker.load
         best: tuple[float, int] | None = None
@@ -197,7 +203,7 @@ class Session:
             if gain >= worth and (best is None or gain > best[0]):
                 best = (gain, place)
         if best is None:
-            self._reasons[Reason.TOO_BIG] += 1
+            self._reasons[SkipReason.TOO_BIG] += 1
             return False
         topic, cost = donor.at(best[1])
         if self._exhausted(slot, cost):
@@ -205,22 +211,24 @@ class Session:
         donor.drop(best[1])
         wish = self._rules.wish(topic)
         if not wish.fits(taker.labels):
-            self._reasons[Reason.AFFINITY] += 1
+            self._reasons[SkipReason.AFFINITY] += 1
         elif self._acceptable(topic, wish, slot, taker):
             self._move(topic, cost, slot, taker, why)
         return True
 
-    def _target(self, topic: str, cost: float, source: Slot, stop: float) -> Slot | None:
+    def _target(
+        self, topic: str, cost: float, source: TargetBroker, stop: float
+    ) -> TargetBroker | None:
         """The least loaded broker that may have ``topic`` and stays below ``stop`` with it."""
         wish = self._rules.wish(topic)
-        refused: Counter[Reason] = Counter()
+        refused: Counter[SkipReason] = Counter()
 
-        def accept(slot: Slot) -> bool:
+        def accept(slot: TargetBroker) -> bool:
             if slot.headroom <= 0:
-                refused[Reason.BROKER_MOVE_LIMIT] += 1
+                refused[SkipReason.BROKER_MOVE_LIMIT] += 1
                 return False
             if slot.load + slot.factor * cost > stop:
-                refused[Reason.NO_BETTER_TARGET] += 1
+                refused[SkipReason.NO_BETTER_TARGET] += 1
                 return False
             return self._acceptable(topic, wish, source, slot, refused)
 
@@ -228,46 +236,48 @@ class Session:
         if slot is None:
             cause = refused.most_common(1)
             # Nobody was even asked: the rules leave no broker.
-            self._reasons[cause[0][0] if cause else Reason.AFFINITY] += 1
+            self._reasons[cause[0][0] if cause else SkipReason.AFFINITY] += 1
         return slot
 
     def _acceptable(
         self,
         topic: str,
-        wish: Wish,
-        source: Slot,
-        target: Slot,
-        refused: Counter[Reason] | None = None,
+        wish: BrokerRequirements,
+        source: TargetBroker,
+        target: TargetBroker,
+        refused: Counter[SkipReason] | None = None,
     ) -> bool:
         counted = self._reasons if refused is None else refused
         if (topic, target.id) in self._recent.left:
-            counted[Reason.RETURNING] += 1
+            counted[SkipReason.RETURNING] += 1
             return False
         if wish.soft and wish.prefers(source.labels) and not wish.prefers(target.labels):
-            counted[Reason.AFFINITY] += 1
+            counted[SkipReason.AFFINITY] += 1
             return False
         if wish.group is not None:
             held = self._group(wish.group)
             if held[target.id] + 1 > held[source.id]:
-                counted[Reason.APART] += 1
+                counted[SkipReason.APART] += 1
                 return False
         return True
 
-    def _exhausted(self, slot: Slot, cost: float) -> bool:
+    def _exhausted(self, slot: TargetBroker, cost: float) -> bool:
         """Whether a limit forbids a move from ``slot``; the limit is counted."""
         if self._moves_left <= 0:
-            self._reasons[Reason.MOVE_LIMIT] += 1
+            self._reasons[SkipReason.MOVE_LIMIT] += 1
         elif slot.headroom <= 0:
-            self._reasons[Reason.BROKER_MOVE_LIMIT] += 1
+            self._reasons[SkipReason.BROKER_MOVE_LIMIT] += 1
         elif cost > self._cost_left and (self.moves or not self._fresh_window):
             # The first move of a window is always allowed: in a small cluster one topic may be
             # more than the share that a window has.
-            self._reasons[Reason.LOAD_LIMIT] += 1
+            self._reasons[SkipReason.LOAD_LIMIT] += 1
         else:
             return False
         return True
 
-    def _move(self, topic: str, cost: float, source: Slot, target: Slot, why: Why) -> None:
+    def _move(
+        self, topic: str, cost: float, source: TargetBroker, target: TargetBroker, why: MoveReason
+    ) -> None:
         source.load -= source.factor * cost
         target.load += target.factor * cost
         source.headroom -= 1
@@ -282,30 +292,30 @@ class Session:
             held[target.id] += 1
         self.moves.append(Move(topic, source.id, target.id, cost, why))
 
-    def _donor(self, slot: Slot) -> Donor | None:
+    def _donor(self, slot: TargetBroker) -> SourceTopics | None:
         donor = self._donors.get(slot.id)
         if donor is None:
             if slot.id in self._recent.takers:
-                self._reasons[Reason.BROKER_COOLDOWN] += 1
+                self._reasons[SkipReason.BROKER_COOLDOWN] += 1
                 return None
             settings = self._settings
             # So small that a whole window of such moves would change nothing.
             least = settings.min_move * self._mean / (slot.factor * settings.moves_per_broker)
             broker = self._view.brokers[slot.id]
-            donor = Donor(broker, self._rules, self._staying, self._reasons, least=least)
+            donor = SourceTopics(broker, self._rules, self._staying, self._reasons, least=least)
             self._donors[slot.id] = donor
         return donor
 
-    def _open(self, full: Collection[str]) -> dict[str, Slot]:
+    def _open(self, full: Collection[str]) -> dict[str, TargetBroker]:
         """Brokers that may get topics."""
-        found: dict[str, Slot] = {}
+        found: dict[str, TargetBroker] = {}
         for slot in self._slots.values():
             if slot.id in full:
                 continue
             if self._rules.closed(slot.id):
-                self._reasons[Reason.BROKER_BLACKLISTED] += 1
+                self._reasons[SkipReason.BROKER_BLACKLISTED] += 1
             elif slot.id in self._recent.givers:
-                self._reasons[Reason.BROKER_COOLDOWN] += 1
+                self._reasons[SkipReason.BROKER_COOLDOWN] += 1
             else:
                 found[slot.id] = slot
         return found
@@ -323,8 +333,8 @@ class Session:
         return self._groups.setdefault(group, Counter())
 
 
-_ANY = Wish()
+_ANY = BrokerRequirements()
 
 
-def _has_room(slot: Slot) -> bool:
+def _has_room(slot: TargetBroker) -> bool:
     return slot.headroom > 0

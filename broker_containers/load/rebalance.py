@@ -12,17 +12,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from broker_containers.load.decision import Move, Plan, Reason
-from broker_containers.load.move_log import MoveLog, Recent
-from broker_containers.load.planning import Session
+from broker_containers.load.decision import Move, RebalancePlan, SkipReason
+from broker_containers.load.move_log import MoveLog, RecentMoves
+from broker_containers.load.planning import PlanningSession
 from broker_containers.load.settings import BalanceSettings
 from broker_containers.load.view import (
     Balance,
     BrokerLoad,
-    BrokerState,
     ClusterView,
     balance_of,
 )
+from sulina.metadata.keys.members import BrokerMode
 
 
 class Rebalancer:
@@ -32,34 +32,34 @@ class Rebalancer:
         self._settings = settings
         self._rules = settings.rule_book()
 
-    def plan(self, view: ClusterView, log: MoveLog, now: float) -> Plan:
+    def plan(self, view: ClusterView, log: MoveLog, now: float) -> RebalancePlan:
         """What to move at ``now`` (the clock of the log).
 
         Carry the moves out and ``log.commit(plan, now)``, also if there are none: the log
         remembers which broker has been out of balance since when. A dry run is not committed.
         """
         settings = self._settings
-        reasons: Counter[Reason] = Counter()
-        present = [one for one in view.brokers.values() if one.state is BrokerState.ACTIVE]
-        reasons[Reason.DRAINING] = len(view.brokers) - len(present)
+        reasons: Counter[SkipReason] = Counter()
+        present = [one for one in view.brokers.values() if one.state is BrokerMode.ACTIVE]
+        reasons[SkipReason.DRAINING] = len(view.brokers) - len(present)
         believed = [one for one in present if one.trust >= settings.min_trust]
-        reasons[Reason.STALE_REPORT] = len(present) - len(believed)
+        reasons[SkipReason.STALE_REPORT] = len(present) - len(believed)
         before = balance_of(believed)
 
-        def idle(reason: Reason, outside: Mapping[str, float]) -> Plan:
+        def idle(reason: SkipReason, outside: Mapping[str, float]) -> RebalancePlan:
             reasons[reason] += 1
             return _finished(reasons, before, outside, dry_run=settings.dry_run)
 
         if not settings.enabled:
-            return idle(Reason.DISABLED, {})
+            return idle(SkipReason.DISABLED, {})
         if len(present) < 2:
-            return idle(Reason.TOO_FEW_BROKERS, {})
+            return idle(SkipReason.TOO_FEW_BROKERS, {})
         if 2 * len(believed) <= len(present):
-            return idle(Reason.BLIND, log.outside)
+            return idle(SkipReason.BLIND, log.outside)
         outside = self._outside(believed, before, log, now)
         due = {one for one, since in outside.items() if now - since >= settings.confirm_seconds}
         full = [one for one in due if view.brokers[one].load > before.mean]
-        session = Session(
+        session = PlanningSession(
             view,
             believed,
             settings,
@@ -72,12 +72,12 @@ class Rebalancer:
         # A rule outranks balance, and does not wait for an imbalance.
         session.repair()
         if before.highest <= view.quiet:
-            reasons[Reason.QUIET] += 1
+            reasons[SkipReason.QUIET] += 1
             outside = {}
         elif not outside:
-            reasons[Reason.BALANCED] += 1
+            reasons[SkipReason.BALANCED] += 1
         else:
-            reasons[Reason.CONFIRMING] = len(outside) - len(due)
+            reasons[SkipReason.CONFIRMING] = len(outside) - len(due)
             session.shed(full, before.mean * settings.high_stop)
             session.fill(due.difference(full), before.mean * settings.low_stop)
         return _finished(
@@ -110,9 +110,9 @@ class Rebalancer:
                 found[one.id] = now if since is None else since
         return found
 
-    def _recent(self, log: MoveLog, now: float) -> Recent:
+    def _recent(self, log: MoveLog, now: float) -> RecentMoves:
         settings = self._settings
-        return Recent.of(
+        return RecentMoves.of(
             log,
             now,
             topic_cooldown=settings.topic_cooldown_seconds,
@@ -123,7 +123,7 @@ class Rebalancer:
 
 
 def _finished(
-    reasons: Counter[Reason],
+    reasons: Counter[SkipReason],
     before: Balance,
     outside: Mapping[str, float],
     *,
@@ -131,8 +131,8 @@ def _finished(
     moves: Sequence[Move] = (),
     after: Balance | None = None,
     total_cost: float = 0.0,
-) -> Plan:
-    return Plan(
+) -> RebalancePlan:
+    return RebalancePlan(
         moves=tuple(moves),
         reasons={reason: count for reason, count in reasons.items() if count},
         before=before,

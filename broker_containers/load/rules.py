@@ -20,7 +20,7 @@ _PARTITION = "-part-"
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class PlacementRule:
     """One rule; the labels are words such as ``zone=a`` or ``spot``."""
 
     pattern: str
@@ -44,9 +44,9 @@ class Rule:
             raise Refused(f"the rule for {self.pattern} requires and avoids {', '.join(both)}")
 
     @classmethod
-    def from_dict(cls, values: Any) -> Rule:
+    def from_dict(cls, values: Any) -> PlacementRule:
         """A rule from JSON. Raises ``Refused`` for what is not one."""
-        if isinstance(values, Rule):
+        if isinstance(values, PlacementRule):
             return values
         names = ("pattern", "require", "avoid", "apart", "strict")
         if not isinstance(values, Mapping) or set(values) - set(names) or "pattern" not in values:
@@ -65,11 +65,11 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class BrokerRequirements:
     """What the rules say about one topic. Equal wishes have equal brokers to choose from."""
 
-    strict: tuple[Rule, ...] = ()
-    soft: tuple[Rule, ...] = ()
+    strict: tuple[PlacementRule, ...] = ()
+    soft: tuple[PlacementRule, ...] = ()
     group: str | None = None
     """Topics of one group are kept apart."""
 
@@ -82,12 +82,12 @@ class Wish:
         return self.fits(labels) and all(rule.fits(labels) for rule in self.soft)
 
 
-class RuleBook:
+class PlacementRules:
     """All rules and black lists, with their patterns compiled."""
 
     def __init__(
         self,
-        rules: Iterable[Rule] = (),
+        rules: Iterable[PlacementRule] = (),
         blacklist_topics: Iterable[str] = (),
         blacklist_brokers: Iterable[str] = (),
     ) -> None:
@@ -100,17 +100,17 @@ class RuleBook:
         """Whether there is no rule about labels or groups."""
         return not self._rules
 
-    def wish(self, topic: str) -> Wish:
+    def wish(self, topic: str) -> BrokerRequirements:
         """What holds for ``topic``."""
         group = partition_group(topic)
         if not self._rules:
-            return _FREE if group is None else Wish(group=group)
+            return _FREE if group is None else BrokerRequirements(group=group)
         rules = [rule for pattern, rule in self._rules if pattern.fullmatch(topic)]
         for rule in rules:
             if rule.apart:
                 group = group or rule.pattern
         bound = [rule for rule in rules if rule.require or rule.avoid]
-        return Wish(
+        return BrokerRequirements(
             tuple(rule for rule in bound if rule.strict),
             tuple(rule for rule in bound if not rule.strict),
             group,
@@ -139,7 +139,7 @@ def partition_group(topic: str) -> str | None:
     return base if number.isdigit() else None
 
 
-_FREE = Wish()
+_FREE = BrokerRequirements()
 
 
 def _compiled(patterns: Iterable[str]) -> re.Pattern[str]:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
-from broker_containers.load.rules import Rule, RuleBook
+from broker_containers.load.rules import PlacementRule, PlacementRules
 from sulina.errors import Refused
 
 
@@ -125,7 +125,7 @@ class BalanceSettings:
     horizon_seconds: float = 1_800.0
     """How far the forecast looks that placement uses."""
 
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[PlacementRule, ...] = ()
     blacklist_topics: tuple[str, ...] = ()
     """Patterns of topics that are never moved automatically."""
     blacklist_brokers: tuple[str, ...] = ()
@@ -157,9 +157,9 @@ class BalanceSettings:
             raise Refused("smoothing_seconds must be more than 0")
         self.rule_book()
 
-    def rule_book(self) -> RuleBook:
+    def rule_book(self) -> PlacementRules:
         """The rules and black lists, ready to be asked. Raises ``Refused`` for a bad pattern."""
-        return RuleBook(self.rules, self.blacklist_topics, self.blacklist_brokers)
+        return PlacementRules(self.rules, self.blacklist_topics, self.blacklist_brokers)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values; ``from_dict`` reads them back."""
@@ -178,7 +178,7 @@ class BalanceSettings:
         if "full" in plain:
             plain["full"] = Full(**_numbers(Full, plain["full"]))
         if "rules" in plain:
-            plain["rules"] = tuple(Rule.from_dict(rule) for rule in plain["rules"])
+            plain["rules"] = tuple(PlacementRule.from_dict(rule) for rule in plain["rules"])
         for name in ("blacklist_topics", "blacklist_brokers"):
             if name in plain:
                 plain[name] = tuple(str(pattern) for pattern in plain[name])

@@ -10,20 +10,20 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection
 
-from broker_containers.load.decision import Reason
-from broker_containers.load.rules import RuleBook
+from broker_containers.load.decision import SkipReason
+from broker_containers.load.rules import PlacementRules
 from broker_containers.load.view import BrokerLoad
 
 
-class Donor:
+class SourceTopics:
     """The topics of one broker that may move, by cost."""
 
     def __init__(
         self,
         broker: BrokerLoad,
-        rules: RuleBook,
+        rules: PlacementRules,
         staying: Collection[str],
-        reasons: Counter[Reason],
+        reasons: Counter[SkipReason],
         *,
         least: float,
     ) -> None:
@@ -35,11 +35,11 @@ class Donor:
         fixed = rules.fixed
         for name, cost in zip(broker.topics, broker.costs, strict=True):
             if name in staying:
-                reasons[Reason.TOPIC_COOLDOWN] += 1
+                reasons[SkipReason.TOPIC_COOLDOWN] += 1
             elif fixed(name):
-                reasons[Reason.TOPIC_BLACKLISTED] += 1
+                reasons[SkipReason.TOPIC_BLACKLISTED] += 1
             elif cost < least:
-                reasons[Reason.TOO_SMALL] += 1
+                reasons[SkipReason.TOO_SMALL] += 1
             else:
                 chosen.append((cost, name))
         chosen.sort()

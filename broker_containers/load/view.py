@@ -10,19 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from statistics import fmean, pstdev
+
+from sulina.metadata.keys.members import BrokerMode
 
 LEAST_COST = 1e-6
 """Of a topic that nobody has measured: enough for many of them to spread."""
-
-
-class BrokerState(StrEnum):
-    """What an operator wants of a broker."""
-
-    ACTIVE = "active"
-    DRAINING = "draining"
-    """Keeps its topics until they are moved, and gets none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +24,7 @@ class BrokerInfo:
 
     id: str
     labels: frozenset[str] = frozenset()
-    state: BrokerState = BrokerState.ACTIVE
+    state: BrokerMode = BrokerMode.ACTIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +40,7 @@ class BrokerLoad:
     trust: float = 1.0
     """1 for a fresh report, 0 for none."""
     labels: frozenset[str] = frozenset()
-    state: BrokerState = BrokerState.ACTIVE
+    state: BrokerMode = BrokerMode.ACTIVE
     growth: float = 1.0
     """What its topics' cost is expected to be multiplied by, at the horizon."""
     load: float = field(init=False)

@@ -16,7 +16,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
-class Kind(StrEnum):
+class MetricType(StrEnum):
     """What a family's numbers are."""
 
     COUNTER = "counter"
@@ -42,17 +42,21 @@ class Exposition:
     def __init__(self) -> None:
         self._families: list[bytes] = []
 
-    def family(self, name: str, kind: Kind, help_: str, lines: Iterable[str]) -> None:
+    def family(self, name: str, kind: MetricType, help_: str, lines: Iterable[str]) -> None:
         """A family whose sample lines are written already."""
         head = f"# HELP {name} {help_}\n# TYPE {name} {kind}"
         self._families.append("\n".join((head, *lines, "")).encode())
 
-    def one(self, name: str, kind: Kind, help_: str, value: float) -> None:
+    def one(self, name: str, kind: MetricType, help_: str, value: float) -> None:
         """A family of one sample without labels."""
         self.family(name, kind, help_, [f"{name} {value}"])
 
     def each(
-        self, name: str, kind: Kind, help_: str, samples: Iterable[tuple[Mapping[str, str], float]]
+        self,
+        name: str,
+        kind: MetricType,
+        help_: str,
+        samples: Iterable[tuple[Mapping[str, str], float]],
     ) -> None:
         """A family with a sample for each set of labels."""
         self.family(name, kind, help_, [f"{name}{labels(each)} {value}" for each, value in samples])
@@ -64,7 +68,7 @@ class Exposition:
         lines.append(f'{name}_bucket{{le="+Inf"}} {value.count}')
         lines.append(f"{name}_sum {value.sum}")
         lines.append(f"{name}_count {value.count}")
-        self.family(name, Kind.HISTOGRAM, help_, lines)
+        self.family(name, MetricType.HISTOGRAM, help_, lines)
 
     def encode(self) -> bytes:
         """The whole text."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_containers.metrics.exposition import Exposition, Kind
+from broker_containers.metrics.exposition import Exposition, MetricType
 from broker_containers.metrics.histogram import LATENCY_MS, Histogram
 
 
@@ -21,7 +21,7 @@ class RequestCounts:
     def write(self, text: Exposition) -> None:
         text.each(
             "danube_broker_rpc_total",
-            Kind.COUNTER,
+            MetricType.COUNTER,
             "Requests answered.",
             (
                 ({"service": service, "method": method, "result": "ok" if ok else "error"}, count)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from broker_containers.rebuild.survey import FoundLedger, Survey
+from broker_containers.rebuild.survey import FoundLedger, StorageSurvey
 from sulina.lake.summary import ObjectSummary
 from sulina.metadata.keys.ledgers import LedgerList, LedgerRef, LedgerState, TieredRef
 from sulina.names import TopicName
@@ -29,7 +29,7 @@ class OnGap(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
+class CopiedLedger:
     """Records ``first_offset`` up to ``end`` of a found ledger, to be copied into a new one."""
 
     ledger: int
@@ -38,7 +38,7 @@ class Copied:
     epoch: int
 
 
-Piece = LedgerRef | Copied
+Piece = LedgerRef | CopiedLedger
 """A ledger that stays as it is, or one to be copied."""
 
 
@@ -58,7 +58,7 @@ class TopicPlan:
     @property
     def epoch(self) -> int:
         """Higher than any that the topic had."""
-        epochs = [piece.epoch for piece in self.pieces if isinstance(piece, Copied)]
+        epochs = [piece.epoch for piece in self.pieces if isinstance(piece, CopiedLedger)]
         return max([self.known.epoch, *epochs]) + 1
 
     @property
@@ -68,7 +68,7 @@ class TopicPlan:
 
 
 def plan_topics(
-    survey: Survey, known: Mapping[TopicName, LedgerList], on_gap: OnGap
+    survey: StorageSurvey, known: Mapping[TopicName, LedgerList], on_gap: OnGap
 ) -> list[TopicPlan]:
     """A plan for every topic that has data or a list, in the order of their names."""
     ledgers: dict[TopicName, list[FoundLedger]] = defaultdict(list)
@@ -111,7 +111,7 @@ def _plan(
         _as_ref(summary) for summary in tiered.values() if summary.ledger not in known_ids
     ]
     found += [
-        Copied(one.id, one.first_offset, one.end, one.epoch)
+        CopiedLedger(one.id, one.first_offset, one.end, one.epoch)
         for one in ledgers
         if one.id not in known_ids and one.id not in tiered
     ]
@@ -170,11 +170,11 @@ def _cut(piece: Piece, limit: int | None) -> Piece | None:
 
 def _epoch(piece: Piece) -> int:
     # One that is closed, by the list or as an object, was confirmed as it is.
-    return piece.epoch if isinstance(piece, Copied) else 1 << 62
+    return piece.epoch if isinstance(piece, CopiedLedger) else 1 << 62
 
 
 def _end(piece: Piece) -> int:
-    if isinstance(piece, Copied):
+    if isinstance(piece, CopiedLedger):
         return piece.end
     assert piece.last_offset is not None
     return piece.last_offset + 1
@@ -200,5 +200,5 @@ def _with_object(ref: LedgerRef, summary: ObjectSummary, *, local: bool) -> Ledg
 
 
 def _in_words(piece: Piece) -> str:
-    what = f"ledger {piece.ledger}" if isinstance(piece, Copied) else f"ledger {piece.id}"
+    what = f"ledger {piece.ledger}" if isinstance(piece, CopiedLedger) else f"ledger {piece.id}"
     return f"{what} with offsets {piece.first_offset} to {_end(piece) - 1}"

@@ -9,7 +9,7 @@ from typing import Final
 
 from broker_containers.rebuild.plan import OnGap, TopicPlan, plan_topics
 from broker_containers.rebuild.rebuild import Rebuild, Rebuilt, known_lists, wait_until_alone
-from broker_containers.rebuild.survey import Copies, Progress, Survey, survey
+from broker_containers.rebuild.survey import LedgerCopies, Progress, StorageSurvey, survey
 from storage_grpc.quorum.ledgers import QuorumLedgers
 from storage_grpc.quorum.settings import QuorumSettings
 from storage_grpc.remote import RemoteNodes, RemoteSettings
@@ -42,15 +42,15 @@ class RebuildSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RebuildOutcome:
     """What was found, what was planned, and what was done."""
 
-    survey: Survey
+    survey: StorageSurvey
     plans: tuple[TopicPlan, ...]
     rebuilt: tuple[Rebuilt, ...]
 
 
-async def run_rebuild(settings: RebuildSettings, progress: Progress) -> Outcome:
+async def run_rebuild(settings: RebuildSettings, progress: Progress) -> RebuildOutcome:
     """Look at everything, plan, and carry it out unless ``dry_run``.
 
     Raises ``Unavailable`` if etcd, one of the storage nodes or the object store does not answer,
@@ -72,7 +72,7 @@ async def run_rebuild(settings: RebuildSettings, progress: Progress) -> Outcome:
                 open_store(settings.tier, clock, real_random())
             )
         await wait_until_alone(store, clock, _ALONE_SECONDS)
-        copies = Copies(nodes.all(), clock)
+        copies = LedgerCopies(nodes.all(), clock)
         found = await survey(copies, objects, progress)
         plans = plan_topics(found, await known_lists(store), settings.on_gap)
         rebuilt: list[Rebuilt] = []
@@ -83,4 +83,4 @@ async def run_rebuild(settings: RebuildSettings, progress: Progress) -> Outcome:
             await rebuild.never_again(found)
             wanted = [plan for plan in plans if plan.changed and plan.pieces]
             rebuilt += [await rebuild.carry_out(plan, progress) for plan in wanted]
-        return Outcome(found, tuple(plans), tuple(rebuilt))
+        return RebuildOutcome(found, tuple(plans), tuple(rebuilt))

@@ -13,8 +13,8 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import Final
 
-from broker_containers.rebuild.plan import Copied, TopicPlan
-from broker_containers.rebuild.survey import Copies, Progress, Survey
+from broker_containers.rebuild.plan import CopiedLedger, TopicPlan
+from broker_containers.rebuild.survey import LedgerCopies, Progress, StorageSurvey
 from storage_grpc.ledgers import Ledgers
 from sulina.errors import Fenced, Refused, Unavailable
 from sulina.metadata.keys import ledger_pages, members, namespaces, topic_lifecycle, topics
@@ -73,7 +73,7 @@ class Rebuild:
     """Carries out plans, one topic after the other."""
 
     def __init__(
-        self, store: MetadataStore, ledgers: Ledgers, copies: Copies, clock: Clock
+        self, store: MetadataStore, ledgers: Ledgers, copies: LedgerCopies, clock: Clock
     ) -> None:
         self._store = store
         self._ledgers = ledgers
@@ -81,7 +81,7 @@ class Rebuild:
         self._clock = clock
         self._ids = LedgerIds(store)
 
-    async def never_again(self, survey: Survey) -> None:
+    async def never_again(self, survey: StorageSurvey) -> None:
         """See to it that no id is given again that a ledger has, or had. First of all."""
         await ledger_keys.skip_ids(self._store, survey.highest)
 
@@ -96,7 +96,7 @@ class Rebuild:
         copied = 0
         for number, piece in enumerate(plan.pieces):
             progress(str(plan.topic), number, len(plan.pieces))
-            if isinstance(piece, Copied):
+            if isinstance(piece, CopiedLedger):
                 refs.append(await self._copy(piece))
                 copied += 1
             else:
@@ -128,7 +128,7 @@ class Rebuild:
         else:
             await topic_lifecycle.grow(self._store, base, number + 1)
 
-    async def _copy(self, piece: Copied) -> LedgerRef:
+    async def _copy(self, piece: CopiedLedger) -> LedgerRef:
         await self._copies.fence(piece.ledger)
         new = await self._ids.next()
         writer = await self._ledgers.create(new)

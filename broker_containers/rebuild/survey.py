@@ -52,7 +52,7 @@ class FoundLedger:
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class StorageSurvey:
     """All that was found. ``nameless`` are ledgers without their first entry: nobody ever listed
     them, since a ledger is listed before anything else is written to it, or it was lost."""
 
@@ -69,7 +69,7 @@ class Survey:
         return max([*ids, *(one.ledger for one in self.objects)], default=0)
 
 
-class Copies:
+class LedgerCopies:
     """Entries of ledgers from whichever node has them."""
 
     def __init__(self, nodes: Sequence[ListedNode], clock: Clock) -> None:
@@ -120,7 +120,9 @@ class Copies:
         return await with_deadline(self._clock, _CALL_SECONDS, call, f"storage node {node.id}")
 
 
-async def survey(copies: Copies, objects: ObjectStore | None, progress: Progress) -> Survey:
+async def survey(
+    copies: LedgerCopies, objects: ObjectStore | None, progress: Progress
+) -> StorageSurvey:
     """Look at every ledger and every object; reads heads and footers, and changes nothing.
 
     Raises ``Unavailable`` if a node or the object store does not answer: what is not seen would
@@ -143,10 +145,10 @@ async def survey(copies: Copies, objects: ObjectStore | None, progress: Progress
             ledgers.append(found)
     progress("ledgers", len(ids), len(ids))
     summaries = [] if objects is None else await _objects(objects, damaged, progress)
-    return Survey(tuple(ledgers), tuple(nameless), tuple(summaries), tuple(damaged))
+    return StorageSurvey(tuple(ledgers), tuple(nameless), tuple(summaries), tuple(damaged))
 
 
-async def _look_at(copies: Copies, ledger: int) -> FoundLedger | None:
+async def _look_at(copies: LedgerCopies, ledger: int) -> FoundLedger | None:
     """What is in a ledger; None if it has no first entry that says so."""
     start = await copies.read(ledger, 0)
     if not start:

@@ -48,7 +48,7 @@ class OpenTopic(Protocol):
     def name(self) -> TopicName: ...
 
 
-class SchemaGates:
+class SchemaChecks:
     """Makes gates, and keeps what they need.
 
     Use as ``async with``; entering waits for a first listing.
@@ -69,7 +69,7 @@ class SchemaGates:
         self._absent: OrderedDict[tuple[int, int], int] = OrderedDict()
         """What the store did not have, and the revision of ``ids`` when it was asked."""
         self._running = AsyncExitStack()
-        self._gates: WeakKeyDictionary[OpenTopic, TopicGate] = WeakKeyDictionary()
+        self._gates: WeakKeyDictionary[OpenTopic, TopicSchemaCheck] = WeakKeyDictionary()
         self.checked = 0
         """Messages and frames that were looked at, of all topics."""
         self.refused = 0
@@ -77,7 +77,7 @@ class SchemaGates:
         self.warned = 0
         """Those that were taken all the same."""
 
-    async def __aenter__(self) -> SchemaGates:
+    async def __aenter__(self) -> SchemaChecks:
         async with AsyncExitStack() as stack:
             for mirror in self.mirrors:
                 await stack.enter_async_context(mirror)
@@ -95,16 +95,16 @@ class SchemaGates:
         with suppress(TimeoutError):
             await within(self.registry.clock, _SEEN_SECONDS, self.mirrors[0].reached(revision))
 
-    def of(self, topic: OpenTopic) -> TopicGate:
+    def of(self, topic: OpenTopic) -> TopicSchemaCheck:
         """The gate of a topic that is open here, the same for all doors. Asks nobody."""
         found = self._gates.get(topic)
         if found is None:
-            found = self._gates[topic] = TopicGate(self, topic.name)
+            found = self._gates[topic] = TopicSchemaCheck(self, topic.name)
         return found
 
-    async def gate(self, topic: TopicName) -> TopicGate:
+    async def gate(self, topic: TopicName) -> TopicSchemaCheck:
         """A gate of its own that knows at once what binds the topic. Raises ``NotFound``."""
-        made = TopicGate(self, topic)
+        made = TopicSchemaCheck(self, topic)
         await made.resolve()
         return made
 
@@ -155,10 +155,10 @@ class SchemaGates:
         return found
 
 
-class TopicGate:
+class TopicSchemaCheck:
     """The gate of one topic. Needs no closing."""
 
-    def __init__(self, gates: SchemaGates, topic: TopicName) -> None:
+    def __init__(self, gates: SchemaChecks, topic: TopicName) -> None:
         self._gates = gates
         self._topic = topic
         split = topic.partition_of

@@ -14,7 +14,7 @@ from typing import Final
 from broker_containers.admin import Admin
 from broker_containers.broker.broker import Broker
 from broker_containers.cluster.config_methods import config_methods
-from broker_containers.settings.live_settings import Live
+from broker_containers.settings.live_settings import LiveSettings
 from broker_containers.settings.runtime_config import RuntimeConfig
 from broker_containers.settings.setting_list import LEVELS
 from broker_containers.topic_log.managed_ledger import ManagedLedger
@@ -26,9 +26,9 @@ PACKAGES: Final = ("sulina", "broker_containers", "storage_grpc")
 @asynccontextmanager
 async def single_broker_config(broker: Broker, admin: Admin) -> AsyncIterator[RuntimeConfig]:
     """For a broker without a cluster: it goes by what is stored, and ``admin`` can change it."""
-    base = Live(broker=broker.settings, log_level=log_level_now())
+    base = LiveSettings(broker=broker.settings, log_level=log_level_now())
 
-    def apply(live: Live) -> None:
+    def apply(live: LiveSettings) -> None:
         apply_to_broker(broker, live)
         apply_log_level(live.log_level, base.log_level)
 
@@ -41,7 +41,7 @@ async def single_broker_config(broker: Broker, admin: Admin) -> AsyncIterator[Ru
             apply_log_level(base.log_level, base.log_level)
 
 
-def apply_to_broker(broker: Broker, live: Live) -> None:
+def apply_to_broker(broker: Broker, live: LiveSettings) -> None:
     """From now on ``broker`` goes by ``live``; what is under way is not disturbed."""
     settings = live.broker
     broker.settings = settings
@@ -58,7 +58,7 @@ def apply_to_broker(broker: Broker, live: Live) -> None:
 
 
 def log_level_now() -> str:
-    """What the process was started with, for ``Live.log_level``: call it before anything else."""
+    """The level the process was started with: call it before any change is applied."""
     level = logging.getLevelName(logging.getLogger().getEffectiveLevel()).lower()
     return level if level in LEVELS else "warning"
 

@@ -11,7 +11,7 @@ from broker_containers.cluster.settings import ClusterSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class LiveSettings:
     """What a broker goes by now."""
 
     broker: BrokerSettings = field(default_factory=BrokerSettings)
@@ -25,9 +25,9 @@ class Live:
             found = getattr(found, name)
         return found
 
-    def with_all(self, values: dict[tuple[str, ...], Any]) -> Live:
+    def with_all(self, values: dict[tuple[str, ...], Any]) -> LiveSettings:
         """The same with other values at some paths. Raises ``Refused`` if they don't agree."""
-        live: Live = _replaced(self, values)
+        live: LiveSettings = _replaced(self, values)
         return live
 
 

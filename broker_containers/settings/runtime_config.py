@@ -14,8 +14,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from broker_containers.settings.live_settings import Live
-from broker_containers.settings.setting import Scope, Setting
+from broker_containers.settings.live_settings import LiveSettings
+from broker_containers.settings.setting import Setting, SettingScope
 from broker_containers.settings.setting_list import SETTINGS, find
 from sulina.errors import Refused
 from sulina.metadata.keys import config
@@ -37,7 +37,7 @@ class RuntimeConfig:
     ``base`` is what the broker was started with.
     """
 
-    def __init__(self, store: MetadataStore, clock: Clock, base: Live) -> None:
+    def __init__(self, store: MetadataStore, clock: Clock, base: LiveSettings) -> None:
         self.base = base
         self.broker = base.broker.broker_id
         self.current = base
@@ -50,7 +50,7 @@ class RuntimeConfig:
         self._brokers: Table[str] = Table(config.BROKERS, config.decode)
         self.mirror = Mirror(store, clock, config.CONFIG, [self._cluster, self._brokers])
         self.mirror.on_advance(self._look)
-        self._watchers: list[Callable[[Live], None]] = []
+        self._watchers: list[Callable[[LiveSettings], None]] = []
 
     async def __aenter__(self) -> RuntimeConfig:
         await self.mirror.__aenter__()
@@ -59,7 +59,7 @@ class RuntimeConfig:
     async def __aexit__(self, *exc: object) -> None:
         await self.mirror.__aexit__(*exc)
 
-    def on_change(self, apply: Callable[[Live], None]) -> None:
+    def on_change(self, apply: Callable[[LiveSettings], None]) -> None:
         """Call ``apply`` with what holds now, and again whenever that changes."""
         self._watchers.append(apply)
         apply(self.current)
@@ -95,7 +95,7 @@ class RuntimeConfig:
         self, setting: Setting | str, new: str | None, broker: str, by: str
     ) -> dict[str, Any]:
         name = setting if isinstance(setting, str) else setting.name
-        if broker and new is not None and SETTINGS[name].scope is Scope.CLUSTER:
+        if broker and new is not None and SETTINGS[name].scope is SettingScope.CLUSTER:
             raise Refused(
                 f"{name} is for all brokers alike, since the leader goes by it: name no broker"
             )
@@ -173,7 +173,9 @@ class RuntimeConfig:
                 _log.exception("a change of settings could not be applied")
 
 
-def settle(base: Live, layers: Sequence[Mapping[str, str]]) -> tuple[Live, dict[str, str]]:
+def settle(
+    base: LiveSettings, layers: Sequence[Mapping[str, str]]
+) -> tuple[LiveSettings, dict[str, str]]:
     """``base`` with the values of the layers, of which the later ones win; and what was ignored."""
     values, ignored = _read(layers)
     try:
@@ -201,7 +203,7 @@ def _read(
             setting = SETTINGS.get(name)
             if setting is None:
                 ignored[name] = "this version has no such setting"
-            elif number and setting.scope is Scope.CLUSTER:
+            elif number and setting.scope is SettingScope.CLUSTER:
                 ignored[name] = "it can't be set for one broker"
             else:
                 try:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from broker_containers.load.rules import Rule
+from broker_containers.load.rules import PlacementRule
 from sulina.errors import Refused
 
 _UNITS: Final[Mapping[str, Mapping[str, float]]] = {
@@ -29,7 +29,7 @@ _DIGITS: Final = 100
 _MOST: Final = 1e18
 
 
-class Kind(StrEnum):
+class SettingType(StrEnum):
     """What values look like."""
 
     WHOLE = "a whole number"
@@ -40,7 +40,7 @@ class Kind(StrEnum):
     RULES = "a JSON list of placement rules"
 
 
-class Scope(StrEnum):
+class SettingScope(StrEnum):
     """Whose setting it can be."""
 
     BROKER = "broker"
@@ -49,7 +49,7 @@ class Scope(StrEnum):
     """Only that of all: the leader goes by it, whoever leads."""
 
 
-class Effect(StrEnum):
+class SettingEffect(StrEnum):
     """From when on a change holds."""
 
     NOW = "at once"
@@ -63,14 +63,14 @@ class Setting:
 
     name: str
     path: tuple[str, ...]
-    kind: Kind
+    kind: SettingType
     help: str
     unit: str = ""
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
-    scope: Scope = Scope.BROKER
-    effect: Effect = Effect.NOW
+    scope: SettingScope = SettingScope.BROKER
+    effect: SettingEffect = SettingEffect.NOW
 
     @property
     def allowed(self) -> str:
@@ -87,42 +87,42 @@ class Setting:
         if isinstance(given, str) and len(given) > _LONGEST:
             raise Refused(f"the value of {self.name} is longer than {_LONGEST} characters")
         match self.kind:
-            case Kind.WHOLE | Kind.NUMBER:
+            case SettingType.WHOLE | SettingType.NUMBER:
                 return self._number(given)
-            case Kind.FLAG:
+            case SettingType.FLAG:
                 words = {"true": True, "false": False, "yes": True, "no": False}
                 found = given if isinstance(given, bool) else words.get(str(given).lower())
                 if found is None:
                     raise self._wrong(given)
                 return found
-            case Kind.CHOICE:
+            case SettingType.CHOICE:
                 if str(given).lower() not in self.choices:
                     raise self._wrong(given)
                 return self.choices[self.choices.index(str(given).lower())]
-            case Kind.PATTERNS:
+            case SettingType.PATTERNS:
                 return self._patterns(given)
-            case Kind.RULES:
+            case SettingType.RULES:
                 return self._rules(given)
 
     def text(self, value: Any) -> str:
         """A value as it is stored."""
-        if self.kind is Kind.FLAG:
+        if self.kind is SettingType.FLAG:
             return "true" if value else "false"
-        if self.kind is Kind.PATTERNS:
+        if self.kind is SettingType.PATTERNS:
             return ",".join(value)
-        if self.kind is Kind.RULES:
+        if self.kind is SettingType.RULES:
             return json.dumps([asdict(rule) for rule in value])
         return str(value)
 
     def plain(self, value: Any) -> Any:
         """A value as JSON has it."""
-        if self.kind is Kind.RULES:
+        if self.kind is SettingType.RULES:
             return [asdict(rule) for rule in value]
-        return list(value) if self.kind is Kind.PATTERNS else value
+        return list(value) if self.kind is SettingType.PATTERNS else value
 
     def write(self, value: Any) -> str:
         """A value as people read it, with its unit."""
-        if self.kind is Kind.PATTERNS or self.kind is Kind.RULES:
+        if self.kind is SettingType.PATTERNS or self.kind is SettingType.RULES:
             return self.text(value) if value else "none"
         if isinstance(value, bool) or not isinstance(value, int | float):
             return self.text(value)
@@ -150,13 +150,13 @@ class Setting:
             value = plain * units[match[2].lower()]
         if not -_MOST < value < _MOST:  # nor is it NaN then
             raise self._wrong(given)
-        if self.kind is Kind.WHOLE and value != int(value):
+        if self.kind is SettingType.WHOLE and value != int(value):
             raise self._wrong(given)
         if (self.low is not None and value < self.low) or (
             self.high is not None and value > self.high
         ):
             raise self._wrong(given)
-        return int(value) if self.kind is Kind.WHOLE else float(value)
+        return int(value) if self.kind is SettingType.WHOLE else float(value)
 
     def _patterns(self, given: Any) -> tuple[str, ...]:
         parts = given.split(",") if isinstance(given, str) else given
@@ -164,14 +164,14 @@ class Setting:
             raise self._wrong(given)
         return tuple(part.strip() for part in parts if part.strip())
 
-    def _rules(self, given: Any) -> tuple[Rule, ...]:
+    def _rules(self, given: Any) -> tuple[PlacementRule, ...]:
         try:
             parts = json.loads(given) if isinstance(given, str) else given
         except ValueError:
             raise self._wrong(given) from None
         if not isinstance(parts, Sequence) or isinstance(parts, str):
             raise self._wrong(given)
-        return tuple(Rule.from_dict(part) for part in parts)
+        return tuple(PlacementRule.from_dict(part) for part in parts)
 
     def _wrong(self, given: Any) -> Refused:
         units = [unit for unit in _UNITS[self.unit] if unit]

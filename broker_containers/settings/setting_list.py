@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from broker_containers.broker.settings import HttpSettings
 from broker_containers.load.settings import RankingName
-from broker_containers.settings.setting import Effect, Kind, Scope, Setting
+from broker_containers.settings.setting import Setting, SettingEffect, SettingScope, SettingType
 from sulina.errors import NotFound
 
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -35,7 +35,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def _setting(
-    kind: Kind,
+    kind: SettingType,
     unit: str,
     name: str,
     help: str,
@@ -47,21 +47,21 @@ def _setting(
     return Setting(name, (*SECTIONS[section], field), kind, help, unit, low, high, **more)
 
 
-_bytes = partial(_setting, Kind.WHOLE, "bytes")
-_count = partial(_setting, Kind.WHOLE, "")
-_seconds = partial(_setting, Kind.NUMBER, "seconds")
-_number = partial(_setting, Kind.NUMBER, "")
-_flag = partial(_setting, Kind.FLAG, "")
-_new: Final[Any] = {"effect": Effect.CONNECTION}
-_round: Final[Any] = {"effect": Effect.ROUND}
-_all: Final[Any] = {"scope": Scope.CLUSTER, "effect": Effect.ROUND}
+_bytes = partial(_setting, SettingType.WHOLE, "bytes")
+_count = partial(_setting, SettingType.WHOLE, "")
+_seconds = partial(_setting, SettingType.NUMBER, "seconds")
+_number = partial(_setting, SettingType.NUMBER, "")
+_flag = partial(_setting, SettingType.FLAG, "")
+_new: Final[Any] = {"effect": SettingEffect.CONNECTION}
+_round: Final[Any] = {"effect": SettingEffect.ROUND}
+_all: Final[Any] = {"scope": SettingScope.CLUSTER, "effect": SettingEffect.ROUND}
 
 _BROKER: Final = (
     _bytes("broker.cache_bytes", "Memory for frames at the tail, all topics together.",
            _MIB, _TIB),
     _bytes("broker.max_frame_bytes", "The largest frame a producer may send.",
            64 * _KIB, 64 * _MIB, **_new),
-    _setting(Kind.WHOLE, "seconds", "broker.max_delay_seconds",
+    _setting(SettingType.WHOLE, "seconds", "broker.max_delay_seconds",
              "How far ahead the delivery time of a record may lie.", 0, _YEAR),
     _seconds("broker.cursor_flush_seconds", "How far a stored cursor may lie behind.",
              0.01, 60, **_round),
@@ -92,7 +92,7 @@ _BROKER: Final = (
     _count("subscription.records", "Records a subscription may have loaded at once.",
            1, 1 << 30),
     _count("subscription.delayed", "Frames kept in mind until they are due.", 1, 1 << 24),
-    Setting("log.level", ("log_level",), Kind.CHOICE, "How much is told in the log.",
+    Setting("log.level", ("log_level",), SettingType.CHOICE, "How much is told in the log.",
             choices=LEVELS),
 )  # fmt: skip
 
@@ -119,7 +119,7 @@ _CLUSTER: Final = (
 )  # fmt: skip
 
 _BALANCE: Final = (
-    Setting("balance.ranking", (*SECTIONS["balance"], "ranking"), Kind.CHOICE,
+    Setting("balance.ranking", (*SECTIONS["balance"], "ranking"), SettingType.CHOICE,
             "How load is measured.", choices=tuple(RankingName), **_all),
     _flag("balance.enabled", "Whether topics are moved automatically.", **_all),
     _flag("balance.dry_run", "Plans are made and shown, and not carried out.", **_all),
@@ -156,16 +156,17 @@ _BALANCE: Final = (
     _seconds("balance.stale_seconds", "At this age it is not trusted at all.", 0.1, _DAY, **_all),
     _number("balance.min_trust", "Below this a broker neither gives nor gets topics.",
             0, 1, **_all),
-    _setting(Kind.NUMBER, "milliseconds", "balance.ill_latency_ms", "Publishing slower than this, "
-             "and than four times the median broker, is illness.", 0, 60_000, **_all),
+    _setting(SettingType.NUMBER, "milliseconds", "balance.ill_latency_ms",
+             "Publishing slower than this, and than four times the median broker, is illness.",
+             0, 60_000, **_all),
     _seconds("balance.smoothing_seconds", "The time constant of the moving average over reports.",
              0.1, _DAY, **_all),
     _seconds("balance.horizon_seconds", "How far the forecast looks that placement uses.",
              0, _DAY, **_all),
-    _setting(Kind.RULES, "", "balance.rules", "Where topics must, or must not, be.", **_all),
-    _setting(Kind.PATTERNS, "", "balance.blacklist_topics",
+    _setting(SettingType.RULES, "", "balance.rules", "Where topics must, or must not, be.", **_all),
+    _setting(SettingType.PATTERNS, "", "balance.blacklist_topics",
              "Topics that are never moved automatically.", **_all),
-    _setting(Kind.PATTERNS, "", "balance.blacklist_brokers", "Brokers that get no topics.",
+    _setting(SettingType.PATTERNS, "", "balance.blacklist_brokers", "Brokers that get no topics.",
              **_all),
     *(_number(f"weights.{part}", f"How much {part.replace('_', ' ')} counts in the weighted "
               "ranking.", 0, 1000, **_all)

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from broker_containers.settings.live_settings import Live
-from broker_containers.settings.setting import Scope
+from broker_containers.settings.live_settings import LiveSettings
+from broker_containers.settings.setting import SettingScope
 from broker_containers.settings.setting_list import FIXED, SETTINGS
 
 BEGIN: Final = "<!-- settings: made by broker_containers.settings.settings_page -->"
@@ -21,13 +21,13 @@ END: Final = "<!-- end of settings -->"
 
 def tables() -> str:
     """What changes while brokers run, and what does not, in Markdown."""
-    defaults = Live()
+    defaults = LiveSettings()
     live = (
         (
             f"`{setting.name}`",
             setting.write(defaults.at(setting.path)),
             setting.allowed,
-            "yes" if setting.scope is Scope.BROKER else "no",
+            "yes" if setting.scope is SettingScope.BROKER else "no",
             setting.effect.value,
             setting.help,
         )

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker_containers.subscriptions.consumers import Member
-from broker_containers.subscriptions.delivery_window import Window
+from broker_containers.subscriptions.consumers import AttachedConsumer
+from broker_containers.subscriptions.delivery_window import DeliveryWindow
 from broker_containers.subscriptions.due_times import NEVER
-from broker_containers.subscriptions.loaded_frame import Flight, Track
+from broker_containers.subscriptions.loaded_frame import Flight, LoadedFrame
 
 
-def take_late(
-    window: Window, members: Mapping[int, Member], timeout: float, now: float
-) -> tuple[list[tuple[Track, Flight]], float]:
+def take_timed_out(
+    window: DeliveryWindow, members: Mapping[int, AttachedConsumer], timeout: float, now: float
+) -> tuple[list[tuple[LoadedFrame, Flight]], float]:
     """Take the flights whose time is up out of their frames; with them, when the next will be."""
-    late: list[tuple[Track, Flight]] = []
+    late: list[tuple[LoadedFrame, Flight]] = []
     following = NEVER
-    for track in window.tracks.values():
+    for loaded in window.frames.values():
         on_time: list[Flight] = []
-        for flight in track.flights:
+        for flight in loaded.flights:
             deadline = _since(flight, members.get(flight.consumer)) + timeout
             if deadline <= now:
-                late.append((track, flight))
+                late.append((loaded, flight))
             else:
                 on_time.append(flight)
                 following = min(following, deadline)
-        if len(on_time) < len(track.flights):
-            track.flights = on_time
+        if len(on_time) < len(loaded.flights):
+            loaded.flights = on_time
     return late, following
 
 
-def _since(flight: Flight, member: Member | None) -> float:
+def _since(flight: Flight, member: AttachedConsumer | None) -> float:
     """When the time of a flight began to run.
 
     That is when the application took it. Until then (it stands in the consumer's queue) it is the

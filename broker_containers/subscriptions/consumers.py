@@ -8,7 +8,7 @@ from typing import Protocol
 from sulina.runtime.seam import Buffer
 
 
-class Sink(Protocol):
+class ConsumerSink(Protocol):
     """The consumer's end of a connection, whichever door it came through."""
 
     def deliver(self, frame: Buffer, selection: int | None, attempt: int) -> bool:
@@ -25,12 +25,12 @@ class Sink(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Member:
+class AttachedConsumer:
     """One consumer, as the dispatcher sees it."""
 
     number: int
     name: str
-    sink: Sink
+    sink: ConsumerSink
     key_filters: tuple[str, ...] = ()
     records: int = 0
     """Credit in records; deliveries stop at zero or below."""

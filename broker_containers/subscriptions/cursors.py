@@ -17,7 +17,7 @@ from sulina.runtime.seam import Clock
 _log = logging.getLogger(__name__)
 
 
-class CursorKeeper:
+class CursorWriter:
     """Flushes dirty cursors every interval, and on demand."""
 
     def __init__(

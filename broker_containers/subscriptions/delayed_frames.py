@@ -18,7 +18,7 @@ _STALE = 1000
 
 
 @dataclass(slots=True)
-class Delayed:
+class DelayedFrame:
     """One frame that is not due yet, or was not taken yet."""
 
     due_us: int
@@ -31,11 +31,11 @@ class Delayed:
         return selection.whole(self.count) & ~self.done
 
 
-class Delays:
+class DelayedFrames:
     """Delayed frames by base offset. Each costs a few hundred bytes, whatever it holds."""
 
     def __init__(self) -> None:
-        self._frames: dict[int, Delayed] = {}
+        self._frames: dict[int, DelayedFrame] = {}
         self._bases: list[int] = []
         self._heap: list[tuple[int, int]] = []
         """When each is due, and its base offset; those that went are passed over when met."""
@@ -53,16 +53,16 @@ class Delays:
         """The lowest base offset."""
         return self._bases[0] if self._bases else None
 
-    def __getitem__(self, base: int) -> Delayed:
+    def __getitem__(self, base: int) -> DelayedFrame:
         return self._frames[base]
 
     def add(self, base: int, count: int, due_us: int, done: int) -> None:
         """Keep a frame in mind, of which ``done`` is acknowledged already."""
-        self._frames[base] = Delayed(due_us, count, done)
+        self._frames[base] = DelayedFrame(due_us, count, done)
         insort(self._bases, base)
         heappush(self._heap, (due_us, base))
 
-    def remove(self, base: int) -> Delayed | None:
+    def remove(self, base: int) -> DelayedFrame | None:
         """Forget a frame; what was known of it, if anything was."""
         known = self._frames.pop(base, None)
         if known is not None:

@@ -1,7 +1,8 @@
 """The frames of a subscription that are loaded and not wholly acknowledged.
 
 Every loaded record is in exactly one state: to do (may be delivered), in flight (delivered, not
-acknowledged), waiting (comes again later), dying (on its way to the dead-letter topic) or done.
+acknowledged), waiting (comes again later), dead (on its way to the dead-letter
+topic) or done.
 Frames whose delivery time has not come are not loaded, only noted (``delays``). The cursor follows
 from it: its position is the lowest record that is not done, so it can never pass an unacknowledged
 one. States are kept as one selection mask a frame and state.
@@ -13,23 +14,23 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 from heapq import merge
 
-from broker_containers.subscriptions.delayed_frames import Delays
-from broker_containers.subscriptions.due_times import Timetable
-from broker_containers.subscriptions.loaded_frame import Track
+from broker_containers.subscriptions.delayed_frames import DelayedFrames
+from broker_containers.subscriptions.due_times import DueTimes
+from broker_containers.subscriptions.loaded_frame import LoadedFrame
 from broker_containers.subscriptions.ranges import RangeSet
 from sulina.wire import selection
 
 
-class Window:
+class DeliveryWindow:
     """Loaded and delayed frames, between the cursor's position and the read offset."""
 
     def __init__(self, position: int, acked: RangeSet) -> None:
-        self.tracks: dict[int, Track] = {}
+        self.frames: dict[int, LoadedFrame] = {}
         self._bases: list[int] = []
         self._ready: list[int] = []
         self._ahead = acked
-        self._timetable = Timetable()
-        self.delays = Delays()
+        self._due_times = DueTimes()
+        self.delays = DelayedFrames()
         self.returns = 0
         """How often records became ready again; while it stays, only what is loaded is new."""
         self.read_offset = position
@@ -40,7 +41,7 @@ class Window:
         """All that came before this offset was acknowledged, whatever it was."""
 
     def __len__(self) -> int:
-        return len(self.tracks)
+        return len(self.frames)
 
     @property
     def position(self) -> int:
@@ -50,11 +51,11 @@ class Window:
             first = self._bases[0]
         if first is None:
             return self._ahead.end_of_run(self.read_offset)
-        frame = self.tracks.get(first) or self.delays[first]
+        frame = self.frames.get(first) or self.delays[first]
         return first + selection.first(frame.undone)
 
     def _undone_runs(self, base: int) -> Iterable[tuple[int, int]]:
-        frame = self.tracks.get(base) or self.delays[base]
+        frame = self.frames.get(base) or self.delays[base]
         if not frame.done:  # of thousands of delayed frames most are so
             return ((0, frame.count - 1),)
         return selection.ranges(frame.undone)
@@ -79,10 +80,10 @@ class Window:
                 acked.append((first, last))
         return acked[:limit]
 
-    def load(self, base: int, count: int, size: int, slots: bytes | int) -> Track | None:
+    def load(self, base: int, count: int, size: int, slots: bytes | int) -> LoadedFrame | None:
         """Take a frame into the window; None if all of it is acknowledged already."""
         done = self._read_past(base, count)
-        return self._take_in(Track(base, count, size, slots, done=done))
+        return self._take_in(LoadedFrame(base, count, size, slots, done=done))
 
     def _read_past(self, base: int, count: int, *, timed: bool = False) -> int:
         """Go on reading behind a frame; which of its records are done already."""
@@ -96,15 +97,15 @@ class Window:
         self.read_offset = base + count
         return done
 
-    def _take_in(self, track: Track) -> Track | None:
-        if not track.undone:
+    def _take_in(self, loaded: LoadedFrame) -> LoadedFrame | None:
+        if not loaded.undone:
             return None
-        self.tracks[track.base] = track
-        insort(self._bases, track.base)
-        self.records += track.count
-        insort(self._ready, track.base)
-        track.make_ready(1, track.undone)
-        return track
+        self.frames[loaded.base] = loaded
+        insort(self._bases, loaded.base)
+        self.records += loaded.count
+        insort(self._ready, loaded.base)
+        loaded.make_ready(1, loaded.undone)
+        return loaded
 
     def delay(self, base: int, count: int, due_us: int) -> None:
         """Read past a frame whose time has not come, and keep it in mind."""
@@ -112,13 +113,15 @@ class Window:
         if done != selection.whole(count):
             self.delays.add(base, count, due_us, done)
 
-    def load_timed(self, base: int, count: int, size: int, slots: bytes | int) -> Track | None:
+    def load_timed(
+        self, base: int, count: int, size: int, slots: bytes | int
+    ) -> LoadedFrame | None:
         """Load a frame with a delivery time, which has come: one that was delayed, or the next."""
         known = self.delays.remove(base)
         done = self._read_past(base, count, timed=True) if known is None else known.done
-        track = self._take_in(Track(base, count, size, slots, done=done, timed=True))
+        loaded = self._take_in(LoadedFrame(base, count, size, slots, done=done, timed=True))
         self.returns += 1
-        return track
+        return loaded
 
     def forget_delayed(self, base: int) -> int:
         """A delayed frame is gone for good; how many of its records were not done yet."""
@@ -130,84 +133,84 @@ class Window:
         if len(self._ahead):
             self.skip_to(self._ahead.end_of_run(self.read_offset))
 
-    def in_order(self) -> Iterator[Track]:
+    def in_order(self) -> Iterator[LoadedFrame]:
         """The loaded frames, lowest first."""
-        return map(self.tracks.__getitem__, self._bases)
+        return map(self.frames.__getitem__, self._bases)
 
-    def make_ready(self, track: Track, attempt: int, mask: int) -> None:
+    def make_ready(self, loaded: LoadedFrame, attempt: int, mask: int) -> None:
         """Let ``mask`` be delivered again."""
         if mask:
-            if not track.todo:
-                insort(self._ready, track.base)
-            track.make_ready(attempt, mask)
+            if not loaded.todo:
+                insort(self._ready, loaded.base)
+            loaded.make_ready(attempt, mask)
             self.returns += 1
 
-    def put_off(self, track: Track, attempt: int, mask: int, due: float, now: float) -> None:
+    def put_off(self, loaded: LoadedFrame, attempt: int, mask: int, due: float, now: float) -> None:
         """Let ``mask`` be delivered again at a later time."""
         if mask:
-            track.wait(attempt, mask, due, now)
-            self._timetable.note(track.base, due)
+            loaded.wait(attempt, mask, due, now)
+            self._due_times.note(loaded.base, due)
 
     @property
     def next_due(self) -> float:
         """When ``release_due`` has something to do, at the earliest."""
-        return self._timetable.next_due
+        return self._due_times.next_due
 
     def release_due(self, now: float) -> None:
         """Make ready what waited until now."""
-        for base in self._timetable.take(now):
-            track = self.tracks[base]
-            due = [waiting for waiting in track.waiting if waiting.due <= now]
-            track.waiting = [waiting for waiting in track.waiting if waiting.due > now]
+        for base in self._due_times.take(now):
+            loaded = self.frames[base]
+            due = [waiting for waiting in loaded.waiting if waiting.due <= now]
+            loaded.waiting = [waiting for waiting in loaded.waiting if waiting.due > now]
             for waiting in due:
-                self.make_ready(track, waiting.attempt, waiting.mask)
-            if track.waiting:
-                self._timetable.note(base, min(waiting.due for waiting in track.waiting))
+                self.make_ready(loaded, waiting.attempt, waiting.mask)
+            if loaded.waiting:
+                self._due_times.note(base, min(waiting.due for waiting in loaded.waiting))
 
-    def waiting(self) -> list[Track]:
+    def waiting(self) -> list[LoadedFrame]:
         """Frames with records that wait, in any order."""
-        return [self.tracks[base] for base in self._timetable]
+        return [self.frames[base] for base in self._due_times]
 
     def recall(self, consumer: int) -> None:
         """Make ready what a consumer has in flight: it will not be heard of again."""
-        for track in self.tracks.values():
-            theirs = [flight for flight in track.flights if flight.consumer == consumer]
+        for loaded in self.frames.values():
+            theirs = [flight for flight in loaded.flights if flight.consumer == consumer]
             if theirs:
-                track.flights = [f for f in track.flights if f.consumer != consumer]
+                loaded.flights = [f for f in loaded.flights if f.consumer != consumer]
             for flight in theirs:
-                self.make_ready(track, flight.attempt, flight.mask)
+                self.make_ready(loaded, flight.attempt, flight.mask)
 
-    def ready(self, start: int = 0) -> Iterator[Track]:
+    def ready(self, start: int = 0) -> Iterator[LoadedFrame]:
         """Frames from offset ``start`` on with something to deliver, in order."""
         for index in range(bisect_left(self._ready, start), len(self._ready)):
-            yield self.tracks[self._ready[index]]
+            yield self.frames[self._ready[index]]
 
     @property
     def ready_count(self) -> int:
         return len(self._ready)
 
-    def first_ready(self) -> Track | None:
-        return self.tracks[self._ready[0]] if self._ready else None
+    def first_ready(self) -> LoadedFrame | None:
+        return self.frames[self._ready[0]] if self._ready else None
 
-    def took(self, track: Track) -> None:
-        """Call after taking from ``track``: keeps the list of ready frames true."""
-        if not track.todo:
-            self._unready(track.base)
+    def took(self, loaded: LoadedFrame) -> None:
+        """Call after taking from ``loaded``: keeps the list of ready frames true."""
+        if not loaded.todo:
+            self._unready(loaded.base)
 
     def _unready(self, base: int) -> None:
         index = bisect_right(self._ready, base) - 1
         if index >= 0 and self._ready[index] == base:
             del self._ready[index]
 
-    def settle(self, track: Track, mask: int) -> int:
+    def settle(self, loaded: LoadedFrame, mask: int) -> int:
         """Mark records of one frame as done; returns how many were not yet."""
-        fresh = track.settle(mask)
-        if not track.todo:
-            self._unready(track.base)
-        if not track.waiting:
-            self._timetable.drop(track.base)
-        if not track.undone:
-            self._forget(track)
+        fresh = loaded.settle(mask)
+        if not loaded.todo:
+            self._unready(loaded.base)
+        if not loaded.waiting:
+            self._due_times.drop(loaded.base)
+        if not loaded.undone:
+            self._forget(loaded)
         return fresh.bit_count()
 
     def settle_range(self, first: int, last: int, mask: int | None = None) -> int:
@@ -218,8 +221,8 @@ class Window:
         settled = 0
         index = max(bisect_right(self._bases, first) - 1, 0)
         for base in self._bases[index : bisect_right(self._bases, last)]:
-            track = self.tracks[base]
-            settled += self.settle(track, track.part(first, last, mask))
+            loaded = self.frames[base]
+            settled += self.settle(loaded, loaded.part(first, last, mask))
         if len(self.delays):
             settled += self.delays.settle_range(first, last, mask)
         if last >= self.read_offset:
@@ -245,33 +248,33 @@ class Window:
         holding = self.find(last)
         mark = 0 if holding is None else holding.mark_of(consumer, last)
         for base in self._bases[: bisect_right(self._bases, last)]:
-            track = self.tracks[base]
-            part = track.part(base, last, None)
-            if track.timed:
-                part &= track.sent_until(consumer, mark)
-            settled += self.settle(track, part)
+            loaded = self.frames[base]
+            part = loaded.part(base, last, None)
+            if loaded.timed:
+                part &= loaded.sent_until(consumer, mark)
+            settled += self.settle(loaded, part)
         if last >= self.read_offset:
             self._acked_below = max(self._acked_below, last + 1)
         return settled
 
-    def find(self, offset: int) -> Track | None:
+    def find(self, offset: int) -> LoadedFrame | None:
         """The loaded frame that holds ``offset``."""
         index = bisect_right(self._bases, offset) - 1
         if index < 0:
             return None
-        track = self.tracks[self._bases[index]]
-        return track if offset < track.base + track.count else None
+        loaded = self.frames[self._bases[index]]
+        return loaded if offset < loaded.base + loaded.count else None
 
-    def between(self, first: int, last: int) -> list[Track]:
+    def between(self, first: int, last: int) -> list[LoadedFrame]:
         """The loaded frames that overlap these offsets, in order."""
         index = max(bisect_right(self._bases, first) - 1, 0)
         bases = self._bases[index : bisect_right(self._bases, last)]
-        return [t for t in map(self.tracks.__getitem__, bases) if t.base + t.count > first]
+        return [t for t in map(self.frames.__getitem__, bases) if t.base + t.count > first]
 
-    def _forget(self, track: Track) -> None:
-        del self.tracks[track.base]
-        self.records -= track.count
-        index = bisect_right(self._bases, track.base) - 1
+    def _forget(self, loaded: LoadedFrame) -> None:
+        del self.frames[loaded.base]
+        self.records -= loaded.count
+        index = bisect_right(self._bases, loaded.base) - 1
         del self._bases[index]
 
     def skip_to(self, offset: int) -> None:

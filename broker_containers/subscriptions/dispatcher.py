@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from broker_containers.subscriptions.ack_timeouts import take_late
-from broker_containers.subscriptions.consumers import Member, Sink
+from broker_containers.subscriptions.ack_timeouts import take_timed_out
+from broker_containers.subscriptions.consumers import AttachedConsumer, ConsumerSink
 from broker_containers.subscriptions.dead_letters import DeadLetter
-from broker_containers.subscriptions.delivery_window import Window
+from broker_containers.subscriptions.delivery_window import DeliveryWindow
 from broker_containers.subscriptions.due_times import NEVER
-from broker_containers.subscriptions.key_shared import ByKey
-from broker_containers.subscriptions.loaded_frame import Flight, Track
+from broker_containers.subscriptions.key_shared import KeySharedSelector
+from broker_containers.subscriptions.loaded_frame import Flight, LoadedFrame
 from broker_containers.subscriptions.ranges import RangeSet
-from broker_containers.subscriptions.selectors import InTurns, OneAtATime, Pick, Selector
+from broker_containers.subscriptions.selectors import (
+    Pick,
+    Selector,
+    SharedSelector,
+    SingleConsumerSelector,
+)
 from sulina.errors import Refused
 from sulina.model import FailurePolicy, Poison, SubscriptionType
 from sulina.wire import selection
@@ -26,7 +31,7 @@ _TIMEOUT_STEPS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SubscriptionLimits:
     """How much a subscription may have loaded at once."""
 
     frames: int = 4096
@@ -36,7 +41,7 @@ class Limits:
 
 
 @dataclass(slots=True)
-class Counters:
+class SubscriptionCounters:
     """What happened so far, in records."""
 
     delivered: int = 0
@@ -57,13 +62,13 @@ class Dispatcher:
 
     type: SubscriptionType
     policy: FailurePolicy
-    window: Window
+    window: DeliveryWindow
     reliable: bool = True
-    limits: Limits = Limits()
+    limits: SubscriptionLimits = SubscriptionLimits()
     max_unacked: int = 0
     """Records that all members together may have in flight; 0 leaves it to their credit."""
-    counters: Counters = field(default_factory=Counters)
-    members: dict[int, Member] = field(default_factory=dict)
+    counters: SubscriptionCounters = field(default_factory=SubscriptionCounters)
+    members: dict[int, AttachedConsumer] = field(default_factory=dict)
     dead_letters: list[DeadLetter] = field(default_factory=list)
     _selector: Selector = field(init=False)
     _next_number: int = 1
@@ -78,20 +83,22 @@ class Dispatcher:
     def __post_init__(self) -> None:
         match self.type:
             case SubscriptionType.SHARED:
-                self._selector = InTurns()
+                self._selector = SharedSelector()
             case SubscriptionType.KEY_SHARED:
-                self._selector = ByKey()
+                self._selector = KeySharedSelector()
             case _:
-                self._selector = OneAtATime(self.type)
+                self._selector = SingleConsumerSelector(self.type)
         self._timed = self.policy
 
     # ---- members ----
 
-    def join(self, name: str, sink: Sink, key_filters: tuple[str, ...], now: float) -> Member:
+    def join(
+        self, name: str, sink: ConsumerSink, key_filters: tuple[str, ...], now: float
+    ) -> AttachedConsumer:
         """A consumer comes. The same name again takes the place of the one before."""
         if key_filters and self.type is not SubscriptionType.KEY_SHARED:
             raise Refused("key filters need a key_shared subscription")
-        member = Member(self._next_number, name, sink, key_filters, progress=now)
+        member = AttachedConsumer(self._next_number, name, sink, key_filters, progress=now)
         before = next((m for m in self.members.values() if m.name == name), None)
         if before is not None:
             before.sink.closed(Refused(f"another consumer named {name!r} took over"))
@@ -114,29 +121,29 @@ class Dispatcher:
                 if self._selector.is_active(other):
                     other.sink.active_changed(True)
 
-    def _remove(self, member: Member) -> None:
+    def _remove(self, member: AttachedConsumer) -> None:
         self.members.pop(member.number, None)
         self.window.recall(member.number)
         self._flights_changed()
 
-    def is_active(self, member: Member) -> bool:
+    def is_active(self, member: AttachedConsumer) -> bool:
         return self._selector.is_active(member)
 
-    def holder(self, offset: int) -> Member | None:
+    def holder(self, offset: int) -> AttachedConsumer | None:
         """The member that has a record in flight."""
-        track = self.window.find(offset)
-        if track is None:
+        loaded = self.window.find(offset)
+        if loaded is None:
             return None
-        bit = offset - track.base
-        holders = (flight.consumer for flight in track.flights if flight.mask >> bit & 1)
+        bit = offset - loaded.base
+        holders = (flight.consumer for flight in loaded.flights if flight.mask >> bit & 1)
         return self.members.get(next(holders, 0))
 
     def in_flight(self, number: int) -> int:
         """How many records a member has in flight."""
         return sum(
             flight.mask.bit_count()
-            for track in self.window.tracks.values()
-            for flight in track.flights
+            for loaded in self.window.frames.values()
+            for flight in loaded.flights
             if flight.consumer == number
         )
 
@@ -149,7 +156,7 @@ class Dispatcher:
     @property
     def needs_keys(self) -> bool:
         """Whether frames must be loaded with their records' keys."""
-        return isinstance(self._selector, ByKey) and self._selector.has_filters
+        return isinstance(self._selector, KeySharedSelector) and self._selector.has_filters
 
     # ---- loading ----
 
@@ -159,7 +166,7 @@ class Dispatcher:
         return (
             len(self.window) < self.limits.frames
             and self.window.records < self.limits.records
-            and (self._barrier is None or not isinstance(self._selector, OneAtATime))
+            and (self._barrier is None or not isinstance(self._selector, SingleConsumerSelector))
             and (not self.max_unacked or self._room > 0)
             and any(m.can_take and self._selector.is_active(m) for m in self.members.values())
         )
@@ -176,7 +183,11 @@ class Dispatcher:
         Shared: a frame that is cut is sent whole to each consumer that gets a part.
         """
         selector = self._selector
-        return isinstance(selector, InTurns) and selector.spares(self.window) and self.wants_more
+        return (
+            isinstance(selector, SharedSelector)
+            and selector.spares(self.window)
+            and self.wants_more
+        )
 
     def load(
         self,
@@ -193,10 +204,10 @@ class Dispatcher:
         ``timed``: it has a delivery time, which has come. False: all of it is done already.
         """
         load = self.window.load_timed if timed else self.window.load
-        track = load(base, count, size, slots)
-        if track is not None:
-            track.keys = keys
-        return track is not None
+        loaded = load(base, count, size, slots)
+        if loaded is not None:
+            loaded.keys = keys
+        return loaded is not None
 
     # ---- delivering ----
 
@@ -209,23 +220,23 @@ class Dispatcher:
             return None
         if self.max_unacked:
             pick = replace(pick, mask=selection.lowest(pick.mask, self._room))
-        track, member, taken = pick.track, pick.member, pick.mask.bit_count()
-        track.take(pick.attempt, pick.mask)
-        self.window.took(track)
+        loaded, member, taken = pick.loaded, pick.member, pick.mask.bit_count()
+        loaded.take(pick.attempt, pick.mask)
+        self.window.took(loaded)
         member.records -= taken
-        member.bytes -= track.size
+        member.bytes -= loaded.size
         member.sent += taken
         self.counters.delivered += taken
         if pick.attempt > 1:
             self.counters.redelivered += taken
         if self.reliable:
-            track.flights.append(Flight(member.number, pick.attempt, pick.mask, member.sent, now))
+            loaded.flights.append(Flight(member.number, pick.attempt, pick.mask, member.sent, now))
             if self._in_flight is not None:
                 self._in_flight += taken
             if self.policy.ack_timeout_ms and self._next_timeout == NEVER:
                 self._next_timeout = now + self.policy.ack_timeout_ms / 1000
         else:
-            self.window.settle(track, pick.mask)
+            self.window.settle(loaded, pick.mask)
         return pick
 
     @property
@@ -234,8 +245,8 @@ class Dispatcher:
         if self._in_flight is None:
             self._in_flight = sum(
                 flight.mask.bit_count()
-                for track in self.window.tracks.values()
-                for flight in track.flights
+                for loaded in self.window.frames.values()
+                for flight in loaded.flights
             )
         return self.max_unacked - self._in_flight
 
@@ -244,9 +255,9 @@ class Dispatcher:
         self._in_flight = None
         self._selector.flights_changed()
 
-    def pass_over(self, track: Track) -> None:
+    def pass_over(self, loaded: LoadedFrame) -> None:
         """A frame is gone for good: nobody can get its records any more."""
-        self.counters.skipped += self.window.settle(track, track.undone)
+        self.counters.skipped += self.window.settle(loaded, loaded.undone)
         self._flights_changed()
 
     # ---- acknowledging ----
@@ -283,14 +294,14 @@ class Dispatcher:
     ) -> None:
         """The consumer could not handle records that it has in flight."""
         self._progress(number, now)
-        for track in self.window.between(first, last):
-            part = track.part(first, last, mask)
-            for flight in [f for f in track.flights if f.consumer == number and f.mask & part]:
+        for loaded in self.window.between(first, last):
+            part = loaded.part(first, last, mask)
+            for flight in [f for f in loaded.flights if f.consumer == number and f.mask & part]:
                 failed = flight.mask & part
                 self.counters.nacked += failed.bit_count()
-                self._land(track, flight, failed)
+                self._land(loaded, flight, failed)
                 delay = self.policy.delay_ms(flight.attempt, delay_ms) / 1000
-                self._failed(track, flight.attempt, failed, now + delay, reason, now)
+                self._failed(loaded, flight.attempt, failed, now + delay, reason, now)
         self._after_settling()
 
     def _progress(self, number: int, now: float) -> None:
@@ -298,44 +309,44 @@ class Dispatcher:
         if member is not None:
             member.progress = now
 
-    def _land(self, track: Track, flight: Flight, mask: int) -> None:
+    def _land(self, loaded: LoadedFrame, flight: Flight, mask: int) -> None:
         flight.mask &= ~mask
         if not flight.mask:
-            track.flights.remove(flight)
+            loaded.flights.remove(flight)
 
     def _failed(
-        self, track: Track, attempt: int, mask: int, due: float, reason: str, now: float
+        self, loaded: LoadedFrame, attempt: int, mask: int, due: float, reason: str, now: float
     ) -> None:
         """A delivery failed: it comes again when due, or the poison policy decides."""
         if attempt > self.policy.max_redelivery_count:
             match self.policy.poison:
                 case Poison.DROP:
-                    self.counters.dropped += self.window.settle(track, mask)
+                    self.counters.dropped += self.window.settle(loaded, mask)
                     return
                 case Poison.DEAD_LETTER:
-                    track.dying |= mask
-                    self.dead_letters.append(DeadLetter(track.base, mask, attempt, reason))
+                    loaded.dead |= mask
+                    self.dead_letters.append(DeadLetter(loaded.base, mask, attempt, reason))
                     return
                 case Poison.BLOCK:
                     due = now + self.policy.max_redelivery_delay_ms / 1000
                     self._barrier = 0  # until it is found, after settling
-        self.window.put_off(track, attempt + 1, mask, due, now)
+        self.window.put_off(loaded, attempt + 1, mask, due, now)
 
-    def buried(self, letter: DeadLetter) -> None:
+    def dead_letter_stored(self, letter: DeadLetter) -> None:
         """The dead letter is safely published: its records are done."""
-        track = self.window.tracks.get(letter.base)
-        if track is not None:
-            self.counters.dead_lettered += self.window.settle(track, letter.mask & track.dying)
+        loaded = self.window.frames.get(letter.base)
+        if loaded is not None:
+            self.counters.dead_lettered += self.window.settle(loaded, letter.mask & loaded.dead)
             self._after_settling()
 
-    def not_buried(self, letter: DeadLetter, now: float) -> None:
+    def dead_letter_failed(self, letter: DeadLetter, now: float) -> None:
         """The dead letter could not be published: its records are tried again later."""
-        track = self.window.tracks.get(letter.base)
-        if track is not None:
-            mask = letter.mask & track.dying
-            track.dying &= ~mask
+        loaded = self.window.frames.get(letter.base)
+        if loaded is not None:
+            mask = letter.mask & loaded.dead
+            loaded.dead &= ~mask
             due = now + self.policy.max_redelivery_delay_ms / 1000
-            self.window.put_off(track, letter.attempt + 1, mask, due, now)
+            self.window.put_off(loaded, letter.attempt + 1, mask, due, now)
             self._after_settling()
 
     def _after_settling(self) -> None:
@@ -346,12 +357,12 @@ class Dispatcher:
     def _find_barrier(self) -> int | None:
         """The lowest record that failed too often and is not done yet."""
         beyond = self.policy.max_redelivery_count + 1
-        for track in self.window.in_order():
+        for loaded in self.window.in_order():
             mask = 0
-            for attempt, part in track.unfinished():
+            for attempt, part in loaded.unfinished():
                 mask |= part if attempt > beyond else 0
             if mask:
-                return track.base + selection.first(mask)
+                return loaded.base + selection.first(mask)
         return None
 
     # ---- time ----
@@ -378,17 +389,17 @@ class Dispatcher:
         self._next_timeout = NEVER
         if not timeout:
             return
-        late, following = take_late(self.window, self.members, timeout, now)
+        late, following = take_timed_out(self.window, self.members, timeout, now)
         if following < NEVER:
             self._next_timeout = max(following, now + timeout / _TIMEOUT_STEPS)
-        for track, flight in late:
+        for loaded, flight in late:
             failed, flight.mask = flight.mask, 0
             self.counters.timed_out += failed.bit_count()
-            self._failed(track, flight.attempt, failed, now, "not acknowledged in time", now)
+            self._failed(loaded, flight.attempt, failed, now, "not acknowledged in time", now)
 
     def restart(self, position: int) -> None:
         """Forget all state and go on at ``position`` (a seek)."""
-        self.window = Window(position, RangeSet())
+        self.window = DeliveryWindow(position, RangeSet())
         self.dead_letters.clear()
         self._barrier = None
         self._next_timeout = NEVER

@@ -9,7 +9,7 @@ NEVER = float("inf")
 _STALE = 1000
 
 
-class Timetable:
+class DueTimes:
     """Frames, by base offset, and when to look at each. Costs a logarithm, whatever is due."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from broker_containers.subscriptions.dispatcher import Dispatcher
 from broker_containers.subscriptions.due_times import NEVER
-from broker_containers.subscriptions.frame_reader import Gone, Reading, Source
+from broker_containers.subscriptions.frame_reader import FrameGone, FrameReader, SubscribedTopic
 from broker_containers.topic_log.tail_cache import CachedFrame
 from sulina.errors import Refused
 from sulina.model import SubscriptionType
@@ -24,14 +24,14 @@ _LOOK_AT_WALL: Final = 30.0
 _SOONEST: Final = 0.001
 
 
-class Loader:
+class FrameLoader:
     """Gives frames to the dispatcher. ``moved`` is called when that alone moves the cursor."""
 
     def __init__(
         self,
-        source: Source,
+        source: SubscribedTopic,
         dispatcher: Dispatcher,
-        reading: Reading,
+        reading: FrameReader,
         clock: Clock,
         moved: Callable[[], None],
     ) -> None:
@@ -58,7 +58,7 @@ class Loader:
             return False
         try:
             frame = self._reading.at(base, lambda other: delays.is_due(other, wall_us))
-        except Gone:
+        except FrameGone:
             self._dispatcher.counters.skipped += self._dispatcher.window.forget_delayed(base)
             self._moved()
             return True

@@ -30,7 +30,7 @@ _KEEP_LOADED: Final = 4 << 20
 _RETRY_SECONDS: Final = 1.0
 
 
-class Source(Protocol):
+class SubscribedTopic(Protocol):
     """What a subscription needs of its topic."""
 
     name: TopicName
@@ -39,18 +39,24 @@ class Source(Protocol):
     tail: TopicTail
 
 
-class Gone(Exception):
+class FrameGone(Exception):
     """Retention deleted the frame, or nothing but the tail is kept and it left that."""
 
 
-class Reading:
+class FrameReader:
     """The frames of one subscription. ``wake`` is called when a read has ended.
 
     ``stored`` off: there is nothing but the tail.
     """
 
     def __init__(
-        self, source: Source, clock: Clock, wake: Callable[[], None], label: str, *, stored: bool
+        self,
+        source: SubscribedTopic,
+        clock: Clock,
+        wake: Callable[[], None],
+        label: str,
+        *,
+        stored: bool,
     ) -> None:
         self.stalled: str | None = None
         """Why frames can't be read at present."""
@@ -106,16 +112,16 @@ class Reading:
         """The frame that starts at ``base``, if it is at hand; if it is not, a read starts.
 
         ``also`` tells which of the frames behind it will be asked for next: those that lie close
-        are read together. Raises ``Gone`` if there is no such frame any more.
+        are read together. Raises ``FrameGone`` if there is no such frame any more.
         """
         frame = self._loaded.get(base) or self._source.tail.at(base)
         if frame is None and base in self._single:
             frame = self._single.pop(base)
             if frame is None:
-                raise Gone
+                raise FrameGone
         elif frame is None:
             if not self._stored:
-                raise Gone
+                raise FrameGone
             self._start(partial(self._read_single, base, also))
         return frame
 

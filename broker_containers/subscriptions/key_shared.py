@@ -13,44 +13,44 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-from broker_containers.subscriptions.consumers import Member
-from broker_containers.subscriptions.delivery_window import Window
-from broker_containers.subscriptions.loaded_frame import Flight, Track
+from broker_containers.subscriptions.consumers import AttachedConsumer
+from broker_containers.subscriptions.delivery_window import DeliveryWindow
+from broker_containers.subscriptions.loaded_frame import Flight, LoadedFrame
 from broker_containers.subscriptions.selectors import Pick, first_part, share_out
 from sulina.wire import selection
 
 SLOTS = 256
 
 
-class ByKey:
+class KeySharedSelector:
     """The selector of KeyShared subscriptions."""
 
     def __init__(self) -> None:
         self.has_filters = False
         """Whether keys themselves are needed to choose, not just their slots."""
-        self._members: dict[int, Member] = {}
+        self._members: dict[int, AttachedConsumer] = {}
         self._owners: list[int | None] = [None] * SLOTS
         self._tables: dict[int, bytes] = {}
         self._assignment = 0
         self._turn = 0
-        self._window: Window | None = None
+        self._window: DeliveryWindow | None = None
         self._returns = 0
         self._starts: dict[int, int] = {}
-        """Member -> offset below which nothing is ready for it."""
-        self._misplaced: list[tuple[Track, Flight]] = []
+        """Consumer number -> offset below which nothing is ready for it."""
+        self._misplaced: list[tuple[LoadedFrame, Flight]] = []
         """Flights with records that belong to another member now."""
         self._held: frozenset[int] = frozenset()
         self._held_table = b""
         self._stale = True
         """Slots may have to be held, or let go, since these were worked out."""
 
-    def join(self, member: Member, instead_of: Member | None) -> None:
+    def join(self, member: AttachedConsumer, instead_of: AttachedConsumer | None) -> None:
         if instead_of is not None:
             self.leave(instead_of)
         self._members[member.number] = member
         self._assign()
 
-    def leave(self, member: Member) -> None:
+    def leave(self, member: AttachedConsumer) -> None:
         del self._members[member.number]
         self._assign()
 
@@ -66,13 +66,13 @@ class ByKey:
         self._assignment += 1
         self._window = None
 
-    def is_active(self, member: Member) -> bool:
+    def is_active(self, member: AttachedConsumer) -> bool:
         return True
 
     def flights_changed(self) -> None:
         self._stale = True
 
-    def pick(self, window: Window, barrier: int | None) -> Pick | None:
+    def pick(self, window: DeliveryWindow, barrier: int | None) -> Pick | None:
         numbers = list(self._members)
         takers = [
             member
@@ -89,36 +89,38 @@ class ByKey:
                 return pick
         return None
 
-    def _next_of(self, window: Window, member: Member) -> Pick | None:
+    def _next_of(self, window: DeliveryWindow, member: AttachedConsumer) -> Pick | None:
         start = self._starts.get(member.number, 0)
-        for track in window.ready(start):
-            start = track.base + 1
-            mine = self._share(track, member.number)
+        for loaded in window.ready(start):
+            start = loaded.base + 1
+            mine = self._share(loaded, member.number)
             if mine and self._held:
-                mine &= ~self._of(track, self._held_table)
-            todo = {n: mask & mine for n, mask in track.todo.items() if mask & mine}
+                mine &= ~self._of(loaded, self._held_table)
+            todo = {n: mask & mine for n, mask in loaded.todo.items() if mask & mine}
             if todo:
-                self._starts[member.number] = track.base
-                return Pick(track, *first_part(todo), member)
+                self._starts[member.number] = loaded.base
+                return Pick(loaded, *first_part(todo), member)
         self._starts[member.number] = start
         return None
 
     # ---- whose records ----
 
-    def _share(self, track: Track, number: int) -> int:
-        """The records of ``track`` that belong to a member."""
-        if track.shares_of != self._assignment:
-            track.shares_of, track.shares = self._assignment, {}
-            if track.keys is not None and self.has_filters:
-                track.shares = self._shares_by_key(track, track.keys)
-        share = track.shares.get(number)
+    def _share(self, loaded: LoadedFrame, number: int) -> int:
+        """The records of ``loaded`` that belong to a member."""
+        if loaded.shares_of != self._assignment:
+            loaded.shares_of, loaded.shares = self._assignment, {}
+            if loaded.keys is not None and self.has_filters:
+                loaded.shares = self._shares_by_key(loaded, loaded.keys)
+        share = loaded.shares.get(number)
         if share is None:
-            share = track.shares[number] = self._of(track, self._tables[number])
+            share = loaded.shares[number] = self._of(loaded, self._tables[number])
         return share
 
-    def _shares_by_key(self, track: Track, keys: list[str]) -> dict[int, int]:
-        bits = {number: bytearray(b"0" * track.count) for number in self._members}
-        slots = bytes([track.slots]) * track.count if isinstance(track.slots, int) else track.slots
+    def _shares_by_key(self, loaded: LoadedFrame, keys: list[str]) -> dict[int, int]:
+        bits = {number: bytearray(b"0" * loaded.count) for number in self._members}
+        slots = (
+            bytes([loaded.slots]) * loaded.count if isinstance(loaded.slots, int) else loaded.slots
+        )
         owners: dict[tuple[str, int], int | None] = {}
         for index, place in enumerate(zip(keys, slots, strict=True)):
             if place not in owners:
@@ -136,24 +138,24 @@ class ByKey:
         return accepting[slot % len(accepting)]
 
     @staticmethod
-    def _of(track: Track, table: bytes) -> int:
-        """The records of ``track`` with the slots of ``table``."""
-        if isinstance(track.slots, int):
-            return selection.whole(track.count) if table[track.slots] == 0x31 else 0
-        return selection.of_slots(track.slots, table)
+    def _of(loaded: LoadedFrame, table: bytes) -> int:
+        """The records of ``loaded`` with the slots of ``table``."""
+        if isinstance(loaded.slots, int):
+            return selection.whole(loaded.count) if table[loaded.slots] == 0x31 else 0
+        return selection.of_slots(loaded.slots, table)
 
     # ---- which slots are held back ----
 
-    def _look_again(self, window: Window) -> None:
+    def _look_again(self, window: DeliveryWindow) -> None:
         """Take note of what changed since the last pick."""
         if window is not self._window:  # or members came or went
             self._window, self._stale, self._held = window, True, frozenset()
             self._starts.clear()
             self._misplaced = [
-                (track, flight)
-                for track in window.tracks.values()
-                for flight in track.flights
-                if flight.mask & ~self._share(track, flight.consumer)
+                (loaded, flight)
+                for loaded in window.frames.values()
+                for flight in loaded.flights
+                if flight.mask & ~self._share(loaded, flight.consumer)
             ]
         if window.returns != self._returns:
             self._returns = window.returns
@@ -165,23 +167,23 @@ class ByKey:
                 self._starts.clear()
                 self._held, self._held_table = held, selection.slot_table(held)
 
-    def _slots_to_hold(self, window: Window) -> frozenset[int]:
+    def _slots_to_hold(self, window: DeliveryWindow) -> frozenset[int]:
         held: set[int] = set()
-        self._misplaced = [(track, flight) for track, flight in self._misplaced if flight.mask]
-        for track, flight in self._misplaced:
-            held |= _slots_of(track, flight.mask & ~self._share(track, flight.consumer))
-        for track in window.waiting():
-            for waiting in track.waiting:
-                held |= _slots_of(track, waiting.mask)
+        self._misplaced = [(loaded, flight) for loaded, flight in self._misplaced if flight.mask]
+        for loaded, flight in self._misplaced:
+            held |= _slots_of(loaded, flight.mask & ~self._share(loaded, flight.consumer))
+        for loaded in window.waiting():
+            for waiting in loaded.waiting:
+                held |= _slots_of(loaded, waiting.mask)
         return frozenset(held)
 
 
-def _accepts(member: Member, key: str) -> bool:
+def _accepts(member: AttachedConsumer, key: str) -> bool:
     filters = member.key_filters
     return not filters or any(fnmatchcase(key, pattern) for pattern in filters)
 
 
-def _slots_of(track: Track, mask: int) -> set[int]:
-    if isinstance(track.slots, int):
-        return {track.slots} if mask else set()
-    return set(selection.pick(track.slots, mask))
+def _slots_of(loaded: LoadedFrame, mask: int) -> set[int]:
+    if isinstance(loaded.slots, int):
+        return {loaded.slots} if mask else set()
+    return set(selection.pick(loaded.slots, mask))

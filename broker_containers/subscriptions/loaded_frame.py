@@ -50,7 +50,7 @@ def part_of(base: int, count: int, first: int, last: int, mask: int | None) -> i
 
 
 @dataclass(slots=True, eq=False)
-class Track:
+class LoadedFrame:
     """One frame and the state of its records."""
 
     base: int
@@ -65,7 +65,7 @@ class Track:
     """Attempt number -> records whose next delivery will have that number."""
     flights: list[Flight] = field(default_factory=list)
     waiting: list[Waiting] = field(default_factory=list)
-    dying: int = 0
+    dead: int = 0
     shares: dict[int, int] = field(default_factory=dict)
     """KeyShared: member -> its records, as of the assignment ``shares_of``."""
     shares_of: int = -1
@@ -98,7 +98,7 @@ class Track:
         return part_of(self.base, self.count, first, last, mask)
 
     def unfinished(self) -> Iterator[tuple[int, int]]:
-        """Attempt number and records of everything that is not done or dying."""
+        """Attempt number and records of everything that is not done or dead."""
         yield from self.todo.items()
         yield from ((flight.attempt, flight.mask) for flight in self.flights)
         yield from ((waiting.attempt, waiting.mask) for waiting in self.waiting)
@@ -134,7 +134,7 @@ class Track:
         fresh = mask & self.undone
         if fresh:
             self.done |= fresh
-            self.dying &= ~fresh
+            self.dead &= ~fresh
             self.todo = {n: m & ~fresh for n, m in self.todo.items() if m & ~fresh}
             for flight in self.flights:
                 flight.mask &= ~fresh

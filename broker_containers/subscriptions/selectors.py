@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from broker_containers.subscriptions.consumers import Member
-from broker_containers.subscriptions.delivery_window import Window
-from broker_containers.subscriptions.loaded_frame import Track
+from broker_containers.subscriptions.consumers import AttachedConsumer
+from broker_containers.subscriptions.delivery_window import DeliveryWindow
+from broker_containers.subscriptions.loaded_frame import LoadedFrame
 from sulina.errors import Refused
 from sulina.model import SubscriptionType
 from sulina.wire import selection
@@ -20,27 +20,27 @@ from sulina.wire import selection
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """Give ``mask`` of ``track``, its delivery number ``attempt``, to ``member``."""
+    """Give ``mask`` of ``loaded``, its delivery number ``attempt``, to ``member``."""
 
-    track: Track
+    loaded: LoadedFrame
     attempt: int
     mask: int
-    member: Member
+    member: AttachedConsumer
 
 
 class Selector(Protocol):
     """One subscription type's rule."""
 
-    def join(self, member: Member, instead_of: Member | None) -> None:
+    def join(self, member: AttachedConsumer, instead_of: AttachedConsumer | None) -> None:
         """A member comes, perhaps instead of one who goes and has the same name.
 
         Raises ``Refused`` when the type does not allow one more.
         """
         ...
 
-    def leave(self, member: Member) -> None: ...
+    def leave(self, member: AttachedConsumer) -> None: ...
 
-    def pick(self, window: Window, barrier: int | None) -> Pick | None:
+    def pick(self, window: DeliveryWindow, barrier: int | None) -> Pick | None:
         """The next delivery; None when nobody can take anything.
 
         ``barrier``: the lowest record that failed too often and holds back what follows it and
@@ -48,7 +48,7 @@ class Selector(Protocol):
         """
         ...
 
-    def is_active(self, member: Member) -> bool:
+    def is_active(self, member: AttachedConsumer) -> bool:
         """Whether this member receives at all at present."""
         ...
 
@@ -83,7 +83,7 @@ _PLACES = 1000
 """Names whose place in the line is remembered while they are away."""
 
 
-class OneAtATime:
+class SingleConsumerSelector:
     """Exclusive and Failover: one member receives everything, in order; the others stand in line.
 
     Whoever receives goes on until it leaves: every change means that records come again. Who
@@ -92,11 +92,11 @@ class OneAtATime:
 
     def __init__(self, type_: SubscriptionType) -> None:
         self._standby_allowed = type_ is SubscriptionType.FAILOVER
-        self._members: list[Member] = []
+        self._members: list[AttachedConsumer] = []
         self._places: dict[str, int] = {}
         self._next_place = 0
 
-    def join(self, member: Member, instead_of: Member | None) -> None:
+    def join(self, member: AttachedConsumer, instead_of: AttachedConsumer | None) -> None:
         if instead_of is not None:
             self._members[self._members.index(instead_of)] = member
             return
@@ -120,36 +120,36 @@ class OneAtATime:
                     del self._places[gone]
         return self._places[name]
 
-    def leave(self, member: Member) -> None:
+    def leave(self, member: AttachedConsumer) -> None:
         self._members.remove(member)
 
-    def is_active(self, member: Member) -> bool:
+    def is_active(self, member: AttachedConsumer) -> bool:
         return bool(self._members) and self._members[0] is member
 
     def flights_changed(self) -> None:
         pass
 
-    def pick(self, window: Window, barrier: int | None) -> Pick | None:
+    def pick(self, window: DeliveryWindow, barrier: int | None) -> Pick | None:
         if not self._members or not self._members[0].can_take:
             return None
         if barrier is None:
-            track = window.first_ready()
-            return None if track is None else self._part(track, track.todo)
-        for track in window.ready():
-            todo = {n: mask for n, mask in track.todo.items() if n > 1}
-            before = track.todo.get(1, 0) & selection.span(0, barrier - track.base - 1)
+            loaded = window.first_ready()
+            return None if loaded is None else self._part(loaded, loaded.todo)
+        for loaded in window.ready():
+            todo = {n: mask for n, mask in loaded.todo.items() if n > 1}
+            before = loaded.todo.get(1, 0) & selection.span(0, barrier - loaded.base - 1)
             if before:
                 todo[1] = before
             if todo:
-                return self._part(track, todo)
+                return self._part(loaded, todo)
         return None
 
-    def _part(self, track: Track, todo: Mapping[int, int]) -> Pick:
+    def _part(self, loaded: LoadedFrame, todo: Mapping[int, int]) -> Pick:
         attempt, mask = first_part(todo)
-        return Pick(track, attempt, mask, self._members[0])
+        return Pick(loaded, attempt, mask, self._members[0])
 
 
-class InTurns:
+class SharedSelector:
     """Shared: members take turns, frame by frame.
 
     When there are fewer frames to hand out than members who wait, a frame is cut into even parts,
@@ -157,50 +157,50 @@ class InTurns:
     """
 
     def __init__(self) -> None:
-        self._members: list[Member] = []
+        self._members: list[AttachedConsumer] = []
         self._turn = 0
-        self._cut: tuple[Track, int, int] | None = None
+        self._cut: tuple[LoadedFrame, int, int] | None = None
         """The frame that is being cut, the attempt, and the records of an even part."""
 
-    def join(self, member: Member, instead_of: Member | None) -> None:
+    def join(self, member: AttachedConsumer, instead_of: AttachedConsumer | None) -> None:
         if instead_of is not None:
             self.leave(instead_of)
         self._members.append(member)
 
-    def leave(self, member: Member) -> None:
+    def leave(self, member: AttachedConsumer) -> None:
         index = self._members.index(member)
         del self._members[index]
         if index < self._turn:
             self._turn -= 1
 
-    def is_active(self, member: Member) -> bool:
+    def is_active(self, member: AttachedConsumer) -> bool:
         return True
 
     def flights_changed(self) -> None:
         pass
 
-    def pick(self, window: Window, barrier: int | None) -> Pick | None:
-        track = window.first_ready()
-        takers = self._takers() if track is not None else []
-        if track is None or not takers:
+    def pick(self, window: DeliveryWindow, barrier: int | None) -> Pick | None:
+        loaded = window.first_ready()
+        takers = self._takers() if loaded is not None else []
+        if loaded is None or not takers:
             return None
-        attempt, mask = first_part(track.todo)
+        attempt, mask = first_part(loaded.todo)
         limit = takers[0].records
         if window.ready_count < len(takers):
-            limit = min(limit, self._even_part(track, attempt, mask, len(takers)))
+            limit = min(limit, self._even_part(loaded, attempt, mask, len(takers)))
         self._turn = (self._members.index(takers[0]) + 1) % len(self._members)
-        return Pick(track, attempt, selection.lowest(mask, limit), takers[0])
+        return Pick(loaded, attempt, selection.lowest(mask, limit), takers[0])
 
-    def _takers(self) -> list[Member]:
+    def _takers(self) -> list[AttachedConsumer]:
         turn = self._turn
         return [m for m in self._members[turn:] + self._members[:turn] if m.can_take]
 
-    def _even_part(self, track: Track, attempt: int, mask: int, parts: int) -> int:
-        if self._cut is None or self._cut[:2] != (track, attempt):
-            self._cut = track, attempt, -(-mask.bit_count() // parts)
+    def _even_part(self, loaded: LoadedFrame, attempt: int, mask: int, parts: int) -> int:
+        if self._cut is None or self._cut[:2] != (loaded, attempt):
+            self._cut = loaded, attempt, -(-mask.bit_count() // parts)
         return self._cut[2]
 
-    def spares(self, window: Window) -> bool:
+    def spares(self, window: DeliveryWindow) -> bool:
         """Whether a frame must be cut because too few are loaded for all who can take one."""
         return window.ready_count < len(self._takers())
 

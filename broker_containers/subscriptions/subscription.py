@@ -12,13 +12,17 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
-from broker_containers.subscriptions.consumers import Member, Sink
+from broker_containers.subscriptions.consumers import AttachedConsumer, ConsumerSink
 from broker_containers.subscriptions.dead_letters import DeadLetter
-from broker_containers.subscriptions.delivery_window import Window
-from broker_containers.subscriptions.dispatcher import Counters, Dispatcher, Limits
+from broker_containers.subscriptions.delivery_window import DeliveryWindow
+from broker_containers.subscriptions.dispatcher import (
+    Dispatcher,
+    SubscriptionCounters,
+    SubscriptionLimits,
+)
 from broker_containers.subscriptions.due_times import NEVER
-from broker_containers.subscriptions.frame_loader import Loader
-from broker_containers.subscriptions.frame_reader import Gone, Reading, Source
+from broker_containers.subscriptions.frame_loader import FrameLoader
+from broker_containers.subscriptions.frame_reader import FrameGone, FrameReader, SubscribedTopic
 from broker_containers.subscriptions.ranges import RangeSet
 from broker_containers.subscriptions.selectors import Pick
 from broker_containers.topic_log.tail_cache import CachedFrame
@@ -34,7 +38,7 @@ _STEPS_A_TURN: Final = 64
 """Deliveries, and frames loaded for them, before others get their turn."""
 _MAX_RANGES: Final = 10_000
 
-Bury = Callable[["Subscription", DeadLetter, CachedFrame], Awaitable[None]]
+SendDeadLetter = Callable[["Subscription", DeadLetter, CachedFrame], Awaitable[None]]
 
 
 class Subscription:
@@ -42,13 +46,13 @@ class Subscription:
 
     def __init__(
         self,
-        source: Source,
+        source: SubscribedTopic,
         name: str,
         record: SubscriptionRecord,
         cursor: CursorRecord,
-        limits: Limits,
+        limits: SubscriptionLimits,
         clock: Clock,
-        bury: Bury,
+        send_dead_letter: SendDeadLetter,
     ) -> None:
         self.source = source
         self.name = name
@@ -57,7 +61,7 @@ class Subscription:
         dispatcher = self._dispatcher = Dispatcher(
             record.type,
             record.failure,
-            Window(position, RangeSet(cursor.acked)),
+            DeliveryWindow(position, RangeSet(cursor.acked)),
             reliable=source.delivery is Delivery.RELIABLE,
             limits=limits,
             max_unacked=record.max_unacked,
@@ -65,7 +69,7 @@ class Subscription:
         self.dirty = False
         """The cursor moved since it was last stored."""
         self._clock = clock
-        self._bury = bury
+        self._send_dead_letter = send_dead_letter
         self._scheduled = False
         self._paused = False
         self._closed = False
@@ -73,13 +77,15 @@ class Subscription:
         self._timer_at = 0.0
         self._parked: Pick | None = None
         """A delivery that was decided and waits for its frame."""
-        self._reading = Reading(source, clock, self.wake, name, stored=dispatcher.reliable)
-        self._loader = Loader(source, dispatcher, self._reading, clock, self._cursor_moved)
-        self._burying: asyncio.Task[None] | None = None
+        self._reading = FrameReader(source, clock, self.wake, name, stored=dispatcher.reliable)
+        self._loader = FrameLoader(source, dispatcher, self._reading, clock, self._cursor_moved)
+        self._sending: asyncio.Task[None] | None = None
 
     # ---- consumers ----
 
-    def join(self, name: str, sink: Sink, key_filters: tuple[str, ...], limit: int) -> Member:
+    def join(
+        self, name: str, sink: ConsumerSink, key_filters: tuple[str, ...], limit: int
+    ) -> AttachedConsumer:
         """A consumer comes. Raises ``Refused`` or ``Overloaded`` if it may not.
 
         Raises ``Retriable`` if the subscription was closed since the caller found it: who comes
@@ -103,20 +109,20 @@ class Subscription:
         self._dispatcher.counters.skipped += end - self._dispatcher.window.read_offset
         self._go_to(end)
 
-    def leave(self, member: Member) -> None:
+    def leave(self, member: AttachedConsumer) -> None:
         self._dispatcher.leave(member.number, self._clock.now())
         self.wake()
 
-    def grant(self, member: Member, records: int, bytes_: int) -> None:
+    def grant(self, member: AttachedConsumer, records: int, bytes_: int) -> None:
         self._dispatcher.grant(member.number, records, bytes_, self._clock.now())
         self.wake()
 
-    def writable(self, member: Member) -> None:
+    def writable(self, member: AttachedConsumer) -> None:
         """The consumer's connection takes data again."""
         member.writable = True
         self.wake()
 
-    def ack(self, member: Member, first: int, last: int, mask: int | None) -> None:
+    def ack(self, member: AttachedConsumer, first: int, last: int, mask: int | None) -> None:
         """Records are done. What was never published can't be acknowledged."""
         last = min(last, self.source.log.end - 1)
         if first <= last:
@@ -124,7 +130,7 @@ class Subscription:
             self.dirty = True
             self.wake()
 
-    def ack_up_to(self, member: Member, last: int) -> None:
+    def ack_up_to(self, member: AttachedConsumer, last: int) -> None:
         self._dispatcher.ack_up_to(
             member.number, min(last, self.source.log.end - 1), self._clock.now()
         )
@@ -132,7 +138,13 @@ class Subscription:
         self.wake()
 
     def nack(
-        self, member: Member, first: int, last: int, mask: int | None, delay_ms: int, reason: str
+        self,
+        member: AttachedConsumer,
+        first: int,
+        last: int,
+        mask: int | None,
+        delay_ms: int,
+        reason: str,
     ) -> None:
         now = self._clock.now()
         self._dispatcher.nack(member.number, first, last, mask, delay_ms, reason, now)
@@ -146,24 +158,24 @@ class Subscription:
         return self._dispatcher.type
 
     @property
-    def consumers(self) -> Collection[Member]:
+    def consumers(self) -> Collection[AttachedConsumer]:
         """The consumers that are attached, in the order in which they joined."""
         return self._dispatcher.members.values()
 
-    def is_active(self, member: Member) -> bool:
+    def is_active(self, member: AttachedConsumer) -> bool:
         """Whether a consumer receives at present, rather than standing by."""
         return self._dispatcher.is_active(member)
 
-    def holder(self, offset: int) -> Member | None:
+    def holder(self, offset: int) -> AttachedConsumer | None:
         """The consumer that has a record in flight: delivered and not acknowledged."""
         return self._dispatcher.holder(offset)
 
-    def in_flight(self, member: Member) -> int:
+    def in_flight(self, member: AttachedConsumer) -> int:
         """How many records a consumer has in flight."""
         return self._dispatcher.in_flight(member.number)
 
     @property
-    def counters(self) -> Counters:
+    def counters(self) -> SubscriptionCounters:
         return self._dispatcher.counters
 
     @property
@@ -197,12 +209,12 @@ class Subscription:
         self.wake()
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> SubscriptionLimits:
         """How much may be loaded at once."""
         return self._dispatcher.limits
 
     @limits.setter
-    def limits(self, limits: Limits) -> None:
+    def limits(self, limits: SubscriptionLimits) -> None:
         if limits != self._dispatcher.limits:
             self._dispatcher.limits = limits
             self.wake()
@@ -254,10 +266,10 @@ class Subscription:
             member.sink.closed(reason)
             self._dispatcher.leave(member.number, self._clock.now())
         await self._reading.close()
-        if self._burying is not None:
-            burying = self._burying
-            burying.cancel()
-            await asyncio.wait([burying])
+        if self._sending is not None:
+            sending = self._sending
+            sending.cancel()
+            await asyncio.wait([sending])
 
     # ---- delivering ----
 
@@ -275,8 +287,8 @@ class Subscription:
         self._dispatcher.tick(now)
         if self._parked is None or self._unpark(self._parked):
             self._deliver(now)
-        if self._dispatcher.dead_letters and self._burying is None:
-            self._burying = asyncio.create_task(self._bury_all())
+        if self._dispatcher.dead_letters and self._sending is None:
+            self._sending = asyncio.create_task(self._send_dead_letters())
         self._arm_timer(now)
 
     def _deliver(self, now: float) -> None:
@@ -295,34 +307,34 @@ class Subscription:
     def _unpark(self, pick: Pick) -> bool:
         """Deliver what was decided, unless its frame has to be read first."""
         try:
-            frame = self._reading.at(pick.track.base)
+            frame = self._reading.at(pick.loaded.base)
             if frame is None:
                 return False
-        except Gone:
+        except FrameGone:
             frame = None
         self._parked = None
         dispatcher = self._dispatcher
-        held = dispatcher.window.tracks.get(pick.track.base) is pick.track
+        held = dispatcher.window.frames.get(pick.loaded.base) is pick.loaded
         if frame is None:
             if held:
-                self._dispatcher.pass_over(pick.track)
+                self._dispatcher.pass_over(pick.loaded)
                 self.dirty = True
         elif pick.member.number in dispatcher.members and (held or not dispatcher.reliable):
             self._send(pick, frame)  # else all of it was acknowledged meanwhile
         return True
 
     def _send(self, pick: Pick, frame: CachedFrame) -> None:
-        chosen = None if pick.mask == selection.whole(pick.track.count) else pick.mask
+        chosen = None if pick.mask == selection.whole(pick.loaded.count) else pick.mask
         self._dispatcher.counters.bytes_out += frame.header.size
         if not pick.member.sink.deliver(frame.data, chosen, pick.attempt):
             pick.member.writable = False
-        if not pick.track.todo:
-            self._reading.drop(pick.track.base)
+        if not pick.loaded.todo:
+            self._reading.drop(pick.loaded.base)
 
     def _forget_loaded_keys(self) -> None:
         """Load again what was loaded without keys: key filters need them now."""
         window = self._dispatcher.window
-        if any(track.keys is None for track in window.tracks.values()):
+        if any(loaded.keys is None for loaded in window.frames.values()):
             cursor = self.cursor(0)
             self.seek(cursor.position)
             for first, last in cursor.acked:
@@ -332,22 +344,22 @@ class Subscription:
 
     # ---- dead letters and time ----
 
-    async def _bury_all(self) -> None:
+    async def _send_dead_letters(self) -> None:
         try:
             while self._dispatcher.dead_letters:
                 letter = self._dispatcher.dead_letters.pop(0)
                 try:
                     frame = await self._reading.stored(letter.base)
                     if frame is not None:
-                        await self._bury(self, letter, frame)
-                    self._dispatcher.buried(letter)
+                        await self._send_dead_letter(self, letter, frame)
+                    self._dispatcher.dead_letter_stored(letter)
                     self.dirty = True
                 except SulinaError as error:
                     topic = self.source.name
                     _log.error("%s keeps a dead letter of %s: %s", self.name, topic, error)
-                    self._dispatcher.not_buried(letter, self._clock.now())
+                    self._dispatcher.dead_letter_failed(letter, self._clock.now())
         finally:
-            self._burying = None
+            self._sending = None
         self.wake()
 
     def _arm_timer(self, now: float) -> None:

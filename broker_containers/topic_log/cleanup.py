@@ -29,7 +29,7 @@ _GRACE_SECONDS: Final = 3600.0
 _AT_ONCE: Final = 64
 
 
-class Undertaker:
+class ObjectCleanup:
     """Looks for doomed objects once in a while."""
 
     def __init__(self, tier: Tier | None, store: MetadataStore, clock: Clock) -> None:
@@ -62,13 +62,13 @@ class Undertaker:
                 age = (self._clock.wall_us() - each.value.since_us) / 1e6
                 if age < grace_seconds and each.key in self._seen:
                     continue
-                if await self._bury(self._tier, each):
+                if await self._delete(self._tier, each):
                     self._seen.add(each.key)
                     if age >= grace_seconds:
                         await doomed_objects.forget(self._store, each)
         self._seen &= there
 
-    async def _bury(self, tier: Tier, doomed: StoredDoomed) -> bool:
+    async def _delete(self, tier: Tier, doomed: StoredDoomed) -> bool:
         """Delete what can go; returns whether that was everything."""
         topic = TopicName.parse(doomed.value.topic)
         listed = await self._listed(topic)
@@ -98,7 +98,7 @@ def may_have_objects(tier: Tier | None, refs: Iterable[LedgerRef]) -> list[Ledge
     return [ref for ref in refs if ref.tiered is not None or under_way]
 
 
-async def delete_now(tier: Tier | None, heads: Sequence[ObjectHead]) -> None:
+async def delete_objects(tier: Tier | None, heads: Sequence[ObjectHead]) -> None:
     """Delete objects that are noted as doomed. What fails is told to the log, and done later."""
     if tier is not None and heads:
         try:

@@ -20,7 +20,7 @@ _READ_AT_ONCE = 4 << 20
 
 
 @dataclass(slots=True)
-class Found:
+class ScannedLedger:
     """What a scan of a ledger found."""
 
     end: int
@@ -32,13 +32,15 @@ class Found:
     has_snapshot: bool = False
 
 
-async def scan(ledgers: Ledgers, ref: LedgerRef, last_entry: int | None, dedup: Dedup) -> Found:
+async def scan(
+    ledgers: Ledgers, ref: LedgerRef, last_entry: int | None, dedup: Dedup
+) -> ScannedLedger:
     """Read the headers of all entries up to ``last_entry`` and bring ``dedup`` up to date.
 
     Raises ``StorageFailed`` if offsets do not follow each other: serving such a ledger would show
     a gap or a repeat. Raises ``CorruptEntry`` when an entry is damaged.
     """
-    found = Found(end=ref.first_offset)
+    found = ScannedLedger(end=ref.first_offset)
     entry = 0
     while last_entry is not None and entry <= last_entry:
         heads = await ledgers.read(
@@ -66,7 +68,9 @@ async def scan(ledgers: Ledgers, ref: LedgerRef, last_entry: int | None, dedup: 
     return found
 
 
-async def scan_object(tier: Tier | None, topic: TopicName, ref: LedgerRef, dedup: Dedup) -> Found:
+async def scan_object(
+    tier: Tier | None, topic: TopicName, ref: LedgerRef, dedup: Dedup
+) -> ScannedLedger:
     """The same for a ledger that is an object; one with a closing frame is not read as a whole."""
     assert ref.last_offset is not None
     tier, head = needed_tier(tier, ref), head_of(topic, ref)
@@ -82,14 +86,14 @@ async def scan_object(tier: Tier | None, topic: TopicName, ref: LedgerRef, dedup
     return _known(ref)
 
 
-def found_in(ref: LedgerRef, control: Buffer, dedup: Dedup) -> Found:
+def read_control_frame(ref: LedgerRef, control: Buffer, dedup: Dedup) -> ScannedLedger:
     """What is known of a closed ledger from the list, and from a control frame of its end."""
     dedup.restore(Frame(control).payloads[0])
     return _known(ref)
 
 
-def _known(ref: LedgerRef) -> Found:
+def _known(ref: LedgerRef) -> ScannedLedger:
     assert ref.last_offset is not None
-    return Found(
+    return ScannedLedger(
         ref.last_offset + 1, ref.records, ref.bytes, ref.first_time_us, ref.last_time_us, True
     )

@@ -20,14 +20,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from broker_containers.topic_log.cleanup import delete_now, may_have_objects
+from broker_containers.topic_log.cleanup import delete_objects, may_have_objects
 from broker_containers.topic_log.dedup import Dedup
 from broker_containers.topic_log.ledger_lookup import offset_at
 from broker_containers.topic_log.ledger_reader import LedgerReader
-from broker_containers.topic_log.open_ledger import Written
-from broker_containers.topic_log.owned_list import OwnedList
+from broker_containers.topic_log.open_ledger import OpenLedger
+from broker_containers.topic_log.owned_list import OwnedLedgerList
 from broker_containers.topic_log.tail_cache import CachedFrame
-from broker_containers.topic_log.takeover import learn
+from broker_containers.topic_log.takeover import fence_and_read
 from storage_grpc.ledgers import Ledgers, LedgerWriter
 from storage_grpc.tier.tier import Tier, head_of
 from sulina.errors import Fenced, StorageFull, SulinaError
@@ -88,9 +88,9 @@ class ManagedLedger:
         self._clock = clock
         self.settings = settings
         """When to roll; may be changed at any time."""
-        self._owned = OwnedList(topic, store)
+        self._owned = OwnedLedgerList(topic, store)
         self._writer: LedgerWriter | None = None
-        self._written: Written | None = None
+        self._written: OpenLedger | None = None
         self._born = 0.0
         self._bases = array("q")  # base offset of each entry of the ledger being written
         self._queue: deque[_Pending] = deque()
@@ -155,7 +155,7 @@ class ManagedLedger:
             await self._take_over_from(before)
 
     async def _take_over_from(self, before: LedgerList) -> None:
-        learned = await learn(self.topic, before, self._ledgers, self._store, self.tier)
+        learned = await fence_and_read(self.topic, before, self._ledgers, self._store, self.tier)
         await self._owned.take(learned.list)
         self._writer, self._written = None, None
         self.dedup, self.end, self._next = learned.dedup, learned.end, learned.end
@@ -166,7 +166,7 @@ class ManagedLedger:
     async def commit(
         self, change: Callable[[LedgerList], LedgerList], also: Sequence[Op] = ()
     ) -> None:
-        """Swap the topic's list for ``change`` of it; see ``OwnedList``."""
+        """Swap the topic's list for ``change`` of it; see ``OwnedLedgerList``."""
         await self._owned.commit(change, also)
 
     async def settle(self) -> None:
@@ -296,7 +296,7 @@ class ManagedLedger:
         await self.commit(lambda before: self._ended(before, begun))
         control = self._control()
         self._bases = array("q", [self.end])
-        self._writer, self._written, self._born = writer, Written(begun), self._clock.now()
+        self._writer, self._written, self._born = writer, OpenLedger(begun), self._clock.now()
         try:
             await writer.append(control)
         except StorageFull:
@@ -396,7 +396,7 @@ class ManagedLedger:
         for ref in gone:
             if ref.is_local:
                 await self._ledgers.delete(ref.id)
-        await delete_now(self.tier, [head_of(self.topic, ref) for ref in objects])
+        await delete_objects(self.tier, [head_of(self.topic, ref) for ref in objects])
         return count
 
     async def close(self) -> None:

@@ -8,7 +8,7 @@ from sulina.metadata.keys.ledgers import LedgerRef
 from sulina.wire.header import FrameHeader
 
 
-class Written:
+class OpenLedger:
     """Changes in place: it does so twice for every frame, where a value would be copied."""
 
     __slots__ = ("_begun", "_first_time_us", "_last_time_us", "bytes")

@@ -18,7 +18,7 @@ from sulina.metadata.store import Compare, MetadataStore, ModRevisionIs, Op
 from sulina.names import TopicName
 
 
-class OwnedList:
+class OwnedLedgerList:
     """The list as it was left; empty until it is taken."""
 
     def __init__(self, topic: TopicName, store: MetadataStore) -> None:

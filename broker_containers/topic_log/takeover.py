@@ -9,7 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from broker_containers.topic_log.dedup import Dedup
-from broker_containers.topic_log.ledger_scan import Found, found_in, scan, scan_object
+from broker_containers.topic_log.ledger_scan import (
+    ScannedLedger,
+    read_control_frame,
+    scan,
+    scan_object,
+)
 from storage_grpc.ledgers import Ledgers
 from storage_grpc.tier.tier import Tier
 from sulina.errors import SulinaError
@@ -20,7 +25,7 @@ from sulina.names import TopicName
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class FencedLog:
     """The log as the owner before left it."""
 
     list: LedgerList
@@ -31,13 +36,13 @@ class Learned:
     """To be deleted once the list without them is swapped in."""
 
 
-async def learn(
+async def fence_and_read(
     topic: TopicName,
     before: LedgerList,
     ledgers: Ledgers,
     store: MetadataStore,
     tier: Tier | None,
-) -> Learned:
+) -> FencedLog:
     """Fence the former owner and read what is stored. Raises what recovery and reads raise.
 
     No record that it confirmed is behind ``end``, and it can confirm none from here on.
@@ -65,7 +70,7 @@ async def learn(
             break
         empty.append(refs.pop())  # created, never written: the data ends with the one before
     taken = LedgerList(epoch=before.epoch + 1, ledgers=tuple(refs), pages=before.pages)
-    return Learned(taken, dedup, end, tuple(empty))
+    return FencedLog(taken, dedup, end, tuple(empty))
 
 
 async def _read_end(
@@ -76,13 +81,13 @@ async def _read_end(
     store: MetadataStore,
     tier: Tier | None,
     dedup: Dedup,
-) -> Found:
+) -> ScannedLedger:
     """From the entries on storage nodes, or from what was noted as they became an object."""
     if ref.tiered is None:
         return await scan(ledgers, ref, last_entry, dedup)
     noted = await closing.get(store, topic, ref.id)
     if noted is not None:
-        return found_in(ref, noted, dedup)
+        return read_control_frame(ref, noted, dedup)
     if ref.tiered.local:
         try:
             return await scan(ledgers, ref, last_entry, dedup)

@@ -31,7 +31,7 @@ class ProducerSink(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Slot:
+class PublishOutcome:
     """The outcome of one frame, once it is known."""
 
     number: int
@@ -46,17 +46,17 @@ class TopicProducer:
         self.name = name
         self.id = producer_id(name)
         self.sink = sink
-        self._slots: deque[Slot] = deque()
+        self._slots: deque[PublishOutcome] = deque()
         self._telling = False
         self.broken: SulinaError | None = None
 
-    def start(self, number: int) -> Slot:
+    def start(self, number: int) -> PublishOutcome:
         """A frame came. Its outcome must be given to ``finish`` exactly once."""
-        slot = Slot(number)
+        slot = PublishOutcome(number)
         self._slots.append(slot)
         return slot
 
-    def finish(self, slot: Slot, outcome: int | SulinaError) -> None:
+    def finish(self, slot: PublishOutcome, outcome: int | SulinaError) -> None:
         if isinstance(outcome, SulinaError):
             # A traceback would keep the frame alive that it passed through.
             slot.error = outcome.with_traceback(None)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 _T = TypeVar("_T")
 
 
-class Unbroken:
+class ShieldedTasks:
     """Owns the tasks of such work. There are no more than requests under way."""
 
     def __init__(self) -> None:

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from broker_containers.subscriptions.cursors import CursorKeeper
-from broker_containers.subscriptions.dispatcher import Limits
-from broker_containers.subscriptions.subscription import Bury, Subscription
-from broker_containers.topics.shielded_tasks import Unbroken
+from broker_containers.subscriptions.cursors import CursorWriter
+from broker_containers.subscriptions.dispatcher import SubscriptionLimits
+from broker_containers.subscriptions.subscription import SendDeadLetter, Subscription
+from broker_containers.topics.shielded_tasks import ShieldedTasks
 from broker_containers.topics.topic import Topic
 from sulina.errors import AlreadyExists, NotFound, Overloaded, Refused, Retriable
 from sulina.metadata.keys import cursors, subscriptions
@@ -25,25 +25,25 @@ from sulina.names import TopicName
 from sulina.runtime.seam import Clock
 
 
-class SubscriptionKeeper:
+class SubscriptionManager:
     """One object a broker. Calls that change the metadata go on when the caller is cancelled."""
 
     def __init__(
         self,
         store: MetadataStore,
         clock: Clock,
-        limits: Limits,
-        keeper: CursorKeeper,
-        unbroken: Unbroken,
-        bury: Bury,
+        limits: SubscriptionLimits,
+        cursors: CursorWriter,
+        shielded: ShieldedTasks,
+        send_dead_letter: SendDeadLetter,
     ) -> None:
         self._store = store
         self._clock = clock
         self.limits = limits
         """For subscriptions that are opened from now on; may be changed at any time."""
-        self._cursors = keeper
-        self._unbroken = unbroken
-        self._bury = bury
+        self._cursors = cursors
+        self._shielded = shielded
+        self._send_dead_letter = send_dead_letter
 
     async def restore(self, topic: Topic) -> None:
         """Those that are in the metadata. Call it only when the topic's log is fenced.
@@ -70,7 +70,7 @@ class SubscriptionKeeper:
         Raises ``Refused`` if it exists with another type and has consumers; without consumers the
         type changes.
         """
-        return await self._unbroken.run(self._subscribe(topic, name, type_, start, policy))
+        return await self._shielded.run(self._subscribe(topic, name, type_, start, policy))
 
     async def _subscribe(
         self,
@@ -124,7 +124,7 @@ class SubscriptionKeeper:
         self, topic: Topic, name: str, wanted: SubscriptionRecord, place: CursorRecord
     ) -> Subscription:
         subscription = Subscription(
-            topic, name, wanted, place, self.limits, self._clock, self._bury
+            topic, name, wanted, place, self.limits, self._clock, self._send_dead_letter
         )
         topic.subscriptions[name] = subscription
         return subscription
@@ -166,7 +166,7 @@ class SubscriptionKeeper:
 
     async def unsubscribe(self, topic: Topic, name: str) -> None:
         """Delete a subscription and its cursor; its consumers are let go."""
-        await self._unbroken.run(self._unsubscribe(topic, topic.subscription(name)))
+        await self._shielded.run(self._unsubscribe(topic, topic.subscription(name)))
 
     async def _unsubscribe(self, topic: Topic, subscription: Subscription) -> None:
         name = subscription.name

@@ -11,7 +11,7 @@ from broker_containers.subscriptions.subscription import Subscription
 from broker_containers.topic_log.dedup import Verdict
 from broker_containers.topic_log.log import Log
 from broker_containers.topic_log.tail_cache import CachedFrame, TopicTail
-from broker_containers.topics.producers import REPEATED, ProducerSink, Slot, TopicProducer
+from broker_containers.topics.producers import REPEATED, ProducerSink, PublishOutcome, TopicProducer
 from sulina.errors import (
     Fenced,
     NotFound,
@@ -155,7 +155,7 @@ class Topic:
                 )
         return None
 
-    def _follow(self, producer: TopicProducer, slot: Slot, header: FrameHeader) -> None:
+    def _follow(self, producer: TopicProducer, slot: PublishOutcome, header: FrameHeader) -> None:
         first = self._under_way.get((header.producer_id, header.last_sequence))
         if first is None:
             producer.finish(slot, self._overlap(header))
@@ -171,7 +171,7 @@ class Topic:
     def _stored(
         self,
         producer: TopicProducer,
-        slot: Slot,
+        slot: PublishOutcome,
         repeat_key: tuple[int, int],
         began: float,
         appended: asyncio.Future[CachedFrame],

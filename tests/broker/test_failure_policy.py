@@ -150,12 +150,12 @@ async def test_a_dead_letter_is_the_same_record_with_where_it_came_from(client: 
 
 async def test_dead_letters_can_be_consumed_like_anything_else(client: Client) -> None:
     async with (
-        client.consumer(DEAD, "undertaker", start=Start.earliest()) as undertaker,
+        client.consumer(DEAD, "object_cleanup", start=Start.earliest()) as object_cleanup,
         client.consumer(TOPIC, "s", failure_policy=DEAD_LETTER) as consumer,
     ):
         await publish(client, TOPIC, [b"poison"])
         await fail(consumer, b"poison", 3)
-        assert bodies(await take(undertaker, 1)) == [b"poison"]
+        assert bodies(await take(object_cleanup, 1)) == [b"poison"]
 
 
 async def test_several_records_of_one_batch_become_dead_letters_of_their_own(

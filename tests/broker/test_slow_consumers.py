@@ -8,7 +8,7 @@ import random
 import pytest
 
 from broker_containers.broker.settings import BrokerSettings
-from broker_containers.subscriptions.dispatcher import Limits
+from broker_containers.subscriptions.dispatcher import SubscriptionLimits
 from broker_containers.topic_log.managed_ledger import LedgerSettings
 from sulina import Client, Consumer, Start
 from sulina.wire import commands_pb2 as pb
@@ -160,7 +160,9 @@ async def test_a_consumer_that_never_reads_its_socket_costs_a_bounded_buffer(
 async def test_a_consumer_that_acknowledges_nothing_gets_no_more_than_the_window(
     make_cluster: MakeCluster,
 ) -> None:
-    cluster = await make_cluster(BrokerSettings(subscription=Limits(frames=10, records=100)))
+    cluster = await make_cluster(
+        BrokerSettings(subscription=SubscriptionLimits(frames=10, records=100))
+    )
     async with cluster.client() as client:
         await publish(client, TOPIC, numbered(40))
         async with client.consumer(TOPIC, "s", start=Start.earliest()) as lazy:

@@ -17,7 +17,7 @@ async def test_a_setting_changed_at_one_broker_holds_on_all() -> None:
             await client.admin("config.set", own)
         await until(lambda: brokers.running["b3"].broker.settings.max_requests == 9)
         await until(lambda: all(node.election.settings.report_seconds == 1 for node in nodes))
-        await until(lambda: all(not node.duties.manager.settings.enabled for node in nodes))
+        await until(lambda: all(not node.leader_tasks.manager.settings.enabled for node in nodes))
         assert brokers.running["b1"].broker.settings.max_requests != 9
 
 

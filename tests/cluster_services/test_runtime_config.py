@@ -12,7 +12,7 @@ import pytest
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.cluster.config_methods import config_methods
 from broker_containers.load.settings import RankingName
-from broker_containers.settings.live_settings import Live
+from broker_containers.settings.live_settings import LiveSettings
 from broker_containers.settings.runtime_config import RuntimeConfig
 from sulina.errors import NotFound, Refused, Unavailable
 from sulina.metadata.keys import config as keys
@@ -28,7 +28,7 @@ MIB = 1 << 20
 async def broker(
     store: MetadataStore, name: str = "b1", **started_with: Any
 ) -> AsyncIterator[RuntimeConfig]:
-    base = Live(broker=BrokerSettings(broker_id=name, **started_with))
+    base = LiveSettings(broker=BrokerSettings(broker_id=name, **started_with))
     async with RuntimeConfig(store, RealClock(), base) as config:
         yield config
 
@@ -75,7 +75,7 @@ async def test_who_applies_is_told_now_and_with_each_change(store: MetadataStore
     async with broker(store) as config:
         told: list[int] = []
 
-        def broken(live: Live) -> None:
+        def broken(live: LiveSettings) -> None:
             if told:
                 raise RuntimeError("no way")
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_containers.load.rules import Rule
-from broker_containers.settings.live_settings import Live
-from broker_containers.settings.setting import Kind, Setting
+from broker_containers.load.rules import PlacementRule
+from broker_containers.settings.live_settings import LiveSettings
+from broker_containers.settings.setting import Setting, SettingType
 from broker_containers.settings.setting_list import FIXED, SECTIONS, SETTINGS, find
 from sulina.errors import NotFound, Refused
 
@@ -30,7 +30,9 @@ def _fixed_path(name: str) -> tuple[str, ...]:
 
 def test_every_field_of_the_settings_can_change_or_has_a_reason_why_not() -> None:
     listed = {setting.path for setting in SETTINGS.values()} | set(map(_fixed_path, FIXED))
-    assert listed == _paths(Live()), "add what is missing to setting_list.py, or take it out there"
+    assert listed == _paths(LiveSettings()), (
+        "add what is missing to setting_list.py, or take it out there"
+    )
 
 
 def test_no_setting_is_both_live_and_fixed() -> None:
@@ -40,7 +42,7 @@ def test_no_setting_is_both_live_and_fixed() -> None:
 
 @pytest.mark.parametrize("setting", SETTINGS.values(), ids=lambda setting: setting.name)
 def test_the_default_is_allowed_and_survives_being_stored(setting: Setting) -> None:
-    default = Live().at(setting.path)
+    default = LiveSettings().at(setting.path)
     again = setting.parse(setting.text(default))
     assert again == default
     assert type(again) is type(default)
@@ -48,7 +50,7 @@ def test_the_default_is_allowed_and_survives_being_stored(setting: Setting) -> N
 
 
 def _setting(
-    kind: Kind, unit: str = "", low: float | None = None, high: float | None = None
+    kind: SettingType, unit: str = "", low: float | None = None, high: float | None = None
 ) -> Setting:
     return Setting("test.it", (), kind, "", unit, low, high, choices=())
 
@@ -68,7 +70,7 @@ def _setting(
     ],
 )
 def test_numbers_may_have_units(unit: str, text: str, value: float) -> None:
-    assert _setting(Kind.NUMBER, unit).parse(text) == value
+    assert _setting(SettingType.NUMBER, unit).parse(text) == value
 
 
 @pytest.mark.parametrize(
@@ -104,7 +106,7 @@ def test_lists_and_rules_come_as_text_or_as_json() -> None:
     patterns = SETTINGS["balance.blacklist_topics"]
     assert patterns.parse("/a/*, /b/c,") == patterns.parse(["/a/*", "/b/c"]) == ("/a/*", "/b/c")
     rules = SETTINGS["balance.rules"]
-    wanted = (Rule("/a/*", require=("zone=a",)),)
+    wanted = (PlacementRule("/a/*", require=("zone=a",)),)
     assert rules.parse('[{"pattern": "/a/*", "require": ["zone=a"]}]') == wanted
     assert rules.parse(rules.text(wanted)) == wanted
 

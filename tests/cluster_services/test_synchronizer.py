@@ -14,7 +14,7 @@ import sulina
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.cluster.metadata_cache import MetadataCache
 from broker_containers.cluster.synchronizer import TOPIC, Synchronizer, SynchronizerSettings
-from broker_containers.settings.live_settings import Live
+from broker_containers.settings.live_settings import LiveSettings
 from broker_containers.settings.runtime_config import RuntimeConfig
 from sulina import Client
 from sulina.errors import SulinaError
@@ -67,7 +67,7 @@ async def member(
     def connect() -> Client:
         return sulina.connect(url, connect_timeout=5, operation_timeout=5)
 
-    base = Live(broker=BrokerSettings(broker_id=name))
+    base = LiveSettings(broker=BrokerSettings(broker_id=name))
     async with (
         MetadataCache(own_store, clock) as cache,
         RuntimeConfig(own_store, clock, base) as config,

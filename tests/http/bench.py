@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from broker_containers.broker.broker import Broker
 from broker_containers.broker.settings import BrokerSettings
-from broker_containers.metrics.collectors.broker import Metrics
+from broker_containers.metrics.collectors.broker import BrokerMetrics
 from storage_grpc.ledgers import EmbeddedLedgers
 from storage_grpc.memory_store import MemoryEntryStore
 from sulina.metadata.embedded import EmbeddedStore
@@ -65,7 +65,7 @@ async def measure(topics: int, shown: int) -> None:
             topic = await broker.topic(name, delivery=Delivery.RELIABLE)
             start = Start.earliest()
             await broker.subscriptions.subscribe(topic, "s", SubscriptionType.SHARED, start, None)
-        metrics = Metrics(broker, shown)
+        metrics = BrokerMetrics(broker, shown)
         for _ in range(_ROUNDS):
             stop = asyncio.Event()
             watching = asyncio.create_task(_longest_stall(stop))

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import sulina
 from broker_containers.broker.settings import HttpSettings
-from broker_containers.metrics.exposition import Exposition, Kind
+from broker_containers.metrics.exposition import Exposition, MetricType
 from broker_containers.metrics.histogram import Histogram
 from tests.http.broker import running
 from tests.http.client import Http
@@ -150,5 +150,5 @@ def test_a_histogram_counts_values_up_to_each_bound() -> None:
 @pytest.mark.parametrize("value", ['"', "\\", "\n", "a\\nb", '{a="b"}', "", "ü"])
 def test_any_label_is_read_back_as_it_was(value: str) -> None:
     text = Exposition()
-    text.each("m", Kind.GAUGE, "Something.", [({"label": value}, 1)])
+    text.each("m", MetricType.GAUGE, "Something.", [({"label": value}, 1)])
     assert parse(text.encode().decode()) == {("m", (("label", value),)): 1.0}

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from broker_containers.load.decision import Plan
+from broker_containers.load.decision import RebalancePlan
 from broker_containers.load.move_log import MoveLog
 from broker_containers.load.rebalance import Rebalancer
 from broker_containers.load.report import LoadReport, TopicLoad
@@ -41,12 +41,12 @@ def plan(
     settings: BalanceSettings = AT_ONCE,
     log: MoveLog | None = None,
     now: float = 0.0,
-) -> Plan:
+) -> RebalancePlan:
     """A plan, on an empty log if none is given."""
     return Rebalancer(settings).plan(view, log or MoveLog(), now)
 
 
-def after(view: ClusterView, made: Plan) -> ClusterView:
+def after(view: ClusterView, made: RebalancePlan) -> ClusterView:
     """The view when the plan is carried out."""
     return view.moved((move.topic, move.target) for move in made.moves)
 

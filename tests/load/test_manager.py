@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from broker_containers.load.decision import NewTopic, Reason
+from broker_containers.load.decision import NewTopic, SkipReason
 from broker_containers.load.forecast import MAX_SWING, Profile, between
-from broker_containers.load.history import SAMPLES, History
+from broker_containers.load.history import SAMPLES, LoadHistory
 from broker_containers.load.manager import LoadManager
 from broker_containers.load.report import LoadReport
 from broker_containers.load.settings import BalanceSettings, RankingName
@@ -36,7 +36,7 @@ def view_of(manager: LoadManager, now: float) -> ClusterView:
     return manager.view(INFOS, TOPICS, now=now, wall_us=int(now * 1e6))
 
 
-def swing(history: History, hour: float) -> float:
+def swing(history: LoadHistory, hour: float) -> float:
     """Of one topic, from this hour to the next."""
     return history.forecast(int(hour * HOUR * 1e6), HOUR).swing("/d/a-0")
 
@@ -77,7 +77,7 @@ def test_trust_in_a_silent_broker_falls_and_its_load_is_assumed_to_be_the_mean()
         silent = view.brokers["c"]
         assert silent.load == pytest.approx((1 - silent.trust) * mean, rel=0.02, abs=0.002)
     assert silent.trust == 0.0
-    assert manager.plan(view, now=200.0).reasons[Reason.STALE_REPORT] == 1
+    assert manager.plan(view, now=200.0).reasons[SkipReason.STALE_REPORT] == 1
 
 
 def test_a_broker_that_never_reported_is_not_flooded() -> None:
@@ -199,7 +199,7 @@ def test_the_forecast_follows_the_usual_hours_and_is_flat_without_them() -> None
 
 
 def test_topics_without_a_profile_of_their_own_use_that_of_the_cluster() -> None:
-    history = History(60.0, max_profiles=0)
+    history = LoadHistory(60.0, max_profiles=0)
     manager = LoadManager(BalanceSettings())
     manager.history = history
     for hour in range(24):

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from broker_containers.load.decision import NewTopic, Reason, Why
+from broker_containers.load.decision import MoveReason, NewTopic, SkipReason
 from broker_containers.load.placement import drain, failover, manual_move, place
-from broker_containers.load.rules import Rule
+from broker_containers.load.rules import PlacementRule
 from broker_containers.load.settings import BalanceSettings
-from broker_containers.load.view import BrokerLoad, BrokerState, ClusterView
+from broker_containers.load.view import BrokerLoad, ClusterView
 from sulina.errors import NotFound, Refused
+from sulina.metadata.keys.members import BrokerMode
 from tests.load.clusters import cluster
 
 SETTINGS = BalanceSettings()
@@ -66,14 +67,14 @@ def test_excluded_draining_and_black_listed_brokers_get_nothing() -> None:
         [
             BrokerLoad("a", ["/d/1"], [0.5]),
             BrokerLoad("b"),
-            BrokerLoad("c", state=BrokerState.DRAINING),
+            BrokerLoad("c", state=BrokerMode.DRAINING),
             BrokerLoad("d"),
         ]
     )
     settings = replace(SETTINGS, blacklist_brokers=("d",))
     assert set(place(view, new(5), settings, exclude={"b"}).assigned.values()) == {"a"}
-    alone = ClusterView.of([BrokerLoad("c", state=BrokerState.DRAINING)])
-    assert place(alone, new(1), SETTINGS).unplaced == {"/default/new-0": Reason.NO_BROKER}
+    alone = ClusterView.of([BrokerLoad("c", state=BrokerMode.DRAINING)])
+    assert place(alone, new(1), SETTINGS).unplaced == {"/default/new-0": SkipReason.NO_BROKER}
 
 
 def test_a_hint_keeps_heavy_topics_apart() -> None:
@@ -99,7 +100,7 @@ def test_partitions_of_a_topic_spread_over_the_brokers() -> None:
 
 
 def test_topics_of_a_rule_are_kept_apart() -> None:
-    settings = replace(SETTINGS, rules=(Rule("/d/replica-*", apart=True),))
+    settings = replace(SETTINGS, rules=(PlacementRule("/d/replica-*", apart=True),))
     view = cluster({"a": [0.5], "b": [], "c": [0.3]})
     assigned = place(view, [NewTopic(f"/d/replica-{n}") for n in range(3)], settings).assigned
     assert set(assigned.values()) == {"a", "b", "c"}
@@ -107,9 +108,9 @@ def test_topics_of_a_rule_are_kept_apart() -> None:
 
 def test_a_strict_rule_leaves_a_topic_unplaced_and_a_soft_one_does_not() -> None:
     view = cluster({"a": [], "b": []})
-    strict = replace(SETTINGS, rules=(Rule("/default/*", require=("gpu",)),))
-    soft = replace(SETTINGS, rules=(Rule("/default/*", require=("gpu",), strict=False),))
-    assert place(view, new(1), strict).unplaced == {"/default/new-0": Reason.AFFINITY}
+    strict = replace(SETTINGS, rules=(PlacementRule("/default/*", require=("gpu",)),))
+    soft = replace(SETTINGS, rules=(PlacementRule("/default/*", require=("gpu",), strict=False),))
+    assert place(view, new(1), strict).unplaced == {"/default/new-0": SkipReason.AFFINITY}
     assert len(place(view, new(1), soft).assigned) == 1
 
 
@@ -117,7 +118,7 @@ def test_a_soft_rule_is_followed_where_it_can_be() -> None:
     view = ClusterView.of(
         [BrokerLoad("a", ["/d/1"], [0.9], labels=frozenset({"gpu"})), BrokerLoad("b")]
     )
-    soft = replace(SETTINGS, rules=(Rule("/default/*", require=("gpu",), strict=False),))
+    soft = replace(SETTINGS, rules=(PlacementRule("/default/*", require=("gpu",), strict=False),))
     assert set(place(view, new(3), soft).assigned.values()) == {"a"}
 
 
@@ -133,8 +134,8 @@ def test_a_broker_is_drained_in_portions() -> None:
     view = cluster({"a": [0.1, 0.3, 0.2], "b": [], "c": []})
     moves, placement = drain(view, "a", SETTINGS, limit=2)
     assert [(move.topic, move.why) for move in moves] == [
-        ("/default/a-1", Why.DRAIN),
-        ("/default/a-2", Why.DRAIN),
+        ("/default/a-1", MoveReason.DRAIN),
+        ("/default/a-2", MoveReason.DRAIN),
     ]
     assert placement.unplaced == {}
     with pytest.raises(NotFound, match="no broker x"):
@@ -146,15 +147,17 @@ def test_a_person_may_move_a_topic_within_the_rules_or_by_force() -> None:
         [
             BrokerLoad("a", ["/d/1"], [0.5]),
             BrokerLoad("b", labels=frozenset({"spot"})),
-            BrokerLoad("c", state=BrokerState.DRAINING),
+            BrokerLoad("c", state=BrokerMode.DRAINING),
             BrokerLoad("d"),
         ]
     )
-    settings = replace(SETTINGS, rules=(Rule("/d/*", avoid=("spot",)),), blacklist_brokers=("d",))
+    settings = replace(
+        SETTINGS, rules=(PlacementRule("/d/*", avoid=("spot",)),), blacklist_brokers=("d",)
+    )
     for target, complaint in (("b", "a rule"), ("c", "draining"), ("d", "black"), ("a", "already")):
         with pytest.raises(Refused, match=complaint):
             manual_move(view, "/d/1", target, settings)
     move = manual_move(view, "/d/1", "b", settings, force=True)
-    assert (move.source, move.target, move.cost, move.why) == ("a", "b", 0.5, Why.MANUAL)
+    assert (move.source, move.target, move.cost, move.why) == ("a", "b", 0.5, MoveReason.MANUAL)
     with pytest.raises(NotFound, match="no broker has /d/2"):
         manual_move(view, "/d/2", "b", settings)

@@ -12,7 +12,7 @@ from broker_containers.load.decision import NewTopic
 from broker_containers.load.move_log import MoveLog
 from broker_containers.load.placement import drain, failover, place
 from broker_containers.load.rebalance import Rebalancer
-from broker_containers.load.rules import Rule
+from broker_containers.load.rules import PlacementRule
 from broker_containers.load.settings import BalanceSettings
 from broker_containers.load.view import BrokerLoad, ClusterView
 from tests.load.clusters import AT_ONCE, PATIENT, after, clusters, loads, owners, plan
@@ -21,9 +21,9 @@ FEW = settings(PATIENT, max_examples=15)
 RULES = replace(
     AT_ONCE,
     rules=(
-        Rule("/ns0/*", require=("zone=a",)),
-        Rule("/ns1/*", avoid=("zone=a",)),
-        Rule("/ns2/b1*", apart=True),
+        PlacementRule("/ns0/*", require=("zone=a",)),
+        PlacementRule("/ns1/*", avoid=("zone=a",)),
+        PlacementRule("/ns2/b1*", apart=True),
     ),
 )
 TOPICS = st.lists(

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from broker_containers.load.decision import Move, Reason, Why
+from broker_containers.load.decision import Move, MoveReason, SkipReason
 from broker_containers.load.move_log import MAX_MOVES, MoveLog
-from broker_containers.load.rules import Rule
+from broker_containers.load.rules import PlacementRule
 from broker_containers.load.settings import BalanceSettings
-from broker_containers.load.view import BrokerLoad, BrokerState, ClusterView, balance_of
+from broker_containers.load.view import BrokerLoad, ClusterView, balance_of
 from sulina.errors import Refused
+from sulina.metadata.keys.members import BrokerMode
 from tests.load.clusters import AT_ONCE, after, cluster, loads, owners, plan
 
 
@@ -34,14 +35,14 @@ def test_ten_brokers_at_80_percent_and_an_empty_one_are_an_imbalance() -> None:
 def test_ten_brokers_at_80_percent_are_balanced() -> None:
     made = plan(cluster({f"b{number}": [0.01] * 80 for number in range(10)}))
     assert made.moves == ()
-    assert made.reasons == {Reason.BALANCED: 1}
+    assert made.reasons == {SkipReason.BALANCED: 1}
 
 
 def test_a_single_huge_topic_is_not_tossed_around() -> None:
     view = cluster({"a": [5.0], "b": [0.5] * 2, "c": [0.4] * 2})
     made = plan(view)
     assert made.moves == ()
-    assert made.reasons[Reason.TOO_BIG] > 0
+    assert made.reasons[SkipReason.TOO_BIG] > 0
 
 
 def test_small_topics_leave_the_broker_of_a_huge_one() -> None:
@@ -79,7 +80,7 @@ def test_an_imbalance_must_last_before_anything_moves() -> None:
     log = MoveLog()
     first = plan(view, settings, log, 0.0)
     log.commit(first, 0.0)
-    assert (first.moves, first.reasons[Reason.CONFIRMING]) == ((), 2)
+    assert (first.moves, first.reasons[SkipReason.CONFIRMING]) == ((), 2)
     balanced = plan(cluster({"a": [0.1] * 5, "b": [0.1] * 5}), settings, log, 30.0)
     log.commit(balanced, 30.0)
     second = plan(view, settings, log, 60.0)
@@ -95,7 +96,7 @@ def test_moves_of_a_window_are_limited() -> None:
     made = plan(view, settings, log, 0.0)
     log.commit(made, 0.0)
     assert len(made.moves) == 7
-    assert made.reasons[Reason.MOVE_LIMIT] > 0
+    assert made.reasons[SkipReason.MOVE_LIMIT] > 0
     view = after(view, made)
     assert plan(view, settings, log, 30.0).moves == ()
     assert len(plan(view, settings, log, 61.0).moves) == 7
@@ -105,14 +106,14 @@ def test_moves_of_one_broker_are_limited() -> None:
     view = cluster({"a": [0.01] * 100, "b": [], "c": []})
     made = plan(view, replace(AT_ONCE, moves_per_broker=5))
     assert len(made.moves) == 5
-    assert made.reasons[Reason.BROKER_MOVE_LIMIT] > 0
+    assert made.reasons[SkipReason.BROKER_MOVE_LIMIT] > 0
 
 
 def test_the_load_of_a_window_is_limited_but_one_move_is_always_allowed() -> None:
     view = cluster({"a": [0.01] * 100, "b": []})
     made = plan(view, replace(AT_ONCE, load_per_interval=0.1))
     assert made.moved_share == pytest.approx(0.1)
-    assert made.reasons[Reason.LOAD_LIMIT] > 0
+    assert made.reasons[SkipReason.LOAD_LIMIT] > 0
     coarse = cluster({"a": [0.25] * 4, "b": []})
     assert len(plan(coarse, replace(AT_ONCE, load_per_interval=0.1)).moves) == 1
 
@@ -126,13 +127,13 @@ def test_a_topic_that_moved_stays_for_a_while_and_does_not_return() -> None:
     )
     early = plan(crowded, settings, log, 100.0)
     assert [move.topic for move in early.moves] == ["/default/y"]
-    assert early.reasons[Reason.TOPIC_COOLDOWN] == 1
+    assert early.reasons[SkipReason.TOPIC_COOLDOWN] == 1
     only = ClusterView.of(
         [BrokerLoad("b"), BrokerLoad("c", ["/default/x", "/default/y"], [0.3, 0.9])]
     )
     later = plan(only, settings, log, 2_000.0)
     assert "/default/x" not in {move.topic for move in later.moves}
-    assert later.reasons[Reason.RETURNING] >= 1
+    assert later.reasons[SkipReason.RETURNING] >= 1
     assert "/default/x" in {move.topic for move in plan(only, settings, log, 8_000.0).moves}
 
 
@@ -142,7 +143,7 @@ def test_a_broker_that_just_got_topics_gives_none_away() -> None:
     view = cluster({"a": [0.1] * 10, "b": []})
     made = plan(view, log=log, now=10.0)
     assert made.moves == ()
-    assert made.reasons[Reason.BROKER_COOLDOWN] >= 1
+    assert made.reasons[SkipReason.BROKER_COOLDOWN] >= 1
     assert plan(view, log=log, now=700.0).moves
 
 
@@ -151,16 +152,16 @@ def test_a_broker_that_just_gave_topics_away_gets_none() -> None:
     log.record([_move("/default/other", "b", "c")], 0.0)
     made = plan(cluster({"a": [0.1] * 10, "b": [], "c": [0.5]}), log=log, now=10.0)
     assert {move.target for move in made.moves} == {"c"}
-    assert made.reasons[Reason.BROKER_COOLDOWN] == 1
+    assert made.reasons[SkipReason.BROKER_COOLDOWN] == 1
 
 
 def test_black_lists_are_obeyed() -> None:
     view = cluster({"a": [0.1] * 10, "b": [], "c": []})
     made = plan(view, replace(AT_ONCE, blacklist_topics=("/default/a-*",)))
-    assert (made.moves, made.reasons[Reason.TOPIC_BLACKLISTED]) == ((), 10)
+    assert (made.moves, made.reasons[SkipReason.TOPIC_BLACKLISTED]) == ((), 10)
     made = plan(view, replace(AT_ONCE, blacklist_brokers=("b",)))
     assert {move.target for move in made.moves} == {"c"}
-    assert made.reasons[Reason.BROKER_BLACKLISTED] == 1
+    assert made.reasons[SkipReason.BROKER_BLACKLISTED] == 1
 
 
 def test_a_broker_with_an_old_report_neither_gives_nor_gets() -> None:
@@ -173,7 +174,7 @@ def test_a_broker_with_an_old_report_neither_gives_nor_gets() -> None:
     )
     made = plan(view)
     assert {move.target for move in made.moves} == {"b"}
-    assert made.reasons[Reason.STALE_REPORT] == 1
+    assert made.reasons[SkipReason.STALE_REPORT] == 1
 
 
 def test_a_leader_that_sees_few_reports_does_nothing() -> None:
@@ -185,31 +186,31 @@ def test_a_leader_that_sees_few_reports_does_nothing() -> None:
             BrokerLoad("d", trust=0),
         ]
     )
-    assert plan(view).reasons[Reason.BLIND] == 1
+    assert plan(view).reasons[SkipReason.BLIND] == 1
 
 
 def test_draining_brokers_get_nothing() -> None:
     view = ClusterView.of(
         [
             BrokerLoad("a", ["/d/1", "/d/2", "/d/3"], [0.2] * 3),
-            BrokerLoad("b", state=BrokerState.DRAINING),
+            BrokerLoad("b", state=BrokerMode.DRAINING),
             BrokerLoad("c"),
         ]
     )
     made = plan(view)
     assert {move.target for move in made.moves} == {"c"}
-    assert made.reasons[Reason.DRAINING] == 1
+    assert made.reasons[SkipReason.DRAINING] == 1
 
 
 @pytest.mark.parametrize(
     ("view", "settings", "reason"),
     [
-        (cluster({"a": [1.0] * 4, "b": []}), replace(AT_ONCE, enabled=False), Reason.DISABLED),
-        (cluster({"a": [1.0] * 4}), AT_ONCE, Reason.TOO_FEW_BROKERS),
+        (cluster({"a": [1.0] * 4, "b": []}), replace(AT_ONCE, enabled=False), SkipReason.DISABLED),
+        (cluster({"a": [1.0] * 4}), AT_ONCE, SkipReason.TOO_FEW_BROKERS),
     ],
 )
 def test_not_acting_has_a_reason(
-    view: ClusterView, settings: BalanceSettings, reason: Reason
+    view: ClusterView, settings: BalanceSettings, reason: SkipReason
 ) -> None:
     made = plan(view, settings)
     assert (made.moves, made.reasons) == ((), {reason: 1})
@@ -218,7 +219,7 @@ def test_not_acting_has_a_reason(
 def test_a_quiet_cluster_is_left_alone() -> None:
     busy = cluster({"a": [0.001] * 10, "b": []})
     quiet = ClusterView(busy.brokers, quiet=0.02)
-    assert plan(quiet).reasons == {Reason.QUIET: 1}
+    assert plan(quiet).reasons == {SkipReason.QUIET: 1}
     assert plan(busy).moves
 
 
@@ -247,9 +248,9 @@ def test_a_rule_added_later_brings_topics_where_they_belong() -> None:
             BrokerLoad("b", ["/d/2", "/d/3"], [0.2, 0.2], labels=frozenset({"zone=b"})),
         ]
     )
-    made = plan(view, replace(AT_ONCE, rules=(Rule("/pay/*", require=("zone=b",)),)))
+    made = plan(view, replace(AT_ONCE, rules=(PlacementRule("/pay/*", require=("zone=b",)),)))
     assert [(move.topic, move.target, move.why) for move in made.moves][:1] == [
-        ("/pay/1", "b", Why.AFFINITY)
+        ("/pay/1", "b", MoveReason.AFFINITY)
     ]
 
 
@@ -260,7 +261,7 @@ def test_a_rule_is_obeyed_although_the_only_broker_for_it_is_full() -> None:
             BrokerLoad("b", ["/pay/1"], [0.2]),
         ]
     )
-    made = plan(view, replace(AT_ONCE, rules=(Rule("/pay/*", require=("pci",)),)))
+    made = plan(view, replace(AT_ONCE, rules=(PlacementRule("/pay/*", require=("pci",)),)))
     assert owners(after(view, made))["/pay/1"] == "a"
 
 
@@ -271,9 +272,9 @@ def test_a_topic_is_not_moved_to_a_broker_that_its_rule_forbids() -> None:
             BrokerLoad("b"),
         ]
     )
-    made = plan(view, replace(AT_ONCE, rules=(Rule("/pay/*", require=("pci",)),)))
+    made = plan(view, replace(AT_ONCE, rules=(PlacementRule("/pay/*", require=("pci",)),)))
     assert made.moves == ()
-    assert made.reasons[Reason.AFFINITY] > 0
+    assert made.reasons[SkipReason.AFFINITY] > 0
 
 
 def test_partitions_are_not_moved_together() -> None:
@@ -331,7 +332,7 @@ def test_a_plan_can_be_shown_as_json() -> None:
 
 
 def _move(topic: str, source: str, target: str) -> Move:
-    return Move(topic, source, target, 0.1, Why.OVERLOAD)
+    return Move(topic, source, target, 0.1, MoveReason.OVERLOAD)
 
 
 def test_filling_a_slow_broker_does_not_make_it_the_fullest() -> None:

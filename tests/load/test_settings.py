@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker_containers.load.rules import Rule
+from broker_containers.load.rules import PlacementRule
 from broker_containers.load.settings import BalanceSettings, RankingName, Weights
 from sulina.errors import Refused
 
@@ -16,7 +16,7 @@ def test_settings_survive_the_way_to_json_and_back() -> None:
     settings = BalanceSettings(
         ranking=RankingName.COMPOSITE,
         weights=Weights(cpu=3),
-        rules=(Rule("/a/*", require=("zone=a",), apart=True, strict=False),),
+        rules=(PlacementRule("/a/*", require=("zone=a",), apart=True, strict=False),),
         blacklist_topics=("/x/*",),
         moves_per_interval=5,
     )

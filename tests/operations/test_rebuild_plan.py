@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker_containers.rebuild.plan import Copied, OnGap, TopicPlan, plan_topics
-from broker_containers.rebuild.survey import FoundLedger, Survey
+from broker_containers.rebuild.plan import CopiedLedger, OnGap, TopicPlan, plan_topics
+from broker_containers.rebuild.survey import FoundLedger, StorageSurvey
 from sulina.lake.summary import ObjectSummary
 from sulina.metadata.keys.ledgers import LedgerList, LedgerRef, LedgerState, TieredRef
 from sulina.names import TopicName
@@ -29,7 +29,7 @@ def plan(
     known: tuple[LedgerRef, ...] = (),
     on_gap: OnGap = OnGap.STOP,
 ) -> TopicPlan:
-    survey = Survey(tuple(ledgers), (), objects, ())
+    survey = StorageSurvey(tuple(ledgers), (), objects, ())
     lists = {TOPIC: LedgerList(3, known)} if known else {}
     (only,) = plan_topics(survey, lists, on_gap)
     return only
@@ -39,7 +39,7 @@ def extents(made: TopicPlan) -> list[tuple[int, int, int]]:
     """Ledger, first offset and end of each piece."""
     return [
         (piece.ledger, piece.first_offset, piece.end)
-        if isinstance(piece, Copied)
+        if isinstance(piece, CopiedLedger)
         else (piece.id, piece.first_offset, (piece.last_offset or 0) + 1)
         for piece in made.pieces
     ]

@@ -14,7 +14,7 @@ from random import Random
 
 from broker_containers.broker.broker import Broker
 from broker_containers.broker.settings import BrokerSettings
-from broker_containers.subscriptions.consumers import Member
+from broker_containers.subscriptions.consumers import AttachedConsumer
 from broker_containers.subscriptions.subscription import Subscription
 from broker_containers.topic_log.managed_ledger import ManagedLedger
 from broker_containers.topics.producers import TopicProducer
@@ -307,7 +307,7 @@ class ConsumerEnd:
         self.name = name
         self.connection = connection
         self.subscription: Subscription | None = None
-        self.member: Member | None = None
+        self.member: AttachedConsumer | None = None
         self.clock: Clock | None = None
         self._client = client
 

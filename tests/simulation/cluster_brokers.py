@@ -32,10 +32,10 @@ LASTING = frozenset(
         "membership",
         "election",
         "mirror /cluster/",
-        "leader's duties",
+        "leader tasks",
         "load reports",
-        "guardian",
-        "sentry",
+        "isolation monitor",
+        "failure detector",
     }
 )
 """Tasks of a broker that must go on whatever happens."""

@@ -223,15 +223,15 @@ class ClusterFaults(Faults):
             topic = self._chance.choice(self._cluster.topics)
             target = self._chance.choice([None, *(b.name for b in self._cluster.brokers)])
             self._note(f"{leader.name} is asked to move {topic.local} to {target}")
-            duties = leader.node.duties
-            self._ask(leader, lambda: duties.move(topic, target))
+            leader_tasks = leader.node.leader_tasks
+            self._ask(leader, lambda: leader_tasks.move(topic, target))
 
     async def _rebalance(self) -> None:
         leader = self._leader()
         if leader is not None and leader.node is not None:
             self._note(f"{leader.name} is asked to rebalance")
-            duties = leader.node.duties
-            self._ask(leader, lambda: duties.rebalance(dry_run=False))
+            leader_tasks = leader.node.leader_tasks
+            self._ask(leader, lambda: leader_tasks.rebalance(dry_run=False))
 
     async def _drain(self) -> None:
         broker = self._cluster.brokers[self._chance.randrange(1, len(self._cluster.brokers))]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_containers.cluster import node
 from broker_containers.cluster.election import Election
-from broker_containers.cluster.leader_tasks import Duties
+from broker_containers.cluster.leader_tasks import LeaderTasks
 from broker_containers.cluster.ownership import Ownership
 from broker_containers.load.decision import Move
 from sulina.errors import SulinaError
@@ -48,7 +48,7 @@ def changes(switches: Switches) -> Changes:
     if not switches.mirror_sees_all:
         found.append((mirror.Mirror, "_list_again", _go_on_from_now))
     if not switches.removal_first:
-        found.append((Duties, "_start", _give_at_once))
+        found.append((LeaderTasks, "_start", _give_at_once))
     if not switches.check_owner:
         found.append((Ownership, "check", lambda ownership, topic: None))
     if not switches.paths_with_owners:
@@ -78,15 +78,15 @@ async def _go_on_from_now(mirror: Any, pause: float) -> float:
         return pause
 
 
-async def _give_at_once(duties: Any, moves: list[Move]) -> int:
+async def _give_at_once(leader_tasks: Any, moves: list[Move]) -> int:
     given = []
     for move in moves:
         topic = TopicName.parse(move.topic)
-        owner = duties._tables.owner(topic)
+        owner = leader_tasks._tables.owner(topic)
         if owner is not None and owner.broker == move.source:
-            revision = duties._tables.owners.revisions[assignments.path_of(topic)]
-            given.append(duties._change(topic, owner, revision, move.target))
-    await duties._commit(given, "at once")
+            revision = leader_tasks._tables.owners.revisions[assignments.path_of(topic)]
+            given.append(leader_tasks._change(topic, owner, revision, move.target))
+    await leader_tasks._commit(given, "at once")
     return len(given)
 
 

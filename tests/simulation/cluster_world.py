@@ -1,4 +1,4 @@
-"""A simulated cluster with all its services: membership, election, ownership, the leader's duties.
+"""A simulated cluster with all its services: membership, election, ownership, the leader's tasks.
 
 Clients know the names of the brokers and nothing else: they look topics up, and go where they are
 sent. Topics are made while faults come and go.

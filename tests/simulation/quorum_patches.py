@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_containers.topic_log import takeover
 from broker_containers.topic_log.dedup import Dedup
-from broker_containers.topic_log.ledger_scan import Found, scan
+from broker_containers.topic_log.ledger_scan import ScannedLedger, scan
 from broker_containers.topic_log.managed_ledger import ManagedLedger
 from storage_grpc.entries import Entry
 from storage_grpc.journal import reader
@@ -174,7 +174,7 @@ def _trust(
 
 async def _scan_without_dedup(
     ledgers: Ledgers, ref: LedgerRef, last_entry: int | None, dedup: Dedup
-) -> Found:
+) -> ScannedLedger:
     return await scan(ledgers, ref, last_entry, Dedup())
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from broker_containers.subscriptions.consumers import Member
-from broker_containers.subscriptions.delivery_window import Window
-from broker_containers.subscriptions.dispatcher import Dispatcher, Limits
+from broker_containers.subscriptions.consumers import AttachedConsumer
+from broker_containers.subscriptions.delivery_window import DeliveryWindow
+from broker_containers.subscriptions.dispatcher import Dispatcher, SubscriptionLimits
 from broker_containers.subscriptions.ranges import RangeSet
 from sulina.errors import SulinaError
 from sulina.model import FailurePolicy, SubscriptionType
@@ -60,7 +60,7 @@ class Bench:
     policy: FailurePolicy = POLICY
     position: int = 0
     acked: Iterable[tuple[int, int]] = ()
-    limits: Limits = field(default_factory=Limits)
+    limits: SubscriptionLimits = field(default_factory=SubscriptionLimits)
     reliable: bool = True
     now: float = 0.0
 
@@ -68,19 +68,19 @@ class Bench:
         self.dispatcher = Dispatcher(
             self.type,
             self.policy,
-            Window(self.position, RangeSet(self.acked)),
+            DeliveryWindow(self.position, RangeSet(self.acked)),
             reliable=self.reliable,
             limits=self.limits,
         )
         self.ears: dict[str, Ear] = {}
 
     @property
-    def window(self) -> Window:
+    def window(self) -> DeliveryWindow:
         return self.dispatcher.window
 
     def join(
         self, name: str, records: int = PLENTY, bytes_: int = PLENTY, filters: tuple[str, ...] = ()
-    ) -> Member:
+    ) -> AttachedConsumer:
         """A consumer comes and gives its first credit."""
         self.ears[name] = ear = Ear()
         member = self.dispatcher.join(name, ear, filters, self.now)
@@ -88,10 +88,10 @@ class Bench:
             self.dispatcher.grant(member.number, records, bytes_, self.now)
         return member
 
-    def leave(self, member: Member) -> None:
+    def leave(self, member: AttachedConsumer) -> None:
         self.dispatcher.leave(member.number, self.now)
 
-    def grant(self, member: Member, records: int, bytes_: int = PLENTY) -> None:
+    def grant(self, member: AttachedConsumer, records: int, bytes_: int = PLENTY) -> None:
         self.dispatcher.grant(member.number, records, bytes_, self.now)
 
     def load(self, count: int = 1, size: int = FRAME_BYTES) -> int:
@@ -117,7 +117,7 @@ class Bench:
         pick = self.dispatcher.next(self.now)
         if pick is None:
             return None
-        offsets = [pick.track.base + index for index in selection.indices(pick.mask)]
+        offsets = [pick.loaded.base + index for index in selection.indices(pick.mask)]
         assert offsets, "a delivery is never empty"
         return Given(pick.member.name, offsets, pick.attempt)
 
@@ -128,14 +128,16 @@ class Bench:
             given.append(delivery)
         return given
 
-    def ack(self, member: Member, *offsets: int) -> None:
+    def ack(self, member: AttachedConsumer, *offsets: int) -> None:
         for offset in offsets:
             self.dispatcher.ack(member.number, offset, offset, None, self.now)
 
-    def ack_range(self, member: Member, first: int, last: int, mask: int | None = None) -> None:
+    def ack_range(
+        self, member: AttachedConsumer, first: int, last: int, mask: int | None = None
+    ) -> None:
         self.dispatcher.ack(member.number, first, last, mask, self.now)
 
-    def nack(self, member: Member, *offsets: int, delay_ms: int = 0) -> None:
+    def nack(self, member: AttachedConsumer, *offsets: int, delay_ms: int = 0) -> None:
         for offset in offsets:
             self.dispatcher.nack(
                 member.number, offset, offset, None, delay_ms, "could not", self.now

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from broker_containers.subscriptions.consumers import Member
-from broker_containers.subscriptions.dispatcher import Limits
+from broker_containers.subscriptions.consumers import AttachedConsumer
+from broker_containers.subscriptions.dispatcher import SubscriptionLimits
 from sulina.model import SubscriptionType
 from tests.subscriptions.harness import Bench
 
 KEYS = [f"key-{number}" for number in range(40)]
-ROOMY = Limits(frames=10_000)
+ROOMY = SubscriptionLimits(frames=10_000)
 
 
 def calls(work: Callable[[], object]) -> int:
@@ -95,7 +95,9 @@ def test_a_record_that_fails_costs_the_same_however_many_wait() -> None:
         bench.load(5)
         bench.all()
 
-        def fail_once(bench: Bench = bench, a: Member = a, base: int = waiting * 5) -> None:
+        def fail_once(
+            bench: Bench = bench, a: AttachedConsumer = a, base: int = waiting * 5
+        ) -> None:
             bench.nack(a, base)
             bench.wait(1)
             assert bench.one() is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_containers.subscriptions.dispatcher import Limits
+from broker_containers.subscriptions.dispatcher import SubscriptionLimits
 from sulina.model import SubscriptionType
 from tests.subscriptions.harness import POLICY, Bench
 
@@ -49,7 +49,7 @@ def test_a_frame_may_exceed_the_credit_in_bytes_once() -> None:
 
 
 def test_a_subscription_loads_no_more_frames_than_it_may() -> None:
-    bench = Bench(exclusive, limits=Limits(frames=3))
+    bench = Bench(exclusive, limits=SubscriptionLimits(frames=3))
     a = bench.join("a")
     for _ in range(3):
         assert bench.hungry()
@@ -63,7 +63,7 @@ def test_a_subscription_loads_no_more_frames_than_it_may() -> None:
 
 
 def test_a_subscription_loads_no_more_records_than_it_may() -> None:
-    bench = Bench(exclusive, limits=Limits(records=10))
+    bench = Bench(exclusive, limits=SubscriptionLimits(records=10))
     a = bench.join("a")
     bench.load(9)
     assert bench.hungry()
@@ -83,7 +83,7 @@ def test_without_consumers_nothing_is_loaded() -> None:
 
 
 def test_one_record_that_is_never_acknowledged_does_not_fill_the_window() -> None:
-    bench = Bench(exclusive, limits=Limits(frames=10, records=100))
+    bench = Bench(exclusive, limits=SubscriptionLimits(frames=10, records=100))
     a = bench.join("a")
     for _ in range(1_000):
         assert bench.hungry()
@@ -151,6 +151,6 @@ def test_what_is_gone_for_good_is_in_flight_no_more() -> None:
     base = bench.load(2)
     bench.load(2)
     bench.all()
-    bench.dispatcher.pass_over(bench.window.tracks[base])
+    bench.dispatcher.pass_over(bench.window.frames[base])
     assert [given.offsets for given in bench.all()] == [[2, 3]]
     assert bench.dispatcher.counters.skipped == 2

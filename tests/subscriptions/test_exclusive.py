@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_containers.subscriptions.selectors import OneAtATime
+from broker_containers.subscriptions.selectors import SingleConsumerSelector
 from sulina.errors import Refused
 from sulina.model import SubscriptionType
 from tests.subscriptions.harness import Bench, Given
@@ -189,5 +189,5 @@ def test_places_of_the_absent_are_remembered_up_to_a_bound() -> None:
     bench.leave(active)
     assert bench.dispatcher.is_active(late)
     selector = bench.dispatcher._selector
-    assert isinstance(selector, OneAtATime)
+    assert isinstance(selector, SingleConsumerSelector)
     assert len(selector._places) <= 1_000

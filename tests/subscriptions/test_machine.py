@@ -21,9 +21,9 @@ from hypothesis.stateful import (
     rule,
 )
 
-from broker_containers.subscriptions.consumers import Member
-from broker_containers.subscriptions.delivery_window import Window
-from broker_containers.subscriptions.dispatcher import Dispatcher, Limits
+from broker_containers.subscriptions.consumers import AttachedConsumer
+from broker_containers.subscriptions.delivery_window import DeliveryWindow
+from broker_containers.subscriptions.dispatcher import Dispatcher, SubscriptionLimits
 from broker_containers.subscriptions.ranges import RangeSet
 from sulina.errors import Refused
 from sulina.model import Backoff, FailurePolicy, Poison, SubscriptionType
@@ -75,7 +75,14 @@ class SubscriptionMachine(RuleBasedStateMachine):
         redeliveries=st.integers(0, 2),
         timeout=st.sampled_from([0, int(TIMEOUT * 1000)]),
         backoff=st.sampled_from(Backoff),
-        limits=st.sampled_from([Limits(), Limits(frames=3), Limits(records=9), Limits(delayed=2)]),
+        limits=st.sampled_from(
+            [
+                SubscriptionLimits(),
+                SubscriptionLimits(frames=3),
+                SubscriptionLimits(records=9),
+                SubscriptionLimits(delayed=2),
+            ]
+        ),
         unacked=st.sampled_from([0, 0, 3]),
         frames=st.lists(st.tuples(FRAMES, DUE), min_size=2, max_size=6),
         credit=st.lists(CREDIT, max_size=3),
@@ -87,7 +94,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
         redeliveries: int,
         timeout: int,
         backoff: Backoff,
-        limits: Limits,
+        limits: SubscriptionLimits,
         unacked: int,
         frames: list[tuple[list[str], float | None]],
         credit: list[int],
@@ -122,7 +129,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
         self.dispatcher = Dispatcher(
             self.type,
             self.policy,
-            Window(position, RangeSet(acked)),
+            DeliveryWindow(position, RangeSet(acked)),
             limits=self.limits,
             max_unacked=self.unacked,
         )
@@ -136,7 +143,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
     # ---- what the machine knows ----
 
     @property
-    def window(self) -> Window:
+    def window(self) -> DeliveryWindow:
         return self.dispatcher.window
 
     @property
@@ -144,7 +151,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
         return self.log[-1].end if self.log else 0
 
     @property
-    def members(self) -> list[Member]:
+    def members(self) -> list[AttachedConsumer]:
         return list(self.dispatcher.members.values())
 
     def frame(self, offset: int) -> Frame:
@@ -168,18 +175,18 @@ class SubscriptionMachine(RuleBasedStateMachine):
     def states(self) -> dict[int, str]:
         """The state of each loaded record. Fails if one has none, or two."""
         states: dict[int, str] = {}
-        for base, track in self.window.tracks.items():
-            parts = [("done", track.done), ("dying", track.dying)]
-            parts += [("to do", mask) for mask in track.todo.values()]
-            parts += [("waiting", waiting.mask) for waiting in track.waiting]
-            parts += [("in flight", flight.mask) for flight in track.flights]
+        for base, loaded in self.window.frames.items():
+            parts = [("done", loaded.done), ("dead", loaded.dead)]
+            parts += [("to do", mask) for mask in loaded.todo.values()]
+            parts += [("waiting", waiting.mask) for waiting in loaded.waiting]
+            parts += [("in flight", flight.mask) for flight in loaded.flights]
             together = 0
             for name, mask in parts:
                 assert not together & mask, "a record is in two states"
                 together |= mask
                 states |= {base + index: name for index in selection.indices(mask)}
-            assert together == selection.whole(track.count), "a record is in no state"
-            assert track.undone, "a frame that is done is forgotten"
+            assert together == selection.whole(loaded.count), "a record is in no state"
+            assert loaded.undone, "a frame that is done is forgotten"
         return states
 
     # ---- the log ----
@@ -264,9 +271,9 @@ class SubscriptionMachine(RuleBasedStateMachine):
                 if self.dispatcher.wants_more and load_into(self.dispatcher, self.log, self.now):
                     continue
                 return
-            assert (self.frame(pick.track.base).due or 0.0) <= self.now, "delivered too early"
+            assert (self.frame(pick.loaded.base).due or 0.0) <= self.now, "delivered too early"
             member = pick.member
-            offsets = [pick.track.base + index for index in selection.indices(pick.mask)]
+            offsets = [pick.loaded.base + index for index in selection.indices(pick.mask)]
             assert offsets and member.number in self.dispatcher.members
             self.deliveries += 1
             for offset in offsets:
@@ -283,7 +290,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
                 self.check_order(offsets, member, before, pick.attempt)
 
     def check_order_of_keys(
-        self, offsets: list[int], member: Member, before: dict[int, str]
+        self, offsets: list[int], member: AttachedConsumer, before: dict[int, str]
     ) -> None:
         for offset in offsets:
             key = self.key(offset)
@@ -292,10 +299,10 @@ class SubscriptionMachine(RuleBasedStateMachine):
                 if other in self.flying:
                     assert self.flying[other].member == member.number, "a key at two consumers"
                 elif other < offset:
-                    assert before[other] in ("done", "dying"), "a record overtook one of its key"
+                    assert before[other] in ("done", "dead"), "a record overtook one of its key"
 
     def check_order(
-        self, offsets: list[int], member: Member, before: dict[int, str], attempt: int
+        self, offsets: list[int], member: AttachedConsumer, before: dict[int, str], attempt: int
     ) -> None:
         assert self.dispatcher.is_active(member)
         beyond = self.policy.max_redelivery_count
@@ -376,9 +383,9 @@ class SubscriptionMachine(RuleBasedStateMachine):
         self.now += seconds
         self.dispatcher.tick(self.now)
         flying = {
-            track.base + index
-            for track in self.window.tracks.values()
-            for flight in track.flights
+            loaded.base + index
+            for loaded in self.window.frames.values()
+            for flight in loaded.flights
             for index in selection.indices(flight.mask)
         }
         for offset in sorted(set(self.flying) - flying):
@@ -393,10 +400,10 @@ class SubscriptionMachine(RuleBasedStateMachine):
         letter = self.dispatcher.dead_letters.pop(0)
         offsets = [letter.base + index for index in selection.indices(letter.mask)]
         if succeeds:
-            self.dispatcher.buried(letter)
+            self.dispatcher.dead_letter_stored(letter)
             self.settled(offsets)
         else:
-            self.dispatcher.not_buried(letter, self.now)
+            self.dispatcher.dead_letter_failed(letter, self.now)
 
     # ---- other places ----
 
@@ -437,31 +444,33 @@ class SubscriptionMachine(RuleBasedStateMachine):
     @invariant()
     def the_cursor_alone_brings_back_exactly_what_is_not_done(self) -> None:
         acked = self.window.acked_ranges(10_000)
-        again = Dispatcher(self.type, self.policy, Window(self.window.position, RangeSet(acked)))
+        again = Dispatcher(
+            self.type, self.policy, DeliveryWindow(self.window.position, RangeSet(acked))
+        )
         while load_into(again, self.log, float(1 << 40)):
             pass
         ready = {
-            track.base + index
-            for track in again.window.tracks.values()
-            for index in selection.indices(track.todo[1])
+            loaded.base + index
+            for loaded in again.window.frames.values()
+            for index in selection.indices(loaded.todo[1])
         }
         assert ready == set(range(self.end)) - self.done
         assert again.window.acked_ranges(10_000) == acked
 
     @invariant()
     def the_books_are_kept(self) -> None:
-        window, tracks = self.window, self.window.tracks
-        assert window._bases == sorted(tracks)
-        assert window._ready == [base for base in window._bases if tracks[base].todo]
-        assert not set(window.delays.bases) & set(tracks)
+        window, frames = self.window, self.window.frames
+        assert window._bases == sorted(frames)
+        assert window._ready == [base for base in window._bases if frames[base].todo]
+        assert not set(window.delays.bases) & set(frames)
         assert all(window.delays[base].undone for base in window.delays.bases)
-        assert window.records == sum(track.count for track in tracks.values())
-        waiting = {base: track for base, track in tracks.items() if track.waiting}
-        assert {track.base for track in window.waiting()} == set(waiting)
-        for track in waiting.values():
-            assert window.next_due <= min(each.due for each in track.waiting)
+        assert window.records == sum(loaded.count for loaded in frames.values())
+        waiting = {base: loaded for base, loaded in frames.items() if loaded.waiting}
+        assert {loaded.base for loaded in window.waiting()} == set(waiting)
+        for loaded in waiting.values():
+            assert window.next_due <= min(each.due for each in loaded.waiting)
         limits = self.limits
-        assert len(tracks) <= limits.frames and window.records < limits.records + 7
+        assert len(frames) <= limits.frames and window.records < limits.records + 7
         assert len(window.delays) <= limits.delayed
 
     # ---- how it ends ----

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from broker_containers.subscriptions.consumers import Member
+from broker_containers.subscriptions.consumers import AttachedConsumer
 from broker_containers.subscriptions.dead_letters import DeadLetter
 from sulina.model import Backoff, Poison, SubscriptionType
 from tests.subscriptions.harness import POLICY, Bench, Given
@@ -24,7 +24,7 @@ def bench_with(poison: Poison, type_: SubscriptionType = exclusive) -> Bench:
     return Bench(type_, policy=policy)
 
 
-def fail(bench: Bench, member: Member, offset: int, times: int) -> None:
+def fail(bench: Bench, member: AttachedConsumer, offset: int, times: int) -> None:
     """Deliver and refuse a record so many times."""
     for _ in range(times):
         bench.all()
@@ -67,7 +67,7 @@ def test_a_poisonous_record_goes_to_the_dead_letter_topic_and_then_is_done() -> 
     bench.ack(a, 0, 2)
     assert bench.window.position == 1, "not before it is safely published"
     assert bench.all() == []
-    bench.dispatcher.buried(letter)
+    bench.dispatcher.dead_letter_stored(letter)
     assert bench.window.position == 3 and len(bench.window) == 0
     assert bench.dispatcher.counters.dead_lettered == 1
 
@@ -78,29 +78,29 @@ def test_a_dead_letter_that_can_not_be_published_is_tried_again_later() -> None:
     bench.load()
     fail(bench, a, 0, times=3)
     letter = bench.dispatcher.dead_letters.pop()
-    bench.dispatcher.not_buried(letter, bench.now)
-    (track,) = bench.window.tracks.values()
-    assert not track.dying
+    bench.dispatcher.dead_letter_failed(letter, bench.now)
+    (loaded,) = bench.window.frames.values()
+    assert not loaded.dead
     assert bench.dispatcher.next_due == bench.now + LONGEST
     bench.wait(LONGEST)
     assert bench.all() == [Given("a", [0], attempt=4)]
     bench.nack(a, 0)
-    bench.dispatcher.buried(bench.dispatcher.dead_letters.pop())
+    bench.dispatcher.dead_letter_stored(bench.dispatcher.dead_letters.pop())
     assert bench.window.position == 1
 
 
 def test_a_dead_letter_may_be_acknowledged_while_it_is_being_published() -> None:
-    for outcome in ("buried", "not buried"):
+    for outcome in ("dead_letter_stored", "not dead_letter_stored"):
         bench = bench_with(Poison.DEAD_LETTER)
         a = bench.join("a")
         bench.load(2)
         fail(bench, a, 0, times=3)
         letter = bench.dispatcher.dead_letters.pop()
         bench.ack(a, 0)
-        if outcome == "buried":
-            bench.dispatcher.buried(letter)
+        if outcome == "dead_letter_stored":
+            bench.dispatcher.dead_letter_stored(letter)
         else:
-            bench.dispatcher.not_buried(letter, bench.now)
+            bench.dispatcher.dead_letter_failed(letter, bench.now)
         bench.wait(2 * LONGEST)
         assert bench.all() == []
         assert bench.window.position == 1
@@ -115,11 +115,11 @@ def test_a_dead_letter_of_before_a_seek_changes_nothing() -> None:
     (letter,) = bench.dispatcher.dead_letters
     bench.dispatcher.restart(0)
     assert bench.dispatcher.dead_letters == []
-    bench.dispatcher.buried(letter)
-    bench.dispatcher.not_buried(letter, bench.now)
+    bench.dispatcher.dead_letter_stored(letter)
+    bench.dispatcher.dead_letter_failed(letter, bench.now)
     bench.load()
-    bench.dispatcher.buried(letter)
-    bench.dispatcher.not_buried(letter, bench.now)
+    bench.dispatcher.dead_letter_stored(letter)
+    bench.dispatcher.dead_letter_failed(letter, bench.now)
     assert bench.all() == [Given("a", [0])]
     assert bench.window.position == 0
 

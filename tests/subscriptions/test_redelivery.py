@@ -102,8 +102,8 @@ def test_records_refused_within_a_moment_come_again_together_and_none_too_early(
     for offset in range(1_000):
         bench.nack(a, offset)
         bench.now += 0.000_01
-    (track,) = bench.window.tracks.values()
-    assert len(track.waiting) == 1
+    (loaded,) = bench.window.frames.values()
+    assert len(loaded.waiting) == 1
     bench.wait(1.0 - 0.000_02)
     assert bench.all() == []
     bench.wait(0.001)
@@ -115,12 +115,12 @@ def test_a_frame_refused_record_by_record_for_long_costs_little() -> None:
     a = bench.join("a")
     bench.load(5_000)
     bench.all()
-    (track,) = bench.window.tracks.values()
+    (loaded,) = bench.window.frames.values()
     delays = [1_000, 60_000, 9_000, 30_000]
     for offset in range(5_000):
         bench.nack(a, offset, delay_ms=delays[offset % 4])
         bench.wait(0.013)
-        assert len(track.waiting) < 400
+        assert len(loaded.waiting) < 400
 
 
 # ---- acknowledgement time-out ----

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker_containers.broker.broker import Broker
-from broker_containers.metrics.collectors.broker import Metrics
+from broker_containers.metrics.collectors.broker import BrokerMetrics
 from broker_containers.topics.tiering import TieringSettings, droppable, untiered
 from sulina.errors import NotFound, Unavailable
 from sulina.metadata.keys import closing, doomed_objects, ledgers
@@ -292,7 +292,7 @@ async def test_retention_deletes_objects_and_nothing_else_does(world: World) -> 
     assert await log.trim(2) == 2
     assert await world.keys() == keys[2:]
     assert await read_all(log, log.start) == world.published[log.start :]
-    await broker.undertaker.round()
+    await broker.object_cleanup.round()
     assert await world.keys() == keys[2:]
 
 
@@ -313,10 +313,10 @@ async def test_objects_whose_deletion_was_interrupted_are_found_by_others(world:
     assert await world.keys() == keys
     world.objects.hook = type(world.objects)(world.memory).hook
     other = world.broker()
-    await other.undertaker.round()
+    await other.object_cleanup.round()
     assert await world.keys() == keys[2:]
     assert len(await doomed_objects.list_some(world.metadata, 10)) == 1
-    await other.undertaker.round(grace_seconds=0)
+    await other.object_cleanup.round(grace_seconds=0)
     assert await doomed_objects.list_some(world.metadata, 10) == []
 
 
@@ -327,9 +327,9 @@ async def test_an_upload_that_ends_behind_the_deletion_is_deleted_too(world: Wor
     await broker.tiering.round()
     late = dict(world.memory._objects)
     await log.trim(2)
-    await broker.undertaker.round()
+    await broker.object_cleanup.round()
     world.memory._objects.update(late)  # as if they had been under way
-    await broker.undertaker.round(grace_seconds=0)
+    await broker.object_cleanup.round(grace_seconds=0)
     assert len(await world.keys()) == sum(1 for ref in log.refs if ref.tiered)
 
 
@@ -362,7 +362,7 @@ async def test_a_topic_made_again_keeps_its_objects_though_the_old_ones_are_doom
     await broker.tiering.flush(fresh)
     await broker.tiering.round()
     keys = await world.keys()
-    await broker.undertaker.round(grace_seconds=0)
+    await broker.object_cleanup.round(grace_seconds=0)
     assert await world.keys() == keys
     assert await read_all(fresh) == world.published
 
@@ -465,4 +465,4 @@ async def test_the_metrics_tell_how_far_objects_lie_behind(world: World) -> None
 
 
 async def _metrics(broker: Broker) -> str:
-    return (await Metrics(broker, 10).collect()).decode()
+    return (await BrokerMetrics(broker, 10).collect()).decode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from broker_containers.topics.producers import REPEATED, Slot, TopicProducer
+from broker_containers.topics.producers import REPEATED, PublishOutcome, TopicProducer
 from sulina.errors import Refused, Retriable, SulinaError
 
 Outcome = int | SulinaError
@@ -27,7 +27,7 @@ class Told:
     def closed(self, reason: SulinaError) -> None: ...
 
 
-def started(count: int) -> tuple[Told, TopicProducer, list[Slot]]:
+def started(count: int) -> tuple[Told, TopicProducer, list[PublishOutcome]]:
     told = Told()
     producer = TopicProducer("p", told)
     return told, producer, [producer.start(number) for number in range(1, count + 1)]

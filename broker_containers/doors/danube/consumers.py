@@ -14,7 +14,7 @@ from broker_containers.doors.danube.consuming import ConsumerEnd
 from broker_containers.doors.danube.identity import consumer_number
 from broker_containers.doors.danube.sessions import Sessions
 from broker_containers.doors.danube.settings import DanubeSettings
-from broker_containers.subscriptions.consumers import Member
+from broker_containers.subscriptions.consumers import AttachedConsumer
 from broker_containers.subscriptions.subscription import Subscription
 from sulina.errors import Overloaded, Retriable
 from sulina.metadata.keys.danube_consumers import ConsumerRecord
@@ -162,9 +162,9 @@ class _Nobody:
     def closed(self, reason: Exception) -> None: ...
 
 
-_NOBODY: Final = Member(0, "", _Nobody())
+_NOBODY: Final = AttachedConsumer(0, "", _Nobody())
 
 
-def _tell(holder: Member | None) -> None:
+def _tell(holder: AttachedConsumer | None) -> None:
     if holder is not None and isinstance(holder.sink, ConsumerEnd):
         holder.sink.settled()

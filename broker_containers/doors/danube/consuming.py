@@ -16,7 +16,7 @@ from typing import Final
 from broker_containers.doors.danube import danube_pb2 as pb
 from broker_containers.doors.danube.messages import messages_of
 from broker_containers.doors.danube.settings import DanubeSettings
-from broker_containers.subscriptions.consumers import Member
+from broker_containers.subscriptions.consumers import AttachedConsumer
 from broker_containers.subscriptions.subscription import Subscription
 from broker_containers.topics.topic import Topic
 from sulina.errors import Retriable, SulinaError
@@ -41,7 +41,7 @@ class ConsumerEnd:
         self._broker_url = broker_url
         self._settings = settings
         self._subscription: Subscription | None = None
-        self._member: Member | None = None
+        self._member: AttachedConsumer | None = None
         self._frames: deque[tuple[Buffer, int | None]] = deque()
         self._in_parts: tuple[Buffer, Frame] | None = None
         self._bytes = 0

@@ -39,7 +39,7 @@ class Places:
         """
         if await self._broker.serves(topic):
             return ""
-        place = await self._broker.place_of(topic)
+        place = await self._broker.address_of(topic)
         if not place.grpc:
             raise Unavailable(f"the broker that serves {topic} has no door for Danube's clients")
         return place.grpc

@@ -12,7 +12,7 @@ from broker_containers.broker.broker import Broker
 from broker_containers.doors.danube.identity import producer_number
 from broker_containers.doors.danube.publishing import ProducerEnd
 from broker_containers.doors.danube.settings import DanubeSettings
-from broker_containers.schemas.checks import SchemaGates
+from broker_containers.schemas.checks import SchemaChecks
 from sulina.errors import Overloaded
 from sulina.model import Delivery
 from sulina.names import TopicName
@@ -22,7 +22,7 @@ class Producers:
     """All producers that came through this door."""
 
     def __init__(
-        self, broker: Broker, settings: DanubeSettings, schemas: SchemaGates | None
+        self, broker: Broker, settings: DanubeSettings, schemas: SchemaChecks | None
     ) -> None:
         self._broker = broker
         self._schemas = schemas

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from broker_containers.doors.danube.gathering import Gathering
 from broker_containers.doors.danube.messages import Record, frame_of
 from broker_containers.doors.danube.settings import DanubeSettings
-from broker_containers.schemas.checks import TopicGate
+from broker_containers.schemas.checks import TopicSchemaCheck
 from broker_containers.topics.producers import TopicProducer
 from broker_containers.topics.topic import Topic
 from storage_grpc.ledgers import Ledgers
@@ -39,7 +39,7 @@ class ProducerEnd:
         ledgers: Ledgers,
         clock: Clock,
         settings: DanubeSettings,
-        gate: TopicGate | None,
+        gate: TopicSchemaCheck | None,
     ) -> None:
         """``gate`` decides about the schemas of messages, if the broker has a registry."""
         self.topic = topic

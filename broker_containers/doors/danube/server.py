@@ -26,7 +26,7 @@ from broker_containers.doors.danube_schema.service import add_to
 from broker_containers.doors.grpc_callers import Callers
 from broker_containers.doors.grpc_port import open_port
 from broker_containers.metrics.requests import RequestCounts
-from broker_containers.schemas.checks import SchemaGates
+from broker_containers.schemas.checks import SchemaChecks
 from broker_containers.security.authority import Authority
 from sulina.client.address import Address
 from sulina.errors import Retriable
@@ -45,7 +45,7 @@ class DanubeServer:
         broker: Broker,
         listen: DanubeListen,
         services: Sequence[AddService] = (),
-        schemas: SchemaGates | None = None,
+        schemas: SchemaChecks | None = None,
         authority: Authority | None = None,
         requests: RequestCounts | None = None,
     ) -> None:

@@ -19,10 +19,10 @@ from broker_containers.doors.http.openapi import document
 from broker_containers.doors.http.page import page
 from broker_containers.doors.http.problems import NO_SUCH_PATH, Problem
 from broker_containers.doors.http.routes import ROUTES, Route, offered
-from broker_containers.metrics.collectors.broker import Metrics
+from broker_containers.metrics.collectors.broker import BrokerMetrics
 from broker_containers.metrics.exposition import CONTENT_TYPE
 from broker_containers.metrics.requests import RequestCounts, RequestMetrics
-from broker_containers.schemas.checks import SchemaGates
+from broker_containers.schemas.checks import SchemaChecks
 from broker_containers.security.access import of_topic
 from broker_containers.security.authority import Authority
 from broker_containers.security.needs import check_method
@@ -39,9 +39,9 @@ class Application:
         broker: Broker,
         admin: Admin,
         health: Health,
-        metrics: Metrics,
+        metrics: BrokerMetrics,
         authority: Authority,
-        schemas: SchemaGates | None,
+        schemas: SchemaChecks | None,
         counts: RequestCounts,
     ) -> None:
         """``authority`` says who may do what, ``schemas`` which messages topics take; ``counts``

@@ -16,7 +16,7 @@ from broker_containers.broker.broker import Broker
 from broker_containers.broker.settings import HttpSettings
 from broker_containers.doors.http.publishing import NO_SCHEMA, Message, Publisher
 from broker_containers.doors.http.schemas import MESSAGE_IN
-from broker_containers.schemas.checks import SchemaGates
+from broker_containers.schemas.checks import SchemaChecks
 from sulina.errors import Refused
 from sulina.model import Start
 from sulina.names import TopicName
@@ -33,7 +33,9 @@ _LONGEST_NUMBER = 18
 class MessageMethods:
     """The two methods, on topics that this broker serves."""
 
-    def __init__(self, broker: Broker, settings: HttpSettings, schemas: SchemaGates | None) -> None:
+    def __init__(
+        self, broker: Broker, settings: HttpSettings, schemas: SchemaChecks | None
+    ) -> None:
         self._broker = broker
         self._settings = settings
         self.publisher = Publisher(broker, settings.max_waiting_bytes, schemas)

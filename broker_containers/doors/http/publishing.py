@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from broker_containers.broker.broker import Broker
-from broker_containers.schemas.checks import SchemaGates
+from broker_containers.schemas.checks import SchemaChecks
 from broker_containers.topics.single_publish import publish_one
 from sulina.errors import Overloaded, Refused, StorageFull, SulinaError, UnknownOutcome
 from sulina.names import TopicName
@@ -57,7 +57,7 @@ class _Waiting:
 class Publisher:
     """All publishing of the HTTP door. ``limit`` bounds the bytes that wait."""
 
-    def __init__(self, broker: Broker, limit: int, schemas: SchemaGates | None) -> None:
+    def __init__(self, broker: Broker, limit: int, schemas: SchemaChecks | None) -> None:
         """``schemas`` say which messages topics take."""
         self._broker = broker
         self._limit = limit

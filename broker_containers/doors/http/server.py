@@ -12,7 +12,7 @@ from broker_containers.broker.broker import Broker
 from broker_containers.doors.http import problems
 from broker_containers.doors.http.application import Application
 from broker_containers.doors.http.health import Health
-from broker_containers.metrics.collectors.broker import Metrics
+from broker_containers.metrics.collectors.broker import BrokerMetrics
 from broker_containers.server import BinaryServer, Listen
 from sulina.errors import Refused
 
@@ -30,7 +30,12 @@ class HttpServer:
     """The HTTP door of a broker. Use as ``async with``, inside of the broker's own."""
 
     def __init__(
-        self, broker: Broker, binary: BinaryServer, listen: Listen, health: Health, metrics: Metrics
+        self,
+        broker: Broker,
+        binary: BinaryServer,
+        listen: Listen,
+        health: Health,
+        metrics: BrokerMetrics,
     ) -> None:
         """``binary`` has what all doors share."""
         self._listen = listen

@@ -11,7 +11,7 @@ from broker_containers.doors.http.health import Health
 from broker_containers.doors.http.server import HttpServer
 from broker_containers.doors.schema_gates import schema_gates
 from broker_containers.metrics.collectors import storage as storage_metrics
-from broker_containers.metrics.collectors.broker import Metrics
+from broker_containers.metrics.collectors.broker import BrokerMetrics
 from broker_containers.metrics.collectors.schemas import of_schemas
 from broker_containers.metrics.exposition import Write
 from broker_containers.server import BinaryServer, Listen
@@ -32,7 +32,7 @@ async def serve_http(
 
     ``more`` are metrics besides those of the broker and its storage.
     """
-    metrics = Metrics(broker, broker.settings.http.metrics_topics)
+    metrics = BrokerMetrics(broker, broker.settings.http.metrics_topics)
     for write in more:
         metrics.add(write)
     metrics.add(binary.requests.write)

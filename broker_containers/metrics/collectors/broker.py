@@ -12,11 +12,11 @@ from broker_containers.broker.broker import Broker
 from broker_containers.metrics.collectors.process import LoopLag, ProcessMetrics
 from broker_containers.metrics.collectors.storage import write_tier
 from broker_containers.metrics.collectors.topics import TopicMetrics
-from broker_containers.metrics.exposition import Exposition, Kind, Write
+from broker_containers.metrics.exposition import Exposition, MetricType, Write
 from sulina.version import __version__
 
 
-class Metrics:
+class BrokerMetrics:
     """The metrics of one broker. Use as ``async with``: it watches the event loop meanwhile."""
 
     def __init__(self, broker: Broker, limit: int) -> None:
@@ -37,7 +37,7 @@ class Metrics:
         """How many clients are connected, by door."""
         self._connections.update(counts)
 
-    async def __aenter__(self) -> Metrics:
+    async def __aenter__(self) -> BrokerMetrics:
         self._watching = asyncio.create_task(self._lag.run(), name="loop-lag")
         return self
 
@@ -52,7 +52,9 @@ class Metrics:
             text = Exposition()
             broker = self._broker
             identity = {"broker_id": broker.settings.broker_id, "version": __version__}
-            text.each("danube_broker_info", Kind.GAUGE, "Who this is; always 1.", [(identity, 1)])
+            text.each(
+                "danube_broker_info", MetricType.GAUGE, "Who this is; always 1.", [(identity, 1)]
+            )
             await self._topics.write(text, list(broker.loaded()))
             text.histogram(
                 "danube_producer_send_latency_ms",
@@ -61,19 +63,19 @@ class Metrics:
             )
             text.one(
                 "sulina_tail_cache_bytes",
-                Kind.GAUGE,
+                MetricType.GAUGE,
                 "Memory taken by frames kept for consumers at the tail.",
                 broker.cache.bytes,
             )
             text.one(
                 "sulina_ledgers_overloaded",
-                Kind.GAUGE,
+                MetricType.GAUGE,
                 "1 while too much waits to become durable and publishers are held back.",
                 int(broker.ledgers.overloaded),
             )
             text.each(
                 "sulina_connections",
-                Kind.GAUGE,
+                MetricType.GAUGE,
                 "Clients that are connected, by door.",
                 (({"door": door}, count()) for door, count in self._connections.items()),
             )

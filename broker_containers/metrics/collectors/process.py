@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psutil
 
-from broker_containers.metrics.exposition import Exposition, Kind
+from broker_containers.metrics.exposition import Exposition, MetricType
 from broker_containers.metrics.histogram import LAG_SECONDS, Histogram
 from sulina.runtime.seam import Clock
 
@@ -26,15 +26,21 @@ class ProcessMetrics:
             started = self._process.create_time()
         text.one(
             "process_cpu_seconds_total",
-            Kind.COUNTER,
+            MetricType.COUNTER,
             "CPU time used, user and system.",
             round(times.user + times.system, 3),
         )
-        text.one("process_resident_memory_bytes", Kind.GAUGE, "Memory in use (RSS).", memory.rss)
-        text.one("process_virtual_memory_bytes", Kind.GAUGE, "Address space in use.", memory.vms)
-        text.one("process_open_fds", Kind.GAUGE, "Open files and sockets.", files)
-        text.one("process_threads", Kind.GAUGE, "Threads.", threads)
-        text.one("process_start_time_seconds", Kind.GAUGE, "Start, in seconds since 1970.", started)
+        text.one(
+            "process_resident_memory_bytes", MetricType.GAUGE, "Memory in use (RSS).", memory.rss
+        )
+        text.one(
+            "process_virtual_memory_bytes", MetricType.GAUGE, "Address space in use.", memory.vms
+        )
+        text.one("process_open_fds", MetricType.GAUGE, "Open files and sockets.", files)
+        text.one("process_threads", MetricType.GAUGE, "Threads.", threads)
+        text.one(
+            "process_start_time_seconds", MetricType.GAUGE, "Start, in seconds since 1970.", started
+        )
 
 
 class LoopLag:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker_containers.broker.broker import Broker
-from broker_containers.metrics.exposition import Exposition, Kind, Write
+from broker_containers.metrics.exposition import Exposition, MetricType, Write
 from storage_grpc.journal import JournalStore
 from storage_grpc.quorum.nodes import Nodes
 from storage_grpc.quorum.settings import QuorumSettings
@@ -14,17 +14,17 @@ def of_journal(entries: JournalStore) -> Write:
 
     def write(text: Exposition) -> None:
         files, size = entries.usage
-        text.one("sulina_journal_files", Kind.GAUGE, "Files of the journal.", files)
-        text.one("sulina_journal_bytes", Kind.GAUGE, "Bytes in the journal's files.", size)
+        text.one("sulina_journal_files", MetricType.GAUGE, "Files of the journal.", files)
+        text.one("sulina_journal_bytes", MetricType.GAUGE, "Bytes in the journal's files.", size)
         text.one(
             "sulina_journal_pending_bytes",
-            Kind.GAUGE,
+            MetricType.GAUGE,
             "Bytes appended and not yet durable.",
             entries.pending_bytes,
         )
         text.one(
             "sulina_journal_damaged_places",
-            Kind.GAUGE,
+            MetricType.GAUGE,
             "Damaged places that the start found; what was there is not served.",
             len(entries.recovery.damaged) + entries.recovery.corrupt_records,
         )
@@ -39,13 +39,13 @@ def of_nodes(nodes: Nodes, settings: QuorumSettings) -> Write:
         healthy = len(nodes.choose(settings.write_quorum))
         text.one(
             "sulina_storage_nodes_healthy",
-            Kind.GAUGE,
+            MetricType.GAUGE,
             "Healthy storage nodes, counted up to the write quorum.",
             healthy,
         )
         text.one(
             "sulina_storage_nodes_needed",
-            Kind.GAUGE,
+            MetricType.GAUGE,
             "Storage nodes without which nothing can be published.",
             settings.ack_quorum,
         )
@@ -73,9 +73,9 @@ def write_tier(text: Exposition, broker: Broker) -> None:
         ("local_deleted_total", "Ledgers whose entries were deleted, as their objects are there.",
          counters.local_deleted),
         ("objects_deleted_total", "Objects deleted because retention, or the end of their topic, "
-         "took them off the list; some count more than once.", broker.undertaker.deleted),
+         "took them off the list; some count more than once.", broker.object_cleanup.deleted),
     )  # fmt: skip
     for name, help_, value in gauges:
-        text.one(f"sulina_tier_{name}", Kind.GAUGE, help_, value)
+        text.one(f"sulina_tier_{name}", MetricType.GAUGE, help_, value)
     for name, help_, total in totals:
-        text.one(f"sulina_tier_{name}", Kind.COUNTER, help_, total)
+        text.one(f"sulina_tier_{name}", MetricType.COUNTER, help_, total)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from broker_containers.metrics.collectors.totals import Totals
-from broker_containers.metrics.exposition import Exposition, Kind, escape
+from broker_containers.metrics.exposition import Exposition, MetricType, escape
 from broker_containers.subscriptions.subscription import Subscription
 from broker_containers.topics.topic import Topic
 from sulina.runtime.seam import Clock
@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 @dataclass(frozen=True, slots=True)
 class _Family(Generic[_T]):
     name: str
-    kind: Kind
+    kind: MetricType
     help: str
     value: Callable[[_T], int]
 
@@ -33,49 +33,49 @@ class _Family(Generic[_T]):
 _TOPIC: Sequence[_Family[Topic]] = (
     _Family(
         "danube_topic_messages_in_total",
-        Kind.COUNTER,
+        MetricType.COUNTER,
         "Messages published to the topic.",
         lambda topic: topic.counters.records_in,
     ),
     _Family(
         "danube_topic_bytes_in_total",
-        Kind.COUNTER,
+        MetricType.COUNTER,
         "Bytes of the frames published to the topic.",
         lambda topic: topic.counters.bytes_in,
     ),
     _Family(
         "sulina_topic_frames_in_total",
-        Kind.COUNTER,
+        MetricType.COUNTER,
         "Frames published to the topic.",
         lambda topic: topic.counters.frames_in,
     ),
     _Family(
         "sulina_topic_repeats_total",
-        Kind.COUNTER,
+        MetricType.COUNTER,
         "Frames that producers sent again and that were stored already.",
         lambda topic: topic.counters.repeats,
     ),
     _Family(
         "sulina_topic_stored_messages",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         "Messages that are kept and can be read.",
         lambda topic: topic.log.end - topic.log.start,
     ),
     _Family(
         "danube_topic_active_producers",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         "Producers of the topic.",
         lambda topic: len(topic.producers),
     ),
     _Family(
         "danube_topic_active_consumers",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         "Consumers of the topic.",
         lambda topic: topic.consumer_count,
     ),
     _Family(
         "danube_topic_active_subscriptions",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         "Subscriptions of the topic.",
         lambda topic: len(topic.subscriptions),
     ),
@@ -84,73 +84,73 @@ _TOPIC: Sequence[_Family[Topic]] = (
 _SUBSCRIPTION: Sequence[_Family[Subscription]] = (
     _Family(
         "danube_subscription_lag_messages",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         "Messages published and not acknowledged, at most.",
         lambda found: found.backlog,
     ),
     _Family(
         "danube_subscription_active_consumers",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         "Consumers of the subscription.",
         lambda found: len(found.consumers),
     ),
     _Family(
         "danube_consumer_messages_out_total",
-        Kind.COUNTER,
+        MetricType.COUNTER,
         "Messages delivered to consumers of the subscription, redeliveries included.",
         lambda found: found.counters.delivered,
     ),
     _Family(
         "danube_consumer_bytes_out_total",
-        Kind.COUNTER,
+        MetricType.COUNTER,
         "Bytes of the frames delivered to consumers of the subscription.",
         lambda found: found.counters.bytes_out,
     ),
     _Family(
         "sulina_subscription_acknowledged_total",
-        Kind.COUNTER,
+        MetricType.COUNTER,
         "Messages acknowledged.",
         lambda found: found.counters.acknowledged,
     ),
     _Family(
         "danube_subscription_nack_total",
-        Kind.COUNTER,
+        MetricType.COUNTER,
         "Messages given back by consumers.",
         lambda found: found.counters.nacked,
     ),
     _Family(
         "danube_subscription_redelivery_total",
-        Kind.COUNTER,
+        MetricType.COUNTER,
         "Messages delivered again.",
         lambda found: found.counters.redelivered,
     ),
     _Family(
         "danube_subscription_dlq_total",
-        Kind.COUNTER,
+        MetricType.COUNTER,
         "Messages moved to the dead-letter topic.",
         lambda found: found.counters.dead_lettered,
     ),
     _Family(
         "sulina_subscription_ack_timeouts_total",
-        Kind.COUNTER,
+        MetricType.COUNTER,
         "Messages not acknowledged in time.",
         lambda found: found.counters.timed_out,
     ),
     _Family(
         "sulina_subscription_dropped_total",
-        Kind.COUNTER,
+        MetricType.COUNTER,
         "Messages dropped by the failure policy.",
         lambda found: found.counters.dropped,
     ),
     _Family(
         "sulina_subscription_skipped_total",
-        Kind.COUNTER,
+        MetricType.COUNTER,
         "Messages passed over because they are gone.",
         lambda found: found.counters.skipped,
     ),
     _Family(
         "sulina_subscription_stalled",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         "1 while messages can't be read from storage.",
         lambda found: int(found.stalled is not None),
     ),
@@ -194,10 +194,10 @@ class TopicMetrics:
         for family, lines in zip(_SUBSCRIPTION, of_subscriptions, strict=True):
             text.family(family.name, family.kind, family.help, lines)
             await self._clock.sleep(0)
-        text.one("danube_broker_topics_owned", Kind.GAUGE, "Topics open here.", len(topics))
+        text.one("danube_broker_topics_owned", MetricType.GAUGE, "Topics open here.", len(topics))
         text.each(
             "sulina_metrics_left_out",
-            Kind.GAUGE,
+            MetricType.GAUGE,
             "Topics and subscriptions without series of their own; the sums count them.",
             [
                 ({"what": "topics"}, len(topics) - shown_topics),

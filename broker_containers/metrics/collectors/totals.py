@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field
 from operator import add
 
-from broker_containers.metrics.exposition import Exposition, Kind
-from broker_containers.subscriptions.dispatcher import Counters
+from broker_containers.metrics.exposition import Exposition, MetricType
+from broker_containers.subscriptions.dispatcher import SubscriptionCounters
 from broker_containers.topics.topic import Topic, TopicCounters
 
 
@@ -33,7 +33,7 @@ class _Sums:
         self.messages_in += counters.records_in
         self.bytes_in += counters.bytes_in
 
-    def add_subscription(self, counters: Counters) -> None:
+    def add_subscription(self, counters: SubscriptionCounters) -> None:
         self.messages_out += counters.delivered
         self.bytes_out += counters.bytes_out
         self.acknowledged += counters.acknowledged
@@ -53,7 +53,7 @@ class Counting:
     """One collection under way. The counters are kept by identity: they are equal by value."""
 
     topics: dict[int, TopicCounters] = field(default_factory=dict)
-    subscriptions: dict[int, Counters] = field(default_factory=dict)
+    subscriptions: dict[int, SubscriptionCounters] = field(default_factory=dict)
     sums: _Sums = field(default_factory=_Sums)
     gauges: _Gauges = field(default_factory=_Gauges)
 
@@ -103,7 +103,7 @@ class Totals:
             ("redelivered", "Messages delivered again.", sums.redelivered),
         )
         for name, help_, value in counters:
-            text.one(f"sulina_broker_{name}_total", Kind.COUNTER, help_, value)
+            text.one(f"sulina_broker_{name}_total", MetricType.COUNTER, help_, value)
         present = (
             ("producers", "Producers of all topics.", gauges.producers),
             ("consumers", "Consumers of all topics.", gauges.consumers),
@@ -111,4 +111,4 @@ class Totals:
             ("backlog_messages", "Messages that wait in all subscriptions.", gauges.backlog),
         )
         for name, help_, value in present:
-            text.one(f"sulina_broker_{name}", Kind.GAUGE, help_, value)
+            text.one(f"sulina_broker_{name}", MetricType.GAUGE, help_, value)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from broker_containers.broker.settings import BrokerSettings
-from broker_containers.subscriptions.dispatcher import Limits
+from broker_containers.subscriptions.dispatcher import SubscriptionLimits
 from broker_containers.topic_log.managed_ledger import LedgerSettings
 from sulina import Client, Refused
 from sulina.wire import commands_pb2 as pb
@@ -33,7 +33,7 @@ async def backlog(client: Client) -> int:
 
 
 async def test_at_the_bound_of_delayed_frames_nothing_is_read_ahead_and_nothing_is_lost() -> None:
-    settings = BrokerSettings(subscription=Limits(delayed=3))
+    settings = BrokerSettings(subscription=SubscriptionLimits(delayed=3))
     async with (
         running(settings) as (cluster, client),
         client.consumer(TOPIC, "s") as consumer,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker_containers.subscriptions.delayed_frames import Delays
-from broker_containers.subscriptions.delivery_window import Window
-from broker_containers.subscriptions.dispatcher import Limits
+from broker_containers.subscriptions.delayed_frames import DelayedFrames
+from broker_containers.subscriptions.delivery_window import DeliveryWindow
+from broker_containers.subscriptions.dispatcher import SubscriptionLimits
 from broker_containers.subscriptions.ranges import RangeSet
 from sulina.model import SubscriptionType
 from tests.subscriptions.harness import FRAME_BYTES, Bench, Given
@@ -19,7 +19,7 @@ def load_due(bench: Bench, base: int, count: int) -> None:
 
 
 def test_the_earliest_is_due_first_and_of_those_the_lowest() -> None:
-    delays = Delays()
+    delays = DelayedFrames()
     for base, due in ((0, 9), (5, 3), (7, 3), (9, 4)):
         delays.add(base, 2, due * SECOND, 0)
     order = []
@@ -31,7 +31,7 @@ def test_the_earliest_is_due_first_and_of_those_the_lowest() -> None:
 
 
 def test_what_was_acknowledged_early_leaves_nothing_behind() -> None:
-    delays = Delays()
+    delays = DelayedFrames()
     for base in range(20_000):
         delays.add(base, 1, SECOND + base, 0)
         delays.settle_range(base, base, None)
@@ -40,7 +40,7 @@ def test_what_was_acknowledged_early_leaves_nothing_behind() -> None:
 
 
 def test_the_position_stays_at_a_delayed_frame_and_the_cursor_has_the_rest() -> None:
-    window = Window(0, RangeSet())
+    window = DeliveryWindow(0, RangeSet())
     window.load(0, 2, 1, 0)
     window.delay(2, 3, SECOND)
     window.load(5, 2, 1, 0)
@@ -112,16 +112,16 @@ def test_a_cumulative_acknowledgement_after_a_takeover_spares_what_may_be_delaye
 
 
 def test_what_is_acknowledged_is_passed_without_being_loaded() -> None:
-    window = Window(0, RangeSet([(3, 99_999)]))
+    window = DeliveryWindow(0, RangeSet([(3, 99_999)]))
     window.delay(0, 3, SECOND)
     window.pass_done()
     assert window.read_offset == 100_000
-    track = window.load(99_998, 5, 1, 0)
-    assert track is not None and track.undone == 0b11100
+    loaded = window.load(99_998, 5, 1, 0)
+    assert loaded is not None and loaded.undone == 0b11100
 
 
 def test_a_frame_more_than_the_bound_is_not_kept_in_mind() -> None:
-    bench = Bench(SubscriptionType.SHARED, limits=Limits(delayed=2))
+    bench = Bench(SubscriptionType.SHARED, limits=SubscriptionLimits(delayed=2))
     bench.join("a")
     for base in range(2):
         assert bench.dispatcher.may_delay
@@ -146,7 +146,7 @@ def test_a_delayed_key_holds_nothing_back_and_stays_with_the_owner_of_its_slot()
     bench.load_keys("k", "k")
     (given,) = bench.all()
     assert given.offsets == [1, 2]
-    slots = bench.window.tracks[1].slots
+    slots = bench.window.frames[1].slots
     assert isinstance(slots, bytes)
     bench.dispatcher.load(0, 1, FRAME_BYTES, slots[:1], None, timed=True)
     assert bench.all() == [Given(given.to, [0])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_containers.subscriptions.due_times import NEVER, Timetable
+from broker_containers.subscriptions.due_times import NEVER, DueTimes
 
 steps = st.lists(
     st.tuples(st.sampled_from(["note", "drop", "take"]), st.integers(0, 5), st.integers(0, 30)),
@@ -17,7 +17,7 @@ steps = st.lists(
 def test_frames_are_taken_when_their_earliest_time_has_come(
     todo: list[tuple[str, int, int]],
 ) -> None:
-    timetable = Timetable()
+    timetable = DueTimes()
     model: dict[int, float] = {}
     for what, base, time in todo:
         match what:
@@ -37,7 +37,7 @@ def test_frames_are_taken_when_their_earliest_time_has_come(
 
 
 def test_what_is_dropped_does_not_pile_up() -> None:
-    timetable = Timetable()
+    timetable = DueTimes()
     for number in range(20_000):
         timetable.note(number, 60.0 + number)
         timetable.drop(number)

@@ -7,22 +7,24 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_containers.subscriptions.delivery_window import Window
+from broker_containers.subscriptions.delivery_window import DeliveryWindow
 from broker_containers.subscriptions.ranges import RangeSet
 from sulina.wire import selection
 
 LIMIT = 10_000
 
 
-def window(*counts: int, position: int = 0, acked: tuple[tuple[int, int], ...] = ()) -> Window:
+def window(
+    *counts: int, position: int = 0, acked: tuple[tuple[int, int], ...] = ()
+) -> DeliveryWindow:
     """A window with frames of so many records, loaded from ``position`` on."""
-    made = Window(position, RangeSet(acked))
+    made = DeliveryWindow(position, RangeSet(acked))
     for count in counts:
         made.load(made.read_offset, count, 100, 0)
     return made
 
 
-def undone(made: Window, end: int) -> set[int]:
+def undone(made: DeliveryWindow, end: int) -> set[int]:
     """The offsets below ``end`` that a window with this one's cursor would deliver."""
     position, acked = made.position, made.acked_ranges(LIMIT)
     done = {offset for first, last in acked for offset in range(first, last + 1)}
@@ -62,8 +64,8 @@ def test_records_done_before_they_are_loaded_are_remembered() -> None:
     assert w.settle_range(0, 5) == 2
     assert w.position == 6
     assert w.load(2, 3, 100, 0) is None
-    track = w.load(5, 3, 100, 0)
-    assert track is not None and selection.indices(track.undone) == [1, 2]
+    loaded = w.load(5, 3, 100, 0)
+    assert loaded is not None and selection.indices(loaded.undone) == [1, 2]
     assert w.position == 6
 
 
@@ -76,8 +78,8 @@ def test_acknowledgements_ahead_of_an_empty_window_stay_in_the_cursor() -> None:
 
 def test_loading_may_begin_within_a_frame() -> None:
     w = window(position=5)
-    track = w.load(3, 4, 100, 0)
-    assert track is not None and selection.indices(track.undone) == [2, 3]
+    loaded = w.load(3, 4, 100, 0)
+    assert loaded is not None and selection.indices(loaded.undone) == [2, 3]
     assert w.position == 5 and w.read_offset == 7
 
 
@@ -122,9 +124,9 @@ def test_frames_are_found_by_offset() -> None:
     assert w.find(9) is None
     found = w.find(2)
     assert found is not None and found.base == 0
-    assert [track.base for track in w.between(2, 6)] == [0, 6]
-    assert [track.base for track in w.between(3, 5)] == []
-    assert [track.base for track in w.between(0, 100)] == [0, 6]
+    assert [loaded.base for loaded in w.between(2, 6)] == [0, 6]
+    assert [loaded.base for loaded in w.between(3, 5)] == []
+    assert [loaded.base for loaded in w.between(0, 100)] == [0, 6]
 
 
 acks = st.tuples(st.integers(0, 45), st.integers(0, 10), st.none() | st.integers(0, 2_000))
@@ -159,13 +161,13 @@ def test_the_cursor_is_what_was_not_acknowledged_and_survives_a_restart(
     assert w.position == min(expected, default=w.position)
     assert undone(w, sum(counts)) == expected
     # The cursor alone is enough to go on: loading everything again delivers exactly the rest.
-    again = Window(w.position, RangeSet(w.acked_ranges(LIMIT)))
+    again = DeliveryWindow(w.position, RangeSet(w.acked_ranges(LIMIT)))
     ready: set[int] = set()
     base = 0
     for count in counts:
-        track = again.load(base, count, 100, 0) if base + count > again.read_offset else None
-        if track is not None:
-            ready |= {base + index for index in selection.indices(track.todo[1])}
+        loaded = again.load(base, count, 100, 0) if base + count > again.read_offset else None
+        if loaded is not None:
+            ready |= {base + index for index in selection.indices(loaded.todo[1])}
         base += count
     assert ready == expected
     assert undone(again, sum(counts)) == expected

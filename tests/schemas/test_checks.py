@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker_containers.schemas.checks import SchemaGates, TopicGate
+from broker_containers.schemas.checks import SchemaChecks, TopicSchemaCheck
 from broker_containers.schemas.errors import InvalidPayload
 from broker_containers.schemas.opening import open_registry
 from broker_containers.schemas.registry import SchemaRegistry
@@ -26,14 +26,14 @@ PATIENCE = 20.0
 
 
 @pytest.fixture
-async def gates(registry: SchemaRegistry, store: MetadataStore) -> AsyncIterator[SchemaGates]:
+async def gates(registry: SchemaRegistry, store: MetadataStore) -> AsyncIterator[SchemaChecks]:
     await topic_lifecycle.create(store, ORDERS, TopicRecord())
-    async with SchemaGates(registry, store) as gates:
+    async with SchemaChecks(registry, store) as gates:
         yield gates
 
 
 async def bind(
-    gates: SchemaGates, gate: TopicGate, validation: Validation, *, payload: bool = False
+    gates: SchemaChecks, gate: TopicSchemaCheck, validation: Validation, *, payload: bool = False
 ) -> int:
     """Register two versions, bind the topic, and wait until the gate knows; returns the id."""
     registry = gates.registry
@@ -48,7 +48,7 @@ async def bind(
     return made.id
 
 
-async def test_a_change_holds_here_when_it_is_answered(gates: SchemaGates) -> None:
+async def test_a_change_holds_here_when_it_is_answered(gates: SchemaChecks) -> None:
     gate = await gates.gate(ORDERS)
     await gates.registry.register("orders", "string", b"")
     for validation in (Validation.ENFORCE, Validation.WARN, Validation.NONE):
@@ -56,7 +56,7 @@ async def test_a_change_holds_here_when_it_is_answered(gates: SchemaGates) -> No
         assert gate.config == TopicSchemaRecord("orders", validation)
 
 
-async def test_a_topic_without_a_schema_takes_everything(gates: SchemaGates) -> None:
+async def test_a_topic_without_a_schema_takes_everything(gates: SchemaChecks) -> None:
     gate = await gates.gate(ORDERS)
     assert gate.config is None
     assert gate.admits(0, 0) and gate.admits(99, 7)
@@ -66,7 +66,7 @@ async def test_a_topic_without_a_schema_takes_everything(gates: SchemaGates) -> 
         await gates.gate(TopicName.parse("/default/nothing"))
 
 
-async def test_enforced_a_frame_is_refused_by_its_header_alone(gates: SchemaGates) -> None:
+async def test_enforced_a_frame_is_refused_by_its_header_alone(gates: SchemaChecks) -> None:
     gate = await gates.gate(ORDERS)
     schema_id = await bind(gates, gate, Validation.ENFORCE)
     other = await gates.registry.register("users", "string", b"")
@@ -84,7 +84,9 @@ async def test_enforced_a_frame_is_refused_by_its_header_alone(gates: SchemaGate
     assert gate.failed == 4
 
 
-async def test_enforced_payloads_are_those_of_the_version_that_is_named(gates: SchemaGates) -> None:
+async def test_enforced_payloads_are_those_of_the_version_that_is_named(
+    gates: SchemaChecks,
+) -> None:
     gate = await gates.gate(ORDERS)
     schema_id = await bind(gates, gate, Validation.ENFORCE, payload=True)
     await gate.check(schema_id, 1, b'{"age": "any"}')
@@ -93,7 +95,7 @@ async def test_enforced_payloads_are_those_of_the_version_that_is_named(gates: S
 
 
 async def test_with_a_warning_everything_is_taken_and_counted(
-    gates: SchemaGates, caplog: pytest.LogCaptureFixture
+    gates: SchemaChecks, caplog: pytest.LogCaptureFixture
 ) -> None:
     gate = await gates.gate(ORDERS)
     schema_id = await bind(gates, gate, Validation.WARN, payload=True)
@@ -106,7 +108,7 @@ async def test_with_a_warning_everything_is_taken_and_counted(
     assert len(caplog.records) == 5
 
 
-async def test_without_validation_nothing_is_looked_at(gates: SchemaGates) -> None:
+async def test_without_validation_nothing_is_looked_at(gates: SchemaChecks) -> None:
     gate = await gates.gate(ORDERS)
     await bind(gates, gate, Validation.NONE, payload=True)
     assert gate.admits(0, 0)
@@ -114,7 +116,7 @@ async def test_without_validation_nothing_is_looked_at(gates: SchemaGates) -> No
 
 
 async def test_a_version_that_another_broker_registered_a_moment_ago_is_known(
-    gates: SchemaGates, store: MetadataStore
+    gates: SchemaChecks, store: MetadataStore
 ) -> None:
     gate = await gates.gate(ORDERS)
     schema_id = await bind(gates, gate, Validation.ENFORCE, payload=True)
@@ -123,7 +125,7 @@ async def test_a_version_that_another_broker_registered_a_moment_ago_is_known(
     await gate.check(schema_id, 3, b'{"age": 5}')
 
 
-async def test_what_does_not_exist_is_asked_for_once(gates: SchemaGates) -> None:
+async def test_what_does_not_exist_is_asked_for_once(gates: SchemaChecks) -> None:
     gate = await gates.gate(ORDERS)
     await bind(gates, gate, Validation.WARN)
     asked = 0
@@ -140,7 +142,7 @@ async def test_what_does_not_exist_is_asked_for_once(gates: SchemaGates) -> None
     assert asked == 1
 
 
-async def test_a_deleted_version_is_refused_when_the_watch_told(gates: SchemaGates) -> None:
+async def test_a_deleted_version_is_refused_when_the_watch_told(gates: SchemaChecks) -> None:
     gate = await gates.gate(ORDERS)
     schema_id = await bind(gates, gate, Validation.ENFORCE)
     await gates.registry.delete_version("orders", 1)
@@ -152,7 +154,7 @@ async def test_a_deleted_version_is_refused_when_the_watch_told(gates: SchemaGat
 
 
 async def test_a_new_topic_does_not_inherit_from_a_deleted_one_of_its_name(
-    gates: SchemaGates, store: MetadataStore
+    gates: SchemaChecks, store: MetadataStore
 ) -> None:
     gate = await gates.gate(ORDERS)
     await bind(gates, gate, Validation.ENFORCE)
@@ -162,7 +164,7 @@ async def test_a_new_topic_does_not_inherit_from_a_deleted_one_of_its_name(
     assert again.config is None and again.admits(0, 0)
 
 
-async def test_a_partition_goes_by_its_topic(gates: SchemaGates, store: MetadataStore) -> None:
+async def test_a_partition_goes_by_its_topic(gates: SchemaChecks, store: MetadataStore) -> None:
     parted = TopicName.parse("/default/parted")
     await topic_lifecycle.create(store, parted, TopicRecord(partitions=2))
     gate = await gates.gate(parted.partition(1))
