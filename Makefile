@@ -35,11 +35,12 @@ test: .venv/.stamp-dev .venv/.stamp-project $(apart) ## run the tests; one of th
 	@$(bin)/python -m pytest -n $(workers) --dist worksteal $(ARGS)
 
 .PHONY: check
-check: .venv/.stamp-dev .venv/.stamp-project ## lint, format and types; changes nothing
+check: .venv/.stamp-dev .venv/.stamp-project ## lint, format, types and imports; changes nothing
 	@status=0; \
 	echo "ruff check";  $(bin)/ruff check --quiet . || status=1; \
 	echo "ruff format"; $(bin)/ruff format --quiet --diff . || status=1; \
 	echo "mypy";        $(bin)/mypy $(typed) || status=1; \
+	echo "lint-imports"; $(bin)/lint-imports --no-logo || status=1; \
 	exit $$status
 
 .PHONY: format
@@ -83,7 +84,7 @@ lock: .venv/bin/pip ## pin again after a change of pyproject.toml; newest: ARGS=
 
 .PHONY: clean
 clean: ## remove .venv, caches and builds; data and results of benchmarks stay
-	@rm -rf .venv .venv-* build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf .venv .venv-* build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/bin/pip:
