@@ -152,8 +152,8 @@ async def test_wrong_passwords_and_foreign_keys_are_refused(guarded: EtcdServers
     for user, password, root, why in (
         ("broker", "wrong", "/sulina", "user or the password"),
         ("nobody", "secret", "/sulina", "user or the password"),
-        ("", "", "/sulina", "asks for a user"),
-        ("broker", "secret", "/other", "does not allow"),
+        ("", "", "/sulina", "requires a user"),
+        ("broker", "secret", "/other", "denied this user access"),
     ):
         settings = replace(guarded.settings, user=user, password=password, root=root)
         store = await EtcdStore.open(settings, CLOCK)
