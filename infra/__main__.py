@@ -1,6 +1,6 @@
-"""Where Pulumi starts: reads the stack's configuration, deploys, exports.
+"""Pulumi's entry point: reads the stack's configuration, deploys, exports the outputs.
 
-Pulumi runs this folder as a program, so the folder that ``infra`` is in has to be made known first.
+Pulumi runs this folder as a program, so the repository root must be put on the path first.
 """
 
 from __future__ import annotations
@@ -11,19 +11,27 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import pulumi
+from pulumi.runtime.config import CONFIG, get_config_env
 
+from infra.config.settings import StackSettings
+from infra.config.values import PROJECT
+from infra.errors import DeploymentError
 from infra.program import deploy
-from infra.stack import stack_settings
-from infra.wrong import Wrong
 
 
 def main() -> None:
-    """Deploy the stack that was chosen."""
+    """Deploy the selected stack."""
+    prefix = f"{PROJECT}:"
+    given = {
+        name.removeprefix(prefix): value
+        for name, value in {**get_config_env(), **CONFIG.get()}.items()
+        if name.startswith(prefix)
+    }
     try:
-        outputs = deploy(stack_settings())
-    except Wrong as wrong:
-        # Pulumi shows this sentence, and not where it was raised.
-        raise pulumi.RunError(str(wrong)) from None
+        outputs = deploy(StackSettings.parse(pulumi.get_stack(), given))
+    except DeploymentError as error:
+        # Pulumi shows a RunError as its message, without a traceback.
+        raise pulumi.RunError(str(error)) from None
     for name, value in outputs.items():
         pulumi.export(name, value)
 

@@ -1,4 +1,4 @@
-"""What `pulumi stack output` shows: addresses and names to paste into commands."""
+"""Stack outputs: addresses and names to paste into commands."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from typing import Any
 
 import pulumi
 
-from infra import ports
-from infra.analytics import Analytics
-from infra.balancer import Balancer
-from infra.brokers import Brokers
-from infra.catalogue import Catalogue
-from infra.functions import Functions
-from infra.ground import Ground
-from infra.lake import LakeBuckets
+from infra.cluster.brokers import Brokers
+from infra.cluster.load_balancer import LoadBalancer
+from infra.cluster.shared import SharedResources
+from infra.functions.functions import Functions
+from infra.lake.buckets import LakeBuckets
+from infra.lake.catalog import Catalog
+from infra.lake.spark import SparkApplication
+from infra.network import ports
 
 Outputs = dict[str, pulumi.Input[Any]]
 
 
 def lake_outputs(lake: LakeBuckets) -> Outputs:
-    """Where the ledgers are."""
+    """The buckets."""
     return {"lakeBucket": lake.lake.name, "lakeUrl": lake.url, "workBucket": lake.work.name}
 
 
-def cluster_outputs(ground: Ground, brokers: Brokers, balancer: Balancer) -> Outputs:
-    """How clients connect, and where images are pushed to."""
-    keys, repositories = ground.keys, ground.images.repositories
+def cluster_outputs(shared: SharedResources, brokers: Brokers, balancer: LoadBalancer) -> Outputs:
+    """How clients connect, and the image repositories."""
+    keys, repositories = shared.keys, shared.images.repositories
     url = balancer.url(ports.BINARY)
     found: Outputs = {
         "url": url,
@@ -39,31 +39,31 @@ def cluster_outputs(ground: Ground, brokers: Brokers, balancer: Balancer) -> Out
             " --query SecretString --output text)",
         ),
         "tokenSecret": keys.token.name,
-        "cluster": ground.containers.cluster.name,
+        "cluster": shared.containers.cluster.name,
         "service": brokers.service.name,
         "repositories": {
             image: repository.repository_url for image, repository in repositories.items()
         },
     }
-    if not ground.settings.endpoint.public:
+    if not brokers.settings.endpoint.public:
         found["adminUrl"] = balancer.url(ports.ADMIN)
     return found
 
 
-def analytics_outputs(catalogue: Catalogue, analytics: Analytics) -> Outputs:
-    """What queries and jobs are started with."""
+def analytics_outputs(catalog: Catalog, spark: SparkApplication) -> Outputs:
+    """What is needed to run queries and jobs."""
     return {
-        "glueTable": f"{catalogue.database_name}.{catalogue.table_name}",
-        "athenaWorkgroup": catalogue.workgroup.name,
-        "emrApplication": analytics.application.id,
-        "jobRole": analytics.role.arn,
+        "glueTable": f"{catalog.database_name}.{catalog.table_name}",
+        "athenaWorkgroup": catalog.workgroup.name,
+        "emrApplication": spark.application.id,
+        "jobRole": spark.role.arn,
     }
 
 
 def function_outputs(functions: Functions) -> Outputs:
-    """The functions by name, and the URL of the one that has one."""
+    """The functions' names, the URL of ``discovery``, and the queue of failed calls."""
     return {
         "discovery": functions.url.function_url,
-        "functions": {name: each.name for name, each in functions.all.items()},
-        "failedCalls": functions.failed.url,
+        "functions": {name: each.name for name, each in functions.by_name.items()},
+        "failedCalls": functions.failed_calls.url,
     }

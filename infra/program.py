@@ -1,8 +1,4 @@
-"""Puts the tiers together: this file is the picture of the architecture.
-
-``deploy`` makes every resource and returns what people want to paste. It raises ``Wrong`` before
-anything is made if the configuration is.
-"""
+"""Assembles the deployment: this file shows the architecture."""
 
 from __future__ import annotations
 
@@ -10,25 +6,28 @@ from dataclasses import replace
 
 import pulumi_aws as aws
 
-from infra.analytics import Analytics
-from infra.artefacts import check_built, packed_functions
-from infra.balancer import Balancer
-from infra.brokers import Brokers
-from infra.catalogue import Catalogue
-from infra.certificates import Certificates
-from infra.config import ZONES, Settings
-from infra.containers import Containers
-from infra.coordination import Coordination
-from infra.endpoints import Endpoints
-from infra.firewall import Firewall
-from infra.functions import Functions
-from infra.ground import Ground
-from infra.images import Images
-from infra.keys import Keys
-from infra.lake import LakeBuckets
-from infra.names import Names
-from infra.network import Network
-from infra.observability import Observability
+from infra.artifacts import check_built, packed_functions
+from infra.cluster.brokers import Brokers
+from infra.cluster.containers import Containers
+from infra.cluster.etcd import Etcd
+from infra.cluster.images import Images
+from infra.cluster.load_balancer import LoadBalancer
+from infra.cluster.scaling import Scaling
+from infra.cluster.shared import SharedResources
+from infra.cluster.storage_nodes import StorageNodes
+from infra.component import Deployment, Region
+from infra.config.settings import ZONES, StackSettings
+from infra.errors import DeploymentError
+from infra.functions.functions import Functions
+from infra.functions.schedules import Schedules
+from infra.lake.buckets import LakeBuckets
+from infra.lake.catalog import Catalog
+from infra.lake.spark import SparkApplication
+from infra.network.dns import PrivateDns
+from infra.network.firewall import Firewall
+from infra.network.vpc import VpcNetwork
+from infra.network.vpc_endpoints import VpcEndpoints
+from infra.observability.alarms import Observability
 from infra.outputs import (
     Outputs,
     analytics_outputs,
@@ -36,65 +35,65 @@ from infra.outputs import (
     function_outputs,
     lake_outputs,
 )
-from infra.scaling import Scaling
-from infra.schedules import Schedules
-from infra.storage import Storage
-from infra.tier import Deployment, Place
-from infra.wrong import Wrong
+from infra.security.certificates import Certificates
+from infra.security.keys import Keys
 
 
-def deploy(settings: Settings) -> Outputs:
-    """Everything. Tiers that were left out by configuration leave out what needs them."""
+def deploy(settings: StackSettings) -> Outputs:
+    """Create the layers that ``settings.up_to`` includes, and return the stack's outputs.
+
+    Raises ``DeploymentError`` before any resource is created if a build is missing.
+    """
     if settings.has("functions"):
         if not settings.functions_folder:
             packed = packed_functions(settings.architecture)
             settings = replace(settings, functions_folder=packed)
         check_built(settings.functions_folder, settings.jobs_folder)
-    place = find_place()
-    root = Deployment(settings)
-    keys = Keys(settings, place, root)
-    network = Network(settings, place, root)
-    firewall = Firewall(settings, place, network, root)
+    region = find_region()
+    root = Deployment(settings, region)
+    keys = Keys(root)
+    network = VpcNetwork(root)
+    firewall = Firewall(network, root)
     outputs: Outputs = {"vpc": network.vpc.id}
-    lake = LakeBuckets(settings, place, keys, root)
-    Endpoints(settings, place, network, firewall, [lake.lake.arn, lake.work.arn], root)
+    lake = LakeBuckets(keys, root)
+    VpcEndpoints(network, firewall, [lake.lake.arn, lake.work.arn], root)
     outputs |= lake_outputs(lake)
-    if not settings.has("catalogue"):
+    if not settings.has("catalog"):
         return outputs
-    catalogue = Catalogue(settings, place, lake, root)
+    catalog = Catalog(lake, root)
     if not settings.has("cluster"):
         return outputs
-    names = Names(settings, place, network, root)
-    images = Images(settings, place, keys, root)
-    containers = Containers(settings, place, images, root)
-    inside = Certificates(settings, place, keys, root) if settings.inside_tls else None
-    ground = Ground(settings, place, keys, network, firewall, names, images, containers, inside)
-    coordination = Coordination(ground, root)
-    storage = Storage(ground, lake, root)
-    balancer = Balancer(ground, root)
-    brokers = Brokers(ground, coordination, storage, balancer, root)
-    Scaling(ground, brokers, root)
-    outputs |= cluster_outputs(ground, brokers, balancer)
+    dns = PrivateDns(network, root)
+    images = Images(keys, root)
+    containers = Containers(images, root)
+    certificates = Certificates(keys, root) if settings.internal_tls else None
+    shared = SharedResources(keys, network, firewall, dns, images, containers, certificates)
+    etcd = Etcd(shared, root)
+    storage = StorageNodes(shared, lake, root)
+    balancer = LoadBalancer(shared, root)
+    brokers = Brokers(shared, etcd, storage, balancer, root)
+    Scaling(shared, brokers, root)
+    outputs |= cluster_outputs(shared, brokers, balancer)
     if not settings.has("functions"):
         return outputs
-    analytics = Analytics(ground, lake, catalogue, root)
-    functions = Functions(ground, lake, catalogue, brokers, balancer, analytics, root)
-    Schedules(settings, place, functions, root)
-    outputs |= analytics_outputs(catalogue, analytics) | function_outputs(functions)
+    spark = SparkApplication(network, firewall, lake, catalog, root)
+    functions = Functions(shared, lake, catalog, brokers, balancer, spark, root)
+    Schedules(functions, root)
+    outputs |= analytics_outputs(catalog, spark) | function_outputs(functions)
     if settings.has("observability"):
-        members = [*coordination.members, *storage.members]
-        seen = Observability(ground, members, balancer, functions, analytics, root)
-        outputs["alarms"] = seen.topic.arn
+        members = [*etcd.members, *storage.members]
+        monitored = Observability(shared, members, balancer, functions, spark, root)
+        outputs["alarms"] = monitored.topic.arn
         outputs["dashboard"] = (
-            f"https://{place.region}.console.aws.amazon.com/cloudwatch/home"
-            f"?region={place.region}#dashboards/dashboard/{settings.prefix}"
+            f"https://{region.name}.console.aws.amazon.com/cloudwatch/home"
+            f"?region={region.name}#dashboards/dashboard/{settings.prefix}"
         )
     return outputs
 
 
-def find_place() -> Place:
-    """Account, region and zones, by asking AWS. Raises ``Wrong`` with fewer than three zones."""
-    region = aws.get_region().region
+def find_region() -> Region:
+    """Look up account, region and zones. Raises ``DeploymentError`` if there are too few zones."""
+    name = aws.get_region().region
     found = aws.get_availability_zones(
         state="available",
         filters=[
@@ -102,13 +101,13 @@ def find_place() -> Place:
         ],
     ).names
     if len(found) < ZONES:
-        raise Wrong(
-            f"the region {region} offers {len(found)} zones and Sulina wants {ZONES}: choose "
-            "another one with `pulumi config set aws:region <region>`"
+        raise DeploymentError(
+            f"the region {name} has {len(found)} availability zones but Sulina needs {ZONES}: "
+            "choose another region with `pulumi config set aws:region <region>`"
         )
-    return Place(
+    return Region(
         account=aws.get_caller_identity().account_id,
-        region=region,
+        name=name,
         partition=aws.get_partition().partition,
         zones=tuple(sorted(found)[:ZONES]),
     )

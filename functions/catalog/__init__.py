@@ -1,3 +1,3 @@
-"""Registers the partition of a new object in the catalogue."""
+"""Registers the partition of a new object in the catalog."""
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The function ``catalog``: a new object of a ledger makes its partition known to the catalogue.
+"""The function ``catalog``: a new object of a ledger makes its partition known to the catalog.
 
 Only objects that are where :mod:`sulina.lake.layout` puts them, and that end as Parquet does, are
-taken; anything else is refused, said in the log, and leaves the catalogue as it is. Doing it twice
-does it once. What may pass (a busy catalogue) fails the call, which Lambda then repeats.
+taken; anything else is refused, said in the log, and leaves the catalog as it is. Doing it twice
+does it once. What may pass (a busy catalog) fails the call, which Lambda then repeats.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The function ``janitor``: tidies the lake, and says what it saw.
 
 It ends uploads that nobody ends, deletes objects that no topic knows (if it may, and only when
-certain), forgets partitions of the catalogue that have no objects any more, and asks for an audit,
+certain), forgets partitions of the catalog that have no objects any more, and asks for an audit,
 once a day, when something is strange. Retention itself is the brokers': they delete the objects of
 ledgers that are too old.
 """

@@ -1,4 +1,4 @@
-"""The catalogue learns of new objects: of ours, once each, and of nothing else."""
+"""The catalog learns of new objects: of ours, once each, and of nothing else."""
 
 from __future__ import annotations
 

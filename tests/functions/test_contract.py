@@ -11,7 +11,7 @@ from functions.package import FUNCTIONS, PYTHON
 
 ROOT = Path(__file__).parents[2]
 EVERYWHERE = {"SULINA_CLUSTER"}
-"""What infra/function.py sets for all."""
+"""What infra/functions/lambda_function.py sets for all."""
 
 
 def read_by(function: str) -> tuple[set[str], set[str]]:
@@ -40,16 +40,16 @@ def read_by(function: str) -> tuple[set[str], set[str]]:
 
 
 def told_to(function: str) -> set[str]:
-    """The variables that infra/functions.py gives to a function."""
-    tree = ast.parse((ROOT / "infra" / "functions.py").read_text())
+    """The variables that infra/functions/functions.py gives to a function."""
+    tree = ast.parse((ROOT / "infra" / "functions" / "functions.py").read_text())
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Plan":
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "FunctionSpec":
             given = {each.arg: each.value for each in node.keywords}
             environment = given["environment"]
             if ast.literal_eval(given["name"]) == function:
                 assert isinstance(environment, ast.Dict)
                 return {ast.literal_eval(key) for key in environment.keys if key is not None}
-    raise AssertionError(f"infra/functions.py has no {function}")
+    raise AssertionError(f"infra/functions/functions.py has no {function}")
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -65,5 +65,5 @@ def test_a_function_is_told_all_that_it_needs_and_nothing_that_it_does_not_know(
 
 
 def test_archives_are_for_the_runtime_that_is_deployed() -> None:
-    text = (ROOT / "infra" / "function.py").read_text()
+    text = (ROOT / "infra" / "functions" / "lambda_function.py").read_text()
     assert f'"python{PYTHON}"' in text

@@ -66,7 +66,7 @@ def _make(folder: Path) -> None:
     public = {**named, "public": "true", "allowed": "203.0.113.0/24", "upTo": "cluster"}
     del public["imageTag"]
     public["images"] = "none"  # nobody has pushed one yet
-    public["insideAuthorities"] = "new,1"
+    public["internalAuthorities"] = "new,1"
     building = {name: value for name, value in built.items() if name != "imageTag"}
     with running_moto(folder) as server:
         zone = _public_zone(server.url)

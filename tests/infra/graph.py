@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.infra.policy import Policy
+from tests.infra.policy import IamPolicy
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class CreatedResource:
     """A resource."""
 
     kind: str
@@ -35,49 +35,49 @@ class Made:
 class Graph:
     """All resources of a stack, and its outputs."""
 
-    resources: tuple[Made, ...]
+    resources: tuple[CreatedResource, ...]
     outputs: dict[str, Any]
     seen: dict[str, Any]
     """What boto3 saw when all was made."""
-    wrong: str
-    """With which sentence the program refused, if it did."""
+    error: str
+    """The program's error message, if it failed."""
 
     @classmethod
     def read(cls, path: Path) -> Graph:
         """From the runner's file."""
         found = json.loads(path.read_text())
         return cls(
-            tuple(Made(**each) for each in found.get("resources", ())),
+            tuple(CreatedResource(**each) for each in found.get("resources", ())),
             found.get("outputs", {}),
             found.get("seen", {}),
-            found.get("wrong", ""),
+            found.get("error", ""),
         )
 
-    def all(self, kind: str) -> list[Made]:
+    def all(self, kind: str) -> list[CreatedResource]:
         """The resources of a kind, named by the end of Pulumi's name: ``ecs/service:Service``.
 
         Of other providers than AWS's the name is whole.
         """
         return [made for made in self.resources if made.kind in (kind, f"aws:{kind}")]
 
-    def one(self, kind: str, name: str) -> Made:
+    def one(self, kind: str, name: str) -> CreatedResource:
         """A resource by kind and name."""
         found = [made for made in self.all(kind) if made.name == name]
         assert len(found) == 1, f"{len(found)} {kind} are named {name}"
         return found[0]
 
-    def policy(self, role: str) -> Policy:
+    def policy(self, role: str) -> IamPolicy:
         """What a role may do; its name is without the stack's prefix."""
         documents = [
             made.inputs["policy"]
             for made in self.all("iam/rolePolicy:RolePolicy")
             if made.name == role
         ]
-        return Policy.of(*documents)
+        return IamPolicy.of(*documents)
 
-    def trust(self, role: str) -> Policy:
+    def trust(self, role: str) -> IamPolicy:
         """Who may take a role."""
-        return Policy.of(self.one("iam/role:Role", role).inputs["assumeRolePolicy"])
+        return IamPolicy.of(self.one("iam/role:Role", role).inputs["assumeRolePolicy"])
 
     def roles(self) -> Iterator[str]:
         """The names of all roles."""

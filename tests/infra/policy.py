@@ -39,13 +39,13 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class IamPolicy:
     """The statements of one or more documents."""
 
     statements: tuple[Statement, ...]
 
     @classmethod
-    def of(cls, *documents: str) -> Policy:
+    def of(cls, *documents: str) -> IamPolicy:
         """From JSON."""
         found = [_statements(json.loads(document)) for document in documents]
         return cls(tuple(statement for each in found for statement in each))

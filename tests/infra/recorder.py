@@ -47,7 +47,7 @@ _ARNS: dict[str, Callable[[str, Inputs], str]] = {
 }
 
 
-class Recorder:
+class RecordingMaker:
     """Makes nothing. Answers as AWS might."""
 
     def call(self, token: str, arguments: Inputs) -> dict[str, Any]:

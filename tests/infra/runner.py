@@ -26,9 +26,9 @@ from pulumi.runtime.mocks import MockCallArgs, MockResourceArgs, Mocks, set_mock
 from pulumi.runtime.settings import get_root_resource
 from pulumi.runtime.stack import Stack, run_pulumi_func
 
-from infra.tier import takes_tags
-from tests.infra.local import made_here
-from tests.infra.recorder import Recorder
+from infra.component import takes_tags
+from tests.infra.local_resources import made_here
+from tests.infra.recorder import RecordingMaker
 from tests.infra.stack_files import ROOT, stack_values
 
 PROJECT = "sulina"
@@ -104,7 +104,7 @@ def run(stack: str, settings: Mapping[str, str], maker: Maker) -> dict[str, Any]
     try:
         loop.run_until_complete(run_pulumi_func(collect))
     except pulumi.RunError as error:
-        return {"wrong": str(error)}
+        return {"error": str(error)}
     finally:
         loop.close()
     return {"resources": recording.resources, "outputs": outputs, "seen": maker.look()}
@@ -132,7 +132,7 @@ def main(plans: Path, folder: Path) -> None:
     # Looking for garbage among the objects of Pulumi's libraries takes more time than the plans.
     gc.disable()
     for plan in json.loads(plans.read_text()):
-        maker: Maker = Recorder()
+        maker: Maker = RecordingMaker()
         if plan["aws"]:
             from tests.infra.emulated.maker import EmulatedMaker
 

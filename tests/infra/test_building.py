@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from infra import artefacts
-from infra.artefacts import digest_of, packed_functions
-from infra.wrong import Wrong
-from tests.infra.emulated.given import _SECRET, plain
+from infra import artifacts
+from infra.artifacts import digest_of, packed_functions
+from infra.errors import DeploymentError
+from tests.infra.emulated.inputs import _SECRET, plain
 from tests.infra.graph import Graph
 from tests.infra.stack_files import ROOT
 
@@ -91,17 +91,17 @@ def test_what_is_copied_into_images_is_part_of_their_tag() -> None:
     listed = (ROOT / ".dockerignore").read_text().splitlines()
     for line in listed:
         if line.startswith("!"):
-            assert line[1:].partition("/")[0] in artefacts._IMAGES, line
+            assert line[1:].partition("/")[0] in artifacts._IMAGES, line
     for folder in ("broker_containers", "storage_grpc"):
         recipe = (ROOT / folder / "Dockerfile").read_text()
         for place in re.findall(r"^COPY (?!--)(\S+)", recipe, re.MULTILINE):
-            assert place.partition("/")[0] in artefacts._IMAGES, place
+            assert place.partition("/")[0] in artifacts._IMAGES, place
 
 
 def test_the_tag_changes_with_what_is_in_a_file_and_with_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(artefacts, "ROOT", tmp_path)
+    monkeypatch.setattr(artifacts, "ROOT", tmp_path)
     file = tmp_path / "part" / "a.py"
     (file.parent / "__pycache__").mkdir(parents=True)
     file.write_text("1")
@@ -120,22 +120,25 @@ def test_functions_are_packed_when_their_sources_have_changed(
     """With a packer that only says when it runs: tests/functions has the real one."""
     root, folder = tmp_path / "root", tmp_path / "built"
     (root / "functions").mkdir(parents=True)
+    (root / "functions" / "__init__.py").touch()
     folder.mkdir()
     packer = root / "functions" / "package.py"
     packer.write_text(
         "import pathlib, sys\n"
         "with (pathlib.Path(sys.argv[2]) / 'runs').open('a') as file: file.write(sys.argv[4])\n"
     )
-    monkeypatch.setattr(artefacts, "ROOT", root)
-    monkeypatch.setattr(artefacts, "_PACKED", ("functions",))
+    monkeypatch.setattr(artifacts, "ROOT", root)
+    monkeypatch.setattr(artifacts, "_PACKED", ("functions",))
     for _ in range(2):
         assert packed_functions("arm64", folder) == str(folder)
     assert (folder / "runs").read_text() == "arm64"
     packed_functions("x86_64", folder)
     assert (folder / "runs").read_text() == "arm64x86_64"
     packer.write_text("import sys\nsys.exit('no network')\n")
-    with pytest.raises(Wrong, match=r"can't be packed: no network.*functionsFolder"):
+    with pytest.raises(
+        DeploymentError, match=r"packing the functions failed: no network.*functionsFolder"
+    ):
         packed_functions("arm64", folder)
     packer.write_text("raise SystemExit('still not')\n")
-    with pytest.raises(Wrong, match="still not"):
+    with pytest.raises(DeploymentError, match="still not"):
         packed_functions("arm64", folder)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from broker_containers.commands.broker_run import broker_run
 from broker_containers.container import command_line
-from infra.catalogue import COLUMNS, PARTITIONS
+from infra.lake.catalog import COLUMNS, PARTITIONS
 from storage_grpc.service.settings import load
 from sulina.cli.settings import CliSettings
 from sulina.lake.layout import object_key

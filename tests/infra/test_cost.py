@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import re
 
-from infra.cost import WORKLOADS, fixed, page, stack_settings_of, used
+from infra.cost.estimate import WORKLOADS, fixed, page, stack_settings_of, used
 from tests.infra.graph import Graph
 from tests.infra.stack_files import ROOT
 
 
 def test_the_page_is_what_the_script_makes() -> None:
     assert (ROOT / "docs" / "cost.md").read_text() == page(), (
-        "make it again with `python -m infra.cost > docs/cost.md`"
+        "make it again with `python -m infra.cost.estimate > docs/cost.md`"
     )
 
 
 def test_the_arithmetic_of_brokers_can_be_followed_by_hand() -> None:
     brokers = next(iter(fixed(stack_settings_of("dev"))))
-    assert brokers.how == "2 x 730 h x (0.5 vCPU x 0.03238 + 2 GiB x 0.00356)"
+    assert brokers.arithmetic == "2 x 730 h x (0.5 vCPU x 0.03238 + 2 GiB x 0.00356)"
     assert round(brokers.dollars, 2) == round(2 * 730 * (0.5 * 0.03238 + 2 * 0.00356), 2)
 
 
 def test_alarms_and_endpoints_are_counted_as_they_are_made(prod: Graph) -> None:
-    items = {each.what: each.how for each in fixed(stack_settings_of("prod"))}
+    items = {each.name: each.arithmetic for each in fixed(stack_settings_of("prod"))}
     alarms = len(prod.all("cloudwatch/metricAlarm:MetricAlarm"))
     assert items["alarms and metrics"].startswith(f"{alarms} x ")
     interfaces = [
@@ -46,7 +46,7 @@ def test_twice_the_load_costs_twice_the_traffic() -> None:
             work.job_hours,
             work.log_gib,
         )
-        return next(i.dollars for i in used(settings, changed) if i.what == "between zones")
+        return next(i.dollars for i in used(settings, changed) if i.name == "traffic between zones")
 
     assert round(traffic(20), 6) == round(2 * traffic(10), 6)
 

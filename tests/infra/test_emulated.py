@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.infra.emulated.account import Account
-from tests.infra.emulated.given import Given
+from tests.infra.emulated.account import EmulatedAccount
+from tests.infra.emulated.inputs import ResourceInputs
 from tests.infra.emulated.maker import EmulatedMaker
 from tests.infra.graph import Graph
-from tests.infra.policy import Policy
+from tests.infra.policy import IamPolicy
 
 
 def test_the_same_resources_are_made_as_in_the_graph(emulated: Graph, prod: Graph) -> None:
@@ -140,9 +140,11 @@ def test_wrong_arguments_fail() -> None:
             "aws:ec2/subnet:Subnet", "x", {"mapPublicIpOnLaunch": False, "cidr": "10.0.0.0/8"}
         )
     with pytest.raises(ValueError, match="nobody took"):
-        Given({"name": "x"}).end()
+        ResourceInputs({"name": "x"}).end()
     with pytest.raises(Exception, match="Missing required parameter"):
-        Account("http://127.0.0.1:9", "eu-central-1").check("dlm", "CreateLifecyclePolicy", {})
+        EmulatedAccount("http://127.0.0.1:9", "eu-central-1").check(
+            "dlm", "CreateLifecyclePolicy", {}
+        )
 
 
 def _service(graph: Graph, name: str) -> dict[str, Any]:
@@ -152,8 +154,8 @@ def _service(graph: Graph, name: str) -> dict[str, Any]:
     return found
 
 
-def _policy(graph: Graph, role: str) -> Policy:
-    return Policy.of(*graph.seen["roles"][role]["policies"])
+def _policy(graph: Graph, role: str) -> IamPolicy:
+    return IamPolicy.of(*graph.seen["roles"][role]["policies"])
 
 
 def _tag(found: dict[str, Any], name: str) -> str:

@@ -107,7 +107,7 @@ def test_whatever_keeps_data_is_encrypted_with_our_key(prod: Graph) -> None:
     for secret in prod.all("secretsmanager/secret:Secret"):
         assert secret.inputs["kmsKeyId"] == operations
     assert prod.one("sns/topic:Topic", "alarms").inputs["kmsMasterKeyId"] == operations
-    assert prod.one("sqs/queue:Queue", "failed").inputs["sqsManagedSseEnabled"]
+    assert prod.one("sqs/queue:Queue", "failed-calls").inputs["sqsManagedSseEnabled"]
     for made in prod.all("kms/key:Key"):
         assert made.inputs["enableKeyRotation"]
 
@@ -256,7 +256,7 @@ def test_schedules_start_jobs_through_the_function_that_refuses_overlaps(prod: G
         assert json.loads(target["input"])["job"] == job
 
 
-def test_a_new_object_calls_the_catalogue_and_only_our_bucket_may(prod: Graph) -> None:
+def test_a_new_object_calls_the_catalog_and_only_our_bucket_may(prod: Graph) -> None:
     lake = prod.one("s3/bucket:Bucket", "lake")
     told = prod.one("s3/bucketNotification:BucketNotification", "catalog").inputs
     called = told["lambdaFunctions"][0]
@@ -298,8 +298,8 @@ def test_alarms_watch_every_member_and_function_and_say_what_to_do(prod: Graph) 
 def test_the_dashboard_is_a_document_of_widgets(prod: Graph) -> None:
     body = json.loads(prod.all("cloudwatch/dashboard:Dashboard")[0].inputs["dashboardBody"])
     titles = [widget["properties"]["title"] for widget in body["widgets"]]
-    assert "Load of the brokers" in titles
-    assert "Volumes of the members, percent used" in titles
+    assert "Broker load" in titles
+    assert "Member volumes, percent used" in titles
     for widget in body["widgets"]:
         assert widget["x"] + widget["width"] <= 24
 
@@ -327,12 +327,12 @@ def test_localstack_gets_what_it_knows(graph_of: Callable[[str], Graph]) -> None
 
 
 def test_what_was_not_built_is_told_with_the_command(graph_of: Callable[[str], Graph]) -> None:
-    said = graph_of("unbuilt").wrong
+    said = graph_of("unbuilt").error
     assert said == ("nowhere/discovery.zip is missing: build the functions with `make functions`")
 
 
 def test_prod_is_not_deployed_without_a_certificate(graph_of: Callable[[str], Graph]) -> None:
-    assert "sulina:requireTls is 'true' and there is no certificate" in graph_of("nameless").wrong
+    assert "sulina:requireTls needs a certificate" in graph_of("nameless").error
 
 
 def test_before_there_are_images_nothing_is_started(graph_of: Callable[[str], Graph]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from infra.addresses import address_of, subnets, zone_of
+from infra.network.addresses import address_of, subnets, zone_of
 from tests.infra.graph import Graph
 
 INGRESS = "vpc/securityGroupIngressRule:SecurityGroupIngressRule"

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.infra.policy import Policy, matches
+from tests.infra.policy import IamPolicy, matches
 
 
-def policy(*statements: dict[str, Any]) -> Policy:
-    return Policy.of(json.dumps({"Version": "2012-10-17", "Statement": list(statements)}))
+def policy(*statements: dict[str, Any]) -> IamPolicy:
+    return IamPolicy.of(json.dumps({"Version": "2012-10-17", "Statement": list(statements)}))
 
 
 READ = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": "arn:aws:s3:::lake/ledgers/*"}

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.infra.graph import Graph
-from tests.infra.policy import Policy
+from tests.infra.policy import IamPolicy
 
 ACCOUNT = "123456789012"
 REGION = "eu-central-1"
@@ -19,14 +19,14 @@ THROUGH_S3 = {"kms:ViaService": f"s3.{REGION}.amazonaws.com"}
 
 ROLES = {
     "etcd-machine": "ec2.amazonaws.com",
-    "etcd-start": "ecs-tasks.amazonaws.com",
-    "etcd-run": "ecs-tasks.amazonaws.com",
+    "etcd-execution": "ecs-tasks.amazonaws.com",
+    "etcd-task": "ecs-tasks.amazonaws.com",
     "etcd-backup": "dlm.amazonaws.com",
     "storage-machine": "ec2.amazonaws.com",
-    "storage-start": "ecs-tasks.amazonaws.com",
-    "storage-run": "ecs-tasks.amazonaws.com",
-    "broker-start": "ecs-tasks.amazonaws.com",
-    "broker-run": "ecs-tasks.amazonaws.com",
+    "storage-execution": "ecs-tasks.amazonaws.com",
+    "storage-task": "ecs-tasks.amazonaws.com",
+    "broker-execution": "ecs-tasks.amazonaws.com",
+    "broker-task": "ecs-tasks.amazonaws.com",
     "job": "emr-serverless.amazonaws.com",
     "discovery": "lambda.amazonaws.com",
     "analytics": "lambda.amazonaws.com",
@@ -86,7 +86,7 @@ def test_no_policy_has_a_star_where_something_narrower_exists(
     }
     graph = graph_of(stack)
     for made in graph.all("iam/rolePolicy:RolePolicy"):
-        for statement in Policy.of(made.inputs["policy"]).statements:
+        for statement in IamPolicy.of(made.inputs["policy"]).statements:
             for action in statement.actions:
                 assert "*" not in action, f"{made.name} {statement.sid}"
             if statement.effect == "Allow" and "*" in statement.resources:
@@ -97,13 +97,13 @@ def test_nobody_but_storage_and_the_janitor_can_touch_a_ledger(prod: Graph) -> N
     for role in ROLES:
         may = prod.policy(role)
         for action in ("s3:PutObject", "s3:DeleteObject"):
-            assert may.allows(action, LEDGER) == (role in ("storage-run", "janitor")), role
-        reads = role in ("storage-run", "janitor", "catalog", "job")
+            assert may.allows(action, LEDGER) == (role in ("storage-task", "janitor")), role
+        reads = role in ("storage-task", "janitor", "catalog", "job")
         assert may.allows("s3:GetObject", LEDGER) == reads, role
 
 
 def test_storage_nodes_can_do_all_that_the_tier_does_and_only_below_ledgers(prod: Graph) -> None:
-    may = prod.policy("storage-run")
+    may = prod.policy("storage-task")
     key = prod.one("kms/key:Key", "data").arn
     for action in (
         "s3:GetObject",
@@ -129,11 +129,11 @@ def test_brokers_have_no_rights_of_their_own_and_only_their_start_reads_the_toke
     prod: Graph,
 ) -> None:
     token = prod.one("secretsmanager/secret:Secret", "token").arn
-    assert not prod.policy("broker-run").statements
+    assert not prod.policy("broker-task").statements
     for role in ROLES:
         reads = prod.policy(role).allows("secretsmanager:GetSecretValue", token)
-        assert reads == (role in ("broker-start", "discovery")), role
-    assert not prod.policy("broker-start").allows(
+        assert reads == (role in ("broker-execution", "discovery")), role
+    assert not prod.policy("broker-execution").allows(
         "secretsmanager:GetSecretValue", arn("secretsmanager", "secret:other")
     )
 
@@ -142,22 +142,24 @@ def test_certificates_are_read_by_the_start_of_their_own_part_alone(prod: Graph)
     through = {"kms:ViaService": f"secretsmanager.{REGION}.amazonaws.com"}
     operations = prod.one("kms/key:Key", "operations").arn
     secrets = [
-        made for made in prod.all("secretsmanager/secret:Secret") if made.name.startswith("inside-")
+        made
+        for made in prod.all("secretsmanager/secret:Secret")
+        if made.name.startswith("internal-")
     ]
     assert len(secrets) == 7
     for made in secrets:
         part = made.name.split("-")[1]
         for role in ROLES:
             reads = prod.policy(role).allows("secretsmanager:GetSecretValue", made.arn)
-            assert reads == (role == f"{part}-start"), f"{role} {made.name}"
-        start = prod.policy(f"{part}-start")
+            assert reads == (role == f"{part}-execution"), f"{role} {made.name}"
+        start = prod.policy(f"{part}-execution")
         assert start.allows("kms:Decrypt", operations, through)
         assert not start.allows("kms:Decrypt", operations)
 
 
 @pytest.mark.parametrize("part", ["etcd", "storage", "broker"])
 def test_a_part_is_started_from_its_own_image_into_its_own_log(prod: Graph, part: str) -> None:
-    may = prod.policy(f"{part}-start")
+    may = prod.policy(f"{part}-execution")
     for other in ("etcd", "storage", "broker"):
         repository = arn("ecr", f"repository/sulina-prod/{other}")
         stream = arn("logs", f"log-group:/sulina-prod/{other}:log-stream:x")
@@ -207,7 +209,7 @@ def test_the_analytics_function_starts_jobs_of_our_application_with_our_role(pro
     assert not may.allows("iam:PassRole", prod.one("iam/role:Role", "janitor").arn, to_emr)
 
 
-def test_the_catalogue_function_adds_partitions_and_takes_none_away(prod: Graph) -> None:
+def test_the_catalog_function_adds_partitions_and_takes_none_away(prod: Graph) -> None:
     may, table = prod.policy("catalog"), arn("glue", "table/sulina_prod/ledgers")
     assert may.allows("glue:CreatePartition", table)
     assert not may.allows("glue:DeletePartition", table)
@@ -246,7 +248,7 @@ def test_buckets_refuse_plain_http_from_everybody(prod: Graph) -> None:
         policy = json.loads(made.inputs["policy"])
         assert [each["Effect"] for each in policy["Statement"]] == ["Deny"]
         everything = {**policy["Statement"][0], "Effect": "Allow", "Condition": {}}
-        with_all = Policy.of(json.dumps({"Statement": [*policy["Statement"], everything]}))
+        with_all = IamPolicy.of(json.dumps({"Statement": [*policy["Statement"], everything]}))
         where = f"{LAKE if made.name == 'lake' else WORK}/x"
         for secure in ("true", "false"):
             facts = {"aws:SecureTransport": secure}
@@ -256,17 +258,17 @@ def test_buckets_refuse_plain_http_from_everybody(prod: Graph) -> None:
 def test_the_key_of_logs_serves_our_groups_and_the_key_of_data_no_service(prod: Graph) -> None:
     logs = ("Service", f"logs.{REGION}.amazonaws.com")
     context = "kms:EncryptionContext:aws:logs:arn"
-    operations = Policy.of(prod.one("kms/key:Key", "operations").inputs["policy"])
+    operations = IamPolicy.of(prod.one("kms/key:Key", "operations").inputs["policy"])
     ours = {context: arn("logs", "log-group:/sulina-prod/broker")}
     assert operations.allows("kms:GenerateDataKey", "*", ours, logs)
     other = {context: arn("logs", "log-group:/other")}
     assert not operations.allows("kms:GenerateDataKey", "*", other, logs)
-    data = Policy.of(prod.one("kms/key:Key", "data").inputs["policy"])
+    data = IamPolicy.of(prod.one("kms/key:Key", "data").inputs["policy"])
     assert not data.allows("kms:Decrypt", "*", ours, logs)
 
 
 def test_the_way_to_s3_leads_to_our_buckets_and_the_layers_of_images(prod: Graph) -> None:
-    policy = Policy.of(prod.one("ec2/vpcEndpoint:VpcEndpoint", "s3").inputs["policy"])
+    policy = IamPolicy.of(prod.one("ec2/vpcEndpoint:VpcEndpoint", "s3").inputs["policy"])
     layers = f"arn:aws:s3:::prod-{REGION}-starport-layer-bucket/x"
     assert policy.allows("s3:PutObject", LEDGER)
     assert policy.allows("s3:GetObject", layers)

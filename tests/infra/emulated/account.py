@@ -11,10 +11,10 @@ from botocore.config import Config
 from botocore.exceptions import ParamValidationError
 from botocore.validate import ParamValidator
 
-from tests.infra.emulated.given import Given
+from tests.infra.emulated.inputs import ResourceInputs
 
 Made = tuple[str, dict[str, Any]]
-Make = Callable[["Account", Given], Made]
+Make = Callable[["EmulatedAccount", ResourceInputs], Made]
 MAKERS: dict[str, Make] = {}
 
 
@@ -28,7 +28,7 @@ def makes(kind: str) -> Callable[[Make], Make]:
     return enter
 
 
-class Account:
+class EmulatedAccount:
     """An account of AWS at a URL."""
 
     def __init__(self, url: str, region: str) -> None:

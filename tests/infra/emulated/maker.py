@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.infra.emulated import (
-    calling,
-    computing,
-    keeping,
+    analytics,
+    compute,
+    functions,
     network,
-    querying,
-    watching,
+    observability,
+    storage,
 )
-from tests.infra.emulated.account import MAKERS, Account
-from tests.infra.emulated.given import Given
-from tests.infra.emulated.looking import look
+from tests.infra.emulated.account import MAKERS, EmulatedAccount
+from tests.infra.emulated.inputs import ResourceInputs
+from tests.infra.emulated.inspection import look
 from tests.infra.recorder import ANSWERS
 
-PARTS = (calling, computing, keeping, network, querying, watching)
+PARTS = (functions, compute, storage, network, analytics, observability)
 """Importing them enters their makers."""
 
 
@@ -26,7 +26,7 @@ class EmulatedMaker:
     """Makes resources on an emulated AWS, and answers the program's questions from there."""
 
     def __init__(self, url: str, region: str) -> None:
-        self._account = Account(url, region)
+        self._account = EmulatedAccount(url, region)
 
     def call(self, token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to a question of the program."""
@@ -44,7 +44,7 @@ class EmulatedMaker:
 
     def make(self, kind: str, name: str, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """A resource's id, and what AWS knows of it beyond its inputs."""
-        inputs = Given(given)
+        inputs = ResourceInputs(given)
         made = MAKERS[kind](self._account, inputs)
         inputs.end()
         return made

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.infra.emulated.account import Account, Made, makes
-from tests.infra.emulated.given import Given
+from tests.infra.emulated.account import EmulatedAccount, Made, makes
+from tests.infra.emulated.inputs import ResourceInputs
 
 
-def _tagged(kind: str, given: Given) -> list[dict[str, Any]]:
+def _tagged(kind: str, given: ResourceInputs) -> list[dict[str, Any]]:
     return [{"ResourceType": kind, "Tags": given.tags()}]
 
 
 @makes("ec2/vpc:Vpc")
-def vpc(account: Account, given: Given) -> Made:
+def vpc(account: EmulatedAccount, given: ResourceInputs) -> Made:
     ec2 = account.client("ec2")
     made = ec2.create_vpc(
         CidrBlock=given.take("cidrBlock"), TagSpecifications=_tagged("vpc", given)
@@ -25,7 +25,7 @@ def vpc(account: Account, given: Given) -> Made:
 
 
 @makes("ec2/defaultSecurityGroup:DefaultSecurityGroup")
-def default_group(account: Account, given: Given) -> Made:
+def default_group(account: EmulatedAccount, given: ResourceInputs) -> Made:
     ec2 = account.client("ec2")
     only = [
         {"Name": "vpc-id", "Values": [given.take("vpcId")]},
@@ -45,7 +45,7 @@ def _empty(ec2: Any, group: dict[str, Any]) -> None:
 
 
 @makes("ec2/securityGroup:SecurityGroup")
-def group(account: Account, given: Given) -> Made:
+def group(account: EmulatedAccount, given: ResourceInputs) -> Made:
     ec2 = account.client("ec2")
     made = ec2.create_security_group(
         GroupName=given.take("name"),
@@ -57,7 +57,7 @@ def group(account: Account, given: Given) -> Made:
     return made, {}
 
 
-def _rule(account: Account, given: Given, direction: str) -> Made:
+def _rule(account: EmulatedAccount, given: ResourceInputs, direction: str) -> Made:
     permission: dict[str, Any] = {
         "IpProtocol": given.take("ipProtocol"),
         "FromPort": given.take("fromPort"),
@@ -81,17 +81,17 @@ def _rule(account: Account, given: Given, direction: str) -> Made:
 
 
 @makes("vpc/securityGroupIngressRule:SecurityGroupIngressRule")
-def ingress(account: Account, given: Given) -> Made:
+def ingress(account: EmulatedAccount, given: ResourceInputs) -> Made:
     return _rule(account, given, "ingress")
 
 
 @makes("vpc/securityGroupEgressRule:SecurityGroupEgressRule")
-def egress(account: Account, given: Given) -> Made:
+def egress(account: EmulatedAccount, given: ResourceInputs) -> Made:
     return _rule(account, given, "egress")
 
 
 @makes("ec2/subnet:Subnet")
-def subnet(account: Account, given: Given) -> Made:
+def subnet(account: EmulatedAccount, given: ResourceInputs) -> Made:
     ec2 = account.client("ec2")
     public = given.take("mapPublicIpOnLaunch")
     tags = _tagged("subnet", given)
@@ -101,19 +101,19 @@ def subnet(account: Account, given: Given) -> Made:
 
 
 @makes("ec2/routeTable:RouteTable")
-def route_table(account: Account, given: Given) -> Made:
+def route_table(account: EmulatedAccount, given: ResourceInputs) -> Made:
     tags = _tagged("route-table", given)
     made = account.client("ec2").create_route_table(TagSpecifications=tags, **given.pascal())
     return made["RouteTable"]["RouteTableId"], {}
 
 
 @makes("ec2/routeTableAssociation:RouteTableAssociation")
-def association(account: Account, given: Given) -> Made:
+def association(account: EmulatedAccount, given: ResourceInputs) -> Made:
     return account.client("ec2").associate_route_table(**given.pascal())["AssociationId"], {}
 
 
 @makes("ec2/internetGateway:InternetGateway")
-def gateway(account: Account, given: Given) -> Made:
+def gateway(account: EmulatedAccount, given: ResourceInputs) -> Made:
     ec2 = account.client("ec2")
     tags = _tagged("internet-gateway", given)
     made = ec2.create_internet_gateway(TagSpecifications=tags)["InternetGateway"]
@@ -124,13 +124,13 @@ def gateway(account: Account, given: Given) -> Made:
 
 
 @makes("ec2/route:Route")
-def route(account: Account, given: Given) -> Made:
+def route(account: EmulatedAccount, given: ResourceInputs) -> Made:
     account.client("ec2").create_route(**given.pascal())
     return "route", {}
 
 
 @makes("ec2/vpcEndpoint:VpcEndpoint")
-def endpoint(account: Account, given: Given) -> Made:
+def endpoint(account: EmulatedAccount, given: ResourceInputs) -> Made:
     ec2 = account.client("ec2")
     policy = given.may("policy")
     tags = _tagged("vpc-endpoint", given)
@@ -144,7 +144,7 @@ def endpoint(account: Account, given: Given) -> Made:
 
 
 @makes("servicediscovery/privateDnsNamespace:PrivateDnsNamespace")
-def namespace(account: Account, given: Given) -> Made:
+def namespace(account: EmulatedAccount, given: ResourceInputs) -> Made:
     names = account.client("servicediscovery")
     tags = given.tags()
     wanted = given.pascal()
@@ -156,7 +156,7 @@ def namespace(account: Account, given: Given) -> Made:
 
 
 @makes("servicediscovery/service:Service")
-def service(account: Account, given: Given) -> Made:
+def service(account: EmulatedAccount, given: ResourceInputs) -> Made:
     tags = given.tags()
     config = given.take("dnsConfig")
     records = [{"Type": each["type"], "TTL": each["ttl"]} for each in config["dnsRecords"]]
@@ -170,7 +170,7 @@ def service(account: Account, given: Given) -> Made:
 
 
 @makes("servicediscovery/instance:Instance")
-def registered(account: Account, given: Given) -> Made:
+def registered(account: EmulatedAccount, given: ResourceInputs) -> Made:
     name = given.take("instanceId")
     account.client("servicediscovery").register_instance(
         InstanceId=name,
@@ -182,7 +182,7 @@ def registered(account: Account, given: Given) -> Made:
 
 
 @makes("route53/record:Record")
-def record(account: Account, given: Given) -> Made:
+def record(account: EmulatedAccount, given: ResourceInputs) -> Made:
     zone, name, kind = given.take("zoneId"), given.take("name"), given.take("type")
     wanted: dict[str, Any] = {"Name": name, "Type": kind}
     for alias in given.may("aliases", []):

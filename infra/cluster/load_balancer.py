@@ -1,0 +1,161 @@
+"""The endpoint that clients connect to: a network load balancer with one listener per protocol.
+
+With a certificate, TLS ends here; traffic behind it stays in the VPC. A public load balancer has no
+listener for administration (50051).
+
+Health checks use ``/health/live``, not readiness: ECS replaces a container whose health check
+fails, and a broker that has lost etcd for a while is not ready but must keep serving.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.cluster.shared import SharedResources
+from infra.component import Component, Deployment
+from infra.network import ports
+from infra.network.firewall import listener_ports
+from infra.network.vpc import VpcNetwork
+
+LISTENERS: Final = {
+    ports.BINARY: "binary",
+    ports.GRPC: "grpc",
+    ports.HTTP: "http",
+    ports.ADMIN: "admin",
+}
+_ALPN: Final = {ports.GRPC: "HTTP2Only", ports.ADMIN: "HTTP2Only"}
+"""gRPC clients require that TLS negotiates HTTP/2."""
+_TLS_POLICY: Final = "ELBSecurityPolicy-TLS13-1-2-2021-06"
+_DRAIN_SECONDS: Final = 30
+
+
+class LoadBalancer(Component):
+    """The load balancer, its listeners, target groups, certificate and DNS record."""
+
+    def __init__(self, shared: SharedResources, parent: Deployment) -> None:
+        super().__init__("LoadBalancer", parent)
+        settings, network, endpoint = self.settings, shared.network, self.settings.endpoint
+        subnets = network.edge if endpoint.public else network.work
+        self.balancer = aws.lb.LoadBalancer(
+            "clients",
+            name=settings.prefix,
+            load_balancer_type="network",
+            internal=not endpoint.public,
+            subnets=[subnet.id for subnet in subnets],
+            security_groups=[shared.firewall.group_id("balancer")],
+            enable_cross_zone_load_balancing=True,
+            enable_deletion_protection=settings.protect,
+            opts=self.within(),
+        )
+        certificate = self._certificate()
+        self.targets = {port: self._target(port, network) for port in listener_ports(settings)}
+        self.listeners = [
+            self._listener(port, target, certificate) for port, target in self.targets.items()
+        ]
+        self.host: pulumi.Output[str] = pulumi.Output.from_input(
+            endpoint.domain or self.balancer.dns_name
+        )
+        if endpoint.zone_id:
+            self._record()
+        self.register_outputs({"host": self.host})
+
+    def url(self, port: int) -> pulumi.Output[str]:
+        """The URL with which clients connect to a port."""
+        tls = self.settings.endpoint.tls
+        if port == ports.BINARY:
+            scheme = "sulina+tls" if tls else "sulina"
+        else:
+            scheme = "https" if tls else "http"
+        return pulumi.Output.concat(f"{scheme}://", self.host, f":{port}")
+
+    def _target(self, port: int, network: VpcNetwork) -> aws.lb.TargetGroup:
+        name = LISTENERS[port]
+        return aws.lb.TargetGroup(
+            name,
+            name=self.named(name),
+            port=port,
+            protocol="TCP",
+            target_type="ip",
+            vpc_id=network.vpc.id,
+            # A stopping broker asks its clients to leave; then remaining connections are closed.
+            deregistration_delay=_DRAIN_SECONDS,
+            connection_termination=True,
+            preserve_client_ip="false",
+            health_check={
+                "protocol": "HTTP",
+                "port": str(ports.HTTP),
+                "path": "/health/live",
+                "matcher": "200",
+                "interval": 10,
+                "timeout": 6,
+                "healthy_threshold": 2,
+                "unhealthy_threshold": 3,
+            },
+            opts=self.within(),
+        )
+
+    def _listener(
+        self, port: int, target: aws.lb.TargetGroup, certificate: pulumi.Input[str] | None
+    ) -> aws.lb.Listener:
+        return aws.lb.Listener(
+            LISTENERS[port],
+            load_balancer_arn=self.balancer.arn,
+            port=port,
+            protocol="TCP" if certificate is None else "TLS",
+            certificate_arn=certificate,
+            ssl_policy=None if certificate is None else _TLS_POLICY,
+            alpn_policy=None if certificate is None else _ALPN.get(port),
+            default_actions=[{"type": "forward", "target_group_arn": target.arn}],
+            opts=self.within(),
+        )
+
+    def _certificate(self) -> pulumi.Input[str] | None:
+        endpoint = self.settings.endpoint
+        if endpoint.certificate_arn:
+            return endpoint.certificate_arn
+        if not endpoint.zone_id:
+            return None
+        certificate = aws.acm.Certificate(
+            "clients",
+            domain_name=endpoint.domain,
+            validation_method="DNS",
+            opts=self.within(),
+        )
+        wanted = certificate.domain_validation_options[0]
+        proof = aws.route53.Record(
+            "proof",
+            zone_id=endpoint.zone_id,
+            name=wanted.resource_record_name,
+            type=wanted.resource_record_type,
+            ttl=300,
+            records=[wanted.resource_record_value],
+            opts=self.within(),
+        )
+        valid = aws.acm.CertificateValidation(
+            "clients",
+            certificate_arn=certificate.arn,
+            validation_record_fqdns=[proof.fqdn],
+            opts=self.within(),
+        )
+        found: pulumi.Input[str] = valid.certificate_arn
+        return found
+
+    def _record(self) -> None:
+        endpoint = self.settings.endpoint
+        aws.route53.Record(
+            "clients",
+            zone_id=endpoint.zone_id,
+            name=endpoint.domain,
+            type="A",
+            aliases=[
+                {
+                    "name": self.balancer.dns_name,
+                    "zone_id": self.balancer.zone_id,
+                    "evaluate_target_health": False,
+                }
+            ],
+            opts=self.within(),
+        )

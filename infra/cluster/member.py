@@ -1,0 +1,194 @@
+"""A member, which stores data: a machine, its volume, its name, and its container.
+
+A member keeps its data whatever is replaced. The volume is a separate resource in a fixed zone; the
+address follows from the member's number; the container is bound to the machine. EC2 recovers a
+broken host with the same address and volume. docs/adr lists the alternatives considered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.cluster.containers import hardened
+from infra.cluster.shared import SharedResources
+from infra.cluster.sidecars import (
+    AFTER_CERTIFICATES,
+    CERTIFICATES_VOLUME,
+    DATA_VOLUME,
+    certificate_writer,
+    member_watch,
+)
+from infra.cluster.user_data import CERTIFICATES, MOUNT, user_data
+from infra.component import Component
+from infra.config.settings import MemberSettings
+from infra.network.addresses import address_of, zone_of
+from infra.security.certificates import Credential
+
+
+@dataclass(frozen=True, slots=True)
+class MemberGroup:
+    """What all etcd members, or all storage nodes, share."""
+
+    name: str
+    shared: SharedResources
+    sizes: MemberSettings
+    snapshots: bool
+    """Whether volumes are backed up."""
+    machine_image: str
+    """The machine's image (AMI)."""
+    profile: pulumi.Input[str]
+    execution_role: pulumi.Input[str]
+    task_role: pulumi.Input[str]
+
+
+class ClusterMember(pulumi.ComponentResource):
+    """The member ``<group>-<number>``; members are placed in the zones round-robin."""
+
+    def __init__(
+        self,
+        component: Component,
+        group: MemberGroup,
+        number: int,
+        container: Mapping[str, Any],
+        credential: Credential | None,
+        after: Sequence[pulumi.Resource],
+    ) -> None:
+        """``credential`` is None if internal TLS is off."""
+        self.name = f"{group.name}-{number}"
+        super().__init__("sulina:infra:Member", self.name, None, component.within())
+        self._component = component
+        self._group = group
+        zone = zone_of(number)
+        self.address = address_of(component.settings.network, group.name, number)
+        self.host = f"{self.name}.{group.shared.dns.domain}"
+        volume = self._volume(component.region.zones[zone])
+        self.machine = self._machine(volume, group.shared.network.data[zone].id)
+        aws.ec2.VolumeAttachment(
+            self.name,
+            volume_id=volume.id,
+            instance_id=self.machine.id,
+            device_name="/dev/sdf",
+            # A running container keeps the device busy: stop the machine before detaching.
+            stop_instance_before_detaching=True,
+            opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True),
+        )
+        group.shared.dns.fixed_name(self, self.name, self.address)
+        self.service = self._service(self._containers(container, credential), after)
+        self.register_outputs({"host": self.host, "address": self.address})
+
+    def _volume(self, zone: str) -> aws.ebs.Volume:
+        settings, sizes = self._component.settings, self._group.sizes
+        return aws.ebs.Volume(
+            self.name,
+            availability_zone=zone,
+            type="gp3",
+            size=sizes.volume_gib,
+            iops=sizes.volume_iops,
+            throughput=sizes.volume_mibps,
+            encrypted=True,
+            kms_key_id=self._group.shared.keys.data.arn,
+            final_snapshot=settings.protect,
+            tags={
+                "Name": self._component.named(self.name),
+                "Backup": f"{settings.prefix}-{self._group.name}"
+                if self._group.snapshots
+                else "no",
+            },
+            opts=pulumi.ResourceOptions(parent=self, protect=settings.protect),
+        )
+
+    def _machine(self, volume: aws.ebs.Volume, subnet: pulumi.Input[str]) -> aws.ec2.Instance:
+        return aws.ec2.Instance(
+            self.name,
+            ami=self._group.machine_image,
+            instance_type=self._group.sizes.instance,
+            subnet_id=subnet,
+            private_ip=self.address,
+            associate_public_ip_address=False,
+            vpc_security_group_ids=[self._group.shared.firewall.group_id(self._group.name)],
+            iam_instance_profile=self._group.profile,
+            user_data=user_data(self._component.named("cluster"), self.name, volume.id),
+            metadata_options={"http_tokens": "required", "http_put_response_hop_limit": 1},
+            maintenance_options={"auto_recovery": "default"},
+            root_block_device={
+                "volume_type": "gp3",
+                "volume_size": 30,
+                "encrypted": True,
+                "kms_key_id": self._group.shared.keys.data.arn,
+            },
+            disable_api_termination=self._component.settings.protect,
+            ebs_optimized=True,
+            tags={"Name": self._component.named(self.name)},
+            # A newer machine image must not replace all members at once: replace them one by one
+            # with `pulumi up --replace` (docs/deploy.md). The replacement has the same address, so
+            # the old machine must be deleted first.
+            opts=pulumi.ResourceOptions(
+                parent=self, ignore_changes=["ami", "userData"], delete_before_replace=True
+            ),
+        )
+
+    def _containers(
+        self, container: Mapping[str, Any], credential: Credential | None
+    ) -> list[dict[str, Any]]:
+        """The member's own container, then its sidecars."""
+        settings, shared = self._component.settings, self._group.shared
+        image = shared.images.reference("storage")
+        own = {**container, "mountPoints": [{**DATA_VOLUME, "readOnly": False}]}
+        sidecars = [member_watch(image, settings.prefix, self.name, tls=credential is not None)]
+        if credential is not None:
+            own["mountPoints"].append({**CERTIFICATES_VOLUME, "readOnly": True})
+            own["dependsOn"] = AFTER_CERTIFICATES
+            sidecars.append(certificate_writer(image, credential))
+        logs = shared.containers.logging(self._group.name, self.name)
+        return [
+            {**hardened(settings.shell), "logConfiguration": logs, **each}
+            for each in (own, *sidecars)
+        ]
+
+    def _service(
+        self, containers: Sequence[Mapping[str, Any]], after: Sequence[pulumi.Resource]
+    ) -> aws.ecs.Service:
+        group, component = self._group, self._component
+        definition = aws.ecs.TaskDefinition(
+            self.name,
+            family=component.named(self.name),
+            requires_compatibilities=["EC2"],
+            # The member uses the machine's address, so replacing a container does not change it.
+            network_mode="host",
+            execution_role_arn=group.execution_role,
+            task_role_arn=group.task_role,
+            container_definitions=pulumi.Output.json_dumps(list(containers)),
+            volumes=[
+                {"name": "data", "host_path": f"{MOUNT}/data"},
+                {"name": "certificates", "host_path": CERTIFICATES},
+            ],
+            placement_constraints=[
+                {
+                    "type": "memberOf",
+                    "expression": f"attribute:sulina.member == {self.name}",
+                }
+            ],
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        return aws.ecs.Service(
+            self.name,
+            name=component.named(self.name),
+            cluster=group.shared.containers.cluster.arn,
+            task_definition=definition.arn,
+            launch_type="EC2",
+            desired_count=1 if component.settings.runs else 0,
+            # Two containers must never share a volume: stop the old one before starting the new.
+            deployment_minimum_healthy_percent=0,
+            deployment_maximum_percent=100,
+            enable_execute_command=component.settings.shell,
+            enable_ecs_managed_tags=True,
+            propagate_tags="SERVICE",
+            # Deployments update the next member only once this one is stable.
+            wait_for_steady_state=component.settings.runs,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[self.machine, *after]),
+        )

@@ -1,0 +1,77 @@
+"""Creates all members of a group: what they share, then each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.cluster.member import ClusterMember, MemberGroup
+from infra.cluster.shared import SharedResources
+from infra.component import Component
+from infra.config.settings import MemberSettings
+from infra.network.addresses import address_of
+from infra.security.iam import Statement
+from infra.telemetry.logs import log_group
+from infra.telemetry.metrics import member_metrics
+
+
+def create_members(
+    component: Component,
+    shared: SharedResources,
+    name: str,
+    sizes: MemberSettings,
+    permissions: Sequence[Statement],
+    container: Callable[[str], Mapping[str, Any]],
+    *,
+    snapshots: bool,
+) -> list[ClusterMember]:
+    """Create the members ``<name>-1``, ``<name>-2``, ... one after the other.
+
+    ``permissions`` are those of their containers; ``container`` returns a member's container
+    definition by the member's name.
+    """
+    names = [f"{name}-{number}" for number in range(1, sizes.count + 1)]
+    credentials = {}
+    if shared.certificates is not None:
+        for number, member in enumerate(names, 1):
+            address = address_of(component.settings.network, name, number)
+            host = f"{member}.{shared.dns.domain}"
+            credentials[member] = shared.certificates.issue(member, [host], [address])
+    secrets = (
+        shared.certificates.may_read(list(credentials.values())) if shared.certificates else []
+    )
+    log = log_group(component, name, shared.keys.operations.arn)
+    member_metrics(component, name, log)
+    # Sidecars use the storage node's image.
+    images = dict.fromkeys((name, "storage"))
+    group = MemberGroup(
+        name=name,
+        shared=shared,
+        sizes=sizes,
+        snapshots=snapshots,
+        machine_image=_machine_image(component),
+        profile=shared.containers.instance_profile(name).name,
+        execution_role=shared.containers.execution_role(name, secrets, images).arn,
+        task_role=shared.containers.task_role(name, permissions).arn,
+    )
+    members: list[ClusterMember] = []
+    for number, member in enumerate(names, 1):
+        # One at a time, also in a new cluster: a member without a quorum runs, and waits for it.
+        after = [members[-1].service] if members else []
+        members.append(
+            ClusterMember(
+                component, group, number, container(member), credentials.get(member), after
+            )
+        )
+    return members
+
+
+def _machine_image(component: Component) -> str:
+    """The latest Amazon Linux image with the ECS agent, for the stack's architecture."""
+    arm = "/arm64" if component.settings.architecture == "arm64" else ""
+    name = f"/aws/service/ecs/optimized-ami/amazon-linux-2023{arm}/recommended"
+    options = pulumi.InvokeOptions(parent=component)
+    return str(aws.ssm.get_parameter(name=f"{name}/image_id", opts=options).value)

@@ -1,0 +1,3 @@
+"""An estimate of what a stack costs per month."""
+
+from __future__ import annotations

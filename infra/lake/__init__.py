@@ -1,0 +1,3 @@
+"""Ledgers in S3, the Glue table over them, and Spark on EMR Serverless."""
+
+from __future__ import annotations

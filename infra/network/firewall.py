@@ -1,0 +1,113 @@
+"""Security groups: one table lists which group may connect to which, and on which ports.
+
+Each row creates two rules: egress from the caller, ingress to the called group. Everything else is
+closed. The only ingress from outside the VPC is at the load balancer, from the networks that the
+endpoint's settings allow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.component import Component, Deployment
+from infra.config.settings import StackSettings
+from infra.network import ports
+from infra.network.vpc import VpcNetwork
+
+GROUPS = {
+    "balancer": "The load balancer that clients connect to",
+    "brokers": "Brokers",
+    "etcd": "etcd",
+    "storage": "Storage nodes",
+    "functions": "Functions that call brokers",
+    "spark": "Spark jobs",
+    "services": "Private endpoints of AWS services",
+}
+
+CONNECTIONS: Sequence[tuple[str, str, Sequence[int]]] = (
+    ("balancer", "brokers", ports.BROKER),
+    ("brokers", "brokers", (ports.BINARY, ports.GRPC, ports.HTTP)),
+    ("brokers", "etcd", (ports.ETCD,)),
+    ("brokers", "storage", (ports.STORAGE,)),
+    ("etcd", "etcd", (ports.ETCD_PEERS,)),
+    # A node that writes a ledger's object reads entries that it does not have from other nodes.
+    ("storage", "storage", (ports.STORAGE,)),
+    ("functions", "brokers", (ports.HTTP,)),
+    ("spark", "balancer", (ports.BINARY,)),
+    ("brokers", "services", (ports.HTTPS,)),
+    ("etcd", "services", (ports.HTTPS,)),
+    ("storage", "services", (ports.HTTPS,)),
+    ("functions", "services", (ports.HTTPS,)),
+    ("spark", "services", (ports.HTTPS,)),
+)
+S3_CLIENTS = ("brokers", "etcd", "storage", "spark")
+"""The groups that may connect to S3; image layers come from there too."""
+
+
+class Firewall(Component):
+    """The security groups by name."""
+
+    def __init__(self, network: VpcNetwork, parent: Deployment) -> None:
+        super().__init__("Firewall", parent)
+        settings = self.settings
+        self.groups = {
+            name: aws.ec2.SecurityGroup(
+                name,
+                name=self.named(name),
+                description=what,
+                vpc_id=network.vpc.id,
+                # Without inline rules the provider removes AWS's default allow-all egress rule.
+                # Rules are separate resources, so that two groups can refer to each other.
+                opts=self.within(),
+            )
+            for name, what in GROUPS.items()
+        }
+        for caller, called, called_ports in CONNECTIONS:
+            for port in called_ports:
+                self._connection(caller, called, port)
+        allowed = settings.endpoint.allowed or (settings.network,)
+        for port in listener_ports(settings):
+            for number, block in enumerate(allowed, 1):
+                self._ingress(f"clients-{number}-{port}", "balancer", port, cidr_ipv4=block)
+        self.register_outputs({})
+
+    def group_id(self, name: str) -> pulumi.Output[str]:
+        """The id of a group."""
+        found: pulumi.Output[str] = self.groups[name].id
+        return found
+
+    def allow_s3(self, prefixes: pulumi.Input[str]) -> None:
+        """Allow ``S3_CLIENTS`` to connect to S3's addresses, an AWS prefix list."""
+        for name in S3_CLIENTS:
+            self._egress(f"{name}-to-s3", name, ports.HTTPS, prefix_list_id=prefixes)
+
+    def _connection(self, caller: str, called: str, port: int) -> None:
+        name = f"{caller}-to-{called}-{port}"
+        self._egress(name, caller, port, referenced_security_group_id=self.group_id(called))
+        self._ingress(name, called, port, referenced_security_group_id=self.group_id(caller))
+
+    def _egress(self, name: str, group: str, port: int, **peer: pulumi.Input[str]) -> None:
+        aws.vpc.SecurityGroupEgressRule(name, **self._rule(group, port), **peer)
+
+    def _ingress(self, name: str, group: str, port: int, **peer: pulumi.Input[str]) -> None:
+        aws.vpc.SecurityGroupIngressRule(name, **self._rule(group, port), **peer)
+
+    def _rule(self, group: str, port: int) -> dict[str, Any]:
+        return {
+            "security_group_id": self.group_id(group),
+            "ip_protocol": "tcp",
+            "from_port": port,
+            "to_port": port,
+            "opts": self.within(),
+        }
+
+
+def listener_ports(settings: StackSettings) -> tuple[int, ...]:
+    """The load balancer's ports; the administration port is never public."""
+    if settings.endpoint.public:
+        return tuple(port for port in ports.BROKER if port != ports.ADMIN)
+    return ports.BROKER

@@ -1,0 +1,3 @@
+"""Alarms and the dashboard."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Log groups and metrics."""
+
+from __future__ import annotations

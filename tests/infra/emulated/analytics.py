@@ -1,0 +1,60 @@
+"""Glue, Athena, EMR Serverless."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.infra.emulated.account import EmulatedAccount, Made, makes
+from tests.infra.emulated.inputs import ResourceInputs, pascal
+
+_KNOWN_RELEASE = "emr-7.0.0"
+"""moto takes no label that it does not know; AWS's model of the request has no such list."""
+
+
+@makes("glue/catalogDatabase:CatalogDatabase")
+def database(account: EmulatedAccount, given: ResourceInputs) -> Made:
+    tags = given.may("tags")
+    request = given.pascal()
+    account.client("glue").create_database(DatabaseInput=request, Tags=tags)
+    return request["Name"], {"name": request["Name"]}
+
+
+@makes("glue/catalogTable:CatalogTable")
+def table(account: EmulatedAccount, given: ResourceInputs) -> Made:
+    indices = [
+        {"IndexName": each["indexName"], "Keys": each["keys"]}
+        for each in given.take("partitionIndices")
+    ]
+    where = given.take("databaseName")
+    wanted: dict[str, Any] = given.pascal()
+    described = wanted["StorageDescriptor"]
+    described["SerdeInfo"] = described.pop("SerDeInfo")
+    account.client("glue").create_table(
+        DatabaseName=where, TableInput=wanted, PartitionIndexes=indices
+    )
+    return f"{where}:{wanted['Name']}", {"name": wanted["Name"]}
+
+
+@makes("athena/workgroup:Workgroup")
+def workgroup(account: EmulatedAccount, given: ResourceInputs) -> Made:
+    given.drop("forceDestroy")
+    name, tags = given.take("name"), given.tags()
+    config = pascal(given.take("configuration"))
+    config["EnforceWorkGroupConfiguration"] = config.pop("EnforceWorkgroupConfiguration")
+    config["PublishCloudWatchMetricsEnabled"] = config.pop("PublishCloudwatchMetricsEnabled")
+    encryption = config["ResultConfiguration"]["EncryptionConfiguration"]
+    encryption["KmsKey"] = encryption.pop("KmsKeyArn")
+    account.client("athena").create_work_group(
+        Name=name, Description=given.take("description"), Configuration=config, Tags=tags
+    )
+    return name, {"name": name}
+
+
+@makes("emrserverless/application:Application")
+def application(account: EmulatedAccount, given: ResourceInputs) -> Made:
+    tags, kind = given.take("tags"), given.take("type").upper()
+    request = {**given.rest(), "type": kind, "tags": tags, "clientToken": "infra"}
+    account.check("emr-serverless", "CreateApplication", request)
+    known = {**request, "releaseLabel": _KNOWN_RELEASE}
+    made = account.client("emr-serverless").create_application(**known)
+    return made["applicationId"], {"arn": made["arn"]}
