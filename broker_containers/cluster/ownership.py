@@ -57,7 +57,7 @@ class Ownership:
         self._waiting: dict[str, dict[asyncio.Future[None], None]] = {}
         self._busy: dict[TopicName, asyncio.Task[None]] = {}
         self._again: set[TopicName] = set()
-        self._opening = asyncio.Semaphore(settings.open_at_once)
+        self._opening = asyncio.Lock()
         self._closed = False
         self._suspended = ""
         self.moved_away = 0

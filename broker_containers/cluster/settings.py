@@ -1,4 +1,4 @@
-"""What can be set about being part of a cluster."""
+"""Settings of a broker that is part of a cluster."""
 
 from __future__ import annotations
 
@@ -9,32 +9,30 @@ from broker_containers.load.settings import BalanceSettings
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """Intervals and bounds of the cluster's services, in seconds."""
+    """Intervals, timeouts and limits of the cluster services."""
 
     lease_seconds: int = 8
-    """A broker that was not heard of for so long is dead, and others serve its topics."""
+    """A broker that does not renew its lease within this time is dead; others take its topics."""
     check_seconds: float = 2.0
-    """How often the leader's place is looked at, besides watching it."""
+    """How often a broker checks who leads, in addition to watching for changes."""
     evaluate_seconds: float = 2.0
-    """How often the leader looks at everything, besides reacting to changes."""
+    """How often the leader evaluates the cluster, in addition to reacting to changes."""
     report_seconds: float = 5.0
-    """How often a broker tells its load."""
+    """How often a broker reports its load."""
     rebalance_seconds: float = 30.0
-    """How often the leader considers moving topics for the sake of balance."""
+    """How often the leader considers moving topics to balance load."""
     move_seconds: float = 10.0
-    """A topic that was not handed over for so long is taken away."""
+    """How long an owner may take to hand over a topic; then the leader reassigns it."""
     lookup_seconds: float = 10.0
     """How long a lookup waits for a topic to get an owner."""
     leave_seconds: float = 15.0
-    """How long a broker that stops waits for others to take its topics."""
+    """How long a stopping broker waits for others to take over its topics."""
     proxy_url: str = ""
-    """The one URL by which clients reach all brokers, if they can't reach each by its own."""
-    open_at_once: int = 1
-    """Topics that a broker opens at the same time before somebody asks for them."""
+    """The URL through which clients reach all brokers, if they cannot reach each directly."""
     moves_at_once: int = 64
-    """Planned moves under way at the same time."""
+    """Maximum number of concurrent planned moves."""
     slow_seconds: float = 3.0
-    """A leader whose round takes so long, several times in a row, lets another one lead."""
+    """A leader whose rounds take longer than this, several times in a row, resigns."""
     abstain_seconds: float = 60.0
-    """How long such a broker does not want to lead."""
+    """How long such a broker does not stand for election."""
     balance: BalanceSettings = field(default_factory=BalanceSettings)

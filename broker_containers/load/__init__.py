@@ -1,8 +1,7 @@
 """The load manager's decisions: reports, rankings, placement, rebalancing, failover.
 
-Pure: no I/O, no clock, no randomness. ``manager`` has the object that a leader uses, ``report``
-what brokers write, ``settings`` what can be set, ``decision`` the answers and their reasons,
-``reconcile`` the order of steps. docs/balance.md tells how decisions are made.
+Pure: no I/O, no clock, no randomness. The leader uses ``manager``, brokers write ``report``;
+``decision`` has the results and their reasons. docs/balance.md explains how decisions are made.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Makes a running broker go by other settings and limits.
+"""Applies changed settings to a running broker.
 
-What is read at use follows ``Broker.settings``. What keeps a value of its own is told here: the
-tail cache, the intervals of background work, the ledgers and subscriptions of open topics.
+Most code reads ``Broker.settings`` when it needs a value. What keeps its own copy is updated here:
+the tail cache, the intervals of background work, the logs and subscriptions of open topics.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from broker_containers.settings.setting_list import LEVELS
 from broker_containers.topic_log.managed_ledger import ManagedLedger
 
 PACKAGES: Final = ("sulina", "broker_containers", "storage_grpc")
-"""Whose loggers follow ``log.level``; libraries keep theirs."""
+"""``log.level`` applies to these packages; libraries keep their levels."""
 
 
 @asynccontextmanager
 async def single_broker_config(broker: Broker, admin: Admin) -> AsyncIterator[RuntimeConfig]:
-    """For a broker without a cluster: it goes by what is stored, and ``admin`` can change it."""
+    """For a broker without a cluster: apply stored settings, and let ``admin`` change them."""
     base = LiveSettings(broker=broker.settings, log_level=log_level_now())
 
     def apply(live: LiveSettings) -> None:
@@ -42,7 +42,7 @@ async def single_broker_config(broker: Broker, admin: Admin) -> AsyncIterator[Ru
 
 
 def apply_to_broker(broker: Broker, live: LiveSettings) -> None:
-    """From now on ``broker`` goes by ``live``; what is under way is not disturbed."""
+    """Use ``live`` from now on; operations in progress are not interrupted."""
     settings = live.broker
     broker.settings = settings
     broker.cache.resize(settings.cache_bytes)
@@ -64,7 +64,7 @@ def log_level_now() -> str:
 
 
 def apply_log_level(level: str, started_with: str) -> None:
-    """Tell as much as ``level`` says; with the level of the start, what the start arranged."""
+    """Set the log level of our packages; ``started_with`` restores the process's own setup."""
     wanted = logging.NOTSET if level == started_with else logging.getLevelName(level.upper())
     for package in PACKAGES:
         logging.getLogger(package).setLevel(wanted)

@@ -1,4 +1,4 @@
-"""The settings in force on a broker, as one value, and how one of them is replaced in it."""
+"""The settings in force on a broker, as one value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from broker_containers.cluster.settings import ClusterSettings
 
 @dataclass(frozen=True, slots=True)
 class LiveSettings:
-    """What a broker goes by now."""
+    """The settings in force on a broker."""
 
     broker: BrokerSettings = field(default_factory=BrokerSettings)
     cluster: ClusterSettings = field(default_factory=ClusterSettings)
@@ -26,13 +26,13 @@ class LiveSettings:
         return found
 
     def with_all(self, values: dict[tuple[str, ...], Any]) -> LiveSettings:
-        """The same with other values at some paths. Raises ``Refused`` if they don't agree."""
+        """A copy with other values at some paths. Raises ``Refused`` for contradictions."""
         live: LiveSettings = _replaced(self, values)
         return live
 
 
 def _replaced(base: Any, values: dict[tuple[str, ...], Any]) -> Any:
-    """All values of one object at once: only together they may agree with each other."""
+    """All values of one object at once: one by one they might contradict each other."""
     direct = {path[0]: value for path, value in values.items() if len(path) == 1}
     for name in {path[0] for path in values if len(path) > 1}:
         beneath = {path[1:]: value for path, value in values.items() if path[0] == name}

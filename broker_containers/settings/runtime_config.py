@@ -1,11 +1,11 @@
-"""Settings that change without a restart: what holds on this broker now, and how it is changed.
+"""Settings that change without a restart: which values are in force, and how they are changed.
 
-A value set for this broker wins over one set for all brokers, that over what the broker was started
-with, and that over the default. Brokers follow the metadata: a change holds everywhere a moment
-after it was made, also on brokers that were cut off meanwhile, once they are back.
+A value set for this broker takes precedence over one set for all brokers, then comes what the
+broker was started with, then the default. Brokers watch the metadata, so a change reaches all of
+them within moments; a broker that is disconnected catches up when it is back.
 
-Values are checked before they are stored. One that is found in the store and can't be understood
-here, because a newer version wrote it, is logged once and ignored.
+Values are checked before they are stored. A stored value that this version cannot read, because a
+newer version wrote it, is logged once and ignored.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LONGEST_NAME = 200
 
 
 class RuntimeConfig:
-    """Use as ``async with``: ``current`` holds what is stored once it is entered.
+    """Use as ``async with``: once entered, ``current`` reflects what is stored.
 
     ``base`` is what the broker was started with.
     """
@@ -41,9 +41,9 @@ class RuntimeConfig:
         self.base = base
         self.broker = base.broker.broker_id
         self.current = base
-        """What holds now: read it at use."""
+        """The settings in force. Do not keep a copy: read it when needed."""
         self.ignored: Mapping[str, str] = {}
-        """What is stored and without effect here, and why."""
+        """Stored settings that have no effect here, with the reason."""
         self._store = store
         self._clock = clock
         self._cluster: Table[str] = Table(config.CLUSTER, config.decode)
@@ -60,12 +60,12 @@ class RuntimeConfig:
         await self.mirror.__aexit__(*exc)
 
     def on_change(self, apply: Callable[[LiveSettings], None]) -> None:
-        """Call ``apply`` with what holds now, and again whenever that changes."""
+        """Call ``apply`` with the settings in force, now and after every change."""
         self._watchers.append(apply)
         apply(self.current)
 
     def stored(self) -> Stored:
-        """What is set, as far as this broker knows."""
+        """What is stored, as far as this broker has seen."""
         found = Stored({name_of(rest): text for rest, text in self._cluster.items.items()}, {})
         for rest, text in self._brokers.items.items():
             owner = config.owner_of(rest)
@@ -76,16 +76,16 @@ class RuntimeConfig:
     # ---- changing ----
 
     async def set(self, name: str, value: Any, *, broker: str = "", by: str = "") -> dict[str, Any]:
-        """Change a setting, of all brokers or of one; returns what was done, as plain data.
+        """Change a setting for all brokers or for one; returns what was done, as JSON values.
 
-        Durable when this returns, and in force on this broker unless it can't hear the store.
+        Durable when this returns, and in force on this broker unless its watch is behind.
         Raises ``NotFound`` for an unknown name and ``Refused`` for a bad value.
         """
         setting = find(name)
         return await self._change(setting, setting.text(setting.parse(value)), broker, by)
 
     async def unset(self, name: str, *, broker: str = "", by: str = "") -> dict[str, Any]:
-        """Take a setting back to what else holds. One that only newer versions know goes, too."""
+        """Remove a stored value, also of a setting that only newer versions know."""
         known = SETTINGS.get(name)
         if known is None and name not in self.stored().of(broker):
             find(name)
@@ -97,7 +97,8 @@ class RuntimeConfig:
         name = setting if isinstance(setting, str) else setting.name
         if broker and new is not None and SETTINGS[name].scope is SettingScope.CLUSTER:
             raise Refused(
-                f"{name} is for all brokers alike, since the leader goes by it: name no broker"
+                f"{name} can only be set for all brokers, because the leader uses it: "
+                "leave out the broker"
             )
 
         def check(before: Stored, after: Stored) -> None:
@@ -112,7 +113,7 @@ class RuntimeConfig:
         try:
             await within(self._clock, _SEEN_SECONDS, self.mirror.reached(revision))
         except TimeoutError:
-            _log.warning("%s was changed, and this broker has yet to hear of it", name)
+            _log.warning("%s was changed, but this broker has not seen the change yet", name)
         return {
             "name": name,
             "broker": broker,
@@ -122,7 +123,7 @@ class RuntimeConfig:
         }
 
     def _check(self, setting: Setting, before: Stored, after: Stored) -> None:
-        """Raises ``Refused`` if values no longer agree with each other that did so before."""
+        """Raise ``Refused`` if the change makes settings contradict each other."""
         for broker in ("", *after.brokers):
             try:
                 self._together(setting, after, broker)
@@ -132,7 +133,7 @@ class RuntimeConfig:
                 except Refused:
                     continue
                 whose = f" on {broker}" if broker else ""
-                raise Refused(f"{setting.name} can't be so{whose}: {error}") from None
+                raise Refused(f"invalid value for {setting.name}{whose}: {error}") from None
 
     def _together(self, setting: Setting, stored: Stored, broker: str) -> None:
         layers = [stored.cluster, stored.of(broker)] if broker else [stored.cluster]
@@ -141,7 +142,7 @@ class RuntimeConfig:
         self.base.with_all(inside)
 
     async def history(self, limit: int) -> list[dict[str, Any]]:
-        """The last changes, the newest first: who changed what, when, from what to what."""
+        """The last changes, newest first, each with its time, author, old and new value."""
         return [
             {
                 "number": number,
@@ -170,19 +171,19 @@ class RuntimeConfig:
             try:
                 apply(live)
             except Exception:
-                _log.exception("a change of settings could not be applied")
+                _log.exception("applying changed settings failed")
 
 
 def settle(
     base: LiveSettings, layers: Sequence[Mapping[str, str]]
 ) -> tuple[LiveSettings, dict[str, str]]:
-    """``base`` with the values of the layers, of which the later ones win; and what was ignored."""
+    """``base`` with the values of the layers, later ones first; and what was ignored."""
     values, ignored = _read(layers)
     try:
         return base.with_all(values), ignored
     except Refused:
         pass
-    # They don't agree with each other: take those that do, in the order of the list of settings.
+    # They contradict each other: take those that do not, in the order of the list of settings.
     live = base
     for setting in SETTINGS.values():
         if setting.path in values:
@@ -204,7 +205,7 @@ def _read(
             if setting is None:
                 ignored[name] = "this version has no such setting"
             elif number and setting.scope is SettingScope.CLUSTER:
-                ignored[name] = "it can't be set for one broker"
+                ignored[name] = "it cannot be set for a single broker"
             else:
                 try:
                     values[setting.path] = setting.parse(text)

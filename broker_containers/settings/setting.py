@@ -1,7 +1,7 @@
-"""One setting that can change while brokers run: what it is, and which values it takes.
+"""One setting that can change while brokers run: its description and the values it accepts.
 
-In the metadata a value is text. ``parse`` reads what people and programs write, with units
-(``64MiB``, ``500ms``), and checks it; ``text`` writes a value so that ``parse`` gives it back.
+The metadata stores a value as text. ``parse`` reads text with units (``64MiB``, ``500ms``) or JSON
+and checks it; ``text`` writes a value so that ``parse`` returns the same value.
 """
 
 from __future__ import annotations
@@ -30,36 +30,36 @@ _MOST: Final = 1e18
 
 
 class SettingType(StrEnum):
-    """What values look like."""
+    """The type of a setting's value."""
 
     WHOLE = "a whole number"
     NUMBER = "a number"
     FLAG = "true or false"
     CHOICE = "one of a list"
-    PATTERNS = "patterns divided by commas"
+    PATTERNS = "patterns separated by commas"
     RULES = "a JSON list of placement rules"
 
 
 class SettingScope(StrEnum):
-    """Whose setting it can be."""
+    """What a setting can be set for."""
 
     BROKER = "broker"
-    """That of all brokers, and of a single one."""
+    """All brokers, or a single one."""
     CLUSTER = "cluster"
-    """Only that of all: the leader goes by it, whoever leads."""
+    """All brokers only: the leader uses it, and any broker may become the leader."""
 
 
 class SettingEffect(StrEnum):
-    """From when on a change holds."""
+    """When a change takes effect."""
 
-    NOW = "at once"
-    ROUND = "from the next round"
+    NOW = "immediately"
+    ROUND = "at the next interval"
     CONNECTION = "for new connections"
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting. ``path`` is where its value is in ``Live``."""
+    """A setting. ``path`` is where its value is in ``LiveSettings``."""
 
     name: str
     path: tuple[str, ...]
@@ -74,7 +74,7 @@ class Setting:
 
     @property
     def allowed(self) -> str:
-        """The values it takes, in words."""
+        """The accepted values, as text."""
         if self.choices:
             return "one of " + ", ".join(self.choices)
         if self.low is None:
@@ -83,7 +83,7 @@ class Setting:
         return f"{self.kind.value} from {self.write(self.low)} {top}"
 
     def parse(self, given: Any) -> Any:
-        """The value that ``given``, text or JSON, stands for. Raises ``Refused``."""
+        """The value of ``given``, which is text or JSON. Raises ``Refused``."""
         if isinstance(given, str) and len(given) > _LONGEST:
             raise Refused(f"the value of {self.name} is longer than {_LONGEST} characters")
         match self.kind:
@@ -115,13 +115,13 @@ class Setting:
         return str(value)
 
     def plain(self, value: Any) -> Any:
-        """A value as JSON has it."""
+        """A value as a JSON value."""
         if self.kind is SettingType.RULES:
             return [asdict(rule) for rule in value]
         return list(value) if self.kind is SettingType.PATTERNS else value
 
     def write(self, value: Any) -> str:
-        """A value as people read it, with its unit."""
+        """A value for display, with its unit."""
         if self.kind is SettingType.PATTERNS or self.kind is SettingType.RULES:
             return self.text(value) if value else "none"
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -145,10 +145,10 @@ class Setting:
             if match is None or match[2].lower() not in units:
                 raise self._wrong(given)
             digits = match[1].replace("_", "")
-            # Whole numbers stay exact however large they are.
+            # int keeps large whole numbers exact.
             plain = int(digits) if digits.lstrip("+-").isdigit() else float(digits)
             value = plain * units[match[2].lower()]
-        if not -_MOST < value < _MOST:  # nor is it NaN then
+        if not -_MOST < value < _MOST:  # also rejects NaN
             raise self._wrong(given)
         if self.kind is SettingType.WHOLE and value != int(value):
             raise self._wrong(given)
@@ -176,4 +176,4 @@ class Setting:
     def _wrong(self, given: Any) -> Refused:
         units = [unit for unit in _UNITS[self.unit] if unit]
         hint = f" (units: {', '.join(units)})" if units else ""
-        return Refused(f"{self.name} can't be {given!r:.60}: it is {self.allowed}{hint}")
+        return Refused(f"invalid value for {self.name}: {given!r:.60} is not {self.allowed}{hint}")

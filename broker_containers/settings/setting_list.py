@@ -1,6 +1,6 @@
-"""Every setting that can change while brokers run, and those that can't, with the reason.
+"""Every setting that can change while brokers run, and those that cannot, with the reason.
 
-A field of the settings that is in neither list makes a test fail.
+A test fails if a field of the settings is in neither list.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "full": ("cluster", "balance", "full"),
     "http": ("broker", "http"),
 }
-"""Where the settings of each section are in ``Live``."""
+"""Where the settings of each section are in ``LiveSettings``."""
 
 
 def _setting(
@@ -57,150 +57,161 @@ _round: Final[Any] = {"effect": SettingEffect.ROUND}
 _all: Final[Any] = {"scope": SettingScope.CLUSTER, "effect": SettingEffect.ROUND}
 
 _BROKER: Final = (
-    _bytes("broker.cache_bytes", "Memory for frames at the tail, all topics together.",
+    _bytes("broker.cache_bytes", "Memory for the newest frames of all topics together.",
            _MIB, _TIB),
-    _bytes("broker.max_frame_bytes", "The largest frame a producer may send.",
+    _bytes("broker.max_frame_bytes", "Maximum size of a frame that a producer sends.",
            64 * _KIB, 64 * _MIB, **_new),
     _setting(SettingType.WHOLE, "seconds", "broker.max_delay_seconds",
-             "How far ahead the delivery time of a record may lie.", 0, _YEAR),
-    _seconds("broker.cursor_flush_seconds", "How far a stored cursor may lie behind.",
+             "How far in the future a record's delivery time may be.", 0, _YEAR),
+    _seconds("broker.cursor_flush_seconds", "How often changed cursors are stored.",
              0.01, 60, **_round),
-    _seconds("broker.retention_seconds", "How often old data is looked for.",
+    _seconds("broker.retention_seconds", "How often retention policies are applied.",
              0.1, _DAY, **_round),
-    _flag("broker.auto_create_topics", "Whether using a topic makes it."),
-    _count("broker.max_requests", "Requests of one connection under way at once.", 1, 65_536),
-    _count("broker.max_peers", "Producers and consumers of one connection.",
+    _flag("broker.auto_create_topics", "Create a topic when it is first used."),
+    _count("broker.max_requests", "Maximum number of concurrent requests per connection.",
+           1, 65_536),
+    _count("broker.max_peers", "Maximum number of producers and consumers per connection.",
            1, 1 << 20, **_new),
-    _count("broker.max_connections", "Connections to the binary door.", 1, 1 << 20, **_new),
-    _bytes("ledger.roll_bytes", "A topic goes on in a new ledger at this size.",
+    _count("broker.max_connections", "Maximum number of connections over the binary protocol.",
+           1, 1 << 20, **_new),
+    _bytes("ledger.roll_bytes", "Size at which a topic starts a new ledger.",
            64 * _KIB, 64 * _GIB),
-    _seconds("ledger.roll_seconds", "A topic goes on in a new ledger at this age.",
+    _seconds("ledger.roll_seconds", "Age at which a topic starts a new ledger.",
              1, 30 * _DAY),
-    _seconds("tier.after_seconds", "A ledger begun so long ago is closed, to become an object.",
+    _seconds("tier.after_seconds", "Age at which an open ledger is closed, to be tiered.",
              1, 30 * _DAY, **_round),
-    _seconds("tier.check_seconds", "How often closed ledgers are looked for, to become objects.",
+    _seconds("tier.check_seconds", "How often to look for closed ledgers to tier.",
              0.1, _DAY, **_round),
-    _count("tier.at_once", "Ledgers of a broker that become objects at the same time.",
+    _count("tier.at_once", "Maximum number of ledgers that a broker tiers concurrently.",
            1, 256, **_round),
-    _seconds("tier.local_seconds", "How long entries stay on storage nodes after their ledger's "
-             "last record, though its object is there.", 0, _YEAR, **_round),
-    _bytes("tier.local_bytes", "So many of a topic's newest bytes stay there in any case.",
+    _seconds("tier.local_seconds", "How long the entries of a tiered ledger stay on storage nodes, "
+             "counted from the ledger's last record.", 0, _YEAR, **_round),
+    _bytes("tier.local_bytes", "How many of a topic's newest bytes always stay there.",
            0, 1024 * _TIB, **_round),
-    _seconds("tier.offload_seconds", "An object that takes longer to be made is tried again.",
+    _seconds("tier.offload_seconds", "Timeout for tiering one ledger; it is tried again later.",
              1, _DAY, **_round),
-    _count("subscription.frames", "Frames a subscription may have loaded at once.", 1, 1 << 20),
-    _count("subscription.records", "Records a subscription may have loaded at once.",
+    _count("subscription.frames", "Maximum number of frames a subscription keeps loaded.",
+           1, 1 << 20),
+    _count("subscription.records", "Maximum number of records a subscription keeps loaded.",
            1, 1 << 30),
-    _count("subscription.delayed", "Frames kept in mind until they are due.", 1, 1 << 24),
-    Setting("log.level", ("log_level",), SettingType.CHOICE, "How much is told in the log.",
+    _count("subscription.delayed", "Maximum number of delayed frames a subscription tracks.",
+           1, 1 << 24),
+    Setting("log.level", ("log_level",), SettingType.CHOICE, "The lowest severity that is logged.",
             choices=LEVELS),
 )  # fmt: skip
 
 _CLUSTER: Final = (
-    _seconds("cluster.check_seconds", "How often the leader's place is looked at, besides "
-             "watching it.", 0.1, 60, **_round),
-    _seconds("cluster.evaluate_seconds", "How often the leader looks at everything, besides "
-             "reacting to changes.", 0.1, 600, **_all),
-    _seconds("cluster.report_seconds", "How often a broker tells its load.", 0.5, 600, **_round),
+    _seconds("cluster.check_seconds", "How often a broker checks who leads, in addition to "
+             "watching for changes.", 0.1, 60, **_round),
+    _seconds("cluster.evaluate_seconds", "How often the leader evaluates the cluster, in addition "
+             "to reacting to changes.", 0.1, 600, **_all),
+    _seconds("cluster.report_seconds", "How often a broker reports its load.", 0.5, 600, **_round),
     _seconds("cluster.rebalance_seconds", "How often the leader considers moving topics.",
              1, _DAY, **_all),
-    _seconds("cluster.move_seconds", "A topic not handed over for so long is taken away.",
+    _seconds("cluster.move_seconds", "How long an owner may take to hand over a topic; then the "
+             "leader reassigns it.",
              0.5, 600, **_all),
     _seconds("cluster.lookup_seconds", "How long a lookup waits for a topic to get an owner.",
              0.1, 120),
-    _seconds("cluster.leave_seconds", "How long a broker that stops waits for others to take its "
-             "topics.", 0, 600),
-    _count("cluster.moves_at_once", "Planned moves under way at the same time.",
+    _seconds("cluster.leave_seconds", "How long a stopping broker waits for others to take over "
+             "its topics.", 0, 600),
+    _count("cluster.moves_at_once", "Maximum number of concurrent planned moves.",
            1, 10_000, **_all),
-    _seconds("cluster.slow_seconds", "A leader whose rounds take so long lets another one lead.",
+    _seconds("cluster.slow_seconds", "A leader whose rounds repeatedly take longer resigns.",
              0.1, 600),
-    _seconds("cluster.abstain_seconds", "How long such a broker does not want to lead.",
+    _seconds("cluster.abstain_seconds", "How long it then does not stand for election.",
              0, _DAY),
 )  # fmt: skip
 
 _BALANCE: Final = (
     Setting("balance.ranking", (*SECTIONS["balance"], "ranking"), SettingType.CHOICE,
             "How load is measured.", choices=tuple(RankingName), **_all),
-    _flag("balance.enabled", "Whether topics are moved automatically.", **_all),
-    _flag("balance.dry_run", "Plans are made and shown, and not carried out.", **_all),
-    _number("balance.high_start", "A broker above so many times the mean starts rebalancing.",
+    _flag("balance.enabled", "Move topics automatically.", **_all),
+    _flag("balance.dry_run", "Make and show plans without carrying them out.", **_all),
+    _number("balance.high_start", "Rebalance when a broker's load exceeds the mean by this factor.",
             1, 100, **_all),
-    _number("balance.high_stop", "Brokers are brought below this, and no further.",
+    _number("balance.high_stop", "Move topics away until the load is below this factor.",
             1, 100, **_all),
-    _number("balance.low_start", "A broker below this share of the mean starts rebalancing, too.",
+    _number("balance.low_start", "Also rebalance when a broker's load is below this share of "
+            "the mean.",
             0, 1, **_all),
-    _number("balance.low_stop", "Such a broker is filled up to this.", 0, 1, **_all),
-    _seconds("balance.confirm_seconds", "An imbalance must last so long before anything moves.",
+    _number("balance.low_stop", "Fill such a broker up to this share of the mean.", 0, 1, **_all),
+    _seconds("balance.confirm_seconds", "How long an imbalance must last before topics move.",
              0, _DAY, **_all),
-    _number("balance.quiet", "Below this load of the busiest broker nothing is worth moving.",
+    _number("balance.quiet", "Move nothing while the busiest broker's load is below this.",
             0, 1, **_all),
-    _seconds("balance.interval_seconds", "The window of the three limits below.",
+    _seconds("balance.interval_seconds", "The interval that the next three limits apply to.",
              1, _DAY, **_all),
-    _count("balance.moves_per_interval", "Moves in a window.", 1, 1 << 20, **_all),
-    _count("balance.moves_per_broker", "Moves from or to one broker in a window.",
+    _count("balance.moves_per_interval", "Maximum number of moves per interval.",
            1, 1 << 20, **_all),
-    _number("balance.load_per_interval", "Share of the cluster's load that may move in a window.",
+    _count("balance.moves_per_broker", "Maximum number of moves from or to a broker per interval.",
+           1, 1 << 20, **_all),
+    _number("balance.load_per_interval", "Maximum share of the cluster's load moved per interval.",
             0, 1, **_all),
-    _seconds("balance.topic_cooldown_seconds", "A topic that was moved stays at least so long.",
+    _seconds("balance.topic_cooldown_seconds", "How long a moved topic stays where it is.",
              0, 30 * _DAY, **_all),
-    _seconds("balance.return_seconds", "A topic does not come back to a broker it left for so "
-             "long, unless it must.", 0, 30 * _DAY, **_all),
-    _seconds("balance.broker_cooldown_seconds", "A broker that got topics gives none away for so "
-             "long, and the other way round.", 0, 30 * _DAY, **_all),
-    _number("balance.min_move", "A topic below this share of the mean load is not moved alone.",
+    _seconds("balance.return_seconds", "How long a topic does not return to a broker it left, "
+             "unless a rule requires it.", 0, 30 * _DAY, **_all),
+    _seconds("balance.broker_cooldown_seconds", "How long a broker that received topics gives "
+             "none away, and vice versa.", 0, 30 * _DAY, **_all),
+    _number("balance.min_move", "Do not move a topic whose load is below this share of the mean.",
             0, 1, **_all),
-    _number("balance.min_gain", "What a move must gain, as share of the mean, if it can't bring "
-            "its target below the stop.", 0, 1, **_all),
-    _seconds("balance.fresh_seconds", "A load report up to this age is trusted.",
+    _number("balance.min_gain", "Minimum gain of a move, as a share of the mean load, where the "
+            "target ends up above balance.high_stop.", 0, 1, **_all),
+    _seconds("balance.fresh_seconds", "Maximum age of a fully trusted load report.",
              0.1, _DAY, **_all),
-    _seconds("balance.stale_seconds", "At this age it is not trusted at all.", 0.1, _DAY, **_all),
-    _number("balance.min_trust", "Below this a broker neither gives nor gets topics.",
+    _seconds("balance.stale_seconds", "Age at which a load report is ignored.", 0.1, _DAY, **_all),
+    _number("balance.min_trust", "Brokers whose reports are trusted less neither give nor "
+            "receive topics.",
             0, 1, **_all),
     _setting(SettingType.NUMBER, "milliseconds", "balance.ill_latency_ms",
-             "Publishing slower than this, and than four times the median broker, is illness.",
+             "A broker that publishes slower than this, and than four times the median, counts "
+             "as unhealthy.",
              0, 60_000, **_all),
-    _seconds("balance.smoothing_seconds", "The time constant of the moving average over reports.",
+    _seconds("balance.smoothing_seconds", "Time constant of the moving average over load reports.",
              0.1, _DAY, **_all),
-    _seconds("balance.horizon_seconds", "How far the forecast looks that placement uses.",
+    _seconds("balance.horizon_seconds", "How far ahead placement forecasts load.",
              0, _DAY, **_all),
-    _setting(SettingType.RULES, "", "balance.rules", "Where topics must, or must not, be.", **_all),
+    _setting(SettingType.RULES, "", "balance.rules", "Which brokers topics may or may not be on.",
+             **_all),
     _setting(SettingType.PATTERNS, "", "balance.blacklist_topics",
              "Topics that are never moved automatically.", **_all),
-    _setting(SettingType.PATTERNS, "", "balance.blacklist_brokers", "Brokers that get no topics.",
-             **_all),
-    *(_number(f"weights.{part}", f"How much {part.replace('_', ' ')} counts in the weighted "
+    _setting(SettingType.PATTERNS, "", "balance.blacklist_brokers",
+             "Brokers that receive no topics.", **_all),
+    *(_number(f"weights.{part}", f"Weight of {part.replace('_', ' ')} in the weighted "
               "ranking.", 0, 1000, **_all)
       for part in ("cpu", "memory", "disk", "network_in", "network_out", "topics", "connections",
                    "backlog")),
-    *(_number(f"full.{part}", f"What counts as full in {what}, where a report has no limit.",
+    *(_number(f"full.{part}", f"{what} of a full broker, if its report states no limit.",
               1, 1e15, **_all)
-      for part, what in (("topics", "topics"), ("connections", "connections"),
-                         ("backlog", "bytes of backlog"),
-                         ("network", "bytes a second on the network"),
-                         ("disk_io", "bytes a second on the disk"))),
+      for part, what in (("topics", "Topics"), ("connections", "Connections"),
+                         ("backlog", "Bytes of backlog"),
+                         ("network", "Network bytes per second"),
+                         ("disk_io", "Disk bytes per second"))),
 )  # fmt: skip
 
 SETTINGS: Final[Mapping[str, Setting]] = {
     setting.name: setting for setting in (*_BROKER, *_CLUSTER, *_BALANCE)
 }
-"""By name, in the order in which they are shown."""
+"""By name, in display order."""
 
 _HTTP: Final = tuple(f"http.{field.name}" for field in fields(HttpSettings))
 FIXED: Final[Mapping[str, str]] = {
-    "broker.broker_id": "it is the broker's identity; another id is another broker",
-    "cluster.lease_seconds": "the lease is bound to it when the broker registers",
-    "cluster.open_at_once": "counted from the start; a change would lose count",
-    "cluster.proxy_url": "given to clients that may keep it for long",
+    "broker.broker_id": "it identifies the broker; a different id is a different broker",
+    "cluster.lease_seconds": "the lease is granted with it when the broker registers",
+    "cluster.proxy_url": "clients may keep it for a long time",
     **dict.fromkeys(_HTTP, "read when the HTTP door opens"),
 }
-"""What can only be given at the start of a broker, and why."""
+"""What can only be set when a broker starts, and why."""
 
 
 def find(name: str) -> Setting:
-    """The setting called ``name``. Raises ``NotFound`` with what there is."""
+    """The setting called ``name``. Raises ``NotFound``, which lists the known names."""
     found = SETTINGS.get(name)
     if found is not None:
         return found
     if name in FIXED:
-        raise NotFound(f"{name} can't change while a broker runs ({FIXED[name]}): restart it")
+        raise NotFound(
+            f"{name} cannot change while a broker runs ({FIXED[name]}): restart the broker"
+        )
     raise NotFound(f"there is no setting {name!r}: choose from {', '.join(SETTINGS)}")
