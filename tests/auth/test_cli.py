@@ -32,12 +32,12 @@ async def test_a_token_is_made_used_listed_and_revoked(
         *("--expires", "2h", "--note", "for a test"),
     )
     token = made.stdout.strip()
-    assert "holds until" in made.stderr and "yet" not in made.stderr
+    assert "expires: 20" in made.stderr and "yet" not in made.stderr
     await sulina("produce", f"/default/{name}", "hello", token=token)
     denied = await sulina("peek", f"/default/{name}", token=token, code=1)
     assert f"sulina security grant {name} consume:/default/{name}" in denied.stderr
     allowed = await sulina("security", "grant", name, f"consume:/default/{name}")
-    assert allowed.stdout == f"{name} may produce:/default/{name}, consume:/default/{name}\n"
+    assert allowed.stdout == f"grants of {name}: produce:/default/{name}, consume:/default/{name}\n"
     assert (await sulina("peek", f"/default/{name}", token=token)).stdout == "hello\n"
     rows: list[dict[str, Any]] = (await sulina("security", "token", "list", "--json")).json()
     [row] = [row for row in rows if row["principal"] == name]
@@ -49,7 +49,7 @@ async def test_a_token_is_made_used_listed_and_revoked(
     assert "wrong, or was revoked" in refused.stderr
     assert "there is no token" in (await sulina("security", "token", "revoke", "x", code=1)).stderr
     made = await sulina("security", "role", "create", name, "--permissions", "Consume, Replicate")
-    assert made.stdout == f"the role {name} is Consume, Replicate\n"
+    assert made.stdout == f"role {name} permits Consume, Replicate\n"
     where = ("--scope", "namespace", "--resource", "default")
     bind = ("security", "binding", "create", name, "--principal", name, "--roles", name, *where)
     assert (await sulina(*bind)).stdout == f"{name} has {name} on the namespace default\n"

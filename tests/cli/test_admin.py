@@ -12,14 +12,14 @@ from tests.cli.runner import Sulina, finish
 def test_a_topic_is_made_listed_described_and_deleted(
     sulina: Sulina, direct: Direct, topic: str
 ) -> None:
-    assert sulina("topic", "create", topic).stdout == f"{topic} is made\n"
+    assert sulina("topic", "create", topic).stdout == f"created topic {topic}\n"
     direct.publish(topic, "x")
     assert topic in sulina("topic", "list", "--namespace", "default").stdout
     listed = {row["topic"]: row for row in sulina("topic", "list", "--json").json()}
     assert listed[topic]["records"] == 1
     shown = sulina("topic", "describe", topic).stdout
     assert "reliable" in shown and "records" in shown
-    assert sulina("topic", "delete", topic).stdout == f"{topic} is deleted\n"
+    assert sulina("topic", "delete", topic).stdout == f"deleted topic {topic}\n"
     assert topic not in direct.topics()
 
 
@@ -60,7 +60,7 @@ def test_a_subscription_is_made_moved_described_and_deleted(
     [row] = direct.subscriptions(topic)
     assert (row["subscription"], row["type"], row["position"]) == ("s", "shared", 3)
     moved = sulina("subscription", "seek", topic, "s", "--to", "earliest").stdout
-    assert moved == f"the subscription s of {topic} stands at 0\n"
+    assert moved == f"subscription s of {topic} is now at 0\n"
     assert "backlog" in sulina("subscription", "describe", topic, "s").stdout
     [described] = sulina("subscription", "describe", topic, "s", "--json").json()
     assert described["backlog"] == 3

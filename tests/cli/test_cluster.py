@@ -48,7 +48,7 @@ def test_an_operator_looks_at_a_cluster_moves_topics_and_empties_a_broker(
     # Moving, there and back.
     [other] = {"broker-1", "broker-2"} - {owner}
     ran = sulina("topic", "move", TOPIC, "--to", other, "--wait")
-    assert ran.stdout == f"{TOPIC} is now served by {other}, from {owner}\n"
+    assert ran.stdout == f"moved {TOPIC} from {owner} to {other}\n"
     assert sulina("topic", "move", TOPIC, "--json").json()["target"] == owner
     assert "nobody serves /default/none" in sulina("topic", "move", "/default/none", code=1).stderr
 
@@ -59,7 +59,10 @@ def test_an_operator_looks_at_a_cluster_moves_topics_and_empties_a_broker(
     assert "draining" in sulina("broker", "list").stdout
     ran = sulina("broker", "drain", other, code=1)
     assert f"{other} is the only active broker" in ran.stderr
-    assert sulina("broker", "activate", owner).stdout == f"{owner} may have topics\n"
+    assert (
+        sulina("broker", "activate", owner).stdout
+        == f"activated {owner}: it can own topics again\n"
+    )
     ran = sulina("broker", "drain", "broker-9", code=1)
     assert "no broker called 'broker-9' lives" in ran.stderr
     assert Direct(cluster.url).read(TOPIC) == ["one", "two"]

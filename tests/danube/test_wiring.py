@@ -30,7 +30,7 @@ def test_clients_are_never_told_to_connect_to_every_address() -> None:
 
 def test_what_is_no_url_is_refused() -> None:
     for url in ("host:6650", "ftp://host:1", "http://host/path", "http://"):
-        with pytest.raises(Refused, match=r"--grpc-proxy .* http://host:port"):
+        with pytest.raises(Refused, match=r"--grpc-proxy: .* http://host:port"):
             danube_listen("127.0.0.1", 0, None, None, None, proxy_url=url)
 
 

@@ -64,7 +64,7 @@ async def test_the_command_line_registers_lists_and_prints_schemas(shell: Lines)
     ran = await shell("schema", "register", "users", file, "--tag", "core", "--by", "ops")
     assert ran.stdout == "users version 1 (id 1): registered\n"
     ran = await shell("schema", "register", "users", file)
-    assert ran.stdout == "users version 1 (id 1): the same as what is there\n"
+    assert ran.stdout == "users version 1 (id 1): already registered\n"
     [row] = (await shell("schema", "list", "--json")).json()
     assert row == {
         "subject": "users", "id": 1, "type": "json_schema", "latest": 1, "versions": 1,
@@ -83,7 +83,7 @@ async def test_the_command_line_tells_what_breaks(shell: Lines) -> None:
     )
     assert "not compatible" in (await shell("schema", "register", "users", wrong, code=1)).stderr
     fine = await shell("schema", "check", "users", wrong, "--mode", "none")
-    assert fine.stdout == "it is compatible with users\n"
+    assert fine.stdout == "compatible with users\n"
     await shell("schema", "compatibility", "users", "none")
     await shell("schema", "register", "users", wrong)
     shown = (await shell("schema", "compatibility", "users", "--json")).json()
@@ -98,7 +98,7 @@ async def test_the_command_line_asks_for_what_it_can_not_guess(shell: Lines) -> 
     ran = await shell("schema", "register", "users", code=2)
     assert "--type" in ran.stderr
     ran = await shell("schema", "register", "users", "-", code=2, input="{}")
-    assert "say which with --type" in ran.stderr
+    assert "give --type" in ran.stderr
     ran = await shell("schema", "register", "users", "-", "--type", "avro", input='"string"')
     assert "registered" in ran.stdout
     await shell("schema", "register", "numbers", "--type", "number")

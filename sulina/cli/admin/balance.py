@@ -1,4 +1,4 @@
-"""``sulina balance``: how even the load of the brokers is, and making it more so."""
+"""``sulina balance``: how evenly brokers are loaded, and moving topics to even it out."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ _BALANCE: Final = {
 
 @click.group(cls=CliGroup)
 def balance() -> None:
-    """Show how even the load of the brokers is, and even it out.
+    """Show how evenly brokers are loaded, and move topics to even it out.
 
-    The cluster's leader does so by itself; these commands look, and hurry it up.
+    The cluster's leader rebalances by itself; these commands show its view and trigger a round.
     """
 
 
 @balance.command("show", examples=["sulina balance show", "sulina balance show --json"])
 @click.pass_obj
 def show(settings: CliSettings) -> None:
-    """Show the brokers by load, what was moved, and why nothing was."""
+    """Show the load of each broker, past moves, and the reasons for not moving topics."""
     found = ask(settings, "balance.show")
     if settings.json:
         write_json(found)
@@ -64,14 +64,14 @@ def show(settings: CliSettings) -> None:
 @balance.command("plan", examples=["sulina balance plan"])
 @click.pass_obj
 def plan(settings: CliSettings) -> None:
-    """Show what would be moved now, and move nothing."""
+    """Show which topics would move now, without moving them."""
     _show_plan(settings, ask(settings, "balance.plan"), "would move")
 
 
 @balance.command("rebalance", examples=["sulina balance rebalance"])
 @click.pass_obj
 def rebalance(settings: CliSettings) -> None:
-    """Move topics now, where that evens out the load by enough to be worth it."""
+    """Move topics now, where the gain is worth the move."""
     _show_plan(settings, ask(settings, "balance.rebalance"), "will move")
 
 
@@ -85,7 +85,7 @@ def _show_plan(settings: CliSettings, found: dict[str, Any], doing: str) -> None
         click.echo(f"{plural(len(moves), 'topic')} {doing}, {share}")
         print_table(moves, _MOVES)
     else:
-        click.echo("nothing is worth moving")
+        click.echo("no move is worthwhile")
     states = [{"when": when, **found[when]} for when in ("before", "after")]
     print_table(states, _BALANCE)
     if found["reasons"]:

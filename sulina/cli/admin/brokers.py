@@ -54,31 +54,31 @@ def broker() -> None:
     ],
 )
 def cluster() -> None:
-    """Look at the cluster as a whole, and rebuild it."""
+    """Describe the cluster, and rebuild lost metadata."""
 
 
 def _broker_rows(brokers: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """For a table: who leads is marked."""
+    """Rows for a table, with the leader marked."""
     return [{**row, "leads": "*" if row["leader"] else ""} for row in brokers]
 
 
 @broker.command("list", examples=["sulina broker list", "sulina broker list --json"])
 @click.pass_obj
 def broker_list(settings: CliSettings) -> None:
-    """List the brokers that live, with how many topics each serves."""
+    """List the live brokers, and how many topics each serves."""
     rows = ask(settings, "broker.list")
     if settings.json:
         write_json(rows)
         return
-    show_rows(settings, _broker_rows(rows), _BROKER_COLUMNS, nothing="no broker lives")
+    show_rows(settings, _broker_rows(rows), _BROKER_COLUMNS, nothing="there are no live brokers")
 
 
 @broker.command("describe", examples=["sulina broker describe broker-1"])
 @click.argument("name", metavar="BROKER")
-@click.option("--topics", is_flag=True, help="The names of its topics as well, up to 1,000.")
+@click.option("--topics", is_flag=True, help="Also list its topics, up to 1,000.")
 @click.pass_obj
 def broker_describe(settings: CliSettings, name: str, topics: bool) -> None:
-    """Show a broker: where it is, and its load as it told it last."""
+    """Show a broker's addresses, and its latest load report."""
     found = ask(settings, "broker.describe", broker=name)
     if settings.json:
         write_json(found)
@@ -92,13 +92,16 @@ def broker_describe(settings: CliSettings, name: str, topics: bool) -> None:
 
 def _load_fields(load: dict[str, Any] | None) -> dict[str, Any]:
     if load is None:
-        return {"load": "not told yet"}
-    resources, told = load.pop("resources"), load.pop("wall_us")
-    return {"load": {"told": moment(told), **load}, "resources": _resource_fields(resources)}
+        return {"load": "not reported yet"}
+    resources, reported = load.pop("resources"), load.pop("wall_us")
+    return {
+        "load": {"reported": moment(reported), **load},
+        "resources": _resource_fields(resources),
+    }
 
 
 def _resource_fields(resources: dict[str, Any]) -> dict[str, str]:
-    """What is used, of how much; what has no limit here is left out."""
+    """Usage and limit of each resource; those without a limit are left out."""
     fields = {}
     for name, found in resources.items():
         used, limit = found["used"], found["limit"]
@@ -118,31 +121,31 @@ def _resource_fields(resources: dict[str, Any]) -> dict[str, str]:
     ],
 )
 @click.argument("name", metavar="BROKER")
-@click.option("--reason", help="Noted with it, for those who wonder.")
-@click.option("--no-wait", is_flag=True, help="Don't wait until its topics have moved.")
+@click.option("--reason", help="Reason to record with the change.")
+@click.option("--no-wait", is_flag=True, help="Return before its topics have moved.")
 @click.option(
     "--wait-seconds",
     type=click.FloatRange(min=0, min_open=True),
     default=600.0,
     show_default=True,
-    help="How long to wait at most.",
+    help="Maximum time to wait, in seconds.",
 )
 @click.pass_obj
 def broker_drain(
     settings: CliSettings, name: str, reason: str | None, no_wait: bool, wait_seconds: float
 ) -> None:
-    """Move all topics of a broker to others, and give it no new ones.
+    """Move all topics of a broker to others, and assign it no new ones.
 
-    Its clients follow the topics without an error. It stays a member of the cluster until it is
-    stopped, and empty until `sulina broker activate`.
+    Clients follow their topics without an error. The broker stays in the cluster, without topics,
+    until it is stopped or `sulina broker activate` is run.
     """
     moved = run(_drain(settings, name, reason, None if no_wait else wait_seconds))
     if moved is None:
-        say(settings, f"{name} is being emptied", {"broker": name, "mode": "draining"})
+        say(settings, f"draining {name}", {"broker": name, "mode": "draining"})
     else:
         say(
             settings,
-            f"{name} is empty: {plural(moved, 'topic')} moved",
+            f"drained {name}: {plural(moved, 'topic')} moved",
             {"broker": name, "mode": "draining", "moved": moved},
         )
 
@@ -150,7 +153,7 @@ def broker_drain(
 async def _drain(
     settings: CliSettings, name: str, reason: str | None, seconds: float | None
 ) -> int | None:
-    """Returns how many topics moved; None if nobody waits for it."""
+    """Return how many topics moved; None if ``seconds`` is None, which does not wait."""
     async with connected(settings) as client:
         await client.admin("broker.drain", given({"broker": name, "reason": reason}))
         if seconds is None:
@@ -159,44 +162,44 @@ async def _drain(
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         left = 0
-        with Progress(settings, f"emptying {name}", None) as progress:
+        with Progress(settings, f"draining {name}", None) as progress:
             while loop.time() < end:
                 try:
                     found = await client.admin("broker.describe", {"broker": name})
                 except (Retriable, UnknownOutcome):
-                    # A broker that answered has gone meanwhile: another one is asked.
+                    # The broker that answered has stopped: the client connects to another.
                     await asyncio.sleep(_LOOK_SECONDS)
                     continue
                 left = found["topics"]
                 before = left if before is None else max(before, left)
                 if not left:
                     return before
-                progress.show(before - left, f"{plural(left, 'topic')} to go", total=before)
+                progress.show(before - left, f"{plural(left, 'topic')} left", total=before)
                 await asyncio.sleep(_LOOK_SECONDS)
     raise Refused(
-        f"{name} still has {plural(left, 'topic')} after {seconds:g} s, and goes on giving them "
-        "away: `sulina balance show` says what holds it up, `sulina broker activate` calls it off"
+        f"{name} still has {plural(left, 'topic')} after {seconds:g} s, and draining continues: "
+        "`sulina balance show` shows the reasons, `sulina broker activate` cancels it"
     )
 
 
 @broker.command("activate", examples=["sulina broker activate broker-2"])
 @click.argument("name", metavar="BROKER")
-@click.option("--reason", help="Noted with it, for those who wonder.")
+@click.option("--reason", help="Reason to record with the change.")
 @click.pass_obj
 def broker_activate(settings: CliSettings, name: str, reason: str | None) -> None:
-    """Let a broker have topics again, after `sulina broker drain`."""
+    """Assign topics to a broker again, after `sulina broker drain`."""
     done = ask(settings, "broker.activate", broker=name, reason=reason)
-    say(settings, f"{name} may have topics", done)
+    say(settings, f"activated {name}: it can own topics again", done)
 
 
 @cluster.command("describe", examples=["sulina cluster describe", "sulina cluster describe --json"])
 @click.pass_obj
 def cluster_describe(settings: CliSettings) -> None:
-    """Show the leader, the brokers, and how many topics are served, wait or move."""
+    """Show the leader, the brokers, and how many topics are served, waiting or moving."""
     found = ask(settings, "cluster.describe")
     if settings.json:
         write_json(found)
         return
     brokers = found.pop("brokers")
-    print_fields({**found, "leader": found["leader"] or "nobody at the moment"})
+    print_fields({**found, "leader": found["leader"] or "none at the moment"})
     print_table(_broker_rows(brokers), _BROKER_COLUMNS)

@@ -18,24 +18,24 @@ from sulina.errors import NotFound
 
 @click.group(cls=CliGroup)
 def config() -> None:
-    """Show and change the settings of the brokers while they run.
+    """Show and change settings of running brokers.
 
-    A value for one broker wins over one for all brokers, and that over what a broker was started
-    with.
+    A value set for one broker overrides a value set for all brokers, which overrides the value
+    that the broker was started with.
     """
 
 
 def _of_broker(command: Callable[..., None]) -> Callable[..., None]:
     return click.option(
-        "--broker", metavar="ID", help="Only for this broker. [default: for all brokers]"
+        "--broker", metavar="ID", help="Apply to this broker only. [default: all brokers]"
     )(command)
 
 
 @config.command("list", examples=["sulina config list", "sulina config list --changed --json"])
-@click.option("--changed", is_flag=True, help="Only what is set, for all brokers or for some.")
+@click.option("--changed", is_flag=True, help="List only settings that were changed.")
 @click.pass_obj
 def list_(settings: CliSettings, changed: bool) -> None:
-    """List all settings, with what holds on the broker that answers."""
+    """List all settings, with their values on the broker that answers."""
     answer = ask(settings, "config.list")
     rows = [row for row in answer["settings"] if not changed or _is_set(row)]
     if settings.json:
@@ -46,13 +46,13 @@ def list_(settings: CliSettings, changed: bool) -> None:
     columns = {
         "name": "setting",
         "text": f"on {answer['broker']}",
-        "source": "from",
-        "brokers": "for brokers",
-        "help": "what it is",
+        "source": "source",
+        "brokers": "per broker",
+        "help": "description",
     }
-    show_rows(settings, rows, columns, nothing="nothing is set: all settings are as at the start")
+    show_rows(settings, rows, columns, nothing="no setting was changed")
     for name, reason in answer["ignored"].items():
-        click.echo(f"{name} is set and has no effect: {reason}", err=True)
+        click.echo(f"{name} is set but has no effect: {reason}", err=True)
 
 
 def _is_set(row: dict[str, Any]) -> bool:
@@ -63,7 +63,7 @@ def _is_set(row: dict[str, Any]) -> bool:
 @click.argument("name", metavar="SETTING")
 @click.pass_obj
 def get(settings: CliSettings, name: str) -> None:
-    """Show one setting: its value, where that comes from, and what it may be."""
+    """Show one setting: its value, its source and the values it accepts."""
     answer = ask(settings, "config.list")
     found = next((row for row in answer["settings"] if row["name"] == name), None)
     if found is None:
@@ -92,7 +92,7 @@ def get(settings: CliSettings, name: str) -> None:
 @_of_broker
 @click.pass_obj
 def set_(settings: CliSettings, name: str, value: str, broker: str | None) -> None:
-    """Change a setting, on all brokers or on one. It holds a moment later, and after restarts."""
+    """Change a setting on all brokers, or on one, without a restart. It survives restarts."""
     done = ask(settings, "config.set", name=name, value=value, broker=broker, by=_me())
     before = "not set" if done["old"] is None else done["old"]
     change = f" (was {before})" if done["changed"] else " already"
@@ -110,7 +110,7 @@ def set_(settings: CliSettings, name: str, value: str, broker: str | None) -> No
 @_of_broker
 @click.pass_obj
 def unset(settings: CliSettings, name: str, broker: str | None) -> None:
-    """Take a setting back: what else is set holds again, or what the broker was started with."""
+    """Remove a value, so that the next one in order of precedence applies again."""
     done = ask(settings, "config.unset", name=name, broker=broker, by=_me())
     was = f" (was {done['old']})" if done["changed"] else ""
     say(settings, f"{name} is not set for {_whose(broker)}{was}", done)
@@ -124,25 +124,25 @@ def unset(settings: CliSettings, name: str, broker: str | None) -> None:
     type=click.IntRange(1, 1000),
     default=20,
     show_default=True,
-    help="How many changes to show.",
+    help="Maximum number of changes to show.",
 )
 @click.pass_obj
 def history(settings: CliSettings, limit: int) -> None:
-    """Show who changed which setting, when, and from what to what; the newest first."""
+    """Show who changed which setting, when, and from what to what, newest first."""
     rows = ask(settings, "config.history", limit=limit)
     if not settings.json:
         for row in rows:
             row["time"] = moment(row["at_us"])
             row["broker"] = row["broker"] or "all"
     columns = {
-        "time": "when",
-        "by": "who",
+        "time": "time",
+        "by": "changed by",
         "name": "setting",
         "broker": "broker",
         "old": "from",
         "new": "to",
     }
-    show_rows(settings, rows, columns, nothing="no setting was ever changed")
+    show_rows(settings, rows, columns, nothing="no setting was changed")
 
 
 def _whose(broker: str | None) -> str:
@@ -152,6 +152,6 @@ def _whose(broker: str | None) -> str:
 def _me() -> str:
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a container may have no name for its user
+    except (KeyError, OSError):  # a container's user may have no name
         user = "unknown"
     return f"{user}@{socket.gethostname()}"

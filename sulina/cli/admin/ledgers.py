@@ -1,4 +1,4 @@
-"""``sulina ledger``: where a topic's records are, and their objects in the cold tier."""
+"""``sulina ledger``: the ledgers of a topic, and their objects in the object store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sulina.errors import NotFound, Retriable, SulinaError, UnknownOutcome
 
 _LOOK_SECONDS: Final = 0.2
 _COLUMNS: Final = {
-    "topic": "log",
+    "topic": "topic",
     "ledger": "ledger",
     "state": "state",
     "where": "where",
@@ -34,7 +34,7 @@ _COLUMNS: Final = {
 
 @click.group(cls=CliGroup)
 def ledger() -> None:
-    """Show the ledgers of topics, make objects of them, verify those."""
+    """List the ledgers of topics, copy them to the object store, and verify the copies."""
 
 
 @ledger.command(
@@ -44,9 +44,9 @@ def ledger() -> None:
 @click.argument("name", metavar="TOPIC", type=topic_name)
 @click.pass_obj
 def list_(settings: CliSettings, name: str) -> None:
-    """List the ledgers of a topic and of its partitions, in order.
+    """List the ledgers of a topic and its partitions, in order.
 
-    Their records are in entries on storage nodes, in an object of the cold tier, or in both.
+    A ledger's records are on storage nodes, in an object of the object store, or in both.
     """
     rows = ask(settings, "ledger.list", topic=name)
     show_rows(settings, rows, _COLUMNS, nothing=f"{name} has no ledgers yet")
@@ -57,13 +57,11 @@ def list_(settings: CliSettings, name: str) -> None:
 @click.argument("number", metavar="LEDGER", type=click.IntRange(min=0))
 @click.pass_obj
 def show(settings: CliSettings, name: str, number: int) -> None:
-    """Show one ledger, and the object that was made of it."""
+    """Show one ledger and its object."""
     rows = ask(settings, "ledger.list", topic=name)
     found = next((row for row in rows if row["ledger"] == number), None)
     if found is None:
-        raise NotFound(
-            f"{name} has no ledger {number}: `sulina ledger list {name}` shows those it has"
-        )
+        raise NotFound(f"{name} has no ledger {number}: `sulina ledger list {name}` lists them")
     if settings.json:
         write_json(found)
         return
@@ -81,24 +79,26 @@ def show(settings: CliSettings, name: str, number: int) -> None:
     ],
 )
 @click.argument("name", metavar="TOPIC", type=topic_name)
-@click.option("--wait", is_flag=True, help="Until everything published so far is in objects.")
+@click.option(
+    "--wait", is_flag=True, help="Wait until everything published so far is in the object store."
+)
 @click.option(
     "--within",
     "seconds",
     type=click.FloatRange(min=0, min_open=True),
     default=600.0,
     show_default=True,
-    help="Wait no longer than so many seconds.",
+    help="With --wait, the maximum time to wait, in seconds.",
 )
 @click.pass_obj
 def offload(settings: CliSettings, name: str, wait: bool, seconds: float) -> None:
-    """Close the ledger being written and make objects of all ledgers, now.
+    """Close the ledger being written, and copy all ledgers to the object store now.
 
-    Without this it happens by itself: see --tier-after of `sulina up`.
+    Brokers do so by themselves after a while: see --tier-after of `sulina up`.
     """
     done = run(_offload(settings, name, wait, seconds))
     what = f"{plural(done['ledgers'], 'ledger')} of {name} ({size(done['bytes'])})"
-    doing = "in the object store now" if wait else "on the way to the object store"
+    doing = "in the object store" if wait else "being copied to the object store"
     say(settings, f"{what} {'is' if done['ledgers'] == 1 else 'are'} {doing}", done)
 
 
@@ -113,8 +113,8 @@ async def _offload(settings: CliSettings, name: str, wait: bool, seconds: float)
             while left := await _left(client, name, begun["until"]):
                 if loop.time() > end:
                     raise Retriable(
-                        f"{plural(len(left), 'ledger')} of {name} took longer than {seconds:g} s: "
-                        f"`sulina ledger list {name}` shows which, and brokers' logs say why"
+                        f"{plural(len(left), 'ledger')} of {name} not copied within {seconds:g} s: "
+                        f"`sulina ledger list {name}` shows which, and the brokers' logs say why"
                     )
                 missing = sum(row["bytes"] for row in left)
                 note = f"{plural(len(left), 'ledger')} left, {size(missing)}"
@@ -124,11 +124,11 @@ async def _offload(settings: CliSettings, name: str, wait: bool, seconds: float)
 
 
 async def _left(client: Client, name: str, until: dict[str, int]) -> list[dict[str, Any]]:
-    """The ledgers that have yet to become objects."""
+    """The ledgers that are not in the object store yet."""
     try:
         rows: list[dict[str, Any]] = await client.admin("ledger.list", {"topic": name})
     except (Retriable, UnknownOutcome):
-        return [{"bytes": 0}]  # ask again
+        return [{"bytes": 0}]  # unknown: the caller asks again
     return [
         row
         for row in rows
@@ -146,9 +146,9 @@ async def _left(client: Client, name: str, until: dict[str, int]) -> list[dict[s
 @click.argument("numbers", metavar="[LEDGER]...", nargs=-1, type=click.IntRange(min=0))
 @click.pass_obj
 def verify(settings: CliSettings, name: str, numbers: tuple[int, ...]) -> None:
-    """Read objects back, and compare every record with the digest that was noted.
+    """Read objects back, and compare their records with the recorded digest.
 
-    Exits with 1 if one is damaged or missing. An object that takes long may need a --timeout.
+    Exits with 1 if an object is damaged or missing. Large objects may need a longer --timeout.
     """
     rows = run(_verify(settings, name, numbers))
     bad = [row for row in rows if row["problem"]]
@@ -159,7 +159,7 @@ def verify(settings: CliSettings, name: str, numbers: tuple[int, ...]) -> None:
             click.echo(f"ledger {row['ledger']} of {row['topic']}: {row['problem']}", err=True)
         fine = len(rows) - len(bad)
         records = sum(row["records"] for row in rows if not row["problem"])
-        click.echo(f"{plural(fine, 'object')} with {plural(records, 'record')} as they should be")
+        click.echo(f"verified {plural(fine, 'object')} with {plural(records, 'record')}")
     if bad:
         click.get_current_context().exit(ExitCode.FAILED)
 
@@ -169,7 +169,9 @@ async def _verify(settings: CliSettings, name: str, numbers: Sequence[int]) -> l
         rows: list[dict[str, Any]] = await client.admin("ledger.list", {"topic": name})
         unknown = set(numbers) - {row["ledger"] for row in rows}
         if unknown:
-            raise NotFound(f"{name} has no ledger {min(unknown)}: `sulina ledger list {name}`")
+            raise NotFound(
+                f"{name} has no ledger {min(unknown)}: `sulina ledger list {name}` lists them"
+            )
         wanted = [
             row
             for row in rows

@@ -1,4 +1,4 @@
-"""``sulina namespace``: make, list, describe and delete namespaces."""
+"""``sulina namespace``: create, list, describe and delete namespaces, and set their policies."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from sulina.cli.settings import CliSettings
 
 @click.group(cls=CliGroup)
 def namespace() -> None:
-    """Make, list, describe and delete namespaces."""
+    """Create, list, describe and delete namespaces."""
 
 
 @namespace.command("create", examples=["sulina namespace create shop"])
 @click.argument("name", metavar="NAMESPACE", type=namespace_name)
 @click.pass_obj
 def create(settings: CliSettings, name: str) -> None:
-    """Make a namespace, for topics such as /NAMESPACE/orders."""
+    """Create a namespace, for topics such as /NAMESPACE/orders."""
     ask(settings, "namespace.create", namespace=name)
-    say(settings, f"the namespace {name} is made", {"namespace": name})
+    say(settings, f"created namespace {name}", {"namespace": name})
 
 
 @namespace.command("list", examples=["sulina namespace list --json"])
@@ -41,7 +41,7 @@ def list_(settings: CliSettings) -> None:
         settings,
         [{"namespace": name} for name in ask(settings, "namespace.list")],
         {"namespace": "namespace"},
-        nothing="there are no namespaces: `sulina namespace create shop` makes one",
+        nothing="there are no namespaces: `sulina namespace create shop` creates one",
     )
 
 
@@ -49,7 +49,7 @@ def list_(settings: CliSettings) -> None:
 @click.argument("name", metavar="NAMESPACE", type=namespace_name)
 @click.pass_obj
 def describe(settings: CliSettings, name: str) -> None:
-    """Show how many topics a namespace has, and its policy."""
+    """Show a namespace's policy, and how many topics it has."""
     described = ask(settings, "namespace.describe", namespace=name)
     if settings.json:
         write_json(described)
@@ -60,13 +60,13 @@ def describe(settings: CliSettings, name: str) -> None:
 
 @namespace.command("delete", examples=["sulina namespace delete shop"])
 @click.argument("name", metavar="NAMESPACE", type=namespace_name)
-@click.option("--yes", is_flag=True, help="Don't ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def delete(settings: CliSettings, name: str, yes: bool) -> None:
     """Delete a namespace that has no topics."""
     confirm(settings, f"delete the namespace {name}?", yes=yes)
     ask(settings, "namespace.delete", namespace=name)
-    say(settings, f"the namespace {name} is deleted", {"namespace": name})
+    say(settings, f"deleted namespace {name}", {"namespace": name})
 
 
 @namespace.command(
@@ -80,5 +80,5 @@ def delete(settings: CliSettings, name: str, yes: bool) -> None:
 @click.argument("limits", metavar="[LIMIT=VALUE]...", nargs=-1, type=limit)
 @click.pass_obj
 def policy(settings: CliSettings, name: str, limits: tuple[tuple[str, int | bool], ...]) -> None:
-    """Show the limits of a namespace's topics, or set some. 0 is no limit."""
+    """Show or set the limits that apply to a namespace's topics. 0 means no limit."""
     show_limits(settings, ask(settings, "namespace.policy", namespace=name, **dict(limits)))

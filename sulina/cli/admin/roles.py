@@ -17,27 +17,31 @@ _scope = click.option(
     "--scope",
     type=click.Choice([each.value for each in Scope]),
     required=True,
-    help="How far it goes.",
+    help="Where the roles apply.",
 )
-_resource = click.option("--resource", metavar="NAME", help="The namespace or topic of the scope.")
+_resource = click.option(
+    "--resource", metavar="NAME", help="The namespace or topic, for those scopes."
+)
 
 
 @click.group("role", cls=CliGroup)
 def role() -> None:
-    """Make, list and delete roles, which are sets of permissions."""
+    """Create, list and delete roles. A role is a set of permissions."""
 
 
 @role.command(
     "create", examples=["sulina security role create producer --permissions Produce,Lookup"]
 )
 @click.argument("name")
-@click.option("--permissions", required=True, metavar="P1,P2...", help=", ".join(Permission))
+@click.option(
+    "--permissions", required=True, metavar="P1,P2...", help=f"Any of {', '.join(Permission)}."
+)
 @click.pass_obj
 def create_role(settings: CliSettings, name: str, permissions: str) -> None:
-    """Make a role, or replace it; whoever is bound to it may do this from now on."""
+    """Create or replace a role. Its bindings grant the new permissions immediately."""
     wanted = [each.strip() for each in permissions.split(",")]
     done = ask(settings, "role.create", role=name, permissions=wanted)
-    say(settings, f"the role {name} is {', '.join(done['permissions'])}", done)
+    say(settings, f"role {name} permits {', '.join(done['permissions'])}", done)
 
 
 @role.command("list", examples=["sulina security role list"])
@@ -45,7 +49,7 @@ def create_role(settings: CliSettings, name: str, permissions: str) -> None:
 def list_roles(settings: CliSettings) -> None:
     """List the roles."""
     columns = {"role": "role", "permissions": "permissions", "system": "system"}
-    nothing = "there are no roles: `sulina security role create` makes one"
+    nothing = "there are no roles: `sulina security role create` creates one"
     show_rows(settings, ask(settings, "role.list"), columns, nothing=nothing)
 
 
@@ -53,13 +57,13 @@ def list_roles(settings: CliSettings) -> None:
 @click.argument("name")
 @click.pass_obj
 def delete_role(settings: CliSettings, name: str) -> None:
-    """Delete a role; bindings that name it allow less then."""
-    say(settings, f"the role {name} is deleted", ask(settings, "role.delete", role=name))
+    """Delete a role. Bindings to it no longer grant its permissions."""
+    say(settings, f"deleted role {name}", ask(settings, "role.delete", role=name))
 
 
 @click.group("binding", cls=CliGroup)
 def binding() -> None:
-    """Make, list and delete bindings, by which principals have roles."""
+    """Create, list and delete bindings. A binding gives roles to a principal."""
 
 
 @binding.command(
@@ -70,21 +74,24 @@ def binding() -> None:
     ],
 )
 @click.argument("binding_id", metavar="ID")
-@click.option("--principal", required=True, metavar="NAME", help="Who gets the roles.")
+@click.option(
+    "--principal", required=True, metavar="NAME", help="The principal that gets the roles."
+)
 @click.option(
     "--principal-type",
     type=click.Choice([each.value for each in PrincipalType]),
     default=PrincipalType.SERVICE_ACCOUNT.value,
-    help="What a JSON Web Token must say that it is.",
+    show_default=True,
+    help="The principal type that a JSON Web Token must state.",
 )
-@click.option("--roles", required=True, metavar="R1,R2...", help="Which ones.")
+@click.option("--roles", required=True, metavar="R1,R2...", help="The roles to give.")
 @_scope
 @_resource
 @click.pass_obj
 def create_binding(
     settings: CliSettings, /, binding_id: str, principal: str, roles: str, **more: Any
 ) -> None:
-    """Give roles to somebody, as far as the scope goes; replaces a binding with the same ID."""
+    """Give roles to a principal within a scope. Replaces a binding with the same ID."""
     wanted = [each.strip() for each in roles.split(",")]
     arguments = {"binding": binding_id, "principal": principal, "roles": wanted, **more}
     done = ask(settings, "binding.create", **arguments)
@@ -94,10 +101,10 @@ def create_binding(
 @binding.command("list", examples=["sulina security binding list"])
 @click.pass_obj
 def list_bindings(settings: CliSettings) -> None:
-    """List the bindings. `sulina security list` says what they come to."""
+    """List the bindings. `sulina security list` shows the resulting permissions."""
     fields = ("binding", "principal", "principal_type", "roles", "scope", "resource")
     columns = {field: field.replace("_", " ") for field in fields}
-    nothing = "there are no bindings: `sulina security binding create` makes one"
+    nothing = "there are no bindings: `sulina security binding create` creates one"
     show_rows(settings, ask(settings, "binding.list"), columns, nothing=nothing)
 
 
@@ -112,9 +119,9 @@ def list_bindings(settings: CliSettings) -> None:
 def delete_binding(
     settings: CliSettings, binding_id: str, scope: str, resource: str | None
 ) -> None:
-    """Take the roles back; it holds at once, also for who is connected."""
+    """Delete a binding. It takes effect immediately, also for connected clients."""
     done = ask(settings, "binding.delete", binding=binding_id, scope=scope, resource=resource)
-    say(settings, f"the binding {binding_id} is deleted", done)
+    say(settings, f"deleted binding {binding_id}", done)
 
 
 def _reach(row: dict[str, Any]) -> str:

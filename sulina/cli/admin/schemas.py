@@ -1,4 +1,4 @@
-"""``sulina schema``: register, compare and look up schemas, and bind topics to them."""
+"""``sulina schema``: register, check and look up schemas, and bind topics to them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _file = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
 
 @click.group(cls=CliGroup)
 def schema() -> None:
-    """Register, compare and look up schemas, and bind topics to them."""
+    """Register, check and look up schemas, and bind topics to them."""
 
 
 @schema.command(
@@ -42,10 +42,10 @@ def schema() -> None:
 )
 @click.argument("subject")
 @click.argument("file", required=False, type=_file)
-@click.option("--type", "kind", type=_type, help="By the file's name unless told.")
+@click.option("--type", "kind", type=_type, help="The schema type. [default: from the file name]")
 @click.option("--description", help="What the schema is for.")
-@click.option("--by", help="Who registers it.")
-@click.option("--tag", "tags", multiple=True, help="A word to find it by; several are possible.")
+@click.option("--by", help="Name to record as the author.")
+@click.option("--tag", "tags", multiple=True, help="A tag to find it by; may be repeated.")
 @click.pass_obj
 def register(
     settings: CliSettings,
@@ -58,7 +58,8 @@ def register(
 ) -> None:
     """Register FILE (- for standard input) as the next version of SUBJECT.
 
-    Nothing happens if the same schema is there already. Bytes, strings and numbers need no file.
+    A schema that is already registered keeps its version. The types bytes, string and number need
+    no FILE.
     """
     made = ask(
         settings,
@@ -69,7 +70,7 @@ def register(
         tags=list(tags) or None,
         **_definition(file, kind),
     )
-    what = "registered" if made["new"] else "the same as what is there"
+    what = "registered" if made["new"] else "already registered"
     say(settings, f"{subject} version {made['version']} (id {made['id']}): {what}", made)
 
 
@@ -89,7 +90,7 @@ def list_(settings: CliSettings) -> None:
             "compatibility": "compatibility",
             "tags": "tags",
         },
-        nothing="there are no schemas: `sulina schema register orders order.avsc` makes one",
+        nothing="there are no schemas: `sulina schema register orders order.avsc` registers one",
     )
 
 
@@ -98,10 +99,12 @@ def list_(settings: CliSettings) -> None:
     examples=["sulina schema get orders", "sulina schema get orders --version 2"],
 )
 @click.argument("subject")
-@click.option("--version", type=click.IntRange(min=1), help="The latest unless told.")
+@click.option(
+    "--version", type=click.IntRange(min=1), help="The version to print. [default: the latest]"
+)
 @click.pass_obj
 def get(settings: CliSettings, subject: str, version: int | None) -> None:
-    """Print a schema as it was registered; with --json all that is known about it."""
+    """Print a schema as it was registered; with --json, all its fields."""
     found = ask(settings, "schema.get", subject=subject, version=version)
     if settings.json:
         write_json(found)
@@ -137,20 +140,20 @@ def versions(settings: CliSettings, subject: str) -> None:
 @schema.command("check", examples=["sulina schema check orders order.avsc --mode full"])
 @click.argument("subject")
 @click.argument("file", required=False, type=_file)
-@click.option("--type", "kind", type=_type, help="By the file's name unless told.")
-@click.option("--mode", type=_mode, help="The subject's own unless told.")
+@click.option("--type", "kind", type=_type, help="The schema type. [default: from the file name]")
+@click.option("--mode", type=_mode, help="The compatibility mode. [default: the subject's]")
 @click.pass_obj
 def check(
     settings: CliSettings, subject: str, file: Path | None, kind: str | None, mode: str | None
 ) -> int:
-    """Tell whether FILE could be registered; if not, why, and with exit code 1."""
+    """Check whether FILE could be registered. If not, print why and exit with 1."""
     found = ask(
         settings, "schema.check", subject=subject, compatibility=mode, **_definition(file, kind)
     )
     if settings.json:
         write_json(found)
     elif found["compatible"]:
-        click.echo(f"it is compatible with {subject}")
+        click.echo(f"compatible with {subject}")
     else:
         click.echo("\n".join(found["reasons"]))
     return ExitCode.FINE if found["compatible"] else ExitCode.FAILED
@@ -164,29 +167,29 @@ def check(
 @click.argument("mode", required=False, type=_mode)
 @click.pass_obj
 def compatibility(settings: CliSettings, subject: str, mode: str | None) -> None:
-    """Show, or set, what new versions of SUBJECT must be able to do.
+    """Show or set the compatibility that new versions of SUBJECT must have.
 
-    backward: read data of the version before. forward: be read by it. full: both. none: nothing.
-    The transitive forms look at all versions.
+    backward: a new version reads data of the previous one. forward: the previous version reads
+    data of the new one. full: both. none: no check. The transitive modes check all versions.
     """
     found = ask(settings, "schema.compatibility", subject=subject, compatibility=mode)
-    say(settings, f"new versions of {subject} must be: {found['compatibility']}", found)
+    say(settings, f"compatibility of {subject}: {found['compatibility']}", found)
 
 
 @schema.command("delete", examples=["sulina schema delete orders --version 1 --yes"])
 @click.argument("subject")
-@click.option("--version", type=click.IntRange(min=1), help="Only this one.")
-@click.option("--yes", is_flag=True, help="Don't ask.")
+@click.option("--version", type=click.IntRange(min=1), help="Delete only this version.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def delete(settings: CliSettings, subject: str, version: int | None, yes: bool) -> None:
     """Delete a version, or a subject with all its versions.
 
-    Messages stay, but nobody can look up the schema they name any more.
+    Messages stay, but their schema can no longer be looked up.
     """
-    what = f"the schema {subject}" if version is None else f"version {version} of {subject}"
+    what = f"schema {subject}" if version is None else f"version {version} of {subject}"
     confirm(settings, f"delete {what}?", yes=yes)
     ask(settings, "schema.delete", subject=subject, version=version)
-    say(settings, f"{what} is deleted", {"subject": subject, "version": version})
+    say(settings, f"deleted {what}", {"subject": subject, "version": version})
 
 
 @schema.command(
@@ -201,9 +204,9 @@ def delete(settings: CliSettings, subject: str, version: int | None, yes: bool) 
 @click.option(
     "--validation",
     type=click.Choice([policy.value for policy in Validation]),
-    help="What happens to messages that are not of it.",
+    help="What to do with messages that do not match the subject.",
 )
-@click.option("--payload/--no-payload", default=None, help="Whether payloads are looked at.")
+@click.option("--payload/--no-payload", default=None, help="Whether to validate payloads.")
 @click.pass_obj
 def topic(
     settings: CliSettings,
@@ -225,14 +228,14 @@ def topic(
 
 
 def _definition(file: Path | None, kind: str | None) -> dict[str, Any]:
-    """The type and the definition, as the broker wants them."""
+    """The type and the definition, as arguments of the broker's methods."""
     if file is None:
         if kind is None:
-            raise click.UsageError("name a FILE, or a --type that needs none")
+            raise click.UsageError("give a FILE, or a --type that needs none")
         return {"type": kind}
     found = kind or _SUFFIXES.get(file.suffix)
     if found is None:
-        raise click.UsageError(f"{file} could be anything: say which with --type")
+        raise click.UsageError(f"the schema type of {file} is not clear from its name: give --type")
     with click.open_file(str(file), "rb") as source:
         raw = source.read()
     return {"type": str(found), "definition_base64": base64.b64encode(raw).decode()}

@@ -1,4 +1,4 @@
-"""``sulina security``: tokens, and what their owners may do. Roles are in ``roles``."""
+"""``sulina security``: tokens, and the grants of their principals."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ from sulina.cli.settings import CliSettings
 _grants = click.argument("grants", nargs=-1, required=True, metavar="ACTION:SCOPE...")
 _GRANTS_HELP = """
 
-    An ACTION is lookup, produce, consume or topics (to make and change them), with a topic,
-    /namespace/* or * for a SCOPE; namespaces with /namespace/* or *; schemas with a subject or *;
-    brokers or cluster with *; or admin, which may do all of it. Partitions go with their topic.
+    ACTION is lookup, produce, consume or topics (create and change them), with a topic,
+    /namespace/* or * as SCOPE; namespaces, with /namespace/* or *; schemas, with a subject or *;
+    brokers or cluster, with *; or admin, which includes all others. A grant for a topic includes
+    its partitions.
     """
 
 
 @click.group(cls=CliGroup)
 def security() -> None:
-    """Make and revoke tokens, and say what their owners may do.
+    """Manage tokens, grants, roles and bindings.
 
-    Brokers that were started with --auth ask for tokens; without it, everybody may do everything.
-    Clients show a token as SULINA_TOKEN or --token.
+    Brokers started with --auth require tokens; other brokers allow everything to everyone. Clients
+    send the token given with --token or SULINA_TOKEN.
     """
 
 
 @security.group("token", cls=CliGroup)
 def token() -> None:
-    """Make, list and revoke tokens."""
+    """Create, list and revoke tokens."""
 
 
 @token.command(
@@ -46,9 +47,20 @@ def token() -> None:
     ],
 )
 @click.argument("principal", metavar="NAME")
-@click.option("--grant", "grants", multiple=True, metavar="ACTION:SCOPE", help="Allow this, too.")
-@click.option("--expires", type=duration, metavar="TIME", help="How long it holds, as 90d or 12h.")
-@click.option("--note", help="What it is for.")
+@click.option(
+    "--grant",
+    "grants",
+    multiple=True,
+    metavar="ACTION:SCOPE",
+    help="Add this grant; may be repeated.",
+)
+@click.option(
+    "--expires",
+    type=duration,
+    metavar="TIME",
+    help="Lifetime, such as 90d or 12h. [default: no expiry]",
+)
+@click.option("--note", help="Note to store with the token.")
 @click.pass_obj
 def create(
     settings: CliSettings,
@@ -57,9 +69,9 @@ def create(
     expires: timedelta | None,
     note: str | None,
 ) -> None:
-    """Make a token for NAME, and print it: it can't be shown again.
+    """Create a token for the principal NAME, and print it. It can't be shown again.
 
-    NAME may have several tokens, each to be revoked alone; what it may do holds for all of them.
+    A principal may have several tokens, each revoked on its own; its grants apply to all of them.
     """
     made = ask(
         settings,
@@ -73,10 +85,10 @@ def create(
         write_json(made)
         return
     click.echo(made["token"])
-    until = "for ever" if made["expires_us"] is None else f"until {moment(made['expires_us'])}"
-    click.echo(f"token {made['id']} of {principal} holds {until}; keep it secret", err=True)
+    expiry = "never" if made["expires_us"] is None else moment(made["expires_us"])
+    click.echo(f"token {made['id']} of {principal}, expires: {expiry}; keep it secret", err=True)
     if not made["enforced"]:
-        click.echo("nobody is asked for it yet: start brokers with --auth FILE", err=True)
+        click.echo("brokers do not check tokens yet: start them with --auth FILE", err=True)
 
 
 @token.command("list", examples=["sulina security token list"])
@@ -90,12 +102,12 @@ def list_(settings: CliSettings) -> None:
             row["expires"] = "never" if row["expires_us"] is None else moment(row["expires_us"])
     columns = {
         "id": "id",
-        "principal": "of",
+        "principal": "principal",
         "created": "created",
         "expires": "expires",
         "note": "note",
     }
-    nothing = "there are no tokens: `sulina security token create NAME` makes one"
+    nothing = "there are no tokens: `sulina security token create NAME` creates one"
     show_rows(settings, rows, columns, nothing=nothing)
 
 
@@ -103,24 +115,24 @@ def list_(settings: CliSettings) -> None:
 @click.argument("token_id", metavar="ID")
 @click.pass_obj
 def revoke(settings: CliSettings, token_id: str) -> None:
-    """Make a token worthless. Who is connected with it is sent away."""
+    """Revoke a token, and disconnect the clients that use it."""
     done = ask(settings, "token.revoke", id=token_id)
-    say(settings, f"token {token_id} is worth nothing any more", done)
+    say(settings, f"revoked token {token_id}", done)
 
 
 @security.command("list", examples=["sulina security list"])
 @click.pass_obj
 def principals(settings: CliSettings) -> None:
-    """List who may do what, and by which grants or bindings."""
+    """List the principals, with their grants and bindings."""
     found: list[dict[str, Any]] = ask(settings, "principal.list")
     rows = found if settings.json else [row for each in found for row in _reasons(each)]
-    nothing = "nobody is known: `sulina security token create NAME` makes somebody"
-    columns = {"principal": "name", "grants": "may", "by": "by"}
+    nothing = "there are no principals: `sulina security token create NAME` creates one"
+    columns = {"principal": "principal", "grants": "grants", "by": "source"}
     show_rows(settings, rows, columns, nothing=nothing)
 
 
 def _reasons(principal: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """A row for what somebody may do by own grants, and one for each binding."""
+    """One row for the principal's own grants, and one per binding."""
     name, bindings = principal["principal"], principal["bindings"]
     if principal["grants"] or not bindings:
         yield {"principal": name, "grants": principal["grants"], "by": "grants"}
@@ -136,9 +148,9 @@ def _reasons(principal: dict[str, Any]) -> Iterator[dict[str, Any]]:
 @_grants
 @click.pass_obj
 def grant(settings: CliSettings, principal: str, grants: tuple[str, ...]) -> None:
-    """Allow NAME more; it is made if need be."""
+    """Add grants to the principal NAME, which is created if necessary."""
     done = ask(settings, "principal.grant", principal=principal, grants=list(grants))
-    say(settings, f"{principal} may {', '.join(done['grants'])}", done)
+    say(settings, f"grants of {principal}: {', '.join(done['grants'])}", done)
 
 
 @security.command("withdraw", examples=["sulina security withdraw billing consume:/default/orders"])
@@ -146,20 +158,20 @@ def grant(settings: CliSettings, principal: str, grants: tuple[str, ...]) -> Non
 @_grants
 @click.pass_obj
 def withdraw(settings: CliSettings, principal: str, grants: tuple[str, ...]) -> None:
-    """Allow NAME less; it holds at once, also for who is connected."""
+    """Remove grants from the principal NAME, immediately, also for connected clients."""
     done = ask(settings, "principal.withdraw", principal=principal, grants=list(grants))
-    say(settings, f"{principal} may {', '.join(done['grants']) or 'nothing'}", done)
+    say(settings, f"grants of {principal}: {', '.join(done['grants']) or 'none'}", done)
 
 
 @security.command("delete", examples=["sulina security delete billing --yes"])
 @click.argument("principal", metavar="NAME")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def delete(settings: CliSettings, principal: str, yes: bool) -> None:
-    """Forget NAME; all its tokens are worth nothing then."""
+    """Delete the principal NAME and all its tokens."""
     confirm(settings, f"delete {principal} and all its tokens?", yes=yes)
     done = ask(settings, "principal.delete", principal=principal)
-    say(settings, f"{principal} is deleted, with all tokens", done)
+    say(settings, f"deleted {principal} and all its tokens", done)
 
 
 security.add_command(role)

@@ -1,4 +1,4 @@
-"""``sulina subscription``: make, list, describe, move and delete subscriptions."""
+"""``sulina subscription``: create, list, describe, seek and delete subscriptions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from sulina.model import Backoff, Poison, Start
 
 @click.group(cls=CliGroup)
 def subscription() -> None:
-    """Make, list, describe, move and delete subscriptions.
+    """Create, list, describe, seek and delete subscriptions.
 
-    On a topic with partitions these commands work on the subscription of every partition; --json
-    gives a list with an object for each.
+    On a partitioned topic these commands apply to the subscription of every partition; --json
+    prints a list with one object per partition.
     """
 
 
@@ -46,13 +46,26 @@ def _ask_each(settings: CliSettings, method: str, topic: str, **arguments: Any) 
 )
 @click.argument("topic", type=topic_name)
 @click.argument("name")
-@click.option("--type", "type_", type=TYPE, default="exclusive", show_default=True)
 @click.option(
-    "--from", "start", type=position, default="latest", metavar=START_METAVAR, show_default=True
+    "--type",
+    "type_",
+    type=TYPE,
+    default="exclusive",
+    show_default=True,
+    help="How consumers share the messages.",
+)
+@click.option(
+    "--from",
+    "start",
+    type=position,
+    default="latest",
+    metavar=START_METAVAR,
+    show_default=True,
+    help="Where it starts.",
 )
 @click.pass_obj
 def create(settings: CliSettings, topic: str, name: str, type_: str, start: Start) -> None:
-    """Make a subscription before its first consumer comes."""
+    """Create a subscription before its first consumer connects."""
     made = _ask_each(
         settings,
         "subscription.create",
@@ -61,7 +74,7 @@ def create(settings: CliSettings, topic: str, name: str, type_: str, start: Star
         type=type_,
         start=start_argument(start),
     )
-    say(settings, f"the subscription {name} of {topic} is made", made)
+    say(settings, f"created subscription {name} of {topic}", made)
 
 
 @subscription.command("list", examples=["sulina subscription list /default/orders"])
@@ -100,15 +113,15 @@ def describe(settings: CliSettings, topic: str, name: str) -> None:
 @subscription.command("delete", examples=["sulina subscription delete /default/orders billing"])
 @click.argument("topic", type=topic_name)
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Don't ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def delete(settings: CliSettings, topic: str, name: str, yes: bool) -> None:
-    """Delete a subscription and its position. On a terminal it asks first."""
-    confirm(settings, f"delete the subscription {name} of {topic} and its position?", yes=yes)
+    """Delete a subscription and its position. Asks for confirmation on a terminal."""
+    confirm(settings, f"delete subscription {name} of {topic} and its position?", yes=yes)
     _ask_each(settings, "subscription.delete", topic, subscription=name)
     say(
         settings,
-        f"the subscription {name} of {topic} is deleted",
+        f"deleted subscription {name} of {topic}",
         {"topic": topic, "subscription": name},
     )
 
@@ -122,15 +135,17 @@ def delete(settings: CliSettings, topic: str, name: str, yes: bool) -> None:
 )
 @click.argument("topic", type=topic_name)
 @click.argument("name")
-@click.option("--to", "start", type=position, metavar=START_METAVAR, required=True)
+@click.option(
+    "--to", "start", type=position, metavar=START_METAVAR, required=True, help="The new position."
+)
 @click.pass_obj
 def seek(settings: CliSettings, topic: str, name: str, start: Start) -> None:
-    """Move a subscription that has no consumers at the moment."""
+    """Set the position of a subscription that has no connected consumers."""
     moved = _ask_each(
         settings, "subscription.seek", topic, subscription=name, start=start_argument(start)
     )
     positions = ", ".join(str(each["position"]) for each in moved)
-    say(settings, f"the subscription {name} of {topic} stands at {positions}", moved)
+    say(settings, f"subscription {name} of {topic} is now at {positions}", moved)
 
 
 @subscription.command(
@@ -144,24 +159,40 @@ def seek(settings: CliSettings, topic: str, name: str, start: Start) -> None:
 )
 @click.argument("topic", type=topic_name)
 @click.argument("name")
-@click.option("--max-redelivery-count", type=click.IntRange(min=0), help="Then it is poison.")
 @click.option(
-    "--ack-timeout-ms", type=click.IntRange(min=0), help="Then it comes again; 0 is never."
+    "--max-redelivery-count",
+    type=click.IntRange(min=0),
+    help="Redeliveries before a message counts as poison.",
 )
 @click.option(
-    "--base-redelivery-delay-ms", type=click.IntRange(min=0), help="The wait before the first."
+    "--ack-timeout-ms",
+    type=click.IntRange(min=0),
+    help="Time after which an unacknowledged message is redelivered; 0 means never.",
 )
-@click.option("--max-redelivery-delay-ms", type=click.IntRange(min=0), help="The longest wait.")
-@click.option("--backoff", type=click.Choice([each.value for each in Backoff]))
+@click.option(
+    "--base-redelivery-delay-ms",
+    type=click.IntRange(min=0),
+    help="Delay before the first redelivery.",
+)
+@click.option(
+    "--max-redelivery-delay-ms",
+    type=click.IntRange(min=0),
+    help="Longest delay between redeliveries.",
+)
+@click.option(
+    "--backoff",
+    type=click.Choice([each.value for each in Backoff]),
+    help="How the delay grows with each redelivery.",
+)
 @click.option(
     "--poison",
     type=click.Choice([each.value for each in Poison]),
-    help="What happens to messages that failed too often.",
+    help="What to do with poison messages.",
 )
-@click.option("--dead-letter-topic", type=topic_name)
+@click.option("--dead-letter-topic", type=topic_name, help="Topic for dead letters.")
 @click.pass_obj
 def policy(settings: CliSettings, /, topic: str, name: str, **changes: Any) -> None:
-    """Show, or change, what happens to messages that are not acknowledged."""
+    """Show or change what happens to messages that are not acknowledged."""
     if given(changes):
         policies = _ask_each(settings, "subscription.policy", topic, subscription=name, **changes)
     else:
@@ -186,11 +217,11 @@ def policy(settings: CliSettings, /, topic: str, name: str, **changes: Any) -> N
 @click.option(
     "--max-unacked",
     type=click.IntRange(min=0),
-    help="Messages that its consumers together may have unacknowledged; 0 leaves it to them.",
+    help="Maximum unacknowledged messages of all its consumers; 0 leaves it to each consumer.",
 )
 @click.pass_obj
 def dispatch(settings: CliSettings, topic: str, name: str, max_unacked: int | None) -> None:
-    """Show, or change, how much may be unacknowledged at once, in each partition."""
+    """Show or change the limit of unacknowledged messages, which applies to each partition."""
     changes = {} if max_unacked is None else {"max_unacked": max_unacked}
     found = _ask_each(settings, "subscription.dispatch", topic, subscription=name, **changes)
     if settings.json:

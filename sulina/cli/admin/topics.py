@@ -1,4 +1,4 @@
-"""``sulina topic``: make, list, describe, limit, place and delete topics."""
+"""``sulina topic``: create, list, describe, move and delete topics, and set their policies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sulina.errors import Retriable, UnknownOutcome
 from sulina.names import MAX_PARTITIONS
 
 _LOG_COLUMNS: Final = {
-    "topic": "log",
+    "topic": "topic",
     "start_offset": "start",
     "end_offset": "end",
     "epoch": "epoch",
@@ -57,7 +57,7 @@ _LEDGERS: Final = {
 
 @click.group(cls=CliGroup)
 def topic() -> None:
-    """Make, list, describe, move and delete topics."""
+    """Create, list, describe, move and delete topics."""
 
 
 @topic.command(
@@ -73,17 +73,21 @@ def topic() -> None:
 @click.option(
     "--partitions",
     type=click.IntRange(1, MAX_PARTITIONS),
-    help="Spread it over so many partitions; order then holds within each.",
+    help="Number of partitions. Messages are ordered within a partition.",
 )
 @click.option(
-    "--non-reliable", is_flag=True, help="Store nothing: who is not there misses the message."
+    "--non-reliable",
+    is_flag=True,
+    help="Store nothing: consumers that are not connected miss messages.",
 )
 @click.option(
     "--expect-records",
     type=click.IntRange(min=0),
-    help="Records a second, in and out, that you expect: helps a cluster to place it.",
+    help="Expected records per second, in and out; a cluster uses it to place the topic.",
 )
-@click.option("--expect-bytes", type=click.IntRange(min=0), help="The same in bytes a second.")
+@click.option(
+    "--expect-bytes", type=click.IntRange(min=0), help="Expected bytes per second, in and out."
+)
 @click.pass_obj
 def create(
     settings: CliSettings,
@@ -93,7 +97,7 @@ def create(
     expect_records: int | None,
     expect_bytes: int | None,
 ) -> None:
-    """Make a topic. Producers and consumers make plain ones by themselves."""
+    """Create a topic. Publishing or subscribing creates an unpartitioned one automatically."""
     delivery = "non_reliable" if non_reliable else "reliable"
     ask(
         settings,
@@ -107,14 +111,14 @@ def create(
     parts = f" with {plural(partitions, 'partition')}" if partitions else ""
     say(
         settings,
-        f"{name} is made{parts}",
+        f"created topic {name}{parts}",
         {"topic": name, "delivery": delivery, "partitions": partitions or 0},
     )
 
 
 @topic.command("list", examples=["sulina topic list", "sulina topic list --namespace default"])
-@click.option("--namespace", type=namespace_name, help="Only those of this namespace.")
-@click.option("--all", "all_", is_flag=True, help="The partitions as well.")
+@click.option("--namespace", type=namespace_name, help="List only topics of this namespace.")
+@click.option("--all", "all_", is_flag=True, help="List partitions too.")
 @click.pass_obj
 def list_(settings: CliSettings, namespace: str | None, all_: bool) -> None:
     """List the topics."""
@@ -129,7 +133,7 @@ def list_(settings: CliSettings, namespace: str | None, all_: bool) -> None:
             "producers": "producers",
             "consumers": "consumers",
         },
-        nothing="there are no topics: `sulina topic create /default/orders` makes one",
+        nothing="there are no topics: `sulina topic create /default/orders` creates one",
     )
 
 
@@ -148,7 +152,7 @@ def describe(settings: CliSettings, name: str) -> None:
             "topic": described["topic"],
             "delivery": described["delivery"],
             "partitions": described["partitions"],
-            "made": moment(described["created_us"]),
+            "created": moment(described["created_us"]),
             "records": sum(log["end_offset"] - log["start_offset"] for log in logs),
         }
     )
@@ -160,13 +164,13 @@ def describe(settings: CliSettings, name: str) -> None:
 
 @topic.command("delete", examples=["sulina topic delete /default/orders --yes"])
 @click.argument("name", metavar="TOPIC", type=topic_name)
-@click.option("--yes", is_flag=True, help="Don't ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def delete(settings: CliSettings, name: str, yes: bool) -> None:
-    """Delete a topic with its messages and subscriptions. On a terminal it asks first."""
-    confirm(settings, f"delete {name} with all its messages and subscriptions?", yes=yes)
+    """Delete a topic, its messages and its subscriptions. Asks for confirmation on a terminal."""
+    confirm(settings, f"delete topic {name} with all its messages and subscriptions?", yes=yes)
     ask(settings, "topic.delete", topic=name)
-    say(settings, f"{name} is deleted", {"topic": name})
+    say(settings, f"deleted topic {name}", {"topic": name})
 
 
 def _log_row(log: dict[str, Any]) -> dict[str, Any]:
@@ -174,7 +178,7 @@ def _log_row(log: dict[str, Any]) -> dict[str, Any]:
     return {
         **log,
         "ledgers": len(ledgers),
-        # An open ledger's size is told when it is closed.
+        # The size of an open ledger is known once it is closed.
         "bytes": sum(ledger["bytes"] or 0 for ledger in ledgers) or None,
         "producers": len(log["producers"]),
     }
@@ -191,9 +195,9 @@ def _log_row(log: dict[str, Any]) -> dict[str, Any]:
 @click.argument("limits", metavar="[LIMIT=VALUE]...", nargs=-1, type=limit)
 @click.pass_obj
 def policy(settings: CliSettings, name: str, limits: tuple[tuple[str, int | bool], ...]) -> None:
-    """Show a topic's limits, or set some: how long data is kept, how many may connect.
+    """Show or set the limits of a topic: retention, producers, consumers and others.
 
-    0 is no limit. What a topic does not set itself, its namespace decides.
+    0 means no limit. A limit that the topic does not set comes from its namespace.
     """
     show_limits(settings, ask(settings, "topic.policy", topic=name, **dict(limits)))
 
@@ -202,9 +206,9 @@ def policy(settings: CliSettings, name: str, limits: tuple[tuple[str, int | bool
 @click.argument("name", metavar="TOPIC", type=topic_name)
 @click.pass_obj
 def lookup(settings: CliSettings, name: str) -> None:
-    """Show which broker serves a topic; one that nobody serves yet is placed now.
+    """Show which broker serves a topic. A topic without an owner is assigned one.
 
-    Of a partitioned topic, name a partition: /default/clicks-part-0.
+    For a partitioned topic, name a partition: /default/clicks-part-0.
     """
     found = ask(settings, "topic.lookup", topic=name)
     if settings.json:
@@ -221,14 +225,16 @@ def lookup(settings: CliSettings, name: str) -> None:
     ],
 )
 @click.argument("name", metavar="TOPIC", type=topic_name)
-@click.option("--to", "target", metavar="BROKER", help="To this one. [default: the least loaded]")
-@click.option("--wait", is_flag=True, help="Until the other broker serves it.")
+@click.option(
+    "--to", "target", metavar="BROKER", help="The new owner. [default: the least loaded broker]"
+)
+@click.option("--wait", is_flag=True, help="Wait until the new owner serves it.")
 @click.pass_obj
 def move(settings: CliSettings, name: str, target: str | None, wait: bool) -> None:
-    """Let another broker serve a topic. Its clients follow it without an error."""
+    """Move a topic to another broker. Its clients follow without an error."""
     done = run(_move(settings, name, target, wait))
-    doing = "is now served by" if wait else "moves to"
-    say(settings, f"{name} {doing} {done['target']}, from {done['source']}", done)
+    doing = "moved" if wait else "moving"
+    say(settings, f"{doing} {name} from {done['source']} to {done['target']}", done)
 
 
 async def _move(settings: CliSettings, name: str, target: str | None, wait: bool) -> dict[str, Any]:
@@ -245,11 +251,11 @@ async def _move(settings: CliSettings, name: str, target: str | None, wait: bool
                     if found["broker"] == done["target"] and not found["moving_to"]:
                         break
                 except (Retriable, UnknownOutcome):
-                    pass  # it is on its way
+                    pass  # the topic is between brokers
                 if loop.time() > end:
                     raise Retriable(
-                        f"{name} did not arrive in {settings.timeout:g} s: `sulina topic lookup "
-                        f"{name}` shows where it is"
+                        f"{name} did not move within {settings.timeout:g} s: `sulina topic lookup "
+                        f"{name}` shows its owner"
                     )
                 progress.show(0, f"to {done['target']}")
                 await asyncio.sleep(_LOOK_SECONDS)
@@ -260,13 +266,13 @@ async def _move(settings: CliSettings, name: str, target: str | None, wait: bool
 @click.argument("name", metavar="TOPIC", type=topic_name)
 @click.pass_obj
 def ledgers(settings: CliSettings, name: str) -> None:
-    """Show the ledgers of a topic, in order. One that is open is being written.
+    """List the ledgers of a topic, in order. The open one is being written.
 
-    Of a partitioned topic, name a partition: /default/clicks-part-0.
+    For a partitioned topic, name a partition: /default/clicks-part-0.
     """
     found = ask(settings, "topic.ledgers", topic=name)
     if settings.json:
         write_json(found)
         return
-    click.echo(f"{name} in epoch {found['epoch']}")
-    show_rows(settings, found["ledgers"], _LEDGERS, nothing="it has no ledgers yet")
+    click.echo(f"{name}, epoch {found['epoch']}")
+    show_rows(settings, found["ledgers"], _LEDGERS, nothing=f"{name} has no ledgers yet")
