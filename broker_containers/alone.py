@@ -6,7 +6,7 @@ from typing import Any
 
 from broker_containers.arguments import Arguments, Method, text
 from broker_containers.broker.broker import Broker
-from broker_containers.server import BinaryServer
+from broker_containers.doors.listen import Addresses
 from sulina.errors import NotFound
 from sulina.names import TopicName
 from sulina.version import __version__
@@ -15,9 +15,9 @@ from sulina.version import __version__
 class Alone:
     """The methods, for ``Admin`` to offer."""
 
-    def __init__(self, broker: Broker, server: BinaryServer) -> None:
+    def __init__(self, broker: Broker, addresses: Addresses) -> None:
         self._broker = broker
-        self._server = server
+        self._addresses = addresses
         self._started = broker.clock.wall_us()
 
     def methods(self) -> dict[str, Method]:
@@ -32,9 +32,9 @@ class Alone:
     def _row(self) -> dict[str, Any]:
         return {
             "broker": self._broker.settings.broker_id,
-            "url": self._server.url,
-            "http": self._server.http_url,
-            "admin": self._server.danube_admin_url,
+            "url": self._addresses.url,
+            "http": self._addresses.http_url,
+            "admin": self._addresses.danube_admin_url,
             "version": __version__,
             "started_us": self._started,
             "labels": [],

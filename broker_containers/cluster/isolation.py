@@ -15,7 +15,7 @@ from broker_containers.cluster.membership import Membership
 from broker_containers.cluster.ownership import Ownership
 from broker_containers.cluster.peers import Peers
 from broker_containers.cluster.tables import ClusterTables
-from broker_containers.server import BinaryServer
+from broker_containers.doors.binary.server import BinaryServer
 from sulina.errors import SulinaError
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock

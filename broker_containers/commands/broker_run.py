@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 
+from broker_containers.assembly.cluster import run_in_cluster
+from broker_containers.assembly.node import NodeSettings
+from broker_containers.assembly.running import Listens
 from broker_containers.broker.settings import BrokerSettings
-from broker_containers.cluster.node import NodeSettings
-from broker_containers.cluster.process import run_in_cluster
 from broker_containers.cluster.settings import ClusterSettings
 from broker_containers.commands.auth_options import auth_settings
 from broker_containers.commands.broker_options import broker_options, check_quorum
@@ -22,7 +23,7 @@ from broker_containers.commands.listening import (
 )
 from broker_containers.commands.serving import serve
 from broker_containers.commands.tls_options import internal_tls_options
-from broker_containers.server import Listen
+from broker_containers.doors.listen import Listen
 from broker_containers.topics.tiering import TieringSettings
 from storage_grpc.quorum.settings import QuorumSettings
 from sulina.cli.command import JSON_ONLY, CliCommand
@@ -133,27 +134,28 @@ def broker_run(
     tls = None if tls_cert is None else tls_context(tls_cert, tls_key)
     security = auth_settings(auth, auth_jwt_key)
     listen = Listen(host, port, tls)
+    listens = Listens(
+        listen,
+        Listen(host, port_or_default(http_port, port, HTTP_PORT), tls),
+        danube_admin_listen(host, port, admin_port, tls_cert, tls_key),
+        danube_listen(
+            host, port, grpc_port, tls_cert, tls_key, grpc_advertise, proxy_url=grpc_proxy
+        ),
+    )
     node = NodeSettings(
         broker=BrokerSettings(
             broker_id=broker_id,
             cache_bytes=cache_mb << 20,
             tier=TieringSettings(after_seconds=tier_after, local_seconds=tier_local),
         ),
-        listen=listen,
+        listens=listens,
         advertise=advertise,
         labels=labels,
         cluster=ClusterSettings(lease_seconds=lease_seconds, proxy_url=proxy),
         auth=security,
     )
     copies = QuorumSettings(write_quorum=write_quorum, ack_quorum=ack_quorum)
-    http = Listen(host, port_or_default(http_port, port, HTTP_PORT), tls)
-    danube_admin = danube_admin_listen(host, port, admin_port, tls_cert, tls_key)
-    danube = danube_listen(
-        host, port, grpc_port, tls_cert, tls_key, grpc_advertise, proxy_url=grpc_proxy
-    )
     metadata = EtcdSettings.parse(etcd, tls=etcd_tls)
-    cluster = run_in_cluster(
-        node, metadata, storage_nodes, copies, http, danube_admin, danube, storage_tls
-    )
+    cluster = run_in_cluster(node, metadata, storage_nodes, copies, storage_tls)
     if not run(serve(settings, Path.cwd(), listen, cluster)):
         click.get_current_context().exit(ExitCode.INTERRUPTED)

@@ -53,7 +53,7 @@ def danube_listen(
     Where gRPC is not installed this is None, or ``Refused`` if the option was given.
     """
     try:
-        import broker_containers.doors.danube.serving  # noqa: F401
+        import broker_containers.doors.danube.server  # noqa: F401
         from broker_containers.doors.danube.settings import DanubeListen
     except ModuleNotFoundError as error:
         _refuse_without_grpc("--grpc-port", wanted, error)
@@ -78,7 +78,7 @@ def danube_admin_listen(
     Where gRPC is not installed this is None, or ``Refused`` if the option was given.
     """
     try:
-        import broker_containers.doors.danube_admin.serving  # noqa: F401
+        import broker_containers.doors.danube_admin.server  # noqa: F401
         from broker_containers.doors.danube_admin.settings import AdminListen
     except ModuleNotFoundError as error:
         _refuse_without_grpc("--admin-port", wanted, error)

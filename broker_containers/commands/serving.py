@@ -15,8 +15,9 @@ from typing import Final
 
 import click
 
+from broker_containers.assembly.running import RunningBroker
 from broker_containers.commands.auth_options import LOCAL, hint
-from broker_containers.server import BinaryServer, Listen
+from broker_containers.doors.listen import Listen
 from storage_grpc.journal.recover import RecoveryReport
 from sulina.cli.failures import ExitCode
 from sulina.cli.output import console, plural, size
@@ -32,7 +33,7 @@ async def serve(
     settings: CliSettings,
     data: Path,
     listen: Listen,
-    cluster: AbstractAsyncContextManager[BinaryServer],
+    cluster: AbstractAsyncContextManager[RunningBroker],
 ) -> bool:
     """Serve until told to stop. False if that came before it was ready; nothing is lost then.
 
@@ -78,16 +79,17 @@ class Stop:
             self._task.cancel()
 
 
-def _announce(settings: CliSettings, data: Path, listen: Listen, server: BinaryServer) -> None:
+def _announce(settings: CliSettings, data: Path, listen: Listen, server: RunningBroker) -> None:
+    at = server.addresses
     scheme = "sulina" if listen.tls is None else "sulina+tls"
     host = _EVERYWHERE.get(listen.host, listen.host)
-    url = f"{scheme}://{Address(host, server.port)}"
+    url = f"{scheme}://{Address(host, at.port)}"
     http_url = None
-    if server.http_port is not None:
+    if at.http_port is not None:
         secure = "http" if listen.tls is None else "https"
-        http_url = f"{secure}://{Address(host, server.http_port)}"
+        http_url = f"{secure}://{Address(host, at.http_port)}"
     recovery: RecoveryReport | None = server.recovery
-    asks = server.authority.on
+    asks = server.services.authority.on
     warning = hint(listen.host, asks=asks, secure=listen.tls is not None)
     if settings.json:
         if warning and listen.host not in LOCAL:
@@ -96,11 +98,11 @@ def _announce(settings: CliSettings, data: Path, listen: Listen, server: BinaryS
             "event": "ready",
             "url": url,
             "host": listen.host,
-            "port": server.port,
+            "port": at.port,
             "http_url": http_url,
-            "http_port": server.http_port,
-            "admin_port": server.danube_admin_port,
-            "grpc_port": server.grpc_port,
+            "http_port": at.http_port,
+            "admin_port": at.danube_admin_port,
+            "grpc_port": at.grpc_port,
             "auth": asks,
             "pid": os.getpid(),
             "data": str(data.absolute()),
@@ -109,7 +111,7 @@ def _announce(settings: CliSettings, data: Path, listen: Listen, server: BinaryS
         click.echo(json.dumps(ready))
         sys.stdout.flush()
         return
-    grpc = None if server.grpc_port is None else str(Address(host, server.grpc_port))
+    grpc = None if at.grpc_port is None else str(Address(host, at.grpc_port))
     _print_panel(url, http_url, grpc, data, recovery, warning or "clients need tokens")
 
 

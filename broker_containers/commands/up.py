@@ -14,6 +14,7 @@ from typing import Final
 import click
 from click.core import ParameterSource
 
+from broker_containers.assembly.single import run_embedded, run_on_storage_nodes
 from broker_containers.broker.settings import BrokerSettings, HttpSettings
 from broker_containers.commands.auth_options import auth_settings
 from broker_containers.commands.broker_options import broker_options, check_quorum
@@ -27,9 +28,8 @@ from broker_containers.commands.listening import (
     tls_context,
 )
 from broker_containers.commands.serving import serve
-from broker_containers.embedded import run_embedded, run_on_storage_nodes
+from broker_containers.doors.listen import Listen
 from broker_containers.local_cluster.ports import ClusterSize, ProcessOptions, RequestedPorts
-from broker_containers.server import Listen
 from broker_containers.topics.tiering import TieringSettings
 from storage_grpc.journal.settings import JournalSettings
 from storage_grpc.quorum.settings import QuorumSettings

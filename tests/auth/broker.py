@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import sulina
+from broker_containers.assembly.running import RunningBroker
+from broker_containers.assembly.single import run_embedded
 from broker_containers.doors.danube.settings import DanubeListen, DanubeSettings
 from broker_containers.doors.danube_admin.settings import AdminListen
-from broker_containers.embedded import run_embedded
+from broker_containers.doors.listen import Listen
 from broker_containers.security.settings import AuthSettings
-from broker_containers.server import BinaryServer, Listen
 from sulina import Client
 from tests.http.client import Http, http_client
 
@@ -31,7 +32,7 @@ AUTH = AuthSettings(ROOT, JWT_KEY)
 class Guarded:
     """The broker, and ways to it."""
 
-    server: BinaryServer
+    server: RunningBroker
     root: Client
     """Somebody who may do everything."""
     http: Http
@@ -40,7 +41,7 @@ class Guarded:
 
     def connect(self, token: str) -> Client:
         """A client that shows a token."""
-        return sulina.connect(self.server.url, token=token, reconnect_timeout=5)
+        return sulina.connect(self.server.addresses.url, token=token, reconnect_timeout=5)
 
     async def token(self, principal: str, *grants: str, **more: Any) -> str:
         """A new token's text."""
@@ -68,12 +69,12 @@ async def guarded_broker(
             danube=door,
             auth=AUTH,
         ) as server,
-        sulina.connect(server.url, token=ROOT) as root,
-        http_client(f"http://127.0.0.1:{server.http_port}") as http,
+        sulina.connect(server.addresses.url, token=ROOT) as root,
+        http_client(f"http://127.0.0.1:{server.addresses.http_port}") as http,
     ):
-        assert server.danube_admin_port is not None
-        url = f"{door.scheme}://127.0.0.1:{server.grpc_port}"
-        yield Guarded(server, root, http, url, server.danube_admin_port)
+        assert server.addresses.danube_admin_port is not None
+        url = f"{door.scheme}://127.0.0.1:{server.addresses.grpc_port}"
+        yield Guarded(server, root, http, url, server.addresses.danube_admin_port)
 
 
 def bearer(token: str) -> dict[str, str]:

@@ -25,7 +25,9 @@ async def test_a_token_is_made_used_listed_and_revoked(
     guarded: Guarded, shell: Shell, name: str
 ) -> None:
     async def sulina(*words: str, token: str = ROOT, code: int = 0) -> Ran:
-        return await shell("--url", guarded.server.url, "--token", token, *words, code=code)
+        return await shell(
+            "--url", guarded.server.addresses.url, "--token", token, *words, code=code
+        )
 
     made = await sulina(
         *("security", "token", "create", name, "--grant", f"produce:/default/{name}"),
@@ -73,7 +75,7 @@ async def test_a_token_is_made_used_listed_and_revoked(
 
 
 async def test_who_shows_no_token_is_told_how_to_get_one(guarded: Guarded, shell: Shell) -> None:
-    said = (await shell("--url", guarded.server.url, "topic", "list", code=1)).stderr
+    said = (await shell("--url", guarded.server.addresses.url, "topic", "list", code=1)).stderr
     assert "asks for a token" in said and "sulina security token create" in said
 
 

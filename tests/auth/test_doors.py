@@ -167,7 +167,7 @@ async def test_a_client_whose_token_ends_comes_again_with_the_next_one(
         return shown[-1]
 
     async with (
-        sulina.connect(guarded.server.url, token=next_token) as client,
+        sulina.connect(guarded.server.addresses.url, token=next_token) as client,
         client.producer(topic, send_timeout=PATIENCE) as producer,
     ):
         await (await producer.send(b"first"))

@@ -10,10 +10,11 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import sulina
+from broker_containers.assembly.running import RunningBroker
+from broker_containers.assembly.single import run_embedded
 from broker_containers.broker.broker import Broker
 from broker_containers.broker.settings import BrokerSettings
-from broker_containers.embedded import run_embedded
-from broker_containers.server import BinaryServer, Listen
+from broker_containers.doors.listen import Listen
 from storage_grpc.journal import JournalSettings
 
 SMALL_JOURNAL = JournalSettings(
@@ -39,17 +40,17 @@ class Cluster:
         self.journal = journal
         self.port = 0
         self._running: AsyncExitStack | None = None
-        self._server: BinaryServer | None = None
+        self._server: RunningBroker | None = None
 
     @property
-    def server(self) -> BinaryServer:
+    def server(self) -> RunningBroker:
         assert self._server is not None, "the cluster is not running"
         return self._server
 
     @property
     def broker(self) -> Broker:
         """The one behind the server."""
-        return self.server._broker
+        return self.server.broker
 
     @property
     def url(self) -> str:
@@ -77,7 +78,7 @@ class Cluster:
         )
         self._server = await running.enter_async_context(serving)
         self._running = running
-        self.port = self._server.port
+        self.port = self._server.addresses.port
 
     async def stop(self) -> None:
         """Stop cleanly; nothing happens if it does not run."""

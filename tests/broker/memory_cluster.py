@@ -10,9 +10,13 @@ import random
 from contextlib import AsyncExitStack
 
 import sulina
+from broker_containers.assembly.running import Listens, RunningBroker, Storage
+from broker_containers.assembly.single import single_broker
 from broker_containers.broker.broker import Broker
 from broker_containers.broker.settings import BrokerSettings
-from broker_containers.server import BinaryServer, Listen
+from broker_containers.doors.http import parts
+from broker_containers.doors.listen import Listen
+from broker_containers.metrics.collectors.storage import of_journal
 from broker_containers.topic_log.orphans import delete_orphans
 from storage_grpc.journal import JournalSettings, JournalStore
 from storage_grpc.ledgers import EmbeddedLedgers
@@ -61,7 +65,9 @@ class MemoryCluster:
         journal: JournalSettings | None = None,
         clock: RealClock | None = None,
         high_water: int = 32 << 20,
+        http: Listen | None = None,
     ) -> None:
+        self._http = http
         self.disk = disk
         self.metadata = metadata or MemoryDisk()
         self.settings = settings or BrokerSettings()
@@ -72,7 +78,7 @@ class MemoryCluster:
         self.port = 0
         self.store: JournalStore
         self.broker: Broker
-        self.server: BinaryServer
+        self.server: RunningBroker
 
     def client(self, *, operation_timeout: float = 10.0) -> sulina.Client:
         return sulina.connect(
@@ -87,13 +93,17 @@ class MemoryCluster:
             self.store = await JournalStore.open(self.disk, clock, self._journal, random.Random(1))
             stack.push_async_callback(self.store.close)
             await delete_orphans(self.store, metadata)
-            ledgers = EmbeddedLedgers(self.store, high_water=self._high_water)
-            self.broker = Broker(ledgers, metadata, clock, self.settings)
-            self.server = await stack.enter_async_context(
-                BinaryServer(self.broker, Listen(port=self.port))
+            storage = Storage(
+                EmbeddedLedgers(self.store, high_water=self._high_water),
+                parts.journal(self.store),
+                of_journal(self.store),
             )
-            await stack.enter_async_context(self.broker)
-            self.port = self.server.port
+            listens = Listens(Listen(port=self.port), http=self._http)
+            self.server = await stack.enter_async_context(
+                single_broker(listens, metadata, storage, clock, self.settings)
+            )
+            self.broker = self.server.broker
+            self.port = self.server.addresses.port
             self._running = stack.pop_all()
         return self
 

@@ -266,7 +266,7 @@ async def test_cursors_are_stored_without_waiting_for_a_clean_stop(
 
         async def stored() -> bool:
             key = "/state/default/acks/cursors/s"
-            item = await cluster.server._broker.store.get(key)
+            item = await cluster.broker.store.get(key)
             return item is not None and b"6" in item.value
 
         await eventually(stored)

@@ -42,10 +42,10 @@ async def ask_and_go(cluster: MemoryCluster, command: Command, body: Message) ->
     """Make a request and lose the connection while it waits for the metadata."""
     async with Peer(cluster.port) as peer:
         await ask_and_wait(cluster, peer, command, body)
-    before = cluster.server.connections
+    before = cluster.server.binary.connections
 
     async def gone() -> bool:
-        return cluster.server.connections < before
+        return cluster.server.binary.connections < before
 
     await eventually(gone)
     gate(cluster).open_gate()

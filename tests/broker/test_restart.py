@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from broker_containers.assembly.single import run_embedded
 from broker_containers.broker.settings import BrokerSettings
-from broker_containers.embedded import run_embedded
-from broker_containers.server import Listen
+from broker_containers.doors.listen import Listen
 from sulina import Client, Consumer, Delivery, Refused, Start, Unavailable
 from sulina.runtime.memory_disk import MemoryDisk
 from tests.broker.actions import (

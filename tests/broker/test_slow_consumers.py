@@ -142,7 +142,7 @@ async def test_a_consumer_that_never_reads_its_socket_costs_a_bounded_buffer(
                 for _ in range(100):
                     await (await producer.send(payload))
                     assert len((await busy.receive(10)).payload) == len(payload)
-            sessions = small.server._sessions
+            sessions = small.server.binary._sessions
             queued = [s.stream._transport.get_write_buffer_size() for s in sessions]  # type: ignore[union-attr]
             assert max(queued) < 4 << 20
             (found,) = (await look(client, TOPIC, "stuck"))["consumers"]
@@ -185,7 +185,7 @@ async def test_a_subscription_keeps_little_of_what_is_in_flight_in_memory(
     ):
         await publish(client, TOPIC, [payload] * 80)
         messages = await take(consumer, 80)  # ten megabytes in flight
-        (topic,) = small.server._broker.loaded()
+        (topic,) = small.broker.loaded()
         assert topic.subscription("s")._reading.kept_bytes <= 5 << 20
         await ack_all(consumer, messages)
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import sulina
-from broker_containers.embedded import run_embedded
-from broker_containers.server import Listen
+from broker_containers.assembly.single import run_embedded
+from broker_containers.doors.listen import Listen
 from sulina.errors import NotFound, Refused, Unavailable
 from sulina.model import Start
 from tests.broker.cluster import Cluster
@@ -181,7 +181,7 @@ async def secure_port(tmp_path: Path, certificate: Path) -> AsyncIterator[int]:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate, certificate.with_name("key.pem"))
     async with run_embedded(tmp_path / "data", Listen(port=0, tls=context)) as server:
-        yield server.port
+        yield server.addresses.port
 
 
 async def test_a_connection_over_tls(secure_port: int, certificate: Path) -> None:

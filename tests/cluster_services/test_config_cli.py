@@ -22,7 +22,7 @@ async def sulina() -> AsyncIterator[Run]:
     settings = BrokerSettings(broker_id="b1")
     async with (
         MemoryCluster(MemoryDisk(), settings=settings) as cluster,
-        single_broker_config(cluster.broker, cluster.server.admin),
+        single_broker_config(cluster.broker, cluster.server.services.admin),
     ):
         command = Sulina(f"sulina://127.0.0.1:{cluster.port}")
 

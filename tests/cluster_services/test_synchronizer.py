@@ -172,7 +172,7 @@ async def test_a_topic_that_is_not_to_be_had_holds_up_nothing(
 async def test_it_goes_on_when_the_door_was_closed_for_a_while(cluster: MemoryCluster) -> None:
     async with member(cluster, "b1") as one, member(cluster, "b2") as two:
         await _listens(cluster, *BOTH)
-        for session in list(cluster.server._sessions):
+        for session in list(cluster.server.binary._sessions):
             session.abort()
         await _listens(cluster, *BOTH)
         heard = one.synchronizer.heard + two.synchronizer.heard

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from broker_containers.assembly.single import run_embedded
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.doors.danube.settings import DanubeListen
-from broker_containers.embedded import run_embedded
-from broker_containers.server import Listen
+from broker_containers.doors.listen import Listen
 
 
 @dataclass(frozen=True)
@@ -30,4 +30,6 @@ async def one_broker(
     """A broker with a journal of its own."""
     door = danube or DanubeListen(port=0)
     async with run_embedded(folder, Listen(port=0), settings, danube=door) as server:
-        yield OneBroker(f"{door.scheme}://127.0.0.1:{server.grpc_port}", server.url)
+        yield OneBroker(
+            f"{door.scheme}://127.0.0.1:{server.addresses.grpc_port}", server.addresses.url
+        )

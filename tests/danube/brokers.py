@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Self
 
-from broker_containers.cluster.node import ClusterNode
-from broker_containers.doors.danube.server import DanubeServer
-from broker_containers.doors.danube.serving import serve_danube
+from broker_containers.assembly.node import ClusterNode
+from broker_containers.assembly.running import Listens
 from broker_containers.doors.danube.settings import DanubeListen, DanubeSettings
 from sulina.names import TopicName
 from tests.danube.gateway import Gateway
@@ -23,7 +22,6 @@ class DanubeBrokers(Brokers):
         super().__init__(QUICK)
         self._proxied = proxied
         self.urls: dict[str, str] = {}
-        self.doors: dict[str, DanubeServer] = {}
         self._lost: dict[str, ClusterNode] = {}
         self.gateway = Gateway(lambda: [_port(self.urls[name]) for name in self.running])
 
@@ -36,22 +34,25 @@ class DanubeBrokers(Brokers):
         await super().__aexit__(*exc)
         await self.gateway.__aexit__(*exc)
 
-    async def open_doors(self, node: ClusterNode, stack: AsyncExitStack) -> None:
-        name = node.membership.broker
-        listen = DanubeListen(
+    def listens(self, name: str) -> Listens:
+        danube = DanubeListen(
             port=_port(self.urls.get(name, ":0")),  # at the same place again after a restart
             proxy_url=self.gateway.url if self._proxied else "",
             settings=QUICK_DOOR,
         )
-        door = await stack.enter_async_context(serve_danube(node.broker, node.server, listen))
-        self.urls[name] = door.url
-        self.doors[name] = door
-        node.register_as(grpc_url=door.url)
+        return replace(super().listens(name), danube=danube)
+
+    async def start(self, *names: str, proxy_url: str = "") -> None:
+        await super().start(*names, proxy_url=proxy_url)
+        for name in names:
+            self.urls[name] = self.doors[name].addresses.grpc_url
 
     async def lose(self, name: str) -> None:
         """A broker is gone for all others, and does not know it."""
         self.ways[name].cut()
-        await self.doors[name].close()
+        door = self.doors[name].danube
+        assert door is not None
+        await door.close()
         self._lost[name] = self.running.pop(name)
 
     async def find(self, name: str) -> None:

@@ -17,11 +17,15 @@ import pytest
 import pytest_asyncio
 
 import sulina
+from broker_containers.assembly.running import Listens, Storage
+from broker_containers.assembly.single import single_broker
 from broker_containers.broker.broker import Broker
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.doors.danube.server import DanubeServer
-from broker_containers.doors.danube.serving import serve_danube
 from broker_containers.doors.danube.settings import DanubeListen, DanubeSettings
+from broker_containers.doors.http import parts
+from broker_containers.doors.listen import Listen
+from broker_containers.metrics.collectors.storage import of_nodes
 from storage_grpc.quorum.ledgers import QuorumLedgers
 from storage_grpc.quorum.settings import QuorumSettings
 from sulina.metadata.embedded import EmbeddedStore
@@ -48,7 +52,7 @@ async def over(disk: MemoryDisk, metadata: MemoryDisk | None = None) -> AsyncIte
     listen = DanubeListen(port=0, settings=QUICK)
     async with (
         MemoryCluster(disk, metadata=metadata) as cluster,
-        serve_danube(cluster.broker, cluster.server, listen) as door,
+        DanubeServer(cluster.server.services, listen) as door,
         Calls(door.url) as calls,
     ):
         yield calls
@@ -148,12 +152,17 @@ async def test_weakness_04_two_brokers_can_not_both_append_to_a_topic() -> None:
         stack.push_async_callback(store.close)
         both = []
         for name in ("one", "two"):
-            ledgers = QuorumLedgers(nodes, store, clock, QuorumSettings())
-            broker = Broker(ledgers, store, clock, BrokerSettings(broker_id=name))
-            await stack.enter_async_context(broker)
-            door = DanubeServer(broker, DanubeListen(port=0, settings=QUICK))
-            await stack.enter_async_context(door)
-            both.append(await stack.enter_async_context(Calls(door.url)))
+            copies = QuorumSettings()
+            storage = Storage(
+                QuorumLedgers(nodes, store, clock, copies),
+                parts.storage_nodes(nodes, copies),
+                of_nodes(nodes, copies),
+            )
+            listens = Listens(Listen(port=0), danube=DanubeListen(port=0, settings=QUICK))
+            running = await stack.enter_async_context(
+                single_broker(listens, store, storage, clock, BrokerSettings(broker_id=name))
+            )
+            both.append(await stack.enter_async_context(Calls(running.addresses.grpc_url)))
         one, two = both
         acknowledged = []
         await one.producer(TOPIC)
@@ -313,12 +322,12 @@ async def test_weakness_12_who_is_gone_is_detached_so_that_limits_do_not_leak() 
     listen = DanubeListen(port=0, settings=settings)
     async with (
         MemoryCluster(MemoryDisk()) as cluster,
-        serve_danube(cluster.broker, cluster.server, listen) as door,
+        DanubeServer(cluster.server.services, listen) as door,
         Calls(door.url) as calls,
     ):
         await calls.producer(TOPIC, "first")
         limits = {"max_producers_per_topic": 1, "max_consumers_per_topic": 1}
-        await cluster.server.admin.call("topic.policy", {"topic": TOPIC, **limits})
+        await cluster.server.services.admin.call("topic.policy", {"topic": TOPIC, **limits})
         await calls.subscribe(TOPIC, "first", kind="Shared")
         newcomers: tuple[Callable[[], Awaitable[int]], ...] = (
             lambda: calls.producer(TOPIC, "second"),

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from broker_containers.doors.danube_admin.numbers import number_of
-from broker_containers.doors.danube_admin.serving import serve_danube_admin
+from broker_containers.doors.danube_admin.server import AdminServer
 from broker_containers.doors.danube_admin.settings import AdminListen
 from broker_containers.load.settings import BalanceSettings, RankingName
 from sulina import Client
@@ -39,7 +39,7 @@ async def doors(brokers: Brokers) -> AsyncIterator[dict[str, AdminClient]]:
     async with AsyncExitStack() as stack:
         found = {}
         for name, node in brokers.running.items():
-            door = serve_danube_admin(node.broker, node.server, AdminListen(port=0))
+            door = AdminServer(node.services, AdminListen(port=0))
             port = (await stack.enter_async_context(door)).port
             found[name] = await stack.enter_async_context(admin_client(port))
         yield found
@@ -236,7 +236,7 @@ async def uneven() -> AsyncIterator[AdminClient]:
     async with asyncio.timeout(90), Brokers(settings) as cluster:
         await cluster.start("one", "two")
         node = cluster.running["one"]
-        serving = serve_danube_admin(node.broker, node.server, AdminListen(port=0))
+        serving = AdminServer(node.services, AdminListen(port=0))
         async with (
             cluster.client() as client,
             serving as server,

@@ -14,10 +14,11 @@ import pytest
 import trustme
 
 from broker_containers.arguments import Arguments
+from broker_containers.assembly.running import RunningBroker
+from broker_containers.assembly.single import run_embedded
 from broker_containers.commands.listening import danube_admin_listen
 from broker_containers.doors.danube_admin.settings import AdminListen, AdminSettings
-from broker_containers.embedded import run_embedded
-from broker_containers.server import BinaryServer, Listen
+from broker_containers.doors.listen import Listen
 from sulina.errors import (
     AlreadyExists,
     Closed,
@@ -44,12 +45,12 @@ METHOD = "BrokerAdmin/ListNamespaces"
 @asynccontextmanager
 async def running(
     folder: Path, listen: AdminListen | None = None
-) -> AsyncIterator[tuple[BinaryServer, AdminClient]]:
+) -> AsyncIterator[tuple[RunningBroker, AdminClient]]:
     """A broker in this process, and a client of its admin door."""
     door = listen or AdminListen(port=0)
     async with run_embedded(folder, Listen(port=0), danube_admin=door) as server:
-        assert server.danube_admin_port is not None
-        async with admin_client(server.danube_admin_port) as client:
+        assert server.addresses.danube_admin_port is not None
+        async with admin_client(server.addresses.danube_admin_port) as client:
             yield server, client
 
 
@@ -73,13 +74,13 @@ class Slow:
 
 async def test_a_broker_has_the_door_only_if_asked(tmp_path: Path) -> None:
     async with run_embedded(tmp_path, Listen(port=0)) as server:
-        assert server.danube_admin_port is None
+        assert server.addresses.danube_admin_port is None
 
 
 def test_without_grpc_a_broker_runs_without_the_door_unless_it_was_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "broker_containers.doors.danube_admin.serving", None)
+    monkeypatch.setitem(sys.modules, "broker_containers.doors.danube_admin.server", None)
     assert danube_admin_listen("127.0.0.1", 0, None, None, None) is None
     with pytest.raises(Refused, match=r"pip install 'sulina\[all-in-one\]'"):
         danube_admin_listen("127.0.0.1", 0, 50051, None, None)
@@ -106,7 +107,7 @@ async def test_tls_is_served_with_the_brokers_certificate(tmp_path: Path) -> Non
     listen = AdminListen(port=0, certificate=certificate.private_key_and_cert_chain_pem.bytes())
     trusted = grpc.ssl_channel_credentials(authority.cert_pem.bytes())
     async with running(tmp_path, listen) as (server, plain):
-        place = f"127.0.0.1:{server.danube_admin_port}"
+        place = f"127.0.0.1:{server.addresses.danube_admin_port}"
         async with grpc.aio.secure_channel(place, trusted) as channel:
             client = AdminClient(channel)
             assert "default" in (await client(METHOD)).namespaces
@@ -118,7 +119,7 @@ async def test_tls_is_served_with_the_brokers_certificate(tmp_path: Path) -> Non
 async def test_a_call_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
     listen = AdminListen(port=0, settings=AdminSettings(call_seconds=0.05))
     async with running(tmp_path, listen) as (server, client):
-        server.admin.offer({"namespace.list": Slow()})
+        server.services.admin.offer({"namespace.list": Slow()})
         said = await client.refused(grpc.StatusCode.DEADLINE_EXCEEDED, METHOD)
     assert "0.05 s" in said
 
@@ -127,12 +128,12 @@ async def test_calls_beyond_the_limit_are_refused_and_the_others_go_on(tmp_path:
     slow = Slow()
     listen = AdminListen(port=0, settings=AdminSettings(max_calls=1))
     async with running(tmp_path, listen) as (server, client):
-        assert server.danube_admin_port is not None
-        server.admin.offer({"namespace.list": slow})
+        assert server.addresses.danube_admin_port is not None
+        server.services.admin.offer({"namespace.list": slow})
         first = asyncio.create_task(client(METHOD))
         await slow.called.wait()
         options = [("grpc.use_local_subchannel_pool", 1)]
-        place = f"127.0.0.1:{server.danube_admin_port}"
+        place = f"127.0.0.1:{server.addresses.danube_admin_port}"
         async with grpc.aio.insecure_channel(place, options=options) as channel:
             other = AdminClient(channel)
             await other.refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "BrokerAdmin/GetLeaderBroker")
@@ -145,7 +146,7 @@ async def test_connections_beyond_the_limit_are_closed(tmp_path: Path) -> None:
     listen = AdminListen(port=0, settings=AdminSettings(max_connections=1))
     async with running(tmp_path, listen) as (server, client):
         await client(METHOD)
-        place = f"127.0.0.1:{server.danube_admin_port}"
+        place = f"127.0.0.1:{server.addresses.danube_admin_port}"
         alone = [("grpc.use_local_subchannel_pool", 1)]
         async with grpc.aio.insecure_channel(place, options=alone) as channel:
             await AdminClient(channel).refused(grpc.StatusCode.UNAVAILABLE, METHOD)
@@ -165,9 +166,9 @@ async def test_a_call_under_way_is_finished_when_the_broker_stops(tmp_path: Path
     listen = AdminListen(port=0, settings=AdminSettings(goodbye_seconds=60))
     serving = run_embedded(tmp_path, Listen(port=0), danube_admin=listen)
     server = await serving.__aenter__()
-    assert server.danube_admin_port is not None
-    server.admin.offer({"namespace.list": slow})
-    async with admin_client(server.danube_admin_port) as client:
+    assert server.addresses.danube_admin_port is not None
+    server.services.admin.offer({"namespace.list": slow})
+    async with admin_client(server.addresses.danube_admin_port) as client:
         call = asyncio.create_task(client(METHOD))
         await slow.called.wait()
         stopping = asyncio.create_task(serving.__aexit__(None, None, None))
@@ -203,6 +204,6 @@ async def test_every_kind_of_error_has_a_status(
         raise error("something is wrong: mend it " + "x" * 100_000)
 
     async with running(tmp_path) as (server, client):
-        server.admin.offer({"namespace.list": fail})
+        server.services.admin.offer({"namespace.list": fail})
         said = await client.refused(status, METHOD)
     assert ("mend it" in said) == issubclass(error, SulinaError)

@@ -19,9 +19,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from broker_containers.assembly.single import run_embedded
 from broker_containers.broker.settings import BrokerSettings
-from broker_containers.embedded import run_embedded
-from broker_containers.server import Listen
+from broker_containers.doors.listen import Listen
 from broker_containers.topic_log.managed_ledger import LedgerSettings
 from storage_grpc.journal.settings import JournalSettings
 from sulina.cli.running import loop_factory
@@ -36,7 +36,7 @@ async def _serve(folder: Path, port: int) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with run_embedded(folder, Listen(port=port), _EAGER, _SMALL) as server:
-        _say(os.getpid(), "ready", port=server.port)
+        _say(os.getpid(), "ready", port=server.addresses.port)
         await stop.wait()
 
 

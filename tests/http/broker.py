@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from broker_containers.assembly.running import RunningBroker
+from broker_containers.assembly.single import run_embedded
 from broker_containers.broker.settings import BrokerSettings, HttpSettings
-from broker_containers.embedded import run_embedded
-from broker_containers.server import BinaryServer, Listen
+from broker_containers.doors.listen import Listen
 from tests.http.client import Http, http_client
 
 
@@ -17,18 +18,21 @@ from tests.http.client import Http, http_client
 class Running:
     """The broker and a client of its HTTP door."""
 
-    server: BinaryServer
+    server: RunningBroker
     http: Http
 
     @property
     def port(self) -> int:
-        assert self.server.http_port is not None
-        return self.server.http_port
+        assert self.server.addresses.http_port is not None
+        return self.server.addresses.http_port
 
 
 @asynccontextmanager
 async def running(folder: Path, settings: HttpSettings | None = None) -> AsyncIterator[Running]:
     broker = BrokerSettings(http=settings or HttpSettings())
     serving = run_embedded(folder / "data", Listen(port=0), broker, http=Listen(port=0))
-    async with serving as server, http_client(f"http://127.0.0.1:{server.http_port}") as http:
+    async with (
+        serving as server,
+        http_client(f"http://127.0.0.1:{server.addresses.http_port}") as http,
+    ):
         yield Running(server, http)

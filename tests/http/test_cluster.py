@@ -9,13 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import sulina
+from broker_containers.assembly.cluster import cluster_broker
+from broker_containers.assembly.node import ClusterNode, NodeSettings
+from broker_containers.assembly.running import Listens, Storage
+from broker_containers.assembly.single import run_on_storage_nodes
 from broker_containers.broker.settings import BrokerSettings
-from broker_containers.cluster.node import NodeSettings, cluster_node, serving
+from broker_containers.doors.http import parts
 from broker_containers.doors.http.routes import API, ROUTES
-from broker_containers.doors.http.serving import serve_http
-from broker_containers.server import Listen
+from broker_containers.doors.listen import Listen
+from broker_containers.metrics.collectors.storage import of_journal
 from storage_grpc.journal import JournalSettings, JournalStore
 from storage_grpc.ledgers import EmbeddedLedgers
+from storage_grpc.quorum.settings import QuorumSettings
 from sulina.metadata.embedded import EmbeddedStore
 from sulina.metadata.store import MetadataStore
 from sulina.runtime.real_clock import RealClock
@@ -24,6 +29,7 @@ from sulina.runtime.real_network import RealNetwork
 from sulina.runtime.real_random import real_random
 from tests.http.client import Http, http_client
 from tests.http.documented import check_documented
+from tests.storage_service.process import storage_processes
 
 PATIENCE = 60.0
 _ABOUT_THE_CLUSTER = frozenset(
@@ -79,16 +85,15 @@ async def _knows_all(http: Http, count: int) -> None:
 
 @asynccontextmanager
 async def _broker(name: str, store: MetadataStore, entries: JournalStore) -> AsyncIterator[Http]:
-    settings = NodeSettings(BrokerSettings(broker_id=name), Listen(port=0))
-    ledgers = EmbeddedLedgers(entries)
+    listens = Listens(Listen(port=0), http=Listen(port=0))
+    settings = NodeSettings(BrokerSettings(broker_id=name), listens)
+    storage = Storage(EmbeddedLedgers(entries), parts.journal(entries), of_journal(entries))
+    node = ClusterNode(settings, store, storage, RealClock(), sulina.connect, RealNetwork())
     async with (
-        cluster_node(settings, store, ledgers, RealClock(), sulina.connect, RealNetwork()) as node,
-        serve_http(node.broker, node.server, Listen(port=0), entries) as door,
+        cluster_broker(node, storage) as running,
+        http_client(running.addresses.http_url) as http,
     ):
-        url = f"http://127.0.0.1:{door.port}"
-        node.register_as(url)
-        async with serving(node, settings), http_client(url) as http:
-            yield http
+        yield http
 
 
 async def test_messages_are_published_and_read_through_any_broker(tmp_path: Path) -> None:
@@ -153,6 +158,26 @@ async def test_the_cluster_is_described_by_each_of_its_brokers(tmp_path: Path) -
             assert [each["broker"] for each in brokers] == ["broker-1", "broker-2"]
             assert {each["http"] for each in brokers} == {each.url for each in two.doors.values()}
             assert (await http.ok("GET", "/api/v1/cluster"))["leader"] in two.doors
+
+
+async def test_a_single_broker_over_storage_nodes_describes_its_cluster_of_one(
+    tmp_path: Path,
+) -> None:
+    with storage_processes(tmp_path, 1) as nodes:
+        copies = QuorumSettings(write_quorum=1, ack_quorum=1)
+        places = [node.place for node in nodes]
+        listen = Listen(port=0)
+        async with (
+            asyncio.timeout(PATIENCE),
+            run_on_storage_nodes(
+                tmp_path / "broker", listen, places, quorum=copies, http=listen
+            ) as running,
+            http_client(running.addresses.http_url) as http,
+        ):
+            assert (await http.ok("GET", f"{API}/cluster"))["leader"] == "broker-1"
+            [row] = await http.ok("GET", f"{API}/brokers")
+            assert row["url"] == running.addresses.url
+            assert f"{API}/cluster" in (await http.ok("GET", "/openapi.json"))["paths"]
 
 
 async def test_answers_about_the_cluster_are_as_documented(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 from typing import NoReturn
 
+from broker_containers.assembly.single import run_on_storage_nodes
 from broker_containers.doors.http.health import Health
-from broker_containers.embedded import run_on_storage_nodes
-from broker_containers.server import Listen
+from broker_containers.doors.listen import Listen
 from storage_grpc.quorum.settings import QuorumSettings
 from sulina.errors import Unavailable
 from tests.http.client import Http, http_client
@@ -76,7 +76,7 @@ async def test_a_broker_without_enough_storage_nodes_is_unready_until_they_are_b
             run_on_storage_nodes(
                 tmp_path / "broker", listen, places, quorum=copies, http=listen
             ) as server,
-            http_client(f"http://127.0.0.1:{server.http_port}") as http,
+            http_client(f"http://127.0.0.1:{server.addresses.http_port}") as http,
         ):
             assert (await http("GET", "/health/ready")).status == 200
             nodes[0].kill()

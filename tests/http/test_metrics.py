@@ -42,7 +42,7 @@ async def test_what_went_in_and_out_is_counted(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         topic = "/default/t"
         odd = 'a "name"\\ of {mine}'
-        url = f"sulina://127.0.0.1:{broker.server.port}"
+        url = f"sulina://127.0.0.1:{broker.server.addresses.port}"
         async with sulina.connect(url) as client, client.producer(topic) as producer:
             start = sulina.Start.earliest()
             await producer.send_many([b"one", b"two", b"three"])

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import trustme
 
+from broker_containers.assembly.single import run_embedded
 from broker_containers.broker.settings import HttpSettings
-from broker_containers.embedded import run_embedded
-from broker_containers.server import Listen
+from broker_containers.doors.listen import Listen
 from sulina.errors import Refused
 from tests.cli.runner import Sulina
 from tests.http.broker import Running, running
@@ -29,7 +29,7 @@ async def test_a_taken_port_is_told_in_a_sentence_and_nothing_runs(tmp_path: Pat
             async with run_embedded(tmp_path / "other", Listen(port=0), http=taken):
                 raise AssertionError("it runs")
         async with run_embedded(tmp_path / "other", Listen(port=0), http=Listen(port=0)) as second:
-            assert second.http_port != first.port
+            assert second.addresses.http_port != first.port
 
 
 def test_the_command_line_says_where_http_is_and_whether_its_port_is_taken(tmp_path: Path) -> None:

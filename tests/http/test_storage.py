@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from broker_containers.broker.settings import BrokerSettings, HttpSettings
-from broker_containers.doors.http.serving import serve_http
-from broker_containers.server import Listen
+from broker_containers.doors.listen import Listen
 from sulina.errors import StorageFailed
 from sulina.runtime.memory_disk import MemoryDisk
 from tests.broker.cluster import SMALL_JOURNAL
@@ -24,9 +23,8 @@ async def over(disk: MemoryDisk, settings: HttpSettings | None = None) -> AsyncI
     """The HTTP door of a broker whose journal is on ``disk``."""
     broker = BrokerSettings(http=settings or HttpSettings())
     async with (
-        MemoryCluster(disk, settings=broker, journal=SMALL_JOURNAL) as cluster,
-        serve_http(cluster.broker, cluster.server, Listen(port=0), cluster.store) as door,
-        http_client(f"http://127.0.0.1:{door.port}") as http,
+        MemoryCluster(disk, settings=broker, journal=SMALL_JOURNAL, http=Listen(port=0)) as cluster,
+        http_client(cluster.server.addresses.http_url) as http,
     ):
         yield http
 

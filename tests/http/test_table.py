@@ -79,14 +79,14 @@ def _turn(route: Route) -> tuple[int, int]:
 
 async def test_every_method_of_admin_has_a_route(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
-        methods = broker.server.admin.methods
+        methods = broker.server.services.admin.methods
     assert methods <= {route.call for route in ROUTES}
 
 
 async def test_the_openapi_document_is_valid_and_names_what_is_offered(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         document = await broker.http.ok("GET", "/openapi.json")
-        routes = offered(broker.server.admin.methods)
+        routes = offered(broker.server.services.admin.methods)
     validate(document)
     named = {(verb.upper(), path) for path, verbs in document["paths"].items() for verb in verbs}
     assert named == {(route.verb, route.path) for route in routes}
@@ -96,7 +96,7 @@ async def test_every_answer_is_as_documented(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         http = broker.http
         document = await http.ok("GET", "/openapi.json")
-        routes = offered(broker.server.admin.methods)
+        routes = offered(broker.server.services.admin.methods)
         for route in sorted(routes, key=_turn):
             if route.call == "messages.publish":
                 answer = await http("POST", _path(route), data=b"hello")

@@ -9,8 +9,8 @@ from typing import Any, get_type_hints
 import pytest
 
 import sulina
-from broker_containers.embedded import run_embedded
-from broker_containers.server import Listen
+from broker_containers.assembly.single import run_embedded
+from broker_containers.doors.listen import Listen
 from sulina.errors import ProtocolError, Refused, Retriable
 from sulina.metadata.keys.policy import Policy
 from sulina.model import FailurePolicy
@@ -97,11 +97,11 @@ def test_null_is_the_same_as_not_given_where_it_has_no_meaning() -> None:
 async def test_the_typed_client_reaches_every_operation_of_one_process(tmp_path: Path) -> None:
     async with (
         run_embedded(tmp_path, Listen(port=0), http=Listen(port=0)) as server,
-        sulina.connect(server.url) as client,
+        sulina.connect(server.addresses.url) as client,
     ):
         refused = set()
         for name, arguments in EXAMPLES:
-            if name in server.admin.methods:
+            if name in server.services.admin.methods:
                 try:
                     OPERATIONS[name].result_of(await client.admin(name, arguments))
                 except (Refused, Retriable):

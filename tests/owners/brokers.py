@@ -7,10 +7,14 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 
 import sulina
+from broker_containers.assembly.cluster import cluster_broker
+from broker_containers.assembly.node import ClusterNode, NodeSettings
+from broker_containers.assembly.running import Listens, RunningBroker, Storage
 from broker_containers.broker.settings import BrokerSettings
-from broker_containers.cluster.node import ClusterNode, NodeSettings, cluster_node, serving
 from broker_containers.cluster.settings import ClusterSettings
-from broker_containers.server import Listen
+from broker_containers.doors.http import parts
+from broker_containers.doors.listen import Listen
+from broker_containers.metrics.collectors.storage import of_nodes
 from storage_grpc.loss_record import LossRecord
 from storage_grpc.memory_store import MemoryEntryStore
 from storage_grpc.node import LocalNode, Node
@@ -55,6 +59,8 @@ class Brokers:
         self._clock = RealClock()
         self.store: EmbeddedStore
         self.running: dict[str, ClusterNode] = {}
+        self.doors: dict[str, RunningBroker] = {}
+        """The doors of each broker, open or not any more."""
         self.ways: dict[str, CuttableStore] = {}
         """How each broker reaches the metadata store."""
 
@@ -73,25 +79,27 @@ class Brokers:
             stack = AsyncExitStack()
             settings = NodeSettings(
                 BrokerSettings(broker_id=name),
-                Listen(port=0),
+                self.listens(name),
                 cluster=replace(self._settings, proxy_url=proxy_url),
             )
             way = self.ways[name] = CuttableStore(self.store, self._clock)
-            ledgers = QuorumLedgers(self._nodes, way, self._clock, QuorumSettings())
-            node = await stack.enter_async_context(
-                cluster_node(settings, way, ledgers, self._clock, sulina.connect, RealNetwork())
+            copies = QuorumSettings()
+            storage = Storage(
+                QuorumLedgers(self._nodes, way, self._clock, copies),
+                parts.storage_nodes(self._nodes, copies),
+                of_nodes(self._nodes, copies),
             )
-            await self.open_doors(node, stack)
-            await stack.enter_async_context(serving(node, settings))
+            node = ClusterNode(settings, way, storage, self._clock, sulina.connect, RealNetwork())
+            self.doors[name] = await stack.enter_async_context(cluster_broker(node, storage))
             self._stacks[name] = stack
             self.running[name] = node
         some = next(iter(self.running.values()))
         while some.tables.leader()[0] is None:
             await some.tables.mirror.change()
 
-    async def open_doors(self, node: ClusterNode, stack: AsyncExitStack) -> None:
-        """Open further doors of a broker, for as long as ``stack`` lasts, and let it be found."""
-        node.register_as()
+    def listens(self, name: str) -> Listens:
+        """Where the doors of a broker listen."""
+        return Listens(Listen(port=0))
 
     async def stop(self, name: str) -> None:
         """Stop a broker in order."""
@@ -99,13 +107,13 @@ class Brokers:
         await self._stacks.pop(name).aclose()
 
     def url(self, name: str) -> str:
-        return f"sulina://127.0.0.1:{self.running[name].server.port}"
+        return f"sulina://127.0.0.1:{self.doors[name].addresses.port}"
 
     def client(self, name: str | None = None) -> Client:
         """A client that knows one broker, or all."""
         if name is not None:
             return sulina.connect(self.url(name))
-        places = ",".join(f"127.0.0.1:{node.server.port}" for node in self.running.values())
+        places = ",".join(f"127.0.0.1:{self.doors[name].addresses.port}" for name in self.running)
         return sulina.connect(f"sulina://{places}")
 
     def leader(self) -> str:

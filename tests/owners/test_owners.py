@@ -262,13 +262,13 @@ async def test_a_broker_that_alone_lost_the_metadata_store_sends_its_clients_to_
             while not any(True for name in others for _ in tables.topics_of(name)):
                 await tables.mirror.change()
             await flow.more(200)
-            while not brokers.running[lonely].server.away:
+            while not brokers.doors[lonely].binary.away:
                 await asyncio.sleep(0.05)
             await flow.more(200)
             flow.stop()
         flow.check()
         brokers.ways[lonely].mend()
-        while brokers.running[lonely].server.away:
+        while brokers.doors[lonely].binary.away:
             await asyncio.sleep(0.05)
 
 
@@ -285,7 +285,7 @@ async def test_when_nobody_reaches_the_metadata_store_everything_is_served_on(
             while any(node.membership.lease is not None for node in brokers.running.values()):
                 await asyncio.sleep(0.05)
             await flow.more(500)
-            assert not any(node.server.away for node in brokers.running.values())
+            assert not any(brokers.doors[name].binary.away for name in brokers.running)
             for way in brokers.ways.values():
                 way.mend()
             while any(node.membership.lease is None for node in brokers.running.values()):

@@ -13,9 +13,10 @@ import grpc
 import pytest
 
 import sulina
+from broker_containers.assembly.running import RunningBroker
+from broker_containers.assembly.single import run_embedded
 from broker_containers.doors.danube.settings import DanubeListen
-from broker_containers.embedded import run_embedded
-from broker_containers.server import BinaryServer, Listen
+from broker_containers.doors.listen import Listen
 from sulina import Client, Refused
 from tests.danube.calls import Calls
 from tests.http.client import Http, http_client
@@ -29,7 +30,7 @@ GOOD, BAD = b'{"name": "Ada", "age": 36}', b'{"age": "many"}'
 class Doors:
     """A broker, and a client of each door."""
 
-    server: BinaryServer
+    server: RunningBroker
     native: Client
     http: Http
     grpc: Calls
@@ -82,9 +83,9 @@ async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
     door = DanubeListen(port=0)
     async with (
         run_embedded(tmp_path, Listen(port=0), http=Listen(port=0), danube=door) as server,
-        sulina.connect(server.url) as native,
-        http_client(f"http://127.0.0.1:{server.http_port}") as http,
-        Calls(f"http://127.0.0.1:{server.grpc_port}") as calls,
+        sulina.connect(server.addresses.url) as native,
+        http_client(f"http://127.0.0.1:{server.addresses.http_port}") as http,
+        Calls(f"http://127.0.0.1:{server.addresses.grpc_port}") as calls,
     ):
         definition = json.dumps(NAME_AND_AGE)
         made = await native.admin(

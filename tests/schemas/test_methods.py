@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from broker_containers.embedded import run_embedded
+from broker_containers.assembly.running import RunningBroker
+from broker_containers.assembly.single import run_embedded
+from broker_containers.doors.listen import Listen
 from broker_containers.schemas.methods import schema_methods
 from broker_containers.schemas.opening import open_registry
 from broker_containers.schemas.registry import SchemaRegistry
-from broker_containers.server import BinaryServer, Listen
 from sulina.errors import NotFound, Refused
 from sulina.metadata.keys import topic_lifecycle
 from sulina.metadata.keys.topics import TopicRecord
@@ -25,9 +26,9 @@ from tests.support.shell import Ran, Shell
 
 
 @pytest.fixture
-async def server(tmp_path: Path, store: MetadataStore) -> AsyncIterator[BinaryServer]:
+async def server(tmp_path: Path, store: MetadataStore) -> AsyncIterator[RunningBroker]:
     async with run_embedded(tmp_path / "data", Listen(port=0)) as server:
-        server.admin.offer(schema_methods(open_registry(store, RealClock())))
+        server.services.admin.offer(schema_methods(open_registry(store, RealClock())))
         yield server
 
 
@@ -55,8 +56,8 @@ def process() -> Iterator[Shell]:
 
 
 @pytest.fixture
-def shell(process: Shell, server: BinaryServer, tmp_path: Path) -> Lines:
-    return Lines(process, server.url, tmp_path)
+def shell(process: Shell, server: RunningBroker, tmp_path: Path) -> Lines:
+    return Lines(process, server.addresses.url, tmp_path)
 
 
 async def test_the_command_line_registers_lists_and_prints_schemas(shell: Lines) -> None:

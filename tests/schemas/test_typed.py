@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 import sulina
-from broker_containers.embedded import run_embedded
-from broker_containers.server import Listen
+from broker_containers.assembly.single import run_embedded
+from broker_containers.doors.listen import Listen
 from sulina import Refused, TypedConsumer, TypedProducer
 from sulina.client.codecs import codec_of
 
@@ -144,7 +144,7 @@ def test_what_has_no_json_is_told_with_what_has() -> None:
 async def client(tmp_path: Path) -> Any:
     async with (
         run_embedded(tmp_path, Listen(port=0)) as server,
-        sulina.connect(server.url) as connected,
+        sulina.connect(server.addresses.url) as connected,
     ):
         yield connected
 

@@ -12,11 +12,14 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, NoReturn
 
+from broker_containers.assembly.node import ClusterNode, NodeSettings, serving
+from broker_containers.assembly.running import Listens, Storage
 from broker_containers.cluster.isolation import STANDING
-from broker_containers.cluster.node import ClusterNode, NodeSettings, serving
 from broker_containers.cluster.settings import ClusterSettings
-from broker_containers.server import Listen
+from broker_containers.doors.binary.server import BinaryServer
+from broker_containers.doors.listen import Listen
 from broker_containers.topics.topic import Topic
+from storage_grpc.ledgers import Ledgers
 from sulina.errors import NobodyThere, SulinaError, Unavailable
 from sulina.metadata.mirror import Table
 from sulina.names import TopicName
@@ -69,11 +72,17 @@ class ClusterBroker(SimBroker):
 
     async def _life(self, machine: Machine, resume: bool, page: int) -> None:
         store = self._store(machine, watches_resume=resume)
+        listens = Listens(Listen())
         settings = NodeSettings(
-            self._settings, Listen(), advertise=f"sulina://{self.name}", cluster=self.cluster
+            self._settings, listens, advertise=f"sulina://{self.name}", cluster=self.cluster
         )
         node = ClusterNode(
-            settings, store, self._ledgers(machine, store), self.clock, _nobody, _Nowhere()
+            settings,
+            store,
+            _storage(self._ledgers(machine, store)),
+            self.clock,
+            _nobody,
+            _Nowhere(),
         )
         node.tables.mirror._page = page
         node.peers = SimPeers(self._network, machine, self.find)  # type: ignore[assignment]
@@ -82,8 +91,8 @@ class ClusterBroker(SimBroker):
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(node.tables)
             await stack.enter_async_context(node.broker)
-            node.register_as()
-            async with serving(node, settings):
+            node.register_as(node.services.addresses)
+            async with serving(node, BinaryServer(node.services, listens.binary)):
                 self.node, self.broker = node, node.broker
                 self.endpoint.up(machine, ClusterDoor(self.name, node))
                 assert self._stopping is not None
@@ -220,6 +229,13 @@ class SimLine:
             await self._lost.wait()
         finally:
             self._connection.close()
+
+
+def _storage(ledgers: Ledgers) -> Storage:
+    async def ready() -> str:
+        return "there is no HTTP door here"
+
+    return Storage(ledgers, ready, lambda _: None)
 
 
 def _nobody(url: str) -> NoReturn:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
 from typing import Final
 
 import grpc
 
-from broker_containers.broker.broker import Broker
 from broker_containers.doors.danube import danube_pb2 as pb
 from broker_containers.doors.danube.calls import handlers_of
 from broker_containers.doors.danube.consumer_service import ConsumerService
@@ -25,47 +23,27 @@ from broker_containers.doors.danube.settings import DanubeListen, DanubeSettings
 from broker_containers.doors.danube_schema.service import add_to
 from broker_containers.doors.grpc_callers import Callers
 from broker_containers.doors.grpc_port import open_port
-from broker_containers.metrics.requests import RequestCounts
-from broker_containers.schemas.checks import SchemaChecks
-from broker_containers.security.authority import Authority
+from broker_containers.doors.services import Services
 from sulina.client.address import Address
 from sulina.errors import Retriable
 
 _LARGEST_METADATA: Final = 64 << 10
 
-AddService = Callable[[grpc.aio.Server], None]
-"""Adds a further service to the server before it starts."""
-
 
 class DanubeServer:
     """The door. Use as ``async with``, inside of the broker's own."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        listen: DanubeListen,
-        services: Sequence[AddService] = (),
-        schemas: SchemaChecks | None = None,
-        authority: Authority | None = None,
-        requests: RequestCounts | None = None,
-    ) -> None:
-        """``schemas`` decide about messages, and their registry is served on the same port.
-
-        ``authority`` says who may do what; without it everybody may do everything. ``requests``
-        counts calls.
-        """
-        self._broker = broker
+    def __init__(self, services: Services, listen: DanubeListen) -> None:
+        """The schema registry is served on the same port."""
+        self._broker = broker = services.broker
         self._listen = listen
         self._server = grpc.aio.server(options=options_of(listen.settings))
-        for add in services:
-            add(self._server)
-        self._requests = requests or RequestCounts()
-        self._callers = Callers(authority or Authority(broker.store, broker.clock, None))
-        if schemas is not None:
-            add_to(self._server, schemas.registry, self._callers, self._requests)
+        self._requests = services.requests
+        self._callers = Callers(services.authority)
+        add_to(self._server, services.schemas.registry, self._callers, self._requests)
         self._forwarder = Forwarder(listen)
         self._sessions = Sessions(broker.store, broker.clock, listen.settings.session_seconds)
-        self._producers = Producers(broker, listen.settings, schemas)
+        self._producers = Producers(broker, listen.settings, services.schemas)
         self._consumers: Consumers | None = None
         self._consuming: ConsumerService | None = None
         self._sweeper: asyncio.Task[None] | None = None

@@ -8,7 +8,6 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from broker_containers.admin import Admin
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
 from broker_containers.doors.danube_admin.absent import Absent
 from broker_containers.doors.danube_admin.brokers import BrokerAdmin
@@ -24,10 +23,7 @@ from broker_containers.doors.danube_schema.service import NAME as SCHEMA_SERVICE
 from broker_containers.doors.danube_schema.service import add_to
 from broker_containers.doors.grpc_callers import Callers
 from broker_containers.doors.grpc_port import open_port
-from broker_containers.metrics.requests import RequestCounts
-from broker_containers.schemas.registry import SchemaRegistry
-from broker_containers.security.authority import Authority
-from sulina.runtime.seam import Clock
+from broker_containers.doors.services import Services
 
 _SERVING: Final = health_pb2.HealthCheckResponse.SERVING
 
@@ -35,40 +31,31 @@ _SERVING: Final = health_pb2.HealthCheckResponse.SERVING
 class AdminServer:
     """The door. Use as ``async with``, inside of the broker's own."""
 
-    def __init__(
-        self,
-        admin: Admin,
-        places: Places,
-        clock: Clock,
-        listen: AdminListen,
-        registry: SchemaRegistry,
-        authority: Authority,
-        requests: RequestCounts,
-    ) -> None:
-        """``registry`` is served on the same port; ``authority`` says who may do what;
-        ``requests`` counts calls."""
+    def __init__(self, services: Services, listen: AdminListen) -> None:
+        """The schema registry is served on the same port."""
         self._listen = listen
-        callers = Callers(authority)
-        guard = Guard(callers, admin_needs, requests)
+        admin, clock, registry = services.admin, services.broker.clock, services.schemas.registry
+        places, callers = Places(admin), Callers(services.authority)
+        guard = Guard(callers, admin_needs, services.requests)
         settings = listen.settings
         described = pb.DESCRIPTOR.services_by_name
-        services: dict[str, Service] = {
+        admin_services: dict[str, Service] = {
             "BrokerAdmin": BrokerAdmin(admin, places, clock, settings),
             "ClusterAdmin": ClusterAdmin(admin),
             "NamespaceAdmin": NamespaceAdmin(admin, places),
             "TopicAdmin": TopicAdmin(admin, places, registry),
             "SecurityAdmin": SecurityAdmin(admin),
         }
-        assert services.keys() == set(described)
+        assert admin_services.keys() == set(described)
         self._server = grpc.aio.server(
             options=_options(settings), maximum_concurrent_rpcs=settings.max_calls
         )
         handlers: list[grpc.GenericRpcHandler] = [
             handlers_of(described[name], service, clock, settings.call_seconds, guard)
-            for name, service in services.items()
+            for name, service in admin_services.items()
         ]
         self._server.add_generic_rpc_handlers([*handlers, Absent()])
-        add_to(self._server, registry, callers, requests, settings.call_seconds)
+        add_to(self._server, registry, callers, services.requests, settings.call_seconds)
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         self._names = [*(one.full_name for one in described.values()), SCHEMA_SERVICE]

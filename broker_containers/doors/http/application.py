@@ -7,8 +7,6 @@ from typing import Any
 
 from aiohttp import web
 
-from broker_containers.admin import Admin
-from broker_containers.broker.broker import Broker
 from broker_containers.doors.http.arguments import arguments, topic_of
 from broker_containers.doors.http.callers import access_of
 from broker_containers.doors.http.guard import OPERATION, Guard, Handler
@@ -19,12 +17,11 @@ from broker_containers.doors.http.openapi import document
 from broker_containers.doors.http.page import page
 from broker_containers.doors.http.problems import NO_SUCH_PATH, Problem
 from broker_containers.doors.http.routes import ROUTES, Route, offered
+from broker_containers.doors.services import Services
 from broker_containers.metrics.collectors.broker import BrokerMetrics
 from broker_containers.metrics.exposition import CONTENT_TYPE
-from broker_containers.metrics.requests import RequestCounts, RequestMetrics
-from broker_containers.schemas.checks import SchemaChecks
+from broker_containers.metrics.requests import RequestMetrics
 from broker_containers.security.access import of_topic
-from broker_containers.security.authority import Authority
 from broker_containers.security.needs import check_method
 from sulina.metadata.keys.auth import Action
 
@@ -34,29 +31,19 @@ _PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors '
 class Application:
     """Everything that the door answers, of one broker."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        admin: Admin,
-        health: Health,
-        metrics: BrokerMetrics,
-        authority: Authority,
-        schemas: SchemaChecks | None,
-        counts: RequestCounts,
-    ) -> None:
-        """``authority`` says who may do what, ``schemas`` which messages topics take; ``counts``
-        has the requests of all doors."""
+    def __init__(self, services: Services, health: Health, metrics: BrokerMetrics) -> None:
+        broker, admin = services.broker, services.admin
         settings = broker.settings.http
         self._settings = settings
-        self._authority = authority
+        self._authority = services.authority
         self._admin = admin
         self._health = health
         self._metrics = metrics
-        methods = MessageMethods(broker, settings, schemas)
+        methods = MessageMethods(broker, settings, services.schemas)
         admin.offer(methods.methods())
         self._publisher = methods.publisher
         self._messages = Messages(broker, admin, methods.publisher)
-        requests = RequestMetrics("http", counts)
+        requests = RequestMetrics("http", services.requests)
         metrics.add(requests.write)
         routes = offered(admin.methods)
         self._document = _json(document(routes))

@@ -8,12 +8,12 @@ import logging
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from broker_containers.broker.broker import Broker
 from broker_containers.doors.http import problems
 from broker_containers.doors.http.application import Application
 from broker_containers.doors.http.health import Health
+from broker_containers.doors.listen import Listen
+from broker_containers.doors.services import Services
 from broker_containers.metrics.collectors.broker import BrokerMetrics
-from broker_containers.server import BinaryServer, Listen
 from sulina.errors import Refused
 
 _BACKLOG = 128
@@ -30,27 +30,14 @@ class HttpServer:
     """The HTTP door of a broker. Use as ``async with``, inside of the broker's own."""
 
     def __init__(
-        self,
-        broker: Broker,
-        binary: BinaryServer,
-        listen: Listen,
-        health: Health,
-        metrics: BrokerMetrics,
+        self, services: Services, listen: Listen, health: Health, metrics: BrokerMetrics
     ) -> None:
-        """``binary`` has what all doors share."""
         self._listen = listen
-        self._clock = broker.clock
-        self._settings = broker.settings.http
+        self._clock = services.broker.clock
+        self._settings = services.broker.settings.http
         self._health = health
-        self._application = Application(
-            broker,
-            binary.admin,
-            health,
-            metrics,
-            binary.authority,
-            binary.schemas,
-            binary.requests,
-        )
+        self._metrics = metrics
+        self._application = Application(services, health, metrics)
         metrics.add_connections({"http": lambda: self.connections})
         self._application.web.on_response_prepare.append(self._spoke)
         self._runner = web.AppRunner(
@@ -72,6 +59,7 @@ class HttpServer:
 
     async def __aenter__(self) -> HttpServer:
         await self._runner.setup()
+        await self._metrics.__aenter__()
         listen = self._listen
         try:
             self._server = await asyncio.get_running_loop().create_server(
@@ -83,7 +71,7 @@ class HttpServer:
                 ssl_handshake_timeout=None if listen.tls is None else _HANDSHAKE_SECONDS,
             )
         except OSError as error:
-            await self._runner.cleanup()
+            await self.close()
             raise Refused(
                 f"can't listen on {listen.host}:{listen.port} for HTTP "
                 f"({error.strerror or error}): is another broker running? Choose another port "
@@ -106,6 +94,7 @@ class HttpServer:
             await asyncio.wait([self._sweeper])
         await self._runner.cleanup()
         await self._application.close()
+        await self._metrics.__aexit__()
 
     @property
     def connections(self) -> int:

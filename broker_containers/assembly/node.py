@@ -9,7 +9,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker_containers.admin import Admin
+from broker_containers.assembly.running import Listens, Storage
+from broker_containers.assembly.services import build_services
 from broker_containers.broker.broker import Broker
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.cluster.config_methods import config_methods
@@ -28,11 +29,11 @@ from broker_containers.cluster.router import Router
 from broker_containers.cluster.settings import ClusterSettings
 from broker_containers.cluster.synchronizer import Synchronizer
 from broker_containers.cluster.tables import ClusterTables
+from broker_containers.doors.binary.server import BinaryServer
+from broker_containers.doors.listen import Addresses
 from broker_containers.metrics.collectors.cluster import of_cluster
 from broker_containers.metrics.exposition import Write
-from broker_containers.security.authority import Authority
 from broker_containers.security.settings import AuthSettings
-from broker_containers.server import BinaryServer, Listen
 from broker_containers.settings.apply import (
     apply_log_level,
     apply_to_broker,
@@ -40,8 +41,6 @@ from broker_containers.settings.apply import (
 )
 from broker_containers.settings.live_settings import LiveSettings
 from broker_containers.settings.runtime_config import RuntimeConfig
-from storage_grpc.ledgers import Ledgers
-from storage_grpc.tier.tier import Tier
 from sulina.client.address import parse_addresses
 from sulina.errors import SulinaError, Unavailable
 from sulina.metadata.keys.members import BrokerMode, BrokerRecord
@@ -60,9 +59,10 @@ class NodeSettings:
     """What one broker of a cluster is told."""
 
     broker: BrokerSettings
-    listen: Listen
+    listens: Listens
     advertise: str = ""
-    """The URL at which clients and other brokers find it; made from ``listen`` if empty."""
+    """The URL at which clients and other brokers find it; empty for the address of
+    its binary door."""
     labels: tuple[str, ...] = ()
     data: Path | None = None
     """A folder on the disk whose room is reported."""
@@ -78,15 +78,14 @@ class ClusterNode:
         self,
         settings: NodeSettings,
         store: MetadataStore,
-        ledgers: Ledgers,
+        storage: Storage,
         clock: Clock,
         connect: Connect,
         network: Network,
-        tier: Tier | None = None,
     ) -> None:
         me = settings.broker.broker_id
         cluster = settings.cluster
-        self._settings = settings
+        self.settings = settings
         self._store = store
         self._clock = clock
         self.tables = ClusterTables(store, clock)
@@ -94,7 +93,13 @@ class ClusterNode:
         self.ownership = Ownership(store, clock, self.tables, me, cluster, self.peers)
         self.cache = MetadataCache(store, clock)
         self.broker = Broker(
-            ledgers, store, clock, settings.broker, self.ownership, self.cache, tier
+            storage.ledgers,
+            store,
+            clock,
+            settings.broker,
+            self.ownership,
+            self.cache,
+            storage.tier,
         )
         self.membership = Membership(store, clock, me, BrokerRecord(""), cluster.lease_seconds)
         self.tables.brokers.on_change(self.membership.changed)
@@ -116,13 +121,18 @@ class ClusterNode:
             lambda: connect(self.membership.me.url),
             self.tables.living,
         )
-        more = {**methods.methods(), **config_methods(self.config)}
-        admin = Admin(self.broker, more, router)
+        listen = settings.listens.binary
+        self.services = build_services(
+            self.broker,
+            Addresses(listen.host, listen.tls is not None),
+            {**methods.methods(), **config_methods(self.config)},
+            settings.auth,
+            router,
+            self,
+        )
         self._network = network
         token = "" if settings.auth is None else settings.auth.root
         self.lines: Lines = BinaryLines(me, clock, network, token)
-        authority = Authority(store, clock, settings.auth)
-        self.server = BinaryServer(self.broker, settings.listen, admin, self, authority)
 
     async def dial(self, broker: str, stream: CommandStream) -> None:
         """Connect to another broker, for a client that can't itself."""
@@ -134,7 +144,7 @@ class ClusterNode:
 
     def urls(self) -> list[str]:
         """Where clients find other brokers."""
-        if self._settings.cluster.proxy_url:
+        if self.settings.cluster.proxy_url:
             return []
         living = self.tables.living().items()
         return [found.url for one, found in living if one != self.membership.broker]
@@ -145,15 +155,14 @@ class ClusterNode:
             self.tables, self.election, self.ownership, self.leader_tasks, self.membership.broker
         )
 
-    def register_as(self, http_url: str = "", admin_url: str = "", grpc_url: str = "") -> None:
-        """Once the doors are open: how this broker is found."""
-        settings = self._settings
-        url = settings.advertise or self.server.url
+    def register_as(self, addresses: Addresses) -> None:
+        """Set where other brokers and clients reach this one. Call it once the ports are open."""
+        settings = self.settings
         self.membership.me = BrokerRecord(
-            url,
-            http=http_url,
-            admin=admin_url,
-            grpc=grpc_url,
+            settings.advertise or addresses.url,
+            http=addresses.http_url,
+            admin=addresses.danube_admin_url,
+            grpc=addresses.grpc_url,
             version=__version__,
             started_us=self._clock.wall_us(),
             labels=settings.labels,
@@ -188,20 +197,8 @@ class ClusterNode:
 
 
 @asynccontextmanager
-async def cluster_node(
-    settings: NodeSettings,
-    store: MetadataStore,
-    ledgers: Ledgers,
-    clock: Clock,
-    connect: Connect,
-    network: Network,
-    tier: Tier | None = None,
-) -> AsyncIterator[ClusterNode]:
-    """A broker of a cluster whose binary door is open; it has no topics before :func:`serving`.
-
-    Raises ``Refused`` if the port is taken.
-    """
-    node = ClusterNode(settings, store, ledgers, clock, connect, network, tier)
+async def mirroring(node: ClusterNode) -> AsyncIterator[None]:
+    """Follow the cluster's metadata and settings until left. Enter it before the ports open."""
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(node.tables)
         await stack.enter_async_context(node.config)
@@ -209,14 +206,12 @@ async def cluster_node(
         node.config.on_change(node.apply)
         follow_policies(node.broker, node.cache)
         stack.push_async_callback(node.peers.close)
-        await stack.enter_async_context(node.server)
-        await stack.enter_async_context(node.broker)
-        yield node
+        yield
 
 
 @asynccontextmanager
-async def serving(node: ClusterNode, settings: NodeSettings) -> AsyncIterator[None]:
-    """Take part in the cluster, once all doors are open; leaving hands the topics over.
+async def serving(node: ClusterNode, binary: BinaryServer) -> AsyncIterator[None]:
+    """Join the cluster once all ports are open; leaving moves the topics to other brokers.
 
     Raises ``Refused`` if another broker has this one's name.
     """
@@ -230,9 +225,9 @@ async def serving(node: ClusterNode, settings: NodeSettings) -> AsyncIterator[No
             node.broker.clock,
             node.membership,
             node.broker,
-            ResourceMonitor(data=settings.data),
+            ResourceMonitor(data=node.settings.data),
             lambda: node.config.current.cluster.report_seconds,
-            lambda: node.server.connections,
+            lambda: binary.connections,
         )
         isolation = IsolationMonitor(
             node.broker.clock,
@@ -240,7 +235,7 @@ async def serving(node: ClusterNode, settings: NodeSettings) -> AsyncIterator[No
             node.membership,
             node.peers,
             node.ownership,
-            node.server,
+            binary,
         )
         detector = FailureDetector(
             node.broker.store,
@@ -260,7 +255,7 @@ async def serving(node: ClusterNode, settings: NodeSettings) -> AsyncIterator[No
             async with node.synchronizer:
                 yield
             await node.hand_over()
-            node.server.stop_listening()
+            binary.stop_listening()
         finally:
             for task in tasks:
                 task.cancel()

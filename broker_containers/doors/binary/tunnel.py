@@ -8,8 +8,9 @@ read from. Pings go through as well, so each end notices the loss of the other.
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Protocol
+from typing import Final
 
+from broker_containers.doors.services import OtherBrokers
 from sulina.errors import ProtocolError, SulinaError, Unavailable
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
@@ -22,18 +23,6 @@ _OTHER_SIDE: Final = "the other side"
 """Why a connection is not read: the broker or client behind it does not read."""
 
 
-class Neighbours(Protocol):
-    """The other brokers of the cluster, as a door needs them."""
-
-    async def dial(self, broker: str, stream: CommandStream) -> None:
-        """Connect a stream to the broker of that id. Raises ``Unavailable`` or ``Refused``."""
-        ...
-
-    def urls(self) -> list[str]:
-        """Where clients find other brokers, if each can be reached by its own address."""
-        ...
-
-
 class Tunnel:
     """The way from one client's connection to another broker; handler of the broker's side."""
 
@@ -44,7 +33,7 @@ class Tunnel:
         """What came before the other side was there; a client waits for CONNECTED, so little."""
 
     async def open(
-        self, others: Neighbours, clock: Clock, broker: str, request: int, hello: pb.Connect
+        self, others: OtherBrokers, clock: Clock, broker: str, request: int, hello: pb.Connect
     ) -> None:
         """Connect and introduce the client; its end hears what becomes of it."""
         try:

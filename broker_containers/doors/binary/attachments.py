@@ -1,4 +1,4 @@
-"""The broker's ends of producers and consumers that came through the binary door."""
+"""The broker's attachments of producers and consumers that came through the binary door."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ class Unchecked:
     header: FrameHeader
 
 
-class ProducerEnd:
+class BinaryProducer:
     """Tells a producer what became of its frames."""
 
     def __init__(
-        self, ends: Ends, handle: int, topic: Topic, gate: TopicSchemaCheck | None = None
+        self, attachments: Attachments, handle: int, topic: Topic, gate: TopicSchemaCheck
     ) -> None:
-        """``gate`` decides about the schemas of messages, if the broker has a registry."""
-        self._ends = ends
-        self._stream = ends.stream
+        """``gate`` checks frames against the topic's schema."""
+        self._attachments = attachments
+        self._stream = attachments.stream
         self._handle = handle
         self.topic = topic
         self.gate = gate
@@ -60,7 +60,7 @@ class ProducerEnd:
 
     def closed(self, reason: SulinaError) -> None:
         self.producer = None
-        self._ends.producers.pop(self._handle, None)
+        self._attachments.producers.pop(self._handle, None)
         body = pb.ProducerClosed(producer=self._handle, error=error_body(reason))
         self._stream.send(Command.PRODUCER_CLOSED, 0, body)
 
@@ -70,12 +70,12 @@ class ProducerEnd:
             self.producer = None
 
 
-class ConsumerEnd:
+class BinaryConsumer:
     """Sends deliveries to a consumer."""
 
-    def __init__(self, ends: Ends, handle: int, topic: Topic) -> None:
-        self._ends = ends
-        self._stream = ends.stream
+    def __init__(self, attachments: Attachments, handle: int, topic: Topic) -> None:
+        self._attachments = attachments
+        self._stream = attachments.stream
         self._handle = handle
         self.topic = topic
         self.subscription: Subscription | None = None
@@ -94,7 +94,7 @@ class ConsumerEnd:
 
     def closed(self, reason: Exception) -> None:
         self.member = None
-        self._ends.consumers.pop(self._handle, None)
+        self._attachments.consumers.pop(self._handle, None)
         error = reason if isinstance(reason, SulinaError) else SulinaError(str(reason))
         body = pb.ConsumerClosed(consumer=self._handle, error=error_body(error))
         self._stream.send(Command.CONSUMER_CLOSED, 0, body)
@@ -109,7 +109,7 @@ class ConsumerEnd:
             self.subscription.leave(member)
 
 
-class Ends:
+class Attachments:
     """All producers and consumers of one connection, by the handle the client knows.
 
     ``limit`` bounds how many there are at a time.
@@ -117,8 +117,8 @@ class Ends:
 
     def __init__(self, stream: CommandStream, limit: int) -> None:
         self.stream = stream
-        self.producers: dict[int, ProducerEnd] = {}
-        self.consumers: dict[int, ConsumerEnd] = {}
+        self.producers: dict[int, BinaryProducer] = {}
+        self.consumers: dict[int, BinaryConsumer] = {}
         self._limit = limit
         self._next_handle = 1
         self._waiting: list[asyncio.Future[None]] = []
@@ -154,7 +154,7 @@ class Ends:
         for consumer in self.consumers.values():
             consumer.writable_again()
 
-    def consumer(self, handle: int) -> tuple[ConsumerEnd, Subscription, AttachedConsumer]:
+    def consumer(self, handle: int) -> tuple[BinaryConsumer, Subscription, AttachedConsumer]:
         """A consumer that is attached. Raises ``NotFound`` if it was closed or let go."""
         end = self.consumers.get(handle)
         if end is None or end.subscription is None or end.member is None:

@@ -10,12 +10,14 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from broker_containers.admin import Admin
-from broker_containers.broker.broker import Broker
 from broker_containers.broker.topic_owners import HERE
-from broker_containers.doors import translate
-from broker_containers.doors.ends import ConsumerEnd, Ends, ProducerEnd
-from broker_containers.schemas.checks import SchemaChecks
+from broker_containers.doors.binary import translate
+from broker_containers.doors.binary.attachments import (
+    Attachments,
+    BinaryConsumer,
+    BinaryProducer,
+)
+from broker_containers.doors.services import Services
 from broker_containers.security.access import Access, Need, of_topic
 from broker_containers.security.needs import check_method
 from sulina.errors import Refused
@@ -48,18 +50,13 @@ class Requests:
     """The requests that one connection may make."""
 
     def __init__(
-        self,
-        broker: Broker,
-        admin: Admin,
-        ends: Ends,
-        schemas: SchemaChecks | None,
-        access: Callable[[], Access],
+        self, services: Services, attachments: Attachments, access: Callable[[], Access]
     ) -> None:
-        """``access`` tells what the client may do at the moment."""
-        self._broker = broker
-        self._admin = admin
-        self._ends = ends
-        self._schemas = schemas
+        """``access`` returns what the client may do at the moment."""
+        self._broker = services.broker
+        self._admin = services.admin
+        self._attachments = attachments
+        self._schemas = services.schemas
         self._access = access
         self._reading = asyncio.Lock()
         self._known: dict[Command, Request] = {
@@ -105,15 +102,17 @@ class Requests:
         check_label("producer", body.name)
         name = self._allowed(Action.PRODUCE, body.topic)
         topic = await self._broker.topic(name, delivery=translate.delivery(body.delivery))
-        gate = None if self._schemas is None else self._schemas.of(topic)
-        if body.subject and self._schemas is not None:
+        gate = self._schemas.of(topic)
+        if body.subject:
             await self._schemas.registry.topics.bind(name, body.subject)
-        handle = self._ends.new_handle()
-        end = ProducerEnd(self._ends, handle, topic, gate)
-        producer = end.producer = await topic.attach(body.name, end, exclusive=body.exclusive)
-        if not self._ends.stream.open:
-            end.detach()
-        self._ends.producers[handle] = end
+        handle = self._attachments.new_handle()
+        attached = BinaryProducer(self._attachments, handle, topic, gate)
+        producer = attached.producer = await topic.attach(
+            body.name, attached, exclusive=body.exclusive
+        )
+        if not self._attachments.stream.open:
+            attached.detach()
+        self._attachments.producers[handle] = attached
         answer = pb.ProducerCreated(
             producer=handle,
             name=body.name,
@@ -124,9 +123,9 @@ class Requests:
         return Answer(Command.PRODUCER_CREATED, answer)
 
     async def close_producer(self, body: pb.CloseProducer) -> Answer:
-        end = self._ends.producers.pop(body.producer, None)
-        if end is not None:
-            end.detach()
+        attached = self._attachments.producers.pop(body.producer, None)
+        if attached is not None:
+            attached.detach()
         return DONE
 
     async def subscribe(self, body: pb.Subscribe) -> Answer:
@@ -149,48 +148,50 @@ class Requests:
             translate.start(body.start),
             policy,
         )
-        handle = self._ends.new_handle()
-        end = ConsumerEnd(self._ends, handle, topic)
+        handle = self._attachments.new_handle()
+        attached = BinaryConsumer(self._attachments, handle, topic)
         topic.check_consumer(subscription, body.consumer)
         limit = topic.policy.max_consumers_per_subscription
-        member = subscription.join(body.consumer, end, tuple(body.key_filters), limit)
-        end.subscription, end.member = subscription, member
-        if not self._ends.stream.open:
-            end.leave()
-        self._ends.consumers[handle] = end
+        member = subscription.join(body.consumer, attached, tuple(body.key_filters), limit)
+        attached.subscription, attached.member = subscription, member
+        if not self._attachments.stream.open:
+            attached.leave()
+        self._attachments.consumers[handle] = attached
         active = subscription.is_active(member)
         answer = pb.Subscribed(consumer=handle, name=body.consumer, active=active)
         return Answer(Command.SUBSCRIBED, answer)
 
     async def seek(self, body: pb.Seek) -> Answer:
-        end, subscription, _ = self._ends.consumer(body.consumer)
-        await self._broker.subscriptions.seek(end.topic, subscription, translate.start(body.start))
+        attached, subscription, _ = self._attachments.consumer(body.consumer)
+        await self._broker.subscriptions.seek(
+            attached.topic, subscription, translate.start(body.start)
+        )
         # Nothing is delivered before the client knows of it.
         return Answer(Command.DONE, pb.Done(), then=subscription.resume)
 
     async def unsubscribe(self, body: pb.Unsubscribe) -> Answer:
-        end, subscription, _ = self._ends.consumer(body.consumer)
+        attached, subscription, _ = self._attachments.consumer(body.consumer)
         others = len(subscription.consumers) - 1
         if others:
             raise Refused(
                 f"{subscription.name!r} has {others} other consumers: close them before deleting it"
             )
-        end.leave()
-        del self._ends.consumers[body.consumer]
-        await self._broker.subscriptions.unsubscribe(end.topic, subscription.name)
+        attached.leave()
+        del self._attachments.consumers[body.consumer]
+        await self._broker.subscriptions.unsubscribe(attached.topic, subscription.name)
         return DONE
 
     async def close_consumer(self, body: pb.CloseConsumer) -> Answer:
-        end = self._ends.consumers.pop(body.consumer, None)
-        if end is not None:
-            end.leave()
+        attached = self._attachments.consumers.pop(body.consumer, None)
+        if attached is not None:
+            attached.leave()
         return DONE
 
     async def read_frames(self, body: pb.ReadFrames) -> Answer:
         topic = await self._broker.topic(self._allowed(Action.CONSUME, body.topic), create=False)
         offset = await topic.resolve(translate.start(body.start))
         async with self._reading:  # one answer at a time: many large ones would fill the memory
-            await self._ends.writable()
+            await self._attachments.writable()
             frames = await topic.log.reader(offset).read(min(body.max_bytes or 1, _READ_LIMIT))
         frames = frames[: max(body.max_frames, 1)]
         following = frames[-1].header.next_offset if frames else topic.log.end

@@ -14,16 +14,13 @@ from typing import Any, cast
 
 from google.protobuf.message import Message
 
-from broker_containers.admin import Admin
-from broker_containers.broker.broker import Broker
-from broker_containers.doors import translate
-from broker_containers.doors.ends import Ends, ProducerEnd, Unchecked
-from broker_containers.doors.requests import Request, Requests
-from broker_containers.doors.tunnel import Neighbours, Tunnel
-from broker_containers.metrics.requests import RequestCounts
-from broker_containers.schemas.checks import SchemaChecks, TopicSchemaCheck
+from broker_containers.doors.binary import translate
+from broker_containers.doors.binary.attachments import Attachments, BinaryProducer, Unchecked
+from broker_containers.doors.binary.requests import Request, Requests
+from broker_containers.doors.binary.tunnel import Tunnel
+from broker_containers.doors.services import Services
+from broker_containers.schemas.checks import TopicSchemaCheck
 from broker_containers.security.access import NOBODY
-from broker_containers.security.authority import Authority
 from broker_containers.topics.delivery_times import check_delay
 from sulina.errors import Overloaded, ProtocolError, Refused, SulinaError, UnknownOutcome
 from sulina.version import __version__
@@ -51,32 +48,27 @@ class BinarySession:
 
     def __init__(
         self,
-        broker: Broker,
-        admin: Admin,
-        came: Callable[[BinarySession], str],
-        gone: Callable[[BinarySession], None],
-        others: Neighbours | None,
-        authority: Authority,
-        schemas: SchemaChecks | None,
-        counts: RequestCounts,
+        services: Services,
+        opened: Callable[[BinarySession], str],
+        closed: Callable[[BinarySession], None],
     ) -> None:
-        """``others`` are the other brokers, for clients that want one of those; ``counts`` has
-        the requests of all doors."""
-        self._broker = broker
-        self._authority = authority
-        self._counts = counts
+        """``opened`` is called once the connection is established, TLS included, and returns why it
+        is refused, or an empty string. ``closed`` is called once it is lost."""
+        self._broker = broker = services.broker
+        self._authority = services.authority
+        self._counts = services.requests
         self._token = ""
         self._access = NOBODY
-        self._came = came
-        self._gone = gone
+        self._opened = opened
+        self._closed = closed
         self.stream = CommandStream(self, _ENVELOPE)
-        self._ends = Ends(self.stream, broker.settings.max_peers)
-        self._requests = Requests(broker, admin, self._ends, schemas, lambda: self._access)
+        self._attachments = Attachments(self.stream, broker.settings.max_peers)
+        self._requests = Requests(services, self._attachments, lambda: self._access)
         self._greeted = False
         self._seen = broker.clock.now()
         self._refused = ""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._others = others
+        self._others = services.other_brokers
         self._tunnel: Tunnel | None = None
         self._unchecked_bytes = 0
 
@@ -102,16 +94,16 @@ class BinarySession:
             self.close()  # the client comes again, perhaps with another token, or is told why not
             return
         if not access.same_as(self._access):
-            self._ends.keep_to(access)
+            self._attachments.keep_to(access)
         self._access = access
 
     # ---- what the stream calls ----
 
     def connected(self, stream: CommandStream) -> None:
-        self._refused = self._came(self)
+        self._refused = self._opened(self)
 
     def writable_again(self) -> None:
-        self._ends.writable_again()
+        self._attachments.writable_again()
         if self._tunnel is not None:
             self._tunnel.client_writable()
 
@@ -124,11 +116,11 @@ class BinarySession:
             self._tunnel.close()
         for task in self._tasks:
             task.cancel()
-        for producer in self._ends.producers.values():
+        for producer in self._attachments.producers.values():
             producer.detach()
-        for consumer in self._ends.consumers.values():
+        for consumer in self._attachments.consumers.values():
             consumer.leave()
-        self._gone(self)
+        self._closed(self)
 
     def received(self, incoming: Incoming) -> None:
         command, body = incoming.command, incoming.body
@@ -198,41 +190,41 @@ class BinarySession:
     # ---- data commands ----
 
     def _publish(self, body: pb.Publish, data: memoryview) -> None:
-        end = self._ends.producers.get(body.producer)
-        if end is None or end.producer is None:
-            self._ends.check_given(body.producer)
+        attached = self._attachments.producers.get(body.producer)
+        if attached is None or attached.producer is None:
+            self._attachments.check_given(body.producer)
             return  # closed by the broker a moment ago; the client knows by now
         try:
             header = check_frame(data)
             if header.is_delayed:
                 now_us, most = self._broker.clock.wall_us(), self._broker.settings.max_delay_seconds
-                check_delay(data, header, end.topic.delivery, now_us, most)
+                check_delay(data, header, attached.topic.delivery, now_us, most)
         except Refused as error:
-            end.producer.finish(end.producer.start(body.number), error)
+            attached.producer.finish(attached.producer.start(body.number), error)
             return
-        gate = end.gate
-        if gate is None or (
-            gate.passes(header.schema_id, header.schema_version) and not end.unchecked
-        ):
-            end.topic.publish(end.producer, body.number, data, header)
+        gate = attached.gate
+        if gate.passes(header.schema_id, header.schema_version) and not attached.unchecked:
+            attached.topic.publish(attached.producer, body.number, data, header)
         else:
-            self._check_schema(end, gate, Unchecked(body.number, data, header))
+            self._check_schema(attached, gate, Unchecked(body.number, data, header))
         if self._broker.ledgers.overloaded and not self.stream.is_held(_STORAGE):
             self.stream.hold(_STORAGE)
             self._run(self._wait_for_storage())
 
-    def _check_schema(self, end: ProducerEnd, gate: TopicSchemaCheck, frame: Unchecked) -> None:
+    def _check_schema(
+        self, attached: BinaryProducer, gate: TopicSchemaCheck, frame: Unchecked
+    ) -> None:
         """Publish a frame once its schema was looked at, which may wait for the metadata."""
-        end.unchecked.append(frame)
+        attached.unchecked.append(frame)
         self._unchecked_bytes += len(frame.data)
         if self._unchecked_bytes > _MOST_UNCHECKED:
             self.stream.hold(_SCHEMAS)
-        if len(end.unchecked) == 1:
-            self._run(self._check_schemas(end, gate))
+        if len(attached.unchecked) == 1:
+            self._run(self._check_schemas(attached, gate))
 
-    async def _check_schemas(self, end: ProducerEnd, gate: TopicSchemaCheck) -> None:
-        while end.unchecked:
-            frame = end.unchecked[0]
+    async def _check_schemas(self, attached: BinaryProducer, gate: TopicSchemaCheck) -> None:
+        while attached.unchecked:
+            frame = attached.unchecked[0]
             problem: SulinaError | None = None
             try:
                 await gate.check_frame(frame.header, frame.data)
@@ -241,15 +233,15 @@ class BinarySession:
             except Exception:
                 _log.exception("a frame of %s could not be checked", self.stream.peer)
                 problem = UnknownOutcome("the broker failed in an unexpected way")
-            end.unchecked.popleft()
+            attached.unchecked.popleft()
             self._unchecked_bytes -= len(frame.data)
             if self._unchecked_bytes <= _MOST_UNCHECKED:
                 self.stream.release(_SCHEMAS)
-            producer = end.producer
+            producer = attached.producer
             if producer is None:
                 continue  # let go meanwhile; the client knows
             if problem is None:
-                end.topic.publish(producer, frame.number, frame.data, frame.header)
+                attached.topic.publish(producer, frame.number, frame.data, frame.header)
             else:
                 producer.finish(producer.start(frame.number), problem)
 
@@ -258,14 +250,18 @@ class BinarySession:
         self.stream.release(_STORAGE)
 
     def _flow(self, body: pb.Flow) -> None:
-        end = self._ends.consumers.get(body.consumer)
-        if end is not None and end.subscription is not None and end.member is not None:
-            end.subscription.grant(end.member, body.records, body.bytes)
+        attached = self._attachments.consumers.get(body.consumer)
+        if (
+            attached is not None
+            and attached.subscription is not None
+            and attached.member is not None
+        ):
+            attached.subscription.grant(attached.member, body.records, body.bytes)
         else:
-            self._ends.check_given(body.consumer)
+            self._attachments.check_given(body.consumer)
 
     def _ack(self, body: pb.Ack) -> None:
-        _, subscription, member = self._ends.consumer(body.consumer)
+        _, subscription, member = self._attachments.consumer(body.consumer)
         for first, last, mask in translate.all_chosen(body.selections):
             if body.cumulative:
                 subscription.ack_up_to(member, last)
@@ -273,7 +269,7 @@ class BinarySession:
                 subscription.ack(member, first, last, mask)
 
     def _nack(self, body: pb.Nack) -> None:
-        _, subscription, member = self._ends.consumer(body.consumer)
+        _, subscription, member = self._attachments.consumer(body.consumer)
         for first, last, mask in translate.all_chosen(body.selections):
             delay = body.delay_ms
             reason = body.reason[:_MOST_REASON] or "not handled by the consumer"

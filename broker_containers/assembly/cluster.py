@@ -1,0 +1,78 @@
+"""A broker of a cluster: metadata in etcd, ledgers on storage nodes, topics shared with others."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+
+import sulina
+from broker_containers.assembly.node import ClusterNode, NodeSettings, mirroring, serving
+from broker_containers.assembly.running import RunningBroker, Storage, open_broker
+from broker_containers.doors.http import parts
+from broker_containers.metrics.collectors import storage as storage_metrics
+from storage_grpc.quorum.ledgers import QuorumLedgers
+from storage_grpc.quorum.settings import QuorumSettings
+from storage_grpc.remote import RemoteNodes, RemoteSettings
+from storage_grpc.tier.remote import RemoteTier
+from sulina.metadata.batching import BatchingStore
+from sulina.metadata.etcd import EtcdSettings, EtcdStore
+from sulina.runtime.real_clock import RealClock
+from sulina.runtime.real_network import RealNetwork
+from sulina.runtime.real_random import real_random
+from sulina.runtime.tls_files import TlsFiles
+
+_STORAGE_NODES_SECONDS = 15.0
+"""How long a start waits for enough storage nodes."""
+
+
+@asynccontextmanager
+async def run_in_cluster(
+    settings: NodeSettings,
+    etcd: EtcdSettings,
+    places: Sequence[str],
+    quorum: QuorumSettings,
+    storage_tls: TlsFiles | None = None,
+) -> AsyncIterator[RunningBroker]:
+    """Run a broker of a cluster until left; its topics move to other brokers then.
+
+    ``places`` are the storage nodes, ``name=host:port`` each, contacted over TLS if ``storage_tls``
+    is given. Raises ``Unavailable`` if etcd or an ack quorum of storage nodes can't be reached,
+    ``Refused`` if a port or the broker's name is taken, or if the TLS files can't be used.
+    """
+    clock = RealClock()
+    store = BatchingStore(await EtcdStore.open(etcd, clock))
+    try:
+        remote = RemoteSettings(tls=storage_tls)
+        async with RemoteNodes(places, clock, real_random(), remote) as nodes:
+            who = "an ack quorum of storage nodes"
+            await nodes.ready_within(_STORAGE_NODES_SECONDS, quorum.ack_quorum, who)
+            storage = Storage(
+                QuorumLedgers(nodes, store, clock, quorum),
+                parts.storage_nodes(nodes, quorum),
+                storage_metrics.of_nodes(nodes, quorum),
+                RemoteTier(nodes, store, clock),
+            )
+            # Brokers are clients of each other, and show the root token.
+            root = "" if settings.auth is None else settings.auth.root
+            connect = partial(sulina.connect, token=root)
+            node = ClusterNode(settings, store, storage, clock, connect, RealNetwork())
+            async with cluster_broker(node, storage) as running:
+                yield running
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def cluster_broker(node: ClusterNode, storage: Storage) -> AsyncIterator[RunningBroker]:
+    """Open the doors of ``node`` and let it join the cluster, until left.
+
+    Raises ``Refused`` if a port or the broker's name is taken.
+    """
+    async with (
+        mirroring(node),
+        open_broker(node.services, node.settings.listens, storage, node.metrics()) as running,
+    ):
+        node.register_as(running.addresses)
+        async with serving(node, running.binary):
+            yield running

@@ -1,0 +1,149 @@
+"""Opens a broker over its services: first everything shared, then the doors, then the ports."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from broker_containers.broker.broker import Broker
+from broker_containers.doors.binary.server import BinaryServer
+from broker_containers.doors.danube.settings import DanubeListen
+from broker_containers.doors.danube_admin.settings import AdminListen
+from broker_containers.doors.http import parts
+from broker_containers.doors.http.health import Check, Health
+from broker_containers.doors.listen import Addresses, Listen
+from broker_containers.doors.services import Services
+from broker_containers.metrics.collectors.broker import BrokerMetrics
+from broker_containers.metrics.collectors.schemas import of_schemas
+from broker_containers.metrics.exposition import Write
+from storage_grpc.journal.recover import RecoveryReport
+from storage_grpc.ledgers import Ledgers
+from storage_grpc.tier.tier import Tier
+
+if TYPE_CHECKING:
+    from broker_containers.doors.danube.server import DanubeServer
+    from broker_containers.doors.danube_admin.server import AdminServer
+    from broker_containers.doors.http.server import HttpServer
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Where a broker keeps messages, and how the HTTP door reports on it."""
+
+    ledgers: Ledgers
+    ready: Check
+    """The readiness check."""
+    metrics: Write
+    tier: Tier | None = None
+    recovery: RecoveryReport | None = None
+    """What the journal found when it was opened, if it is in this process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listens:
+    """Where each door listens; a door without an entry is not opened."""
+
+    binary: Listen
+    http: Listen | None = None
+    danube_admin: AdminListen | None = None
+    danube: DanubeListen | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunningBroker:
+    """A broker whose ports are open."""
+
+    services: Services
+    binary: BinaryServer
+    http: HttpServer | None = None
+    danube_admin: AdminServer | None = None
+    danube: DanubeServer | None = None
+    recovery: RecoveryReport | None = None
+    """What the journal found when it was opened, if it is in this process."""
+
+    @property
+    def broker(self) -> Broker:
+        return self.services.broker
+
+    @property
+    def addresses(self) -> Addresses:
+        """Where its doors are reached."""
+        return self.services.addresses
+
+
+@asynccontextmanager
+async def open_broker(
+    services: Services, listens: Listens, storage: Storage, *metrics: Write
+) -> AsyncIterator[RunningBroker]:
+    """Serve until left. ``metrics`` are added to those of the broker and its storage.
+
+    Leaving stops listening, finishes requests under way, tells clients that the broker is going,
+    stores cursors and closes all connections. Raises ``Refused`` if a port is taken.
+    """
+    broker, addresses = services.broker, services.addresses
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(services.authority)
+        await stack.enter_async_context(services.schemas)
+        binary = BinaryServer(services, listens.binary)
+        # Closed after the broker, which tells its clients over these connections.
+        stack.push_async_callback(binary.close)
+        await stack.enter_async_context(broker)
+        http = _http_door(services, listens.http, storage, metrics, binary)
+        danube_admin = _danube_admin_door(services, listens.danube_admin)
+        danube = _danube_door(services, listens.danube)
+
+        await binary.open()
+        addresses.port = binary.port
+        if http is not None:
+            addresses.http_port = (await stack.enter_async_context(http)).port
+        if danube_admin is not None:
+            await stack.enter_async_context(danube_admin)
+            addresses.danube_admin_port = danube_admin.port
+        if danube is not None:
+            await stack.enter_async_context(danube)
+            addresses.grpc_port, addresses.grpc_url = danube.port, danube.url
+        yield RunningBroker(services, binary, http, danube_admin, danube, storage.recovery)
+        binary.stop_listening()
+
+
+# The libraries of these doors take a while to load, and not every broker opens them.
+
+
+def _http_door(
+    services: Services,
+    listen: Listen | None,
+    storage: Storage,
+    metrics: Sequence[Write],
+    binary: BinaryServer,
+) -> HttpServer | None:
+    if listen is None:
+        return None
+    from broker_containers.doors.http.server import HttpServer
+
+    broker = services.broker
+    collected = BrokerMetrics(broker, broker.settings.http.metrics_topics)
+    own = services.requests.write, storage.metrics, of_schemas(services.schemas)
+    for write in (*metrics, *own):
+        collected.add(write)
+    collected.add_connections({"binary": lambda: binary.connections})
+    needed = {"metadata": parts.metadata(broker.store), "storage": storage.ready}
+    health = Health(broker.settings.broker_id, broker.clock, needed)
+    return HttpServer(services, listen, health, collected)
+
+
+def _danube_admin_door(services: Services, listen: AdminListen | None) -> AdminServer | None:
+    if listen is None:
+        return None
+    from broker_containers.doors.danube_admin.server import AdminServer
+
+    return AdminServer(services, listen)
+
+
+def _danube_door(services: Services, listen: DanubeListen | None) -> DanubeServer | None:
+    if listen is None:
+        return None
+    from broker_containers.doors.danube.server import DanubeServer
+
+    return DanubeServer(services, listen)

@@ -1,0 +1,155 @@
+"""A single broker in one process, with its own journal or over storage nodes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from broker_containers.alone import Alone
+from broker_containers.assembly.running import Listens, RunningBroker, Storage, open_broker
+from broker_containers.assembly.services import build_services
+from broker_containers.broker.broker import Broker
+from broker_containers.broker.settings import BrokerSettings
+from broker_containers.doors.danube.settings import DanubeListen
+from broker_containers.doors.danube_admin.settings import AdminListen
+from broker_containers.doors.http import parts
+from broker_containers.doors.listen import Addresses, Listen
+from broker_containers.metrics.collectors import storage as storage_metrics
+from broker_containers.security.settings import AuthSettings
+from broker_containers.settings.apply import single_broker_config
+from broker_containers.topic_log.orphans import delete_orphans
+from storage_grpc.journal import JournalSettings, JournalStore
+from storage_grpc.ledgers import EmbeddedLedgers
+from storage_grpc.quorum.ledgers import QuorumLedgers
+from storage_grpc.quorum.settings import QuorumSettings
+from storage_grpc.tier.opening import open_tier
+from sulina.metadata.embedded import EmbeddedStore
+from sulina.metadata.store import MetadataStore
+from sulina.runtime.real_clock import RealClock
+from sulina.runtime.real_disk import RealDisk
+from sulina.runtime.real_random import real_random
+from sulina.runtime.seam import Clock
+
+_STORAGE_NODES_SECONDS = 15.0
+"""How long a start waits for enough storage nodes."""
+
+
+@asynccontextmanager
+async def run_embedded(
+    folder: Path,
+    listen: Listen,
+    settings: BrokerSettings | None = None,
+    journal: JournalSettings | None = None,
+    http: Listen | None = None,
+    danube_admin: AdminListen | None = None,
+    danube: DanubeListen | None = None,
+    auth: AuthSettings | None = None,
+    tier: str | None = None,
+) -> AsyncIterator[RunningBroker]:
+    """Open or create the data under ``folder`` and serve it: broker, journal and metadata.
+
+    ``http``, ``danube_admin`` and ``danube`` say where those doors listen; without them they are
+    not opened. With ``auth``, clients need tokens. On leaving, clients are notified, cursors are
+    stored and everything is closed cleanly. Raises ``Refused`` if another process uses the folder
+    or a port.
+    """
+    listens = Listens(listen, http, danube_admin, danube)
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(_metadata(folder))
+        disk = await stack.enter_async_context(_disk(folder / "journal"))
+        clock, random = RealClock(), real_random()
+        entries = await JournalStore.open(disk, clock, journal or JournalSettings(), random)
+        stack.push_async_callback(entries.close)
+        await delete_orphans(entries, store)
+        ledgers, objects = EmbeddedLedgers(entries), None
+        if tier:
+            objects = await stack.enter_async_context(
+                open_tier(tier, ledgers, clock, real_random())
+            )
+        storage = Storage(
+            ledgers,
+            parts.journal(entries),
+            storage_metrics.of_journal(entries),
+            objects,
+            entries.recovery,
+        )
+        yield await stack.enter_async_context(
+            single_broker(listens, store, storage, clock, settings, auth)
+        )
+
+
+@asynccontextmanager
+async def run_on_storage_nodes(
+    folder: Path,
+    listen: Listen,
+    places: Sequence[str],
+    settings: BrokerSettings | None = None,
+    quorum: QuorumSettings | None = None,
+    http: Listen | None = None,
+    danube_admin: AdminListen | None = None,
+    danube: DanubeListen | None = None,
+    auth: AuthSettings | None = None,
+) -> AsyncIterator[RunningBroker]:
+    """Run a broker whose ledgers are replicated over storage nodes (``name=host:port`` each).
+
+    Its metadata is under ``folder``. Waits until an ack quorum of the nodes answers, and raises
+    ``Unavailable`` if that takes too long. Otherwise the same as ``run_embedded``.
+    """
+    # gRPC takes a while to load, and only this function needs it.
+    from storage_grpc.remote import RemoteNodes
+    from storage_grpc.tier.remote import RemoteTier
+
+    listens = Listens(listen, http, danube_admin, danube)
+    copies = quorum or QuorumSettings()
+    clock = RealClock()
+    async with _metadata(folder) as store, RemoteNodes(places, clock, real_random()) as nodes:
+        who = "an ack quorum of storage nodes"
+        await nodes.ready_within(_STORAGE_NODES_SECONDS, copies.ack_quorum, who)
+        storage = Storage(
+            QuorumLedgers(nodes, store, clock, copies),
+            parts.storage_nodes(nodes, copies),
+            storage_metrics.of_nodes(nodes, copies),
+            RemoteTier(nodes, store, clock),
+        )
+        async with single_broker(listens, store, storage, clock, settings, auth) as running:
+            yield running
+
+
+@asynccontextmanager
+async def single_broker(
+    listens: Listens,
+    store: MetadataStore,
+    storage: Storage,
+    clock: Clock,
+    settings: BrokerSettings | None = None,
+    auth: AuthSettings | None = None,
+) -> AsyncIterator[RunningBroker]:
+    """Run a broker that serves all topics of ``store``. Raises ``Refused`` if a port is taken."""
+    broker = Broker(storage.ledgers, store, clock, settings or BrokerSettings(), tier=storage.tier)
+    addresses = Addresses(listens.binary.host, listens.binary.tls is not None)
+    services = build_services(broker, addresses, Alone(broker, addresses).methods(), auth)
+    async with (
+        single_broker_config(broker, services.admin),
+        open_broker(services, listens, storage) as running,
+    ):
+        yield running
+
+
+@asynccontextmanager
+async def _metadata(folder: Path) -> AsyncIterator[EmbeddedStore]:
+    async with _disk(folder / "metadata") as disk:
+        store = await EmbeddedStore.open(RealClock(), disk)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
+@asynccontextmanager
+async def _disk(folder: Path) -> AsyncIterator[RealDisk]:
+    disk = RealDisk(folder)
+    try:
+        yield disk
+    finally:
+        await disk.close()

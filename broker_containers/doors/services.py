@@ -1,0 +1,44 @@
+"""What all doors of one broker share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from broker_containers.admin import Admin
+from broker_containers.broker.broker import Broker
+from broker_containers.doors.listen import Addresses
+from broker_containers.metrics.requests import RequestCounts
+from broker_containers.schemas.checks import SchemaChecks
+from broker_containers.security.authority import Authority
+from sulina.wire.stream import CommandStream
+
+
+class OtherBrokers(Protocol):
+    """The other brokers of the cluster."""
+
+    async def dial(self, broker: str, stream: CommandStream) -> None:
+        """Connect ``stream`` to that broker. Raises ``Unavailable`` or ``Refused``."""
+        ...
+
+    def urls(self) -> list[str]:
+        """Where clients reach the other brokers; empty if all share one address."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Complete before the first port opens: no connection ever sees a part of it missing."""
+
+    broker: Broker
+    admin: Admin
+    """The administrative methods; every door offers the same ones."""
+    authority: Authority
+    """Decides what the holder of a token may do."""
+    schemas: SchemaChecks
+    """Checks messages against the schemas of their topics."""
+    addresses: Addresses
+    other_brokers: OtherBrokers | None = None
+    """None for a single broker."""
+    requests: RequestCounts = field(default_factory=RequestCounts)
+    """Requests of all doors, counted."""
