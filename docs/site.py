@@ -3,6 +3,7 @@
 The navigation is docs/README.md: each `##` heading is a section, and the first link of each list
 item below it is a page. Markdown files outside docs/ become pages under `tree/`, so that links to
 them work; links to other files of the repository become plain text, because the site has no copy.
+A comment `<!-- api: Client Producer -->` becomes the documentation of these names of `sulina`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ ROOT: Final = Path(__file__).parents[1]
 _SECTION: Final = re.compile(r"^## (.+)$")
 _ITEM: Final = re.compile(r"^- \[([^\]]+)\]\(([^)#]+)\)")
 _LINK: Final = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
+_API: Final = re.compile(r"<!-- api: ([\w ]+) -->")
 _FENCE: Final = re.compile(r"^\s*```")
 
 
@@ -100,4 +102,9 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Called by mkdocs for each page."""
     name = page.file.src_uri
     name = name.removeprefix("tree/") if name.startswith("tree/") else f"docs/{name}"
-    return rewritten(name, markdown)
+    return _API.sub(_documented, rewritten(name, markdown))
+
+
+def _documented(names: re.Match[str]) -> str:
+    """The directives by which mkdocstrings writes the documentation of what a comment names."""
+    return "\n\n".join(f"::: sulina.{name}" for name in names[1].split())

@@ -22,8 +22,8 @@ class Block:
     page: str
     language: str
     text: str
-    skipped: bool
-    """Whether a comment above it says that it is not run, and why."""
+    note: str
+    """What an HTML comment right above it says: `not run: why`, or `run on: what`."""
 
 
 def pages() -> list[Path]:
@@ -57,12 +57,12 @@ def anchors(page: Path) -> set[str]:
 
 
 def blocks(page: Path) -> list[Block]:
-    """The code blocks in order; an HTML comment `not run: why` above one marks it as skipped."""
+    """The code blocks, in order."""
     text = page.read_text(encoding="utf-8")
     found = []
     for match in _FENCE.finditer(text):
-        before = text[: match.start()].rstrip().rpartition("\n")[2]
-        skipped = before.startswith("<!-- not run: ")
+        comment = re.search(r"<!-- (.*) -->\s*\Z", text[: match.start()])
         body = re.sub(f"^{match['indent']}", "", match["body"], flags=re.M)
-        found.append(Block(name(page), match["language"], body, skipped))
+        note = comment[1] if comment else ""
+        found.append(Block(name(page), match["language"], body, note))
     return found
