@@ -1,8 +1,8 @@
-"""``python -m functions.package``: one archive for each function, as Lambda takes them.
+"""Packs one archive per Lambda function.
 
-An archive has the function, what it shares with others, ``sulina``, and the packages that
-``requirements/functions.lock`` pins, each checked by its hash. The same code and lock give the same
-bytes, so that a deployment changes only what changed.
+An archive contains the function, ``functions/shared``, ``sulina``, and the packages pinned in
+``requirements/functions.lock``, checked by their hashes. Builds are reproducible: the same code and
+lock give the same bytes, so that a deployment updates only what has changed.
 """
 
 from __future__ import annotations
@@ -21,27 +21,32 @@ _ROOT: Final = Path(__file__).resolve().parents[1]
 FUNCTIONS: Final = ("analytics", "catalog", "discovery", "janitor", "scaler")
 ARCHITECTURES: Final = {"arm64": "aarch64", "x86_64": "x86_64"}
 PYTHON: Final = "3.13"
-"""Of Lambda's runtime that infra/ chooses."""
+"""The Lambda runtime that infra/ uses."""
 _SERVICES: Final = frozenset(
     {"cloudwatch", "emr-serverless", "glue", "lambda", "s3", "secretsmanager", "sts"}
 )
-"""Of AWS; boto3 knows hundreds, which is most of its size."""
+"""The AWS services that functions call; the data of hundreds of others is left out."""
 _LEFT_OUT: Final = ("*.dist-info/RECORD", "*.proto", "*.pyi", "*.pyc", "bin/*", "*/tests/*")
-_OURS: Final = ("sulina", "functions/__init__.py", "functions/parts")
+_OURS: Final = ("sulina", "functions/__init__.py", "functions/shared")
 _ALSO: Final = {
     "analytics": tuple(f"emr_jobs/{name}.py" for name in ("__init__", "java", "package", "submit")),
 }
-"""What builds the request that starts a job."""
+"""The code that builds the request to start a job."""
 _PACKAGES, _REPORT = "packages", "report.json"
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 
 def main() -> int:
-    """Write the archives and say where; returns the exit code of the process."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--folder", type=Path, default=_ROOT / "build" / "functions")
+    """Write the archives and print their paths; returns the exit code."""
+    parser = argparse.ArgumentParser(description="Pack one archive per Lambda function.")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=_ROOT / "build" / "functions",
+        help="where to write the archives (default: build/functions)",
+    )
     parser.add_argument("--architecture", choices=ARCHITECTURES, default="arm64")
-    parser.add_argument("--python", default=PYTHON, help="the runtime's version")
+    parser.add_argument("--python", default=PYTHON, help="Python version of the Lambda runtime")
     given = parser.parse_args()
     try:
         for made in package(given.folder, given.architecture, given.python):
@@ -54,14 +59,14 @@ def main() -> int:
 
 
 def package(folder: Path, architecture: str, python: str) -> list[Path]:
-    """Write all archives to ``folder``. Raises ``RuntimeError`` with what pip said."""
+    """Write all archives to ``folder``. Raises ``RuntimeError`` with pip's output if pip fails."""
     with tempfile.TemporaryDirectory() as scratch:
         install(Path(scratch), architecture, python)
         return [archive(folder, name, Path(scratch)) for name in FUNCTIONS]
 
 
 def install(folder: Path, architecture: str, python: str) -> None:
-    """What the lock pins, for a machine of Lambda's. Raises ``RuntimeError`` as above."""
+    """Install the pinned packages for Lambda's platform. Raises ``RuntimeError`` as above."""
     machine = ARCHITECTURES[architecture]
     command = [
         *(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"),
@@ -73,7 +78,7 @@ def install(folder: Path, architecture: str, python: str) -> None:
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise RuntimeError(f"the packages can't be installed:\n{done.stdout}{done.stderr}")
+        raise RuntimeError(f"installing the packages failed:\n{done.stdout}{done.stderr}")
 
 
 def _packages(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -86,11 +91,11 @@ def _packages(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def archive(folder: Path, function: str, installed: Path) -> Path:
-    """Write the archive of one function, with the packages that were installed before."""
+    """Write the archive of one function, with the packages in ``installed``."""
     content = {name: path.read_bytes() for name, path in _packages(installed / _PACKAGES)}
-    for place in (*_OURS, f"functions/{function}", *_ALSO.get(function, ())):
-        for name, path in _files(_ROOT / place):
-            content[f"{place}/{name}" if name else place] = path.read_bytes()
+    for source in (*_OURS, f"functions/{function}", *_ALSO.get(function, ())):
+        for name, path in _files(_ROOT / source):
+            content[f"{source}/{name}" if name else source] = path.read_bytes()
     content["sbom.json"] = _bill(function, installed / _REPORT)
     folder.mkdir(parents=True, exist_ok=True)
     part = folder / f"{function}.zip.part"
@@ -104,7 +109,7 @@ def archive(folder: Path, function: str, installed: Path) -> Path:
 
 
 def _bill(function: str, report: Path) -> bytes:
-    """What is in it (CycloneDX)."""
+    """The bill of materials (CycloneDX)."""
     from sulina.version import __version__
 
     script = _ROOT / "requirements" / "sbom.py"
@@ -119,13 +124,13 @@ def _bill(function: str, report: Path) -> bytes:
     ).stdout
 
 
-def _files(place: Path) -> Iterator[tuple[str, Path]]:
-    """The files of a folder, by their names in it; a file itself has none."""
-    if not place.is_dir():
-        yield "", place
+def _files(root: Path) -> Iterator[tuple[str, Path]]:
+    """The files below ``root`` with their relative names; if it is a file, the name is empty."""
+    if not root.is_dir():
+        yield "", root
         return
-    for path in sorted(place.rglob("*")):
-        name = path.relative_to(place)
+    for path in sorted(root.rglob("*")):
+        name = path.relative_to(root)
         if path.is_file() and not any(name.match(each) for each in _LEFT_OUT):
             yield name.as_posix(), path
 

@@ -1,3 +1,3 @@
-"""Starts Spark's jobs, never the same one twice at a time."""
+"""Starts Spark jobs, at most one run of a job at a time."""
 
 from __future__ import annotations

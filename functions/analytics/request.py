@@ -1,4 +1,4 @@
-"""The request that starts a job: what every job is told about the lake, and what is its own."""
+"""Builds the request that starts a job: the arguments that all jobs share, and the job's own."""
 
 from __future__ import annotations
 
@@ -7,47 +7,42 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from emr_jobs.submit import Run, job_request
-from functions.analytics.event import JOBS, Asked
-from functions.parts.environment import given, needed
-from functions.parts.lake import parse_lake
+from functions.analytics.event import JOBS, JobCall
+from functions.shared.environment import optional, required
+from functions.shared.lake import parse_lake
 
 
-def request_for(asked: Asked, fallback: str) -> dict[str, Any]:
-    """StartJobRun's, checked against the service's model. Raises ``Refused`` if it can't be right.
+def request_for(call: JobCall, fallback: str) -> dict[str, Any]:
+    """The StartJobRun request, checked against AWS's service model. Raises ``Refused``.
 
-    Repeats of a call give the same token, so that they start one run; ``fallback`` stands for the
-    call where the event does not say which one it is.
+    All retries of a call have the same client token, so that they start one run; ``fallback``
+    identifies the call if the event does not.
     """
-    call = asked.execution or (asked.scheduled.isoformat() if asked.scheduled else fallback)
-    lake = parse_lake(needed("SULINA_LAKE"))
-    source = (
-        "--path",
-        lake.url("").rstrip("/"),
-        "--topic",
-        asked.topic or given("SULINA_TOPICS", "/*"),
-    )
+    call_id = call.execution or (call.scheduled.isoformat() if call.scheduled else fallback)
+    lake = parse_lake(required("SULINA_LAKE"))
+    source = ("--path", lake.url("").rstrip("/"), "--topic", call.topic)
     run = Run(
-        job=JOBS[asked.job],
-        application=needed("SULINA_EMR_APPLICATION"),
-        role=needed("SULINA_JOB_ROLE"),
-        artifacts=needed("SULINA_JOBS"),
-        logs=given("SULINA_JOB_LOGS"),
-        arguments=(*source, *_own(asked), *asked.arguments),
-        # An audit that found something has failed; to find it three times is no better.
-        attempts=1 if asked.job == "audit" else 3,
-        token=hashlib.sha256(f"{asked.job} {call}".encode()).hexdigest()[:32] if call else "",
+        job=JOBS[call.job],
+        application=required("SULINA_EMR_APPLICATION"),
+        role=required("SULINA_JOB_ROLE"),
+        artifacts=required("SULINA_JOBS"),
+        logs=optional("SULINA_JOB_LOGS"),
+        arguments=(*source, *_job_arguments(call), *call.arguments),
+        # An audit fails if it finds something; retrying would find it again.
+        attempts=1 if call.job == "audit" else 3,
+        token=hashlib.sha256(f"{call.job} {call_id}".encode()).hexdigest()[:32] if call_id else "",
     )
     return job_request(run)
 
 
-def _own(asked: Asked) -> tuple[str, ...]:
-    tables = given("SULINA_TABLES").rstrip("/")
-    if asked.job == "compaction":
-        return ("--table", f"{needed('SULINA_TABLES').rstrip('/')}/records")
-    if asked.job == "statistics" and asked.scheduled is not None:
-        day = asked.scheduled.astimezone(UTC).date() - timedelta(days=1)
+def _job_arguments(call: JobCall) -> tuple[str, ...]:
+    tables = optional("SULINA_TABLES").rstrip("/")
+    if call.job == "compaction":
+        return ("--table", f"{required('SULINA_TABLES').rstrip('/')}/records")
+    if call.job == "statistics" and call.scheduled is not None:
+        day = call.scheduled.astimezone(UTC).date() - timedelta(days=1)
         span = ("--start-time", _midnight(day), "--end-time", _midnight(day + timedelta(days=1)))
-        # The same day again writes the same place again.
+        # A second run for the same day overwrites the first one's output.
         return (*span, "--output", f"{tables}/statistics/date={day}") if tables else span
     return ()
 

@@ -1,3 +1,3 @@
-"""Registers the partition of a new object in the catalog."""
+"""Registers the partition of a new object in the Glue catalog."""
 
 from __future__ import annotations

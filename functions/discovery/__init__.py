@@ -1,3 +1,3 @@
-"""Discovery and administration over HTTP, for callers outside of the network."""
+"""Discovery and administration over HTTP, for callers outside the VPC."""
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The function ``discovery``: the brokers' HTTP application for callers outside of the network.
+"""The function ``discovery``: the brokers' HTTP API for callers outside the VPC.
 
-The function has no routes of its own but one: every request is handed to a broker, whose
-application answers it (docs/adr/0014). ``GET /discovery`` is answered here, so that clients learn
-where the cluster is even while no broker answers.
+It forwards every request to a broker (docs/adr/0014), except ``GET /discovery``, which it answers
+itself, so that clients learn where to connect even while no broker answers.
 """
 
 from __future__ import annotations
@@ -13,21 +12,21 @@ from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from functions.parts.aws import client
-from functions.parts.brokers import Brokers
-from functions.parts.environment import given, needed, wanted
-from functions.parts.http_event import HttpAnswer, HttpRequest
+from functions.shared.aws import client
+from functions.shared.brokers import BrokerClient
+from functions.shared.environment import flag, optional, required
+from functions.shared.http_event import HttpAnswer, HttpRequest
 from sulina.errors import Refused, Retriable, SulinaError, Unavailable
 
 _SECONDS: Final = 12.0
-"""For each broker; two fit into the function's time."""
+"""The timeout per broker; the function's own timeout allows for two."""
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _tokens: dict[str, str] = {}
-"""Secrets that were read, by their names, for the life of this process."""
+"""A cache of secrets by name, for the lifetime of this process."""
 
 
 def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
-    """Answer one request; what goes wrong is an answer, too."""
+    """Answer one request; errors become HTTP responses."""
     try:
         return _answer(HttpRequest.from_event(event)).to_event()
     except SulinaError as error:
@@ -36,50 +35,50 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
 
 def _answer(request: HttpRequest) -> HttpAnswer:
     if request.path == "/discovery" and request.method in _READING:
-        return _json(200, _places())
-    if wanted("SULINA_READ_ONLY") and request.method not in _READING:
-        detail = "this function only reads: change it at the brokers"
+        return _json(200, _endpoints())
+    if flag("SULINA_READ_ONLY") and request.method not in _READING:
+        detail = "this function accepts only reads: send the request to a broker"
         return _json(403, {"type": "/docs#denied", "title": "Read only", "detail": detail})
-    brokers = Brokers(needed("SULINA_BROKERS"), _SECONDS)
+    brokers = BrokerClient(required("SULINA_BROKERS"), _SECONDS)
     answer = brokers.ask(request, _token())
     if answer.status == 401 and _tokens:
-        # The secret may have been changed since it was read.
+        # The secret may have changed since it was read.
         _tokens.clear()
         answer = brokers.ask(request, _token())
     return answer
 
 
-def _places() -> dict[str, str | None]:
-    """Where clients connect to."""
+def _endpoints() -> dict[str, str | None]:
+    """Where clients connect."""
     return {
-        "cluster": given("SULINA_CLUSTER") or None,
-        "url": given("SULINA_URL") or None,
-        "grpc": given("SULINA_GRPC_URL") or None,
-        "http": given("SULINA_HTTP_URL") or None,
+        "cluster": optional("SULINA_CLUSTER") or None,
+        "url": optional("SULINA_URL") or None,
+        "grpc": optional("SULINA_GRPC_URL") or None,
+        "http": optional("SULINA_HTTP_URL") or None,
     }
 
 
 def _token() -> str:
-    name = given("SULINA_TOKEN_SECRET")
+    name = optional("SULINA_TOKEN_SECRET")
     if not name:
         return ""
     if name not in _tokens:
         try:
             found = client("secretsmanager").get_secret_value(SecretId=name)
         except (ClientError, BotoCoreError) as error:
-            raise Unavailable(f"the token in {name} can't be read: {error}") from None
+            raise Unavailable(f"cannot read the token from the secret {name}: {error}") from None
         _tokens[name] = str(found["SecretString"])
     return _tokens[name]
 
 
 def _problem(error: SulinaError) -> HttpAnswer:
-    """As brokers answer with problems (RFC 9457)."""
+    """A problem document (RFC 9457), as brokers send it."""
     if isinstance(error, Retriable):
-        kind, status, title = "unavailable", 503, "Something needed can't be reached"
+        kind, status, title = "unavailable", 503, "A required service is unavailable"
     elif isinstance(error, Refused):
-        kind, status, title = "refused", 400, "The request is wrong or not allowed"
+        kind, status, title = "refused", 400, "The request is invalid or not allowed"
     else:
-        kind, status, title = "unknown-outcome", 504, "It may have happened or not"
+        kind, status, title = "unknown-outcome", 504, "The request may or may not have succeeded"
     body = {
         "type": f"/docs#{kind}",
         "title": title,

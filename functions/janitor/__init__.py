@@ -1,3 +1,3 @@
-"""Tidies the lake: uploads that nobody ends, objects that no topic knows, empty partitions."""
+"""Cleans up the lake: abandoned uploads, unreferenced objects, empty partitions."""
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Looks through the objects of the lake for those that no topic knows.
+"""Finds orphans: objects in the lake that no topic refers to.
 
-An object is an orphan if it is old enough, its key is a ledger's, and the brokers say that its
-topic does not have that ledger, or that there is no such topic. If the brokers can't be asked, its
-topic is left alone. Objects with other keys are told, and never touched.
+An object is an orphan if it is old enough, its key is that of a ledger's object, and the brokers
+report that its topic does not have the ledger, or does not exist. If the brokers cannot be queried,
+the topic is skipped. Objects with other keys are reported as foreign and never deleted.
 """
 
 from __future__ import annotations
@@ -13,23 +13,26 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any, Final
 
-from functions.janitor.references import ledgers_of
-from functions.janitor.settings import Settings
-from functions.parts.cluster import Cluster
-from functions.parts.partitions import PartitionName
-from sulina.errors import Refused, Unavailable
+from functions.janitor.settings import JanitorSettings
+from functions.shared.cluster import ClusterClient
+from functions.shared.partitions import PartitionName
+from sulina.errors import NotFound, Refused, Unavailable
 from sulina.lake.layout import ObjectName, parse_key
 
-_MOST_TOLD: Final = 10_000
-"""Orphans, and foreign keys, of one call; there are no more in mind at once."""
+ORPHAN_AGE: Final = timedelta(days=7)
+"""An object younger than this is never an orphan."""
+UPLOAD_AGE: Final = timedelta(days=1)
+"""An upload older than this is abandoned."""
+_LIMIT: Final = 10_000
+"""The maximum number of orphans, and of foreign keys, of one call; bounds its memory."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """An object of a ledger."""
+class LedgerObject:
+    """An object in the lake."""
 
     key: str
-    """In the bucket."""
+    """Its key in the bucket."""
     name: ObjectName
     modified: datetime
 
@@ -39,25 +42,30 @@ class Found:
 
 
 @dataclass(slots=True)
-class Survey:
-    """What was seen."""
+class LakeSurvey:
+    """What was found in the lake."""
 
     objects: int = 0
-    orphans: list[Found] = field(default_factory=list)
+    orphans: list[LedgerObject] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
-    unsure: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    """Partitions whose ledgers the brokers did not report."""
     """Partitions of topics about which the brokers said nothing."""
     partitions: set[PartitionName] = field(default_factory=set)
-    whole: bool = True
-    """Whether all objects were looked at."""
+    complete: bool = True
+    """Whether all objects were examined."""
 
 
 def survey(
-    s3: Any, cluster: Cluster, settings: Settings, now: datetime, in_time: Callable[[], bool]
-) -> Survey:
-    """Look at all objects, until ``in_time`` says that there is no more time."""
-    seen = Survey()
-    old = now - timedelta(hours=settings.orphan_hours)
+    s3: Any,
+    cluster: ClusterClient,
+    settings: JanitorSettings,
+    now: datetime,
+    in_time: Callable[[], bool],
+) -> LakeSurvey:
+    """Examine all objects, or those that it can before ``in_time`` returns False."""
+    seen = LakeSurvey()
+    old = now - ORPHAN_AGE
     listed = _objects(s3, settings, seen)
     for partition, group in groupby(listed, key=lambda found: found.partition):
         seen.partitions.add(partition)
@@ -68,17 +76,17 @@ def survey(
             try:
                 known = ledgers_of(cluster, partition)
             except Unavailable as error:
-                seen.unsure.append(f"{partition.folder}: {error}")
+                seen.unknown.append(f"{partition.folder}: {error}")
                 continue
             seen.orphans += [found for found in aged if found.name.ledger not in known]
-        if not in_time() or len(seen.orphans) > _MOST_TOLD:
-            seen.whole = False
+        if not in_time() or len(seen.orphans) > _LIMIT:
+            seen.complete = False
             break
     return seen
 
 
-def _objects(s3: Any, settings: Settings, seen: Survey) -> Iterator[Found]:
-    """In the order of their keys, so those of a partition come together."""
+def _objects(s3: Any, settings: JanitorSettings, seen: LakeSurvey) -> Iterator[LedgerObject]:
+    """All objects in the order of their keys, so that a partition's objects are adjacent."""
     lake = settings.lake
     pages = s3.get_paginator("list_objects_v2").paginate(Bucket=lake.bucket, Prefix=lake.ledgers)
     for page in pages:
@@ -87,14 +95,16 @@ def _objects(s3: Any, settings: Settings, seen: Survey) -> Iterator[Found]:
             try:
                 name = parse_key(lake.relative(key))
             except Refused:
-                if len(seen.foreign) < _MOST_TOLD:
+                if len(seen.foreign) < _LIMIT:
                     seen.foreign.append(key)
                 continue
-            yield Found(key, name, entry["LastModified"])
+            yield LedgerObject(key, name, entry["LastModified"])
 
 
-def delete_orphans(s3: Any, cluster: Cluster, settings: Settings, orphans: list[Found]) -> int:
-    """Delete those of which the brokers, asked once more, still know nothing; returns how many."""
+def delete_orphans(
+    s3: Any, cluster: ClusterClient, settings: JanitorSettings, orphans: list[LedgerObject]
+) -> int:
+    """Query the brokers again and delete those that are still orphans; returns how many."""
     deleted = 0
     for partition, group in groupby(orphans, key=lambda found: found.partition):
         try:
@@ -108,19 +118,37 @@ def delete_orphans(s3: Any, cluster: Cluster, settings: Settings, orphans: list[
     return deleted
 
 
-def abort_uploads(s3: Any, settings: Settings, now: datetime) -> int:
-    """End uploads that began long ago; returns how many. What they had sent is given back."""
+def abort_uploads(s3: Any, settings: JanitorSettings, now: datetime) -> int:
+    """Abort abandoned uploads, which deletes their parts; returns how many."""
     lake = settings.lake
-    old = now - timedelta(hours=settings.upload_hours)
+    old = now - UPLOAD_AGE
     pages = s3.get_paginator("list_multipart_uploads").paginate(
         Bucket=lake.bucket, Prefix=lake.ledgers
     )
-    ended = 0
+    aborted = 0
     for page in pages:
         for upload in page.get("Uploads", ()):
             if upload["Initiated"] < old:
                 s3.abort_multipart_upload(
                     Bucket=lake.bucket, Key=upload["Key"], UploadId=upload["UploadId"]
                 )
-                ended += 1
-    return ended
+                aborted += 1
+    return aborted
+
+
+def ledgers_of(cluster: ClusterClient, name: PartitionName) -> frozenset[int]:
+    """The ledgers of a topic's partition, as brokers report them; none if it does not exist.
+
+    Raises ``Unavailable`` if the brokers give no definite answer.
+    """
+    topics = [f"{name.topic}-part-{name.partition}"]
+    if name.partition == "0":
+        topics.append(name.topic)  # the topic may not be partitioned
+    found: set[int] = set()
+    for topic in topics:
+        try:
+            answer = cluster.get(f"/api/v1/topics/{name.namespace}/{topic}/ledgers")
+        except NotFound:
+            continue
+        found |= {int(each["id"]) for each in answer["ledgers"]}
+    return frozenset(found)

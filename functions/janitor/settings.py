@@ -1,68 +1,61 @@
-"""What the janitor is told: by its environment for good, by its event for one call."""
+"""The janitor's settings: from its environment, and from the event of one call."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from functions.parts.environment import given, needed, number, wanted
-from functions.parts.lake import Lake, parse_lake
+from functions.shared.environment import flag, optional, required
+from functions.shared.lake import LakeLocation, parse_lake
 from sulina.errors import Refused
 
-_EVENT = {"audit": bool, "delete": bool, "most_percent": int, "scheduled": str, "execution": str}
+_EVENT: Final = {
+    "audit": bool,
+    "delete": bool,
+    "max_percent": int,
+    "scheduled": str,
+    "execution": str,
+}
+_MAX_PERCENT: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """How careful it is."""
+class JanitorSettings:
+    """What one call does."""
 
-    lake: Lake
+    lake: LakeLocation
     delete: bool
-    """Whether orphans are deleted, or only told."""
+    """Whether to delete orphans, or only report them."""
     audit: bool
-    """Whether an audit is asked for in any case."""
+    """Whether to start an audit even if nothing is wrong."""
     day: str
-    """For which day this call is; an audit is asked for once a day."""
-    upload_hours: int = 24
-    """An upload that began so long ago is not ended by anybody."""
-    orphan_hours: int = 168
-    """An object younger than this is never an orphan."""
-    most_percent: int = 10
-    """With more orphans than this share of all objects, none is deleted: it is a mistake then."""
+    """The day of this call; audits are started once per day."""
+    max_percent: int
+    """If more than this percentage of all objects are orphans, none is deleted."""
 
 
-def settings_of(event: Mapping[str, Any], today: str) -> Settings:
-    """Raises ``Refused`` for settings that make no sense, and for events with other fields."""
+def settings_of(event: Mapping[str, Any], today: str) -> JanitorSettings:
+    """Raises ``Refused`` for invalid settings, and for events with other fields."""
     for name, value in event.items():
         if name not in _EVENT or type(value) is not _EVENT[name]:
             raise Refused(
-                f"the event has {name}: {value!r}, and may have "
+                f"the event has {name}: {value!r} but may only have "
                 + ", ".join(f"{each} ({kind.__name__})" for each, kind in _EVENT.items())
             )
-    percent = int(event.get("most_percent", number("SULINA_MOST_ORPHANS_PERCENT", 10)))
+    percent = int(event.get("max_percent", _MAX_PERCENT))
     if not 0 <= percent <= 100:
-        raise Refused(f"most_percent is {percent} and must be from 0 to 100")
-    return Settings(
-        parse_lake(needed("SULINA_LAKE")),
-        delete=bool(event.get("delete", wanted("SULINA_DELETE_ORPHANS"))),
+        raise Refused(f"max_percent is {percent} but must be from 0 to 100")
+    return JanitorSettings(
+        parse_lake(required("SULINA_LAKE")),
+        delete=bool(event.get("delete", flag("SULINA_DELETE_ORPHANS"))),
         audit=bool(event.get("audit", False)),
         day=(event.get("scheduled") or today)[:10],
-        upload_hours=number("SULINA_UPLOAD_HOURS", 24),
-        orphan_hours=number("SULINA_ORPHAN_HOURS", 168),
-        most_percent=percent,
+        max_percent=percent,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """The table whose empty partitions are forgotten."""
-
-    database: str
-    name: str
-
-
-def table() -> Table | None:
-    """As the environment names it; without one there is nothing to forget."""
-    database, name = given("SULINA_GLUE_DATABASE"), given("SULINA_GLUE_TABLE")
-    return Table(database, name) if database and name else None
+def glue_table() -> tuple[str, str] | None:
+    """The database and table whose empty partitions are removed, if the environment names one."""
+    database, name = optional("SULINA_GLUE_DATABASE"), optional("SULINA_GLUE_TABLE")
+    return (database, name) if database and name else None

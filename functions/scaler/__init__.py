@@ -1,3 +1,3 @@
-"""Tells CloudWatch the load that the load manager sees."""
+"""Publishes the brokers' load to CloudWatch."""
 
 from __future__ import annotations

@@ -109,6 +109,10 @@ class StackSettings:
     functions_folder: str
     """The folder of function archives; empty packs them during deployment."""
     jobs_folder: str
+    delete_orphans: bool
+    """Whether the janitor deletes orphans, or only reports them."""
+    discovery_read_only: bool
+    """Whether the discovery function rejects requests that change something."""
     log_days: int
     alarm_email: str
     endpoint_zones: int
@@ -166,6 +170,8 @@ class StackSettings:
             spark=_spark(values),
             functions_folder=values.text("functionsFolder"),
             jobs_folder=values.text("jobsFolder", "dist/emr"),
+            delete_orphans=values.flag("deleteOrphans", False),
+            discovery_read_only=values.flag("discoveryReadOnly", False),
             log_days=_log_days(values),
             alarm_email=values.text("alarmEmail", "", r"[^@\s]+@[^@\s]+", "an e-mail address"),
             endpoint_zones=values.number("endpointZones", ZONES, 1, ZONES),

@@ -80,6 +80,7 @@ class Functions(Component):
                 "SULINA_URL": balancer.url(ports.BINARY),
                 "SULINA_GRPC_URL": balancer.url(ports.GRPC),
                 "SULINA_HTTP_URL": balancer.url(ports.HTTP),
+                "SULINA_READ_ONLY": "yes" if self.settings.discovery_read_only else "no",
             },
             permissions=shared.keys.may_read([token]),
             network={
@@ -157,6 +158,7 @@ class Functions(Component):
                 "SULINA_GLUE_TABLE": catalog.table_name,
                 "SULINA_DISCOVERY": self.named("discovery"),
                 "SULINA_ANALYTICS": self.named("analytics"),
+                "SULINA_DELETE_ORPHANS": "yes" if self.settings.delete_orphans else "no",
             },
             permissions=[
                 *self._lake.write("Ledgers", self._lake.lake, LEDGERS),

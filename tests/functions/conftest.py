@@ -9,14 +9,14 @@ from uuid import uuid4
 
 import pytest
 
-from functions.parts import aws as function_clients
+from functions.shared import aws as function_clients
 from localstack.emulators.server import EmulatorServer
 from tests.functions.lambdas import Lambdas
 from tests.support.emulators import moto as moto
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class FunctionAccount:
     """An AWS account that the functions use: a bucket and a table of the test's own."""
 
     bucket: str
@@ -53,13 +53,15 @@ def lambdas(lambda_server: Lambdas) -> Lambdas:
 
 
 @pytest.fixture
-def account(moto: EmulatorServer, lambdas: Lambdas, monkeypatch: pytest.MonkeyPatch) -> Account:
+def account(
+    moto: EmulatorServer, lambdas: Lambdas, monkeypatch: pytest.MonkeyPatch
+) -> FunctionAccount:
     """The environment points to an emulated AWS, with a lake and its table."""
     for name, value in moto.variables.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", lambdas.url)
     name = f"lake-{uuid4().hex[:12]}"
-    made = Account(name, name.replace("-", "_"))
+    made = FunctionAccount(name, name.replace("-", "_"))
     made.client("s3").create_bucket(Bucket=name)
     glue = made.client("glue")
     glue.create_database(DatabaseInput={"Name": made.database})

@@ -11,14 +11,14 @@ import pytest
 from functions.analytics import handler as analytics
 from functions.analytics.handler import handler
 from sulina.errors import Refused
-from tests.functions.conftest import Account
+from tests.functions.conftest import FunctionAccount
 from tests.functions.emr import Emr
 
 ROLE = "arn:aws:iam::123456789012:role/jobs"
 
 
 @pytest.fixture(autouse=True)
-def told(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+def told(account: FunctionAccount, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
         "SULINA_EMR_APPLICATION": "00f1r2s3t4u5v6w7",
         "SULINA_JOB_ROLE": ROLE,
@@ -71,13 +71,13 @@ def test_a_call_that_is_repeated_starts_one_run_even_when_that_has_ended(emr: Em
     assert len(emr.runs) == 1
 
 
-class Context:
+class CallContext:
     aws_request_id = "one-call"
 
 
 def test_without_a_schedule_the_call_itself_is_what_is_not_repeated(emr: Emr) -> None:
     for _ in range(2):
-        emr.end(handler({"job": "audit"}, Context())["run"])
+        emr.end(handler({"job": "audit"}, CallContext())["run"])
     assert len(emr.runs) == 1
 
 
@@ -132,7 +132,7 @@ def test_a_request_that_aws_would_not_take_is_refused_before_it_is_sent(
 
 
 def test_an_emulated_aws_takes_the_request(
-    account: Account, monkeypatch: pytest.MonkeyPatch
+    account: FunctionAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     emr = account.client("emr-serverless")
     application = emr.create_application(name="a", releaseLabel="emr-7.0.0", type="SPARK")

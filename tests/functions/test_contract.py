@@ -15,13 +15,13 @@ EVERYWHERE = {"SULINA_CLUSTER"}
 
 
 def read_by(function: str) -> tuple[set[str], set[str]]:
-    """The variables that a function needs, and all that it knows, with what it imports of parts."""
+    """The variables that a function requires, and all that it reads, also in shared modules."""
     files = [*(ROOT / "functions" / function).glob("*.py")]
     text = "".join(path.read_text() for path in files)
     files += [
         path
-        for path in (ROOT / "functions" / "parts").glob("*.py")
-        if f"functions.parts.{path.stem} " in text
+        for path in (ROOT / "functions" / "shared").glob("*.py")
+        if f"functions.shared.{path.stem} " in text
     ]
     needs, knows = set(), set()
     for path in files:
@@ -29,12 +29,12 @@ def read_by(function: str) -> tuple[set[str], set[str]]:
             if (
                 isinstance(node, ast.Call)
                 and isinstance(node.func, ast.Name)
-                and node.func.id in ("needed", "given", "number", "wanted")
+                and node.func.id in ("required", "optional", "flag")
                 and isinstance(node.args[0], ast.Constant)
             ):
                 name = str(node.args[0].value)
                 knows.add(name)
-                if node.func.id == "needed":
+                if node.func.id == "required":
                     needs.add(name)
     return needs, knows
 

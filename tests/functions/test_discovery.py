@@ -15,22 +15,22 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from functions.discovery import handler as discovery
-from functions.parts.http_event import HttpAnswer, HttpRequest
-from tests.functions.conftest import Account
+from functions.shared.http_event import HttpAnswer, HttpRequest
+from tests.functions.conftest import FunctionAccount
 from tests.http.broker import Running, running
 
 
 @pytest.fixture
 async def broker(
-    account: Account, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    account: FunctionAccount, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Running]:
     async with running(tmp_path) as found:
         monkeypatch.setenv("SULINA_BROKERS", f"http://127.0.0.1:{found.port}")
         yield found
 
 
-class Door:
-    """As much of a broker as asks for a token."""
+class TokenServer:
+    """Answers 401 to requests without its token."""
 
     def __init__(self, token: str) -> None:
         self.token = token
@@ -42,13 +42,13 @@ class Door:
 
 
 @asynccontextmanager
-async def asking_for(token: str) -> AsyncIterator[Door]:
-    door = Door(token)
+async def asking_for(token: str) -> AsyncIterator[TokenServer]:
+    server = TokenServer(token)
     application = web.Application()
-    application.router.add_route("*", "/", door.answer)
-    async with TestServer(application) as server:
-        door.url = str(server.make_url("")).rstrip("/")
-        yield door
+    application.router.add_route("*", "/", server.answer)
+    async with TestServer(application) as running_server:
+        server.url = str(running_server.make_url("")).rstrip("/")
+        yield server
 
 
 async def ask(request: HttpRequest) -> HttpAnswer:
@@ -100,7 +100,7 @@ async def test_a_broker_that_does_not_answer_is_passed_over(
 
 
 async def test_without_any_broker_the_answer_is_503_and_where_the_cluster_is_is_still_told(
-    account: Account, monkeypatch: pytest.MonkeyPatch
+    account: FunctionAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SULINA_BROKERS", "http://127.0.0.1:1")
     monkeypatch.setenv("SULINA_URL", "sulina+tls://cluster.example:6655")
@@ -112,7 +112,7 @@ async def test_without_any_broker_the_answer_is_503_and_where_the_cluster_is_is_
 
 
 async def test_the_token_of_the_secret_is_shown_and_read_again_when_it_was_changed(
-    account: Account, monkeypatch: pytest.MonkeyPatch
+    account: FunctionAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secrets = account.client("secretsmanager")
     secrets.create_secret(Name=account.bucket, SecretString="old")
@@ -137,10 +137,12 @@ async def test_a_function_that_only_reads_changes_nothing(
     assert await call("GET", "/api/v1/topics") == []
 
 
-async def test_an_event_that_is_no_request_is_refused_in_words(account: Account) -> None:
+async def test_an_event_that_is_not_a_request_is_refused_with_a_sentence(
+    account: FunctionAccount,
+) -> None:
     answer = HttpAnswer.from_event(discovery.handler({"job": "audit"}, None))
     assert answer.status == 400
-    assert "no HTTP request" in json.loads(answer.body)["detail"]
+    assert "not an HTTP request" in json.loads(answer.body)["detail"]
 
 
 def test_the_stage_of_an_api_gateway_and_odd_characters_in_paths_are_seen_to() -> None:

@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from functions.janitor import objects
 from functions.janitor.handler import handler
-from functions.parts.http_event import HttpAnswer, HttpRequest
+from functions.shared.http_event import HttpAnswer, HttpRequest
 from sulina.errors import Refused
 from sulina.lake.layout import object_key, parse_key
 from sulina.names import TopicName
-from tests.functions.conftest import Account
+from tests.functions.conftest import FunctionAccount
 from tests.functions.lambdas import Lambdas
 from tests.http.broker import running
 
 NOTHING = {
-    "whole": True,
-    "uploads_ended": 0,
+    "complete": True,
+    "uploads_aborted": 0,
     "orphans": 0,
     "orphans_deleted": 0,
     "too_many_orphans": False,
     "foreign": 0,
-    "unsure": 0,
-    "partitions_forgotten": 0,
+    "unknown": 0,
+    "partitions_removed": 0,
     "audit": None,
 }
 
 
-class Topics:
+class ReportedTopics:
     """What the brokers say about ledgers, by topic; a number instead is an error's status."""
 
     def __init__(self) -> None:
@@ -52,14 +54,16 @@ class Topics:
 
 
 @pytest.fixture
-def topics(account: Account, lambdas: Lambdas, monkeypatch: pytest.MonkeyPatch) -> Topics:
+def topics(
+    account: FunctionAccount, lambdas: Lambdas, monkeypatch: pytest.MonkeyPatch
+) -> ReportedTopics:
     """Every object counts as old, and there are not too many orphans to delete."""
-    found = Topics()
+    found = ReportedTopics()
     lambdas.functions["discovery"] = found
     lambdas.functions["analytics"] = lambda event, context: None
     monkeypatch.setenv("SULINA_DISCOVERY", "discovery")
-    monkeypatch.setenv("SULINA_ORPHAN_HOURS", "0")
-    monkeypatch.setenv("SULINA_UPLOAD_HOURS", "0")
+    monkeypatch.setattr(objects, "ORPHAN_AGE", timedelta(0))
+    monkeypatch.setattr(objects, "UPLOAD_AGE", timedelta(0))
     return found
 
 
@@ -68,10 +72,10 @@ def key(topic: str, ledger: int) -> str:
 
 
 def tidy(**event: Any) -> dict[str, Any]:
-    return handler({"delete": True, "most_percent": 50, **event}, None)
+    return handler({"delete": True, "max_percent": 50, **event}, None)
 
 
-def test_objects_that_topics_know_stay(account: Account, topics: Topics) -> None:
+def test_objects_that_topics_know_stay(account: FunctionAccount, topics: ReportedTopics) -> None:
     topics.ledgers = {"/default/orders": [1, 2], "/default/parts-part-0": [3]}
     keys = [key("/default/orders", 1), key("/default/orders", 2), key("/default/parts-part-0", 3)]
     for each in keys:
@@ -81,7 +85,7 @@ def test_objects_that_topics_know_stay(account: Account, topics: Topics) -> None
 
 
 def test_an_object_whose_ledger_is_not_in_the_list_and_one_without_a_topic_are_deleted(
-    account: Account, topics: Topics
+    account: FunctionAccount, topics: ReportedTopics
 ) -> None:
     topics.ledgers = {"/default/orders": [1, 2, 3]}
     for ledger in (1, 2, 3, 4):
@@ -93,38 +97,38 @@ def test_an_object_whose_ledger_is_not_in_the_list_and_one_without_a_topic_are_d
 
 
 def test_orphans_are_only_told_unless_deletion_was_asked_for(
-    account: Account, topics: Topics
+    account: FunctionAccount, topics: ReportedTopics
 ) -> None:
     topics.ledgers = {"/default/orders": [1]}
     account.put(key("/default/orders", 1))
     account.put(key("/default/orders", 2))
-    report = handler({"most_percent": 50}, None)
+    report = handler({"max_percent": 50}, None)
     assert (report["orphans"], report["orphans_deleted"]) == (1, 0)
     assert len(account.listed()) == 2
 
 
 def test_young_objects_are_left_alone_and_nobody_is_asked(
-    account: Account, topics: Topics, monkeypatch: pytest.MonkeyPatch
+    account: FunctionAccount, topics: ReportedTopics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SULINA_ORPHAN_HOURS", "1")
+    monkeypatch.setattr(objects, "ORPHAN_AGE", timedelta(hours=1))
     account.put(key("/default/unknown", 1))
     assert tidy() == {**NOTHING, "objects": 1}
     assert topics.asked == 0
 
 
 def test_topics_that_nothing_certain_is_said_about_are_left_alone(
-    account: Account, topics: Topics
+    account: FunctionAccount, topics: ReportedTopics
 ) -> None:
     topics.ledgers = {"/default/orders": [1], "/default/busy": 503, "/default/busy-part-0": 503}
     account.put(key("/default/orders", 1))
     account.put(key("/default/busy", 2))
     report = tidy()
-    assert (report["orphans"], report["unsure"]) == (0, 1)
+    assert (report["orphans"], report["unknown"]) == (0, 1)
     assert len(account.listed()) == 2
 
 
 def test_what_is_known_when_asked_again_is_not_deleted(
-    account: Account, topics: Topics, lambdas: Lambdas
+    account: FunctionAccount, topics: ReportedTopics, lambdas: Lambdas
 ) -> None:
     account.put(key("/default/orders", 1))
     account.put(key("/default/orders", 2))
@@ -140,16 +144,18 @@ def test_what_is_known_when_asked_again_is_not_deleted(
 
 
 def test_a_cluster_that_lost_its_metadata_loses_no_objects(
-    account: Account, topics: Topics
+    account: FunctionAccount, topics: ReportedTopics
 ) -> None:
     account.put(key("/default/orders", 1))
-    report = tidy(most_percent=10)
+    report = tidy(max_percent=10)
     assert (report["orphans"], report["too_many_orphans"]) == (1, True)
     assert report["orphans_deleted"] == 0
     assert len(account.listed()) == 1
 
 
-def test_foreign_objects_are_told_and_not_touched(account: Account, topics: Topics) -> None:
+def test_foreign_objects_are_told_and_not_touched(
+    account: FunctionAccount, topics: ReportedTopics
+) -> None:
     account.put("ledgers/readme.txt")
     account.put("tables/statistics/x.parquet")
     report = tidy()
@@ -157,16 +163,20 @@ def test_foreign_objects_are_told_and_not_touched(account: Account, topics: Topi
     assert len(account.listed()) == 2
 
 
-def test_an_upload_that_nobody_ends_is_ended(account: Account, topics: Topics) -> None:
+def test_an_upload_that_nobody_ends_is_ended(
+    account: FunctionAccount, topics: ReportedTopics
+) -> None:
     s3 = account.client("s3")
     s3.create_multipart_upload(Bucket=account.bucket, Key=key("/default/orders", 1))
     s3.create_multipart_upload(Bucket=account.bucket, Key="tables/other")
-    assert tidy()["uploads_ended"] == 1
+    assert tidy()["uploads_aborted"] == 1
     left = s3.list_multipart_uploads(Bucket=account.bucket).get("Uploads", [])
     assert [each["Key"] for each in left] == ["tables/other"]
 
 
-def test_partitions_without_objects_are_forgotten(account: Account, topics: Topics) -> None:
+def test_partitions_without_objects_are_forgotten(
+    account: FunctionAccount, topics: ReportedTopics
+) -> None:
     topics.ledgers = {"/default/orders": [1]}
     account.put(key("/default/orders", 1))
     glue = account.client("glue")
@@ -176,12 +186,15 @@ def test_partitions_without_objects_are_forgotten(account: Account, topics: Topi
             TableName="ledgers",
             PartitionInput={"Values": values, "StorageDescriptor": {"Columns": []}},
         )
-    assert tidy()["partitions_forgotten"] == 1
+    assert tidy()["partitions_removed"] == 1
     assert account.partitions() == [["default", "orders", "0"]]
 
 
 def test_something_strange_asks_for_an_audit_once_a_day(
-    account: Account, topics: Topics, lambdas: Lambdas, monkeypatch: pytest.MonkeyPatch
+    account: FunctionAccount,
+    topics: ReportedTopics,
+    lambdas: Lambdas,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SULINA_ANALYTICS", "analytics")
     tidy(scheduled="2026-11-16T01:00:00Z")
@@ -193,29 +206,34 @@ def test_something_strange_asks_for_an_audit_once_a_day(
     assert lambdas.asked == [("analytics", event), ("analytics", event)]
 
 
-def test_an_event_with_something_unknown_in_it_is_refused(account: Account) -> None:
-    with pytest.raises(Refused, match=r"the event has deleet: True, and may have audit \(bool\)"):
+def test_an_event_with_something_unknown_in_it_is_refused(account: FunctionAccount) -> None:
+    with pytest.raises(
+        Refused, match=r"the event has deleet: True but may only have audit \(bool\)"
+    ):
         handler({"deleet": True}, None)
 
 
-class Context:
-    """As Lambda's: a minute is all that is left."""
+class LateContext:
+    """Lambda's context with less than a minute left."""
 
     def get_remaining_time_in_millis(self) -> int:
         return 59_000
 
 
 def test_a_call_that_runs_out_of_time_says_so_and_forgets_no_partition(
-    account: Account, topics: Topics
+    account: FunctionAccount, topics: ReportedTopics
 ) -> None:
     account.put(key("/default/a", 1))
     account.put(key("/default/b", 2))
-    report = handler({}, Context())
-    assert (report["whole"], report["objects"]) == (False, 1)
+    report = handler({}, LateContext())
+    assert (report["complete"], report["objects"]) == (False, 1)
 
 
 async def test_a_real_broker_says_which_ledgers_its_topics_have(
-    account: Account, topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    account: FunctionAccount,
+    topics: ReportedTopics,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with running(tmp_path) as broker:
         monkeypatch.delenv("SULINA_DISCOVERY")
@@ -227,7 +245,7 @@ async def test_a_real_broker_says_which_ledgers_its_topics_have(
         known = object_key(TopicName.parse("/default/orders"), 0, ledger["id"])
         account.put(known)
         account.put(object_key(TopicName.parse("/default/orders"), 0, ledger["id"] + 1))
-        event = {"delete": True, "most_percent": 50}
+        event = {"delete": True, "max_percent": 50}
         report = await asyncio.to_thread(handler, event, None)
     assert (report["orphans"], report["orphans_deleted"]) == (1, 1)
     assert account.listed() == [known]

@@ -73,6 +73,6 @@ def test_an_archive_has_its_function_and_no_other_and_says_what_is_in_it(
         names = packed.namelist()
         bill = json.loads(packed.read("sbom.json"))
     folders = {each.split("/")[1] for each in names if each.startswith("functions/")}
-    assert folders == {"__init__.py", "parts", NAME}
+    assert folders == {"__init__.py", "shared", NAME}
     assert not any(each.startswith("broker_containers/") for each in names)
     assert {"boto3", "crc32c", "protobuf"} <= {each["name"] for each in bill["components"]}

@@ -1,4 +1,4 @@
-"""How full the brokers are, by their own reports, becomes a figure of CloudWatch."""
+"""The brokers' load reports become a CloudWatch metric."""
 
 from __future__ import annotations
 
@@ -11,36 +11,34 @@ from typing import Any
 import pytest
 
 from functions.discovery.handler import handler as discovery
-from functions.parts.cluster import Cluster, cluster
-from functions.parts.http_event import HttpAnswer, HttpRequest
-from functions.scaler.handler import figures, fullest, handler
+from functions.scaler.handler import cluster_load, handler, highest_utilization
+from functions.shared.cluster import ClusterClient, cluster
+from functions.shared.http_event import HttpAnswer, HttpRequest
 from sulina.errors import Unavailable
-from tests.functions.conftest import Account
+from tests.functions.conftest import FunctionAccount
 from tests.functions.lambdas import Lambdas
 from tests.http.test_cluster import two_brokers
-
-FULL = 1_000_000
 
 
 def usage(used: float, limit: float = 0) -> dict[str, float]:
     return {"used": used, "limit": limit}
 
 
-def test_a_broker_is_as_full_as_the_fullest_of_what_its_topics_use() -> None:
+def test_a_brokers_load_is_its_highest_utilization() -> None:
     resources = {
         "cpu": usage(0.5, 2),
         "memory": usage(99, 100),
-        "network_in": usage(400_000),
+        "network_in": usage(50_000_000),
         "network_out": usage(100, 1_000),
     }
-    assert fullest(resources, FULL) == 0.4
-    assert fullest({**resources, "cpu": usage(2, 2)}, FULL) == 1.0
-    assert fullest({**resources, "network_out": usage(900, 1_000)}, FULL) == 0.9
-    assert fullest({name: usage(0) for name in resources}, FULL) == 0.0
+    assert highest_utilization(resources) == 0.4
+    assert highest_utilization({**resources, "cpu": usage(2, 2)}) == 1.0
+    assert highest_utilization({**resources, "network_out": usage(900, 1_000)}) == 0.9
+    assert highest_utilization({name: usage(0) for name in resources}) == 0.0
 
 
-def answers(**paths: Any) -> Cluster:
-    """A cluster that has brokers with these loads; None is one that was not heard of yet."""
+def answers(**paths: Any) -> ClusterClient:
+    """A cluster of brokers with these loads; None is a broker that has not reported yet."""
 
     def send(request: HttpRequest) -> HttpAnswer:
         name = request.path.rpartition("/")[2]
@@ -56,24 +54,24 @@ def answers(**paths: Any) -> Cluster:
             load = {"resources": {"cpu": usage(paths[name], 1), **idle}}
         return HttpAnswer(200, {}, json.dumps({"load": load}).encode())
 
-    return Cluster(send)
+    return ClusterClient(send)
 
 
-def test_the_cluster_is_as_full_as_its_active_brokers_on_average() -> None:
-    found = figures(answers(a=0.2, b=0.8, c=None, d="gone"), FULL)
+def test_the_clusters_load_is_the_mean_of_its_active_brokers() -> None:
+    found = cluster_load(answers(a=0.2, b=0.8, c=None, d="gone"))
     assert (found.load, found.brokers, found.unassigned) == (0.5, 5, 3)
 
 
-def test_there_is_no_figure_while_nobody_has_reported() -> None:
-    with pytest.raises(Unavailable, match="no active broker has told its load"):
-        figures(answers(a=None), FULL)
+def test_nothing_is_published_before_a_broker_has_reported() -> None:
+    with pytest.raises(Unavailable, match="no active broker has reported its load"):
+        cluster_load(answers(a=None))
 
 
-def test_brokers_that_can_not_be_asked_fail_the_call_and_tell_nothing(
-    account: Account, lambdas: Lambdas, monkeypatch: pytest.MonkeyPatch
+def test_the_call_fails_if_the_brokers_cannot_be_queried(
+    account: FunctionAccount, lambdas: Lambdas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SULINA_DISCOVERY", "discovery")
-    with pytest.raises(Unavailable, match="discovery can't be called"):
+    with pytest.raises(Unavailable, match="calling the function discovery failed"):
         handler({}, None)
     lambdas.functions["discovery"] = lambda event, context: 1 / 0
     with pytest.raises(Unavailable, match="discovery failed"):
@@ -81,7 +79,7 @@ def test_brokers_that_can_not_be_asked_fail_the_call_and_tell_nothing(
 
 
 async def test_the_load_of_real_brokers_reaches_cloudwatch_through_the_function_discovery(
-    account: Account, lambdas: Lambdas, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    account: FunctionAccount, lambdas: Lambdas, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("SULINA_DISCOVERY", "discovery")
     monkeypatch.setenv("SULINA_METRICS", "Sulina")

@@ -1,4 +1,4 @@
-"""The partitions of the table over the ledgers, in Glue: one for each partition of a topic."""
+"""Partitions of the Glue table over the ledgers: one per partition of a topic."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from functions.parts.aws import code_of
-from functions.parts.lake import Lake
+from functions.shared.aws import code_of
+from functions.shared.lake import LakeLocation
 from sulina.lake.layout import ObjectName
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionName:
-    """What a partition of the table is for."""
+    """The topic partition that a partition of the table covers."""
 
     namespace: str
     topic: str
@@ -28,26 +28,26 @@ class PartitionName:
 
     @property
     def values(self) -> list[str]:
-        """As Glue has them, in the order of the table's keys."""
+        """The partition's values, in the order of the table's partition keys."""
         return [self.namespace, self.topic, self.partition]
 
     @property
     def folder(self) -> str:
-        """What the keys of its objects begin with, relative to the lake."""
+        """The prefix of its objects, relative to the lake."""
         any_object = ObjectName(self.namespace, self.topic, int(self.partition), 0, 0)
         return any_object.key.rpartition("/")[0] + "/"
 
 
-class Partitions:
-    """The partitions of one table. Errors of Glue are raised as they are."""
+class GluePartitions:
+    """The partitions of one table. Glue errors propagate."""
 
-    def __init__(self, glue: Any, database: str, table: str, lake: Lake) -> None:
+    def __init__(self, glue: Any, database: str, table: str, lake: LakeLocation) -> None:
         self._glue = glue
         self._table = {"DatabaseName": database, "TableName": table}
         self._lake = lake
 
     def add(self, found: PartitionName) -> bool:
-        """Have a partition; False if it was there."""
+        """Register a partition; False if it exists already."""
         try:
             self._glue.get_partition(**self._table, PartitionValues=found.values)
             return False
@@ -57,12 +57,12 @@ class Partitions:
         table = self._glue.get_table(
             DatabaseName=self._table["DatabaseName"], Name=self._table["TableName"]
         )["Table"]
-        place = {**table["StorageDescriptor"], "Location": self._lake.url(found.folder)}
-        entry = {"Values": found.values, "StorageDescriptor": place}
+        descriptor = {**table["StorageDescriptor"], "Location": self._lake.url(found.folder)}
+        entry = {"Values": found.values, "StorageDescriptor": descriptor}
         try:
             self._glue.create_partition(**self._table, PartitionInput=entry)
         except ClientError as error:
-            if code_of(error) == "AlreadyExistsException":  # another call was faster
+            if code_of(error) == "AlreadyExistsException":  # a concurrent call registered it
                 return False
             raise
         return True
@@ -77,7 +77,7 @@ class Partitions:
                 yield PartitionName(*entry["Values"])
 
     def remove(self, name: PartitionName) -> None:
-        """Forget a partition; its objects are not touched. Fine if it is gone already."""
+        """Remove a partition, if it exists; its objects are not deleted."""
         try:
             self._glue.delete_partition(**self._table, PartitionValues=name.values)
         except ClientError as error:

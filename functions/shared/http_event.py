@@ -1,7 +1,7 @@
-"""A request over HTTP as Lambda hands it over (payload format 2.0), and the answer to it.
+"""HTTP requests and responses as Lambda events (payload format 2.0).
 
-Function URLs and API Gateway's HTTP APIs use the same form; other functions that ask about the
-cluster make such events themselves.
+Function URLs and API Gateway's HTTP APIs use this format; functions that query the cluster through
+``discovery`` build such events themselves.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _AS_IT_IS = "/%:@!$&'()*+,;=~"
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """One request. ``path`` is escaped as in a URL; names of headers are in lower case."""
+    """One request. ``path`` is percent-encoded; header names are lowercase."""
 
     method: str
     path: str
@@ -30,13 +30,13 @@ class HttpRequest:
 
     @classmethod
     def from_event(cls, event: Mapping[str, Any]) -> HttpRequest:
-        """Raises ``Refused`` for an event that is no request."""
+        """Raises ``Refused`` if the event is not a request."""
         try:
             context = event["requestContext"]
             method, path = str(context["http"]["method"]), str(event["rawPath"])
         except (KeyError, TypeError):
             raise Refused(
-                "the event is no HTTP request (payload format 2.0): call the function by its URL"
+                "the event is not an HTTP request (payload format 2.0): call the function's URL"
             ) from None
         stage = str(context.get("stage", _DEFAULT_STAGE))
         if stage != _DEFAULT_STAGE:
@@ -52,7 +52,7 @@ class HttpRequest:
         )
 
     def to_event(self) -> dict[str, Any]:
-        """The event that :meth:`from_event` reads."""
+        """The event from which :meth:`from_event` restores the request."""
         return {
             "version": "2.0",
             "rawPath": self.path,
@@ -66,7 +66,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """The answer to a request."""
+    """The response to a request."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -83,9 +83,9 @@ class HttpAnswer:
 
     @classmethod
     def from_event(cls, event: Mapping[str, Any]) -> HttpAnswer:
-        """What another function's handler returned. Raises ``Refused`` for anything else."""
+        """From another function's result. Raises ``Refused`` if it is not an HTTP response."""
         if "statusCode" not in event:
-            raise Refused(f"the function did not answer a request but said {dict(event)!r:.500}")
+            raise Refused(f"the function did not return an HTTP response but {dict(event)!r:.500}")
         text = str(event.get("body", ""))
         body = base64.b64decode(text) if event.get("isBase64Encoded") else text.encode()
         return cls(int(event["statusCode"]), dict(event.get("headers", {})), body)

@@ -1,7 +1,7 @@
-"""Asks the cluster, for functions outside of its network: they call the function ``discovery``.
+"""Queries the cluster from functions outside the VPC, by calling the function ``discovery``.
 
-``SULINA_DISCOVERY`` names it. Without it, ``SULINA_BROKERS`` has the URLs of brokers within reach,
-and they are asked themselves.
+``SULINA_DISCOVERY`` is its name. If it is not set, ``SULINA_BROKERS`` must list broker URLs, which
+are called directly.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from functions.parts.aws import client
-from functions.parts.brokers import Brokers
-from functions.parts.environment import given, needed
-from functions.parts.http_event import HttpAnswer, HttpRequest
+from functions.shared.aws import client
+from functions.shared.brokers import BrokerClient
+from functions.shared.environment import optional, required
+from functions.shared.http_event import HttpAnswer, HttpRequest
 from sulina.errors import NotFound, Refused, Unavailable
 
 _SECONDS: Final = 12.0
 _NOT_FOUND: Final = "/docs#not-found"
 
 
-class Cluster:
-    """The brokers' HTTP interface, from wherever the function is."""
+class ClusterClient:
+    """The brokers' HTTP API, called directly or through ``discovery``."""
 
     def __init__(self, send: Callable[[HttpRequest], HttpAnswer]) -> None:
         self._send = send
 
     def get(self, path: str, query: str = "") -> Any:
-        """What the brokers say at a path.
+        """The brokers' response to ``GET path``.
 
-        Raises ``NotFound`` only if a broker said that the thing itself does not exist, and
-        ``Unavailable`` for everything that says nothing about it.
+        Raises ``NotFound`` only if a broker states that the resource does not exist, and
+        ``Unavailable`` for every other failure.
         """
         answer = self._send(HttpRequest("GET", path, query))
         try:
@@ -47,23 +47,23 @@ class Cluster:
         raise Unavailable(f"{path}: {answer.status}, {detail}")
 
 
-def cluster() -> Cluster:
-    """The cluster that the environment names. Raises ``Refused`` if it names none."""
-    if name := given("SULINA_DISCOVERY"):
-        return Cluster(lambda request: _through(name, request))
-    return Cluster(Brokers(needed("SULINA_BROKERS"), _SECONDS).ask)
+def cluster() -> ClusterClient:
+    """The cluster that the environment names. Raises ``Refused`` if there is none."""
+    if name := optional("SULINA_DISCOVERY"):
+        return ClusterClient(lambda request: _through(name, request))
+    return ClusterClient(BrokerClient(required("SULINA_BROKERS"), _SECONDS).ask)
 
 
 def _through(name: str, request: HttpRequest) -> HttpAnswer:
     payload = json.dumps(request.to_event()).encode()
     try:
         called = client("lambda").invoke(FunctionName=name, Payload=payload)
-        said = json.loads(called["Payload"].read())
+        result = json.loads(called["Payload"].read())
     except (ClientError, BotoCoreError, ValueError) as error:
-        raise Unavailable(f"the function {name} can't be called: {error}") from None
+        raise Unavailable(f"calling the function {name} failed: {error}") from None
     if called.get("FunctionError"):
-        raise Unavailable(f"the function {name} failed: {said!r:.500}")
+        raise Unavailable(f"the function {name} failed: {result!r:.500}")
     try:
-        return HttpAnswer.from_event(said)
+        return HttpAnswer.from_event(result)
     except Refused as error:
         raise Unavailable(f"{name}: {error}") from None

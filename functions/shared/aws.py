@@ -1,4 +1,4 @@
-"""Clients of AWS: one of each for the life of the function's process, with bounded waits."""
+"""AWS clients with timeouts, one per service for the lifetime of the process."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _CONFIG = Config(
 
 @cache
 def client(service: str) -> Any:
-    """The client of a service, by its name in boto3."""
+    """The client of a service, by its boto3 name."""
     return boto3.client(service, config=_CONFIG)
 
 
 def code_of(error: Any) -> str:
-    """The code of an error that AWS answered with."""
+    """The error code in AWS's response."""
     return str(error.response.get("Error", {}).get("Code", ""))

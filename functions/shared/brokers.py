@@ -1,7 +1,7 @@
-"""The brokers of a cluster over HTTP. Any of them answers for all, so any that answers will do.
+"""Sends HTTP requests to the brokers; any broker can answer any request.
 
-A request that changes nothing is sent to the next address when one does not answer. Any other is
-sent again only if nothing of it was sent: what may have happened is not repeated.
+If a broker does not answer, a read is sent to the next one. A request that changes something is
+only sent to the next one if the connection failed, because it may otherwise have succeeded.
 """
 
 from __future__ import annotations
@@ -12,37 +12,38 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
-from functions.parts.http_event import HttpAnswer, HttpRequest
+from functions.shared.http_event import HttpAnswer, HttpRequest
 from sulina.errors import Refused, Unavailable, UnknownOutcome
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_PASSED_ON: Final = ("accept", "content-type", "origin", "sulina-")
-_PASSED_BACK: Final = ("allow", "cache-control", "content-", "retry-after", "vary", "www-auth")
-_MOST_BYTES: Final = 5 << 20
-"""Of an answer; Lambda takes 6 MiB, and what is encoded is a third longer than it was."""
+_REQUEST_HEADERS: Final = ("accept", "content-type", "origin", "sulina-")
+_RESPONSE_HEADERS: Final = ("allow", "cache-control", "content-", "retry-after", "vary", "www-auth")
+_MAX_BYTES: Final = 5 << 20
+"""The maximum size of a response; Lambda's limit is 6 MiB after encoding, which adds a third."""
 
 
-class Brokers:
-    """Asks the brokers at some addresses, ``http://host:port`` divided by commas.
+class BrokerClient:
+    """Sends requests to brokers, given as a comma-separated list of ``http://host:port``.
 
-    A name that stands for several addresses is tried at each of them.
+    If a name resolves to several addresses, each is tried.
     """
 
     def __init__(self, urls: str, seconds: float) -> None:
-        """``seconds`` is how long each of them may take. Raises ``Refused`` for wrong URLs."""
+        """``seconds`` is the timeout per broker. Raises ``Refused`` for invalid URLs."""
         self._urls = [urlsplit(url.strip()) for url in urls.split(",")]
         self._seconds = seconds
         for url in self._urls:
             if url.scheme not in ("http", "https") or not url.hostname:
                 raise Refused(
-                    f"{urls!r} are no brokers: write http://host:port, with commas between"
+                    f"{urls!r} is not a comma-separated list of broker URLs such as "
+                    "http://host:8080"
                 )
 
     def ask(self, request: HttpRequest, token: str = "") -> HttpAnswer:
-        """The answer of the first that answers, whatever it is.
+        """The response of the first broker that answers, whatever its status.
 
-        Raises ``Unavailable`` if none does, and ``UnknownOutcome`` if one got a request that
-        changes something and did not answer.
+        Raises ``Unavailable`` if none answers, and ``UnknownOutcome`` if a broker may have received
+        a request that changes something but did not answer.
         """
         failures = []
         for url in self._urls:
@@ -56,7 +57,8 @@ class Brokers:
                 failures.append(f"{url.netloc}: {error}")
                 if sent and request.method not in _SAFE:
                     raise UnknownOutcome(
-                        f"{url.netloc} did not answer ({error}): look at the outcome first"
+                        f"{url.netloc} did not answer ({error}): check whether the request "
+                        "succeeded before you repeat it"
                     ) from None
             finally:
                 connection.close()
@@ -71,21 +73,21 @@ class Brokers:
     def _send(
         self, connection: http.client.HTTPConnection, request: HttpRequest, token: str
     ) -> HttpAnswer:
-        headers = _those(request.headers, _PASSED_ON)
+        headers = _select(request.headers, _REQUEST_HEADERS)
         if token:
             headers["Authorization"] = f"Bearer {token}"
         target = f"{request.path}?{request.query}" if request.query else request.path
         connection.request(request.method, target, request.body or None, headers)
         response = connection.getresponse()
-        body = response.read(_MOST_BYTES + 1)
-        if len(body) > _MOST_BYTES:
-            text = "the answer is longer than a function can give: ask for less at a time"
+        body = response.read(_MAX_BYTES + 1)
+        if len(body) > _MAX_BYTES:
+            text = "the response exceeds the limit of a Lambda function: request less at a time"
             return HttpAnswer(502, {"Content-Type": "text/plain"}, text.encode())
         return HttpAnswer(
-            response.status, _those(dict(response.headers.items()), _PASSED_BACK), body
+            response.status, _select(dict(response.headers.items()), _RESPONSE_HEADERS), body
         )
 
 
-def _those(headers: Mapping[str, str], beginnings: tuple[str, ...]) -> dict[str, str]:
-    found = {name: value for name, value in headers.items() if name.lower().startswith(beginnings)}
+def _select(headers: Mapping[str, str], prefixes: tuple[str, ...]) -> dict[str, str]:
+    found = {name: value for name, value in headers.items() if name.lower().startswith(prefixes)}
     return {name: value for name, value in found.items() if name.lower() != "content-length"}

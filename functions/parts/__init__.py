@@ -1,3 +1,0 @@
-"""What several functions share."""
-
-from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Code shared by several functions."""
+
+from __future__ import annotations
