@@ -1,1 +1,1 @@
-"""What a broker measures of itself, in Prometheus' text format."""
+"""Metrics of a broker in Prometheus' text format."""

@@ -1,8 +1,8 @@
-"""Prometheus' text format, written by hand.
+"""Prometheus' text format, written without its client library.
 
-The usual client library makes an object of each sample and formats it again at every collection,
-which for thousands of topics holds up the event loop for seconds; joining strings takes a tenth
-of that (docs/http.md has the figures) and can be done in portions.
+That library creates an object per sample and formats it again at every collection, which blocks
+the event loop for seconds with thousands of topics. Joining strings takes a tenth of that time
+(measured in docs/http.md) and can be done in portions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class MetricType(StrEnum):
-    """What a family's numbers are."""
+    """The type of a metric family."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -25,30 +25,30 @@ class MetricType(StrEnum):
 
 
 def labels(values: Mapping[str, str]) -> str:
-    """The labels of a sample as they are written, braces included."""
+    """The labels of a sample as written, braces included."""
     if not values:
         return ""
     return "{" + ",".join(f'{name}="{escape(value)}"' for name, value in values.items()) + "}"
 
 
 def escape(value: str) -> str:
-    """A label's value as it is written between quotes."""
+    """A label's value as written between quotes."""
     return value.translate(_ESCAPES)
 
 
 class Exposition:
-    """The text of one collection. All samples of a family are added together."""
+    """The text of one collection. All samples of a family must be added together."""
 
     def __init__(self) -> None:
         self._families: list[bytes] = []
 
     def family(self, name: str, kind: MetricType, help_: str, lines: Iterable[str]) -> None:
-        """A family whose sample lines are written already."""
+        """Add a family whose sample lines are already formatted."""
         head = f"# HELP {name} {help_}\n# TYPE {name} {kind}"
         self._families.append("\n".join((head, *lines, "")).encode())
 
     def one(self, name: str, kind: MetricType, help_: str, value: float) -> None:
-        """A family of one sample without labels."""
+        """Add a family with one sample and no labels."""
         self.family(name, kind, help_, [f"{name} {value}"])
 
     def each(
@@ -58,11 +58,11 @@ class Exposition:
         help_: str,
         samples: Iterable[tuple[Mapping[str, str], float]],
     ) -> None:
-        """A family with a sample for each set of labels."""
+        """Add a family with one sample per set of labels."""
         self.family(name, kind, help_, [f"{name}{labels(each)} {value}" for each, value in samples])
 
     def histogram(self, name: str, help_: str, value: Histogram) -> None:
-        """A histogram without labels."""
+        """Add a histogram without labels."""
         counts = value.cumulative()
         lines = [f'{name}_bucket{{le="{bound:g}"}} {count}' for bound, count in counts]
         lines.append(f'{name}_bucket{{le="+Inf"}} {value.count}')

@@ -1,4 +1,4 @@
-"""A histogram: how often a measured value fell below each of a few bounds."""
+"""Histograms, and the one that measures how long publishing takes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ LAG_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5
 
 
 class Histogram:
-    """Counts values; adding one takes well under a microsecond."""
+    """Counts values per bucket; adding one takes well under a microsecond."""
 
     __slots__ = ("_bounds", "_counts", "count", "sum")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
-        assert list(bounds) == sorted(bounds), "bounds rise"
+        assert list(bounds) == sorted(bounds), "bounds must rise"
         self._bounds = bounds
         self._counts = [0] * (len(bounds) + 1)
         self.count = 0
@@ -29,12 +29,12 @@ class Histogram:
         self.sum += value
 
     def cumulative(self) -> list[tuple[float, int]]:
-        """Each bound with the number of values that were not above it."""
+        """Each bound with the number of values at or below it."""
         return list(zip(self._bounds, accumulate(self._counts), strict=False))
 
 
 class PublishLatency:
-    """Shared by the topics of a broker; used once a frame, never once a record."""
+    """Publish latency of all topics of a broker; used once per frame, never once per record."""
 
     __slots__ = ("_clock", "seen")
 
@@ -44,7 +44,7 @@ class PublishLatency:
         """In milliseconds."""
 
     def begin(self) -> float:
-        """A frame came; give what this returns to ``end``."""
+        """A frame arrived; pass the result to ``end``."""
         return self._clock.now()
 
     def end(self, began: float) -> None:

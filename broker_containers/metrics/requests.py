@@ -1,4 +1,4 @@
-"""Counts requests by door, operation and outcome: few names, so few series."""
+"""Counts requests by service, method and result."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from broker_containers.metrics.histogram import LATENCY_MS, Histogram
 
 
 class RequestCounts:
-    """The requests of all doors. ``method`` is one of a fixed set of names, never what a client
-    sent."""
+    """The requests of all doors. ``method`` comes from a fixed set of names, never from a client:
+    every name is a series."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str, bool], int] = {}
 
     def add(self, service: str, method: str, *, ok: bool) -> None:
-        """One request was answered."""
+        """Count one answered request."""
         key = service, method, ok
         self._counts[key] = self._counts.get(key, 0) + 1
 
@@ -31,7 +31,7 @@ class RequestCounts:
 
 
 class RequestMetrics:
-    """The requests of one door, with the time they take."""
+    """The requests of one door, with their durations."""
 
     def __init__(self, service: str, counts: RequestCounts) -> None:
         self._service = service
@@ -39,13 +39,13 @@ class RequestMetrics:
         self._latency = Histogram(LATENCY_MS)
 
     def add(self, method: str, *, ok: bool, milliseconds: float) -> None:
-        """One request was answered."""
+        """Count one answered request."""
         self._counts.add(self._service, method, ok=ok)
         self._latency.add(milliseconds)
 
     def write(self, text: Exposition) -> None:
         text.histogram(
             f"sulina_{self._service}_request_duration_ms",
-            "Milliseconds from a request to its answer.",
+            "Milliseconds from a request to its response.",
             self._latency,
         )

@@ -1,6 +1,6 @@
-"""All metrics of a broker, collected when somebody asks for them.
+"""All metrics of a broker, collected on request.
 
-Nothing here is on the way of a message: topics count as they go, and this reads their counters.
+Topics count as they work; this only reads their counters, so collecting adds no cost per message.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sulina.version import __version__
 
 
 class BrokerMetrics:
-    """The metrics of one broker. Use as ``async with``: it watches the event loop meanwhile."""
+    """The metrics of one broker. Use as ``async with``: it measures event-loop lag meanwhile."""
 
     def __init__(self, broker: Broker, limit: int) -> None:
         self._broker = broker
@@ -30,11 +30,11 @@ class BrokerMetrics:
         self._connections: dict[str, Callable[[], int]] = {}
 
     def add(self, write: Write) -> None:
-        """Let ``write`` add families of its own to every collection."""
+        """Call ``write`` at every collection to add more families."""
         self._others.append(write)
 
     def add_connections(self, counts: Mapping[str, Callable[[], int]]) -> None:
-        """How many clients are connected, by door."""
+        """Report the number of connected clients per door."""
         self._connections.update(counts)
 
     async def __aenter__(self) -> BrokerMetrics:
@@ -47,36 +47,36 @@ class BrokerMetrics:
             await asyncio.wait([self._watching])
 
     async def collect(self) -> bytes:
-        """The text of all metrics; takes turns with everything else on the event loop."""
+        """The text of all metrics. Yields to the event loop between portions."""
         async with self._collecting:
             text = Exposition()
             broker = self._broker
             identity = {"broker_id": broker.settings.broker_id, "version": __version__}
             text.each(
-                "danube_broker_info", MetricType.GAUGE, "Who this is; always 1.", [(identity, 1)]
+                "danube_broker_info", MetricType.GAUGE, "This broker; always 1.", [(identity, 1)]
             )
             await self._topics.write(text, list(broker.loaded()))
             text.histogram(
                 "danube_producer_send_latency_ms",
-                "Milliseconds from a frame's arrival until it is durable.",
+                "Milliseconds from receiving a frame until it is durable.",
                 broker.publish_latency.seen,
             )
             text.one(
                 "sulina_tail_cache_bytes",
                 MetricType.GAUGE,
-                "Memory taken by frames kept for consumers at the tail.",
+                "Memory used by the newest frames, kept for consumers at the tail.",
                 broker.cache.bytes,
             )
             text.one(
                 "sulina_ledgers_overloaded",
                 MetricType.GAUGE,
-                "1 while too much waits to become durable and publishers are held back.",
+                "1 while publishers are held back because too many bytes wait to become durable.",
                 int(broker.ledgers.overloaded),
             )
             text.each(
                 "sulina_connections",
                 MetricType.GAUGE,
-                "Clients that are connected, by door.",
+                "Connected clients, by door.",
                 (({"door": door}, count()) for door, count in self._connections.items()),
             )
             write_tier(text, broker)
@@ -84,7 +84,7 @@ class BrokerMetrics:
                 write(text)
             text.histogram(
                 "sulina_event_loop_lag_seconds",
-                "By how much the event loop was late, four times a second.",
+                "How late the event loop ran, sampled four times a second.",
                 self._lag.seen,
             )
             self._process.write(text)

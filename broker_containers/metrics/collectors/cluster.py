@@ -1,4 +1,4 @@
-"""Figures of a broker as part of a cluster; those of the leader are told by the leader alone."""
+"""Metrics of a broker that is part of a cluster; some are reported by the leader only."""
 
 from __future__ import annotations
 
@@ -17,22 +17,20 @@ def of_cluster(
     leader_tasks: LeaderTasks,
     me: str,
 ) -> Write:
-    """Members, owners, the leader's decisions and its reasons for not acting."""
+    """Members, owners, and the leader's decisions with their reasons."""
 
     def write(text: Exposition) -> None:
-        text.one(
-            "sulina_cluster_brokers", MetricType.GAUGE, "Brokers that live.", len(tables.living())
-        )
+        text.one("sulina_cluster_brokers", MetricType.GAUGE, "Live brokers.", len(tables.living()))
         owned = sum(1 for _ in tables.topics_of(me))
-        text.one("sulina_cluster_topics_owned", MetricType.GAUGE, "Topics of this broker.", owned)
+        text.one("sulina_cluster_topics_owned", MetricType.GAUGE, "Topics this broker owns.", owned)
         text.one(
             "sulina_cluster_topics_handed_over",
             MetricType.COUNTER,
-            "Topics that this broker handed over to another one.",
+            "Topics this broker handed over to another broker.",
             ownership.moved_away,
         )
         leads = election.term > 0
-        text.one("sulina_cluster_leader", MetricType.GAUGE, "1 if this broker leads.", int(leads))
+        text.one("sulina_cluster_leader", MetricType.GAUGE, "1 on the leader.", int(leads))
         if leads:
             _write_leader(text, tables, leader_tasks)
 
@@ -41,15 +39,13 @@ def of_cluster(
 
 def _write_leader(text: Exposition, tables: ClusterTables, leader_tasks: LeaderTasks) -> None:
     waiting = len(tables.wishes.items)
-    text.one("sulina_cluster_unassigned", MetricType.GAUGE, "Topics that want an owner.", waiting)
+    text.one("sulina_cluster_unassigned", MetricType.GAUGE, "Topics without an owner.", waiting)
     moving = sum(1 for owner in tables.owners.items.values() if owner.to)
-    text.one(
-        "sulina_cluster_moving", MetricType.GAUGE, "Topics on their way to another owner.", moving
-    )
+    text.one("sulina_cluster_moving", MetricType.GAUGE, "Topics moving to another owner.", moving)
     text.each(
         "sulina_balance_moves",
         MetricType.COUNTER,
-        "Topics that got another owner, by why.",
+        "Topics moved to another owner, by cause.",
         (({"why": why}, count) for why, count in sorted(leader_tasks.moves.items())),
     )
     text.each(
@@ -62,13 +58,13 @@ def _write_leader(text: Exposition, tables: ClusterTables, leader_tasks: LeaderT
     text.each(
         "sulina_balance_load",
         MetricType.GAUGE,
-        "Load of each broker as the leader sees it; 1 is a full one.",
+        "Load of each broker as measured by the leader; 1 is full.",
         (({"broker": one.id}, one.load) for one in view.brokers.values()),
     )
     balance = balance_of(view.brokers.values())
     text.one(
         "sulina_balance_max_over_mean",
         MetricType.GAUGE,
-        "The highest load of a broker over the mean.",
+        "Ratio of the highest broker load to the mean.",
         balance.max_over_mean,
     )

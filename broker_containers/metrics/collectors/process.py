@@ -1,4 +1,4 @@
-"""The broker's process, under the names that exporters share, and how late its event loop is."""
+"""The broker's process, under the metric names that exporters share, and its event-loop lag."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _EVERY_SECONDS = 0.25
 
 
 class ProcessMetrics:
-    """Reads them from the system at each collection."""
+    """Reads process statistics from the operating system at each collection."""
 
     def __init__(self) -> None:
         self._process = psutil.Process()
@@ -27,31 +27,27 @@ class ProcessMetrics:
         text.one(
             "process_cpu_seconds_total",
             MetricType.COUNTER,
-            "CPU time used, user and system.",
+            "CPU time in seconds, user and system.",
             round(times.user + times.system, 3),
         )
-        text.one(
-            "process_resident_memory_bytes", MetricType.GAUGE, "Memory in use (RSS).", memory.rss
-        )
-        text.one(
-            "process_virtual_memory_bytes", MetricType.GAUGE, "Address space in use.", memory.vms
-        )
-        text.one("process_open_fds", MetricType.GAUGE, "Open files and sockets.", files)
+        text.one("process_resident_memory_bytes", MetricType.GAUGE, "Resident memory.", memory.rss)
+        text.one("process_virtual_memory_bytes", MetricType.GAUGE, "Virtual memory.", memory.vms)
+        text.one("process_open_fds", MetricType.GAUGE, "Open file descriptors.", files)
         text.one("process_threads", MetricType.GAUGE, "Threads.", threads)
         text.one(
-            "process_start_time_seconds", MetricType.GAUGE, "Start, in seconds since 1970.", started
+            "process_start_time_seconds", MetricType.GAUGE, "Start time (Unix seconds).", started
         )
 
 
 class LoopLag:
-    """Sleeps again and again, and notes by how much it woke up too late."""
+    """Measures how late the event loop wakes a sleeping task."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.seen = Histogram(LAG_SECONDS)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Measure until cancelled."""
         while True:
             wanted = self._clock.now() + _EVERY_SECONDS
             await self._clock.sleep(_EVERY_SECONDS)

@@ -1,4 +1,4 @@
-"""What the gates of schemas decided."""
+"""Results of schema checks."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from broker_containers.schemas.checks import SchemaChecks
 
 
 def of_schemas(gates: SchemaChecks) -> Write:
-    """Writes the families of all topics together; the log names topics."""
+    """Metrics of all topics together; the log names the topic of each failure."""
 
     def write(text: Exposition) -> None:
         text.one(
             "sulina_schema_checks_total",
             MetricType.COUNTER,
-            "Messages and frames whose schema was looked at.",
+            "Messages and frames whose schema was checked.",
             gates.checked,
         )
         text.each(
             "sulina_schema_failures_total",
             MetricType.COUNTER,
-            "Messages that were not as their topic's schema says, by what became of them.",
+            "Messages that do not match their topic's schema, by whether they were accepted.",
             (({"result": "refused"}, gates.refused), ({"result": "taken"}, gates.warned)),
         )
 

@@ -1,4 +1,4 @@
-"""The storage under a broker: the journal of its process, the storage nodes, the cold tier."""
+"""The storage of a broker: the journal of its process, the storage nodes, the cold tier."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from storage_grpc.quorum.settings import QuorumSettings
 
 
 def of_journal(entries: JournalStore) -> Write:
-    """Its size, and what waits to become durable."""
+    """Size of the journal, and bytes that are not yet durable."""
 
     def write(text: Exposition) -> None:
         files, size = entries.usage
-        text.one("sulina_journal_files", MetricType.GAUGE, "Files of the journal.", files)
-        text.one("sulina_journal_bytes", MetricType.GAUGE, "Bytes in the journal's files.", size)
+        text.one("sulina_journal_files", MetricType.GAUGE, "Journal files.", files)
+        text.one("sulina_journal_bytes", MetricType.GAUGE, "Size of the journal files.", size)
         text.one(
             "sulina_journal_pending_bytes",
             MetricType.GAUGE,
@@ -25,7 +25,7 @@ def of_journal(entries: JournalStore) -> Write:
         text.one(
             "sulina_journal_damaged_places",
             MetricType.GAUGE,
-            "Damaged places that the start found; what was there is not served.",
+            "Damaged regions found at startup; the data in them is not served.",
             len(entries.recovery.damaged) + entries.recovery.corrupt_records,
         )
 
@@ -33,7 +33,7 @@ def of_journal(entries: JournalStore) -> Write:
 
 
 def of_nodes(nodes: Nodes, settings: QuorumSettings) -> Write:
-    """How many nodes could take a new ledger, up to the write quorum, and how many must."""
+    """Nodes that can take a new ledger, counted up to the write quorum, and how many are needed."""
 
     def write(text: Exposition) -> None:
         healthy = len(nodes.choose(settings.write_quorum))
@@ -46,7 +46,7 @@ def of_nodes(nodes: Nodes, settings: QuorumSettings) -> Write:
         text.one(
             "sulina_storage_nodes_needed",
             MetricType.GAUGE,
-            "Storage nodes without which nothing can be published.",
+            "Storage nodes needed to publish.",
             settings.ack_quorum,
         )
 
@@ -54,26 +54,26 @@ def of_nodes(nodes: Nodes, settings: QuorumSettings) -> Write:
 
 
 def write_tier(text: Exposition, broker: Broker) -> None:
-    """Nothing for a broker that has no tier."""
+    """Writes nothing for a broker without a tier."""
     if broker.tier is None:
         return
     lag, counters = broker.tiering.lag(), broker.tiering.counters
     gauges = (
-        ("lag_seconds", "Age of the oldest record in a closed ledger that is no object yet.",
+        ("lag_seconds", "Age of the oldest record in a closed ledger that is not tiered yet.",
          lag.seconds),
-        ("untiered_ledgers", "Closed ledgers that are no objects yet.", lag.ledgers),
-        ("untiered_bytes", "Bytes of such ledgers.", lag.bytes),
-        ("ready", "1 while there is an object store.", int(broker.tiering.ready)),
+        ("untiered_ledgers", "Closed ledgers that are not tiered yet.", lag.ledgers),
+        ("untiered_bytes", "Bytes in closed ledgers that are not tiered yet.", lag.bytes),
+        ("ready", "1 while an object store is available.", int(broker.tiering.ready)),
     )  # fmt: skip
     totals = (
-        ("objects_total", "Ledgers that became objects.", counters.objects),
-        ("bytes_total", "Bytes of the frames in them.", counters.bytes),
-        ("object_bytes_total", "Bytes of these objects.", counters.object_bytes),
-        ("failures_total", "Attempts to make an object that failed.", counters.failures),
-        ("local_deleted_total", "Ledgers whose entries were deleted, as their objects are there.",
+        ("objects_total", "Ledgers tiered.", counters.objects),
+        ("bytes_total", "Bytes of the frames in tiered ledgers.", counters.bytes),
+        ("object_bytes_total", "Bytes of the objects written.", counters.object_bytes),
+        ("failures_total", "Failed attempts to tier a ledger.", counters.failures),
+        ("local_deleted_total", "Tiered ledgers whose entries were deleted from storage nodes.",
          counters.local_deleted),
-        ("objects_deleted_total", "Objects deleted because retention, or the end of their topic, "
-         "took them off the list; some count more than once.", broker.object_cleanup.deleted),
+        ("objects_deleted_total", "Objects deleted by retention or with their topic; an object may "
+         "count more than once.", broker.object_cleanup.deleted),
     )  # fmt: skip
     for name, help_, value in gauges:
         text.one(f"sulina_tier_{name}", MetricType.GAUGE, help_, value)

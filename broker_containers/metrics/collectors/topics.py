@@ -1,8 +1,8 @@
-"""Figures of topics and subscriptions: sums over all, and a series each for a bounded number.
+"""Metrics of topics and subscriptions: totals, and individual series for a bounded number.
 
-The series are for the topics that were opened first, so that they stay the same from one
-collection to the next; how many were left out is told. Written in portions: between them the
-event loop serves others.
+Topics that were opened first have individual series, so the set is stable between collections;
+``sulina_metrics_left_out`` counts the others. Writes in portions and yields to the event loop
+between them.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ _TOPIC: Sequence[_Family[Topic]] = (
     _Family(
         "sulina_topic_repeats_total",
         MetricType.COUNTER,
-        "Frames that producers sent again and that were stored already.",
+        "Frames that producers sent again although they were stored.",
         lambda topic: topic.counters.repeats,
     ),
     _Family(
         "sulina_topic_stored_messages",
         MetricType.GAUGE,
-        "Messages that are kept and can be read.",
+        "Messages stored and readable.",
         lambda topic: topic.log.end - topic.log.start,
     ),
     _Family(
@@ -85,7 +85,7 @@ _SUBSCRIPTION: Sequence[_Family[Subscription]] = (
     _Family(
         "danube_subscription_lag_messages",
         MetricType.GAUGE,
-        "Messages published and not acknowledged, at most.",
+        "Messages published and not acknowledged (upper bound).",
         lambda found: found.backlog,
     ),
     _Family(
@@ -97,13 +97,13 @@ _SUBSCRIPTION: Sequence[_Family[Subscription]] = (
     _Family(
         "danube_consumer_messages_out_total",
         MetricType.COUNTER,
-        "Messages delivered to consumers of the subscription, redeliveries included.",
+        "Messages delivered to the subscription's consumers, including redeliveries.",
         lambda found: found.counters.delivered,
     ),
     _Family(
         "danube_consumer_bytes_out_total",
         MetricType.COUNTER,
-        "Bytes of the frames delivered to consumers of the subscription.",
+        "Bytes of the frames delivered to the subscription's consumers.",
         lambda found: found.counters.bytes_out,
     ),
     _Family(
@@ -115,13 +115,13 @@ _SUBSCRIPTION: Sequence[_Family[Subscription]] = (
     _Family(
         "danube_subscription_nack_total",
         MetricType.COUNTER,
-        "Messages given back by consumers.",
+        "Messages negatively acknowledged by consumers.",
         lambda found: found.counters.nacked,
     ),
     _Family(
         "danube_subscription_redelivery_total",
         MetricType.COUNTER,
-        "Messages delivered again.",
+        "Messages redelivered.",
         lambda found: found.counters.redelivered,
     ),
     _Family(
@@ -133,7 +133,7 @@ _SUBSCRIPTION: Sequence[_Family[Subscription]] = (
     _Family(
         "sulina_subscription_ack_timeouts_total",
         MetricType.COUNTER,
-        "Messages not acknowledged in time.",
+        "Messages not acknowledged before the ack timeout.",
         lambda found: found.counters.timed_out,
     ),
     _Family(
@@ -145,20 +145,20 @@ _SUBSCRIPTION: Sequence[_Family[Subscription]] = (
     _Family(
         "sulina_subscription_skipped_total",
         MetricType.COUNTER,
-        "Messages passed over because they are gone.",
+        "Messages skipped because they were deleted before delivery.",
         lambda found: found.counters.skipped,
     ),
     _Family(
         "sulina_subscription_stalled",
         MetricType.GAUGE,
-        "1 while messages can't be read from storage.",
+        "1 while messages cannot be read from storage.",
         lambda found: int(found.stalled is not None),
     ),
 )
 
 
 class TopicMetrics:
-    """Writes the figures of all topics; ``limit`` bounds topics and subscriptions with series."""
+    """Writes the metrics of all topics; ``limit`` bounds the number with individual series."""
 
     def __init__(self, clock: Clock, limit: int) -> None:
         self._clock = clock
@@ -166,7 +166,7 @@ class TopicMetrics:
         self._totals = Totals()
 
     async def write(self, text: Exposition, topics: Sequence[Topic]) -> None:
-        """One collection at a time: the caller sees to that."""
+        """The caller makes sure that only one collection runs at a time."""
         of_topics: list[list[str]] = [[] for _ in _TOPIC]
         of_subscriptions: list[list[str]] = [[] for _ in _SUBSCRIPTION]
         shown_topics = shown_subscriptions = all_subscriptions = 0
@@ -194,11 +194,11 @@ class TopicMetrics:
         for family, lines in zip(_SUBSCRIPTION, of_subscriptions, strict=True):
             text.family(family.name, family.kind, family.help, lines)
             await self._clock.sleep(0)
-        text.one("danube_broker_topics_owned", MetricType.GAUGE, "Topics open here.", len(topics))
+        text.one("danube_broker_topics_owned", MetricType.GAUGE, "Open topics.", len(topics))
         text.each(
             "sulina_metrics_left_out",
             MetricType.GAUGE,
-            "Topics and subscriptions without series of their own; the sums count them.",
+            "Topics and subscriptions without individual series; totals include them.",
             [
                 ({"what": "topics"}, len(topics) - shown_topics),
                 ({"what": "subscriptions"}, all_subscriptions - shown_subscriptions),

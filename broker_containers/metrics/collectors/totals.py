@@ -1,8 +1,8 @@
-"""Sums over all topics of a broker that never fall, although topics come and go.
+"""Totals over all topics of a broker that never decrease, although topics open and close.
 
-A topic's counters live as long as the topic is open here. They are remembered from one collection
-to the next, so that what a topic counted until it went stays in the sums. (A topic that comes and
-goes between two collections is not seen.)
+A topic's counters exist while the topic is open. They are remembered from one collection to the
+next, so that a closed topic's counts stay in the totals. (A topic that opens and closes between
+two collections is not counted.)
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Gauges:
 
 @dataclass(slots=True)
 class Counting:
-    """One collection under way. The counters are kept by identity: they are equal by value."""
+    """One collection in progress. Counters are keyed by identity: they compare equal by value."""
 
     topics: dict[int, TopicCounters] = field(default_factory=dict)
     subscriptions: dict[int, SubscriptionCounters] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Counting:
 
 
 class Totals:
-    """The sums of one broker."""
+    """The totals of one broker."""
 
     def __init__(self) -> None:
         self._gone = _Sums()
@@ -80,7 +80,7 @@ class Totals:
 
     @contextmanager
     def counting(self) -> Iterator[Counting]:
-        """Give every topic that is open to the object; after an error nothing has changed."""
+        """Pass every open topic to the yielded object. After an error nothing has changed."""
         now = Counting()
         yield now
         for key, of_topic in self._counted.topics.items():
@@ -100,7 +100,7 @@ class Totals:
             ("messages_out", "Messages delivered to any consumer.", sums.messages_out),
             ("bytes_out", "Bytes of the frames delivered to any consumer.", sums.bytes_out),
             ("acknowledged", "Messages acknowledged by any subscription.", sums.acknowledged),
-            ("redelivered", "Messages delivered again.", sums.redelivered),
+            ("redelivered", "Messages redelivered.", sums.redelivered),
         )
         for name, help_, value in counters:
             text.one(f"sulina_broker_{name}_total", MetricType.COUNTER, help_, value)
@@ -108,7 +108,7 @@ class Totals:
             ("producers", "Producers of all topics.", gauges.producers),
             ("consumers", "Consumers of all topics.", gauges.consumers),
             ("subscriptions", "Subscriptions of all topics.", gauges.subscriptions),
-            ("backlog_messages", "Messages that wait in all subscriptions.", gauges.backlog),
+            ("backlog_messages", "Unacknowledged messages of all subscriptions.", gauges.backlog),
         )
         for name, help_, value in present:
             text.one(f"sulina_broker_{name}", MetricType.GAUGE, help_, value)
