@@ -18,7 +18,7 @@ from broker_containers.doors.listen import Addresses, Listen
 from broker_containers.metrics.collectors import storage as storage_metrics
 from broker_containers.security.settings import AuthSettings
 from broker_containers.settings.apply import single_broker_config
-from broker_containers.topic_log.orphans import delete_orphans
+from broker_containers.topic_log.cleanup import delete_orphans
 from storage_grpc.journal import JournalSettings, JournalStore
 from storage_grpc.ledgers import EmbeddedLedgers
 from storage_grpc.quorum.ledgers import QuorumLedgers

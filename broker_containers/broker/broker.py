@@ -1,6 +1,6 @@
-"""The broker: owns topics, opens them when they are first used, and keeps what surrounds them.
+"""The broker: opens topics when they are first used and runs their background work.
 
-One object a process; the doors (binary, later gRPC and HTTP) call it.
+One object per process; all doors call it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _CLOSED_AT_ONCE = 64
 
 
 class Broker:
-    """Use as ``async with``: it starts its background work and ends it."""
+    """Use as ``async with``: it starts its background tasks and stops them."""
 
     def __init__(
         self,
@@ -113,14 +113,14 @@ class Broker:
         await self.close()
 
     async def close(self) -> None:
-        """Let everybody go, store all cursors, note the ends of all ledgers."""
+        """Disconnect all producers and consumers, store all cursors, close all ledgers."""
         self._closing = True
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._shielded.finished()
         reason = Retriable("the broker is shutting down")
-        # Not one after the other: each waits for storage. Not all at once: there may be thousands.
+        # In batches: closing one by one would add up their waits, and there may be thousands.
         names = list(self._topics)
         for start in range(0, len(names), _CLOSED_AT_ONCE):
             batch = names[start : start + _CLOSED_AT_ONCE]
@@ -129,7 +129,7 @@ class Broker:
     # ---- topics ----
 
     def loaded(self) -> Iterator[Topic]:
-        """The topics that are open here."""
+        """The open topics."""
         for task in self._topics.values():
             if task.done() and not task.cancelled() and task.exception() is None:
                 yield task.result()
@@ -141,27 +141,27 @@ class Broker:
     async def describe(
         self, name: TopicName, *, create: bool, delivery: Delivery | None
     ) -> TopicRecord:
-        """A topic's record. With ``create`` it is made when absent, as reliable unless told."""
+        """A topic's record. With ``create`` a missing topic is created, by default as reliable."""
         found = await self._metadata.describe(name)
         if found is None:
             if not create:
                 raise topics.missing(name)
             if not self.settings.auto_create_topics:
-                raise NotFound(f"there is no topic {name}: `sulina topic create {name}` makes it")
+                raise NotFound(f"no topic {name}: create it with `sulina topic create {name}`")
             await self.create_topic(name, delivery or Delivery.RELIABLE, 0, exist_ok=True)
             found = await topics.get(self.store, name)
         if found is None or found.state is not TopicState.READY:
-            raise Retriable(f"{name} is being made or deleted: try again")
+            raise Retriable(f"{name} is being created or deleted: try again")
         if delivery is not None and found.delivery is not delivery:
             raise Refused(f"{name} is {found.delivery}, not {delivery}")
         return found
 
     async def serves(self, name: TopicName) -> bool:
-        """Whether this broker serves a topic; waits for it to have an owner."""
+        """Whether this broker serves a topic; waits until the topic has an owner."""
         return await self._owners.serves(name)
 
     async def address_of(self, name: TopicName) -> TopicAddress:
-        """Where clients find the broker that serves a topic; waits for it to have an owner."""
+        """Where clients find the broker that serves a topic; waits until the topic has an owner."""
         return await self._owners.address_of(name)
 
     async def create_topic(
@@ -174,9 +174,9 @@ class Broker:
         expected_records: int = 0,
         expected_bytes: int = 0,
     ) -> None:
-        """Make a topic. Raises ``AlreadyExists`` unless ``exist_ok``.
+        """Create a topic. Raises ``AlreadyExists`` unless ``exist_ok``.
 
-        What is expected of it, a second, in and out, helps to find a broker for it.
+        The expected records and bytes per second, in plus out, help to choose a broker for it.
         """
         wanted = TopicRecord(
             delivery,
@@ -194,7 +194,7 @@ class Broker:
     async def topic(
         self, name: TopicName, *, create: bool = True, delivery: Delivery | None = None
     ) -> Topic:
-        """The topic, open. Opening recovers its log and restores its subscriptions."""
+        """The open topic. Opening recovers its log and restores its subscriptions."""
         while (unloading := self._unloading.get(name)) is not None:
             await asyncio.shield(unloading)
         self._check_stays(name)
@@ -203,14 +203,15 @@ class Broker:
             record = await self.describe(name, create=create, delivery=delivery)
             if record.partitions:
                 raise Refused(
-                    f"{name} has {record.partitions} partitions: use those, {name.partition(0)} on"
+                    f"{name} has {record.partitions} partitions: use them, starting with "
+                    f"{name.partition(0)}"
                 )
-            self._check_stays(name)  # a deletion, or a stop, may have begun meanwhile
+            self._check_stays(name)  # a deletion or shutdown may have begun meanwhile
             opening = self._topics.get(name)
             if opening is None or (opening.done() and opening.exception() is not None):
                 opening = asyncio.create_task(self._open(name, record))
                 self._topics[name] = opening
-        # Shielded: one caller that gives up must not stop the others who wait for the same topic.
+        # Shielded: a caller that gives up must not cancel the opening for other callers.
         topic = await asyncio.shield(opening)
         if delivery is not None and topic.delivery is not delivery:
             raise Refused(f"{name} is {topic.delivery}, not {delivery}")
@@ -245,22 +246,22 @@ class Broker:
             partial(self._owners.guards, name),
             self.tier,
         )
-        log.settings = self.settings.ledger  # they may have changed meanwhile
+        log.settings = self.settings.ledger  # may have changed meanwhile
         return log
 
     def names(self) -> list[TopicName]:
-        """The topics that are open here, or being opened."""
+        """The topics that are open or being opened."""
         return list(self._topics)
 
     def is_loaded(self, name: TopicName) -> bool:
-        """Whether a topic is open here, or being opened."""
+        """Whether a topic is open or being opened."""
         return name in self._topics
 
     async def unload(self, name: TopicName, reason: SulinaError) -> None:
-        """Let a topic go, with its producers and consumers; nothing if it is not open here.
+        """Close a topic and disconnect its producers and consumers. Does nothing if it is not open.
 
-        What was taken is finished, cursors are stored, the end of the log is noted. Goes on when
-        the caller is cancelled. Never raises: what fails is left to the next owner to recover.
+        Finishes accepted publishes, stores cursors and closes the ledger. Continues when the caller
+        is cancelled. Never raises: what fails is left to the next owner to recover.
         """
         opening = self._topics.pop(name, None)
         if opening is not None:
@@ -274,13 +275,13 @@ class Broker:
         try:
             topic = await opening
             await topic.close(reason)
-            # When no ledger begins or ends any more: then the guard of the cursors stays as it is.
+            # After the last ledger is closed: closing it changes the guard of the cursors.
             await self.cursors.flush(topic.subscriptions.values())
         except SulinaError as error:
-            _log.warning("%s was not closed cleanly; it will recover: %s", name, error)
+            _log.warning("%s was not closed cleanly; opening it will recover: %s", name, error)
         finally:
-            # Here, and not when the task is seen to be done: who waits for a task that is done
-            # already does not let others run.
+            # Here and not in a done callback: waiting for a finished task does not yield to the
+            # event loop, so the callback might not have run yet.
             self._unloading.pop(name, None)
 
     async def delete_topic(self, name: TopicName) -> None:
@@ -294,7 +295,7 @@ class Broker:
         await self._shielded.run(self._delete_topic(name, parts))
 
     async def _delete_topic(self, name: TopicName, parts: list[TopicName]) -> None:
-        self._deleting.update(parts)  # so that nobody opens it again meanwhile
+        self._deleting.update(parts)  # so that it is not opened again meanwhile
         try:
             await topic_lifecycle.mark_deleting(self.store, name)
             doomed: list[LedgerRef] = []
@@ -306,8 +307,8 @@ class Broker:
                 await self._note_objects(part, refs)
                 objects += [head_of(part, ref) for ref in may_have_objects(self.tier, refs)]
                 doomed += refs
-            # The metadata goes first: ledgers that nobody names are garbage, but a topic that
-            # names ledgers which are gone could not be opened again.
+            # Metadata first: unreferenced ledgers are only garbage, but a topic that refers to
+            # deleted ledgers could not be opened again.
             await topic_lifecycle.delete(self.store, name)
             for ref in doomed:
                 if ref.is_local:
@@ -318,7 +319,7 @@ class Broker:
             self._deleting.difference_update(parts)
 
     async def _note_objects(self, topic: TopicName, refs: Sequence[LedgerRef]) -> None:
-        """Before a topic goes: so that its objects go, though this broker may not live to do it."""
+        """Note a topic's objects for deletion, in case this broker stops before it deletes them."""
         objects = may_have_objects(self.tier, refs)
         for put in doomed_objects.puts(topic, objects, self.clock.wall_us()):
             await self.store.put(put.key, put.value)

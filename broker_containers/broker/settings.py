@@ -1,4 +1,4 @@
-"""What can be set on a broker. Every bound has a default that suits two cores and a few GB."""
+"""Settings of a broker. The defaults suit two cores and a few GB of memory."""
 
 from __future__ import annotations
 
@@ -11,53 +11,53 @@ from broker_containers.topics.tiering import TieringSettings
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """Limits of one broker's HTTP door."""
+    """Limits of a broker's HTTP door."""
 
     max_connections: int = 256
-    """Beyond these a connection is told 503 and closed."""
+    """Further connections are answered with 503 and closed."""
     request_seconds: float = 30.0
-    """From a request's headers to its answer."""
+    """Timeout of a request, from its headers to its response."""
     silent_seconds: float = 15.0
     """How long a new connection may take to send its first request."""
     keepalive_seconds: float = 75.0
     """How long an idle connection is kept; longer than load balancers keep theirs (60 s)."""
     goodbye_seconds: float = 3.0
-    """How long requests under way may take when the broker stops."""
+    """How long requests in progress may take when the broker stops."""
     max_body_bytes: int = 64 << 10
-    """Of a request that administers."""
+    """Maximum body of an administrative request."""
     max_message_bytes: int = 8 << 20
-    """Of a request that publishes; no more than a frame may have."""
+    """Maximum body of a publish request; the frame limit applies as well."""
     max_waiting_bytes: int = 32 << 20
-    """Published over HTTP and not yet durable, all topics together."""
+    """Maximum bytes published over HTTP and not yet durable, all topics together."""
     max_peek_messages: int = 1000
     max_peek_bytes: int = 1 << 20
-    """Of one answer; a single larger message comes all the same."""
+    """Per response; a single larger message is still returned."""
     metrics_topics: int = 1000
-    """Topics, and subscriptions, with metrics of their own; the others are in the sums."""
+    """Topics and subscriptions with individual metrics; the others count in the totals."""
     cors_origins: tuple[str, ...] = ()
-    """Web sites that may call from a browser; ``*`` for all."""
+    """Web sites that browsers may call from; ``*`` allows all."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """Limits and intervals of one broker."""
+    """Limits and intervals of a broker."""
 
     broker_id: str = "broker-1"
     cache_bytes: int = 256 << 20
-    """Frames kept in memory for consumers at the tail, all topics together."""
+    """Memory for the newest frames of all topics together."""
     max_frame_bytes: int = 16 << 20
-    """The largest frame a producer may send."""
+    """Maximum size of a frame that a producer sends."""
     max_delay_seconds: int = 30 * 86_400
-    """How far ahead the delivery time of a record may lie."""
+    """How far in the future a record's delivery time may be."""
     cursor_flush_seconds: float = 0.5
-    """How far a stored cursor may lie behind, at most; acknowledged records may come again."""
+    """How often changed cursors are stored; later acknowledgements are lost in a crash."""
     retention_seconds: float = 10.0
-    """How often old data is looked for."""
+    """How often retention policies are applied."""
     auto_create_topics: bool = True
     max_requests: int = 256
-    """Requests of one connection under way at once."""
+    """Maximum number of concurrent requests per connection."""
     max_peers: int = 65_536
-    """Producers and consumers of one connection."""
+    """Maximum number of producers and consumers per connection."""
     max_connections: int = 10_000
     ledger: LedgerSettings = field(default_factory=LedgerSettings)
     tier: TieringSettings = field(default_factory=TieringSettings)

@@ -1,4 +1,4 @@
-"""How a broker reads what topics are: from the store, or from a cache of it."""
+"""How a broker reads topic records and policies: from the store, or from a cache."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from sulina.names import TopicName
 
 
 class TopicMetadata(Protocol):
-    """May be a moment behind: whoever writes guards it by what the store says."""
+    """May be slightly out of date: writes must be guarded by what the store holds."""
 
     async def describe(self, name: TopicName) -> TopicRecord | None:
-        """A topic's record, in whatever state it is, or None."""
+        """A topic's record in any state, or None."""
         ...
 
     async def policy(self, name: TopicName) -> Policy:
-        """The limits in force for a topic. Raises ``NotFound``."""
+        """The policy in force for a topic. Raises ``NotFound``."""
         ...
 
     async def gone(self, name: TopicName) -> None:
-        """Wait until a topic that was deleted is not found here any more either."""
+        """Wait until a deleted topic is no longer found here."""
         ...
 
 
 class StoredTopicMetadata:
-    """Asks the store each time."""
+    """Reads from the store every time."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Which topics a broker serves, and where the others are: the broker's view of its cluster."""
+"""Which topics a broker serves, and where the others are."""
 
 from __future__ import annotations
 
@@ -13,53 +13,53 @@ from sulina.names import TopicName
 
 @dataclass(frozen=True, slots=True)
 class TopicAddress:
-    """Where a topic is served: the URL, empty for this broker; and whom to ask for there, if the
-    URL is that of several brokers."""
+    """Where a topic is served: the URL, empty for this broker, and the broker's id if the URL
+    leads to several brokers."""
 
     url: str = ""
     broker: str = ""
     grpc: str = ""
-    """Where the owner's door for Danube's clients is, if it is another broker and has one."""
+    """The owner's URL for Danube's clients, if it is another broker and has one."""
 
 
 HERE = TopicAddress()
 
 
 class TopicOwners(Protocol):
-    """Says which topics this broker serves."""
+    """Decides which topics this broker serves."""
 
     def check(self, topic: TopicName) -> None:
-        """Raise ``Retriable`` unless this broker shall serve ``topic`` now."""
+        """Raise ``Retriable`` unless this broker owns ``topic``."""
         ...
 
     def guards(self, topic: TopicName) -> Sequence[Compare]:
-        """What must hold in the metadata when this broker takes over ``topic``'s log.
+        """Conditions on the metadata under which this broker may take over ``topic``'s log.
 
         Raises ``Retriable`` as ``check`` does.
         """
         ...
 
     async def serves(self, topic: TopicName) -> bool:
-        """Whether this broker serves ``topic``; waits for it to have an owner."""
+        """Whether this broker serves ``topic``; waits until the topic has an owner."""
         ...
 
     async def address_of(self, topic: TopicName) -> TopicAddress:
-        """Where clients find the broker that serves ``topic``; waits for it to have an owner."""
+        """Where clients find the broker that serves ``topic``; waits until it has an owner."""
         ...
 
     async def release(self, topic: TopicName) -> None:
-        """The topic is being deleted: whoever serves it, let go of it."""
+        """Make the owner release a topic that is being deleted."""
         ...
 
     async def publish_elsewhere(
         self, topic: TopicName, partitions: int, producer: str, make: MakeFrame
     ) -> bool:
-        """Publish one frame through another broker, durably; False if this one serves ``topic``."""
+        """Publish a frame durably through its owner; False if this broker serves ``topic``."""
         ...
 
 
 class OwnsEveryTopic:
-    """The gate of a broker that is alone: it serves everything."""
+    """For a single broker: it serves every topic."""
 
     def check(self, topic: TopicName) -> None: ...
 

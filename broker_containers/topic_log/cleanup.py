@@ -1,20 +1,22 @@
-"""Deletes objects that no list names any more, whoever began it, and nothing else.
+"""Deletes ledgers and objects that no topic refers to any more, and nothing else.
 
-What was taken off a list is noted in the metadata. It is deleted at once by whoever did that, once
-more by every broker that learns of it, and a last time when no upload of it can be under way any
-more; only then the note goes.
+Objects to delete are noted in the metadata by the same transaction that removes them from a
+topic's list. They are deleted immediately, again by every broker that sees the note, and once more
+when no upload can still be in progress; only then the note is removed.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Final
 
+from storage_grpc.entries import EntryStore
 from storage_grpc.tier.tier import Tier
-from sulina.errors import SulinaError
+from sulina.errors import StorageFull, SulinaError
 from sulina.lake.summary import ObjectHead
-from sulina.metadata.keys import doomed_objects, ledgers, topics
+from sulina.metadata.keys import doomed_objects, ledgers, namespaces, topics
 from sulina.metadata.keys.doomed_objects import StoredDoomed
 from sulina.metadata.keys.ledgers import LedgerRef
 from sulina.metadata.keys.topics import TopicState
@@ -25,32 +27,32 @@ from sulina.runtime.seam import Clock
 _log = logging.getLogger(__name__)
 _SECONDS: Final = 60.0
 _GRACE_SECONDS: Final = 3600.0
-"""No upload takes so long."""
+"""Longer than any upload takes."""
 _AT_ONCE: Final = 64
 
 
 class ObjectCleanup:
-    """Looks for doomed objects once in a while."""
+    """Deletes noted objects periodically."""
 
     def __init__(self, tier: Tier | None, store: MetadataStore, clock: Clock) -> None:
         self.deleted = 0
-        """Objects so far, some of them more than once."""
+        """Deletions so far; an object may be deleted more than once."""
         self._tier = tier
         self._store = store
         self._clock = clock
         self._seen: set[str] = set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while self._tier is not None:
             try:
                 await self.round()
             except SulinaError as error:
-                _log.warning("objects that nobody wants stay for now: %s", error)
+                _log.warning("deleting unreferenced objects failed; will retry: %s", error)
             await self._clock.sleep(_SECONDS)
 
     async def round(self, grace_seconds: float = _GRACE_SECONDS) -> None:
-        """Delete what has not been deleted yet, and forget what has been for long enough."""
+        """Delete what this process has not deleted yet; remove notes older than the grace time."""
         if self._tier is None or not self._tier.ready:
             return
         there: set[str] = set()
@@ -69,7 +71,7 @@ class ObjectCleanup:
         self._seen &= there
 
     async def _delete(self, tier: Tier, doomed: StoredDoomed) -> bool:
-        """Delete what can go; returns whether that was everything."""
+        """Delete unreferenced objects; returns whether that was all of them."""
         topic = TopicName.parse(doomed.value.topic)
         listed = await self._listed(topic)
         heads = [
@@ -82,7 +84,7 @@ class ObjectCleanup:
         return len(heads) == len(doomed.value.objects)
 
     async def _listed(self, topic: TopicName) -> set[int]:
-        """The ledgers that a topic still has: none of them goes, whatever the note says."""
+        """Ledgers that the topic still lists: they are kept, whatever the note says."""
         found = await topics.get(self._store, topic)
         if found is None or found.state is TopicState.DELETING:
             return set()
@@ -90,18 +92,35 @@ class ObjectCleanup:
 
 
 def may_have_objects(tier: Tier | None, refs: Iterable[LedgerRef]) -> list[LedgerRef]:
-    """Those whose objects have to go with them: also what may just be on its way to the store.
+    """Ledgers whose objects must be deleted with them, including uploads in progress.
 
-    Where no node has an object store there is nothing on its way, and nothing to be noted.
+    Without an object store there are none in progress, so nothing needs to be noted.
     """
     under_way = tier is not None and tier.ready
     return [ref for ref in refs if ref.tiered is not None or under_way]
 
 
 async def delete_objects(tier: Tier | None, heads: Sequence[ObjectHead]) -> None:
-    """Delete objects that are noted as doomed. What fails is told to the log, and done later."""
+    """Delete noted objects now. Failures are logged; ``ObjectCleanup`` retries."""
     if tier is not None and heads:
         try:
             await tier.delete(heads)
         except SulinaError as error:
-            _log.warning("objects that nobody wants stay for now: %s", error)
+            _log.warning("deleting unreferenced objects failed; will retry: %s", error)
+
+
+async def delete_orphans(entries: EntryStore, store: MetadataStore) -> int:
+    """Delete ledgers that an interrupted creation or deletion left behind; returns how many.
+
+    Call it before the broker serves anything. On a full disk they stay until the next start.
+    """
+    named: set[int] = set()
+    for namespace in await namespaces.list_names(store):
+        for topic in await topics.list_all(store, namespace):
+            listed = (await ledgers.get(store, topic)).list.ledgers
+            named.update(ledger.id for ledger in listed)
+    orphans = [ledger for ledger in entries.ledgers() if ledger not in named]
+    with suppress(StorageFull):
+        for ledger in orphans:
+            await entries.delete(ledger)
+    return len(orphans)

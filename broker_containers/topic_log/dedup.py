@@ -1,6 +1,6 @@
-"""Producer de-duplication: the last sequence of each producer, durable and under way.
+"""Producer de-duplication: the last sequence of each producer, stored and being written.
 
-Bounded: the producers that have stored nothing for longest are forgotten.
+Bounded: producers that stored nothing for the longest time are forgotten.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ _ENTRY = struct.Struct("<Qq")
 
 
 class Verdict(Enum):
-    """What a frame is, by its producer's sequence."""
+    """What a frame is, judged by its producer's sequence."""
 
     NEW = auto()
     STORED = auto()
-    """A repeat of what is durable."""
+    """A repeat of a durable frame."""
     UNDER_WAY = auto()
-    """A repeat of what is being written."""
+    """A repeat of a frame that is being written."""
     OVERLAPS = auto()
-    """Part of it was stored before: never the frame that was sent first."""
+    """Partly stored before, so it is not a repeat of a frame sent earlier."""
 
 
 class Dedup:
@@ -36,7 +36,7 @@ class Dedup:
         self._sent: dict[int, int] = {}
 
     def judge(self, header: FrameHeader) -> Verdict:
-        """Look at a frame before it is appended."""
+        """Classify a frame before it is appended."""
         producer = header.producer_id
         stored = self._stored.get(producer, -1)
         sent = self._sent.get(producer, stored)
@@ -65,21 +65,21 @@ class Dedup:
             self._stored.popitem(last=False)
 
     def nothing_under_way(self) -> None:
-        """What was being appended failed or was read back: only the stored state counts."""
+        """Appends failed, or the log was read back: only stored sequences count."""
         self._sent.clear()
 
     def last_sequence(self, producer: int) -> int:
-        """The highest sequence stored or under way for a producer, -1 if there is none."""
+        """A producer's highest sequence, stored or being written; -1 if there is none."""
         return self._sent.get(producer, self._stored.get(producer, -1))
 
     def snapshot(self) -> bytes:
-        """The stored state, for the start of the next ledger."""
+        """The stored sequences, for the control frame of the next ledger."""
         return b"".join(_ENTRY.pack(producer, last) for producer, last in self._stored.items())
 
     def restore(self, snapshot: bytes) -> None:
-        """Replace the state by a snapshot. Raises ``CorruptFrame`` if it is none."""
+        """Replace the state with a snapshot. Raises ``CorruptFrame`` if it cannot be read."""
         if len(snapshot) % _ENTRY.size:
-            raise CorruptFrame("the producers' sequences in a control frame can't be read")
+            raise CorruptFrame("the producers' sequences in a control frame cannot be read")
         self._stored = OrderedDict(_ENTRY.iter_unpack(snapshot))
         self._forget_oldest()
         self._sent.clear()

@@ -1,7 +1,6 @@
-"""Finds places in a log by time, in ledgers and in objects.
+"""Finds offsets in a log by time, in ledgers and in objects.
 
-Within a closed ledger, places are found by bisection over entry headers: no index is kept. An
-object has statistics.
+A ledger is searched by bisection over entry headers, without an index. An object has statistics.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from sulina.wire.header import HEADER_SIZE, FrameHeader, parse_header
 
 
 class ReadableLog(Protocol):
-    """What readers need of a managed ledger."""
+    """What readers need from a managed ledger."""
 
     topic: TopicName
     tier: Tier | None
@@ -39,11 +38,11 @@ class ReadableLog(Protocol):
 
 
 def needed_tier(tier: Tier | None, ref: LedgerRef) -> Tier:
-    """The tier, for a ledger that can't be read without it. Raises ``Unavailable``."""
+    """The tier, for a ledger that cannot be read without it. Raises ``Unavailable``."""
     if tier is None:
         raise Unavailable(
-            f"ledger {ref.id} is in the object store, and nobody here can read it: "
-            "start the broker, or the storage nodes, with --tier"
+            f"ledger {ref.id} is in the object store, which this broker cannot read: "
+            "start the broker or the storage nodes with --tier"
         )
     return tier
 
@@ -67,7 +66,7 @@ async def offset_at(log: ReadableLog, time_us: int) -> int:
 async def _first_record_at(log: ReadableLog, ref: LedgerRef, time_us: int) -> int | None:
     """The offset of the first record of ``ref`` that is not older than ``time_us``.
 
-    Frames are found by their latest record; only the one found is opened.
+    Frames are found by their latest record; only the matching frame is decoded.
     """
     frame: Buffer | None
     if not ref.is_local:
@@ -95,7 +94,7 @@ async def _first_frame_at(
     while low <= last_entry:
         header = await entry_header(ledgers, ref, low)
         if not header.is_control:
-            # Where the first record is meant, the head is enough.
+            # If the first record matches, the header is enough.
             size = HEADER_SIZE if header.first_time >= time_us else None
             (found,) = await ledgers.read(ref.id, low, max_entries=1, max_bytes=1, head=size)
             return found.payload

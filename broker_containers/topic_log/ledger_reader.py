@@ -1,7 +1,7 @@
 """Reads a managed ledger in order, from any offset, across ledgers and objects.
 
-Where a ledger's entries are still on storage nodes they are read there; where they are not, or
-can't be read, its object is. Offsets go on without a gap and without a repeat from one to the next.
+Reads a ledger's entries from storage nodes if they are there and readable, otherwise its object.
+Offsets continue from one to the next without a gap or repeat.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ENDLESS = 1 << 63
 
 
 class LedgerReader:
-    """A place in a log. Reads never go past the log's confirmed end."""
+    """A position in a log. Never reads past the log's confirmed end."""
 
     def __init__(self, log: ReadableLog, ledgers: Ledgers, offset: int) -> None:
         self._log = log
@@ -30,7 +30,7 @@ class LedgerReader:
         self._ledger = -1
         self._entry = 0
         self._unreadable = -1
-        """The ledger whose entries could not be read where they should be."""
+        """The ledger whose entries could not be read from storage nodes."""
 
     async def read(self, max_bytes: int) -> list[CachedFrame]:
         while self._offset < self._log.end:
@@ -45,7 +45,7 @@ class LedgerReader:
         return []
 
     def _index(self) -> int | None:
-        """Of the ledger with the next offset; the first kept one if that offset is gone."""
+        """Index of the ledger with the next offset, or of the first kept one."""
         refs = self._log.refs
         at = bisect_left(refs, self._offset, key=_last_offset)
         return at if at < len(refs) else None
@@ -59,7 +59,7 @@ class LedgerReader:
                 return await self._from_entries(ref, max_bytes)
             except SulinaError:
                 self._ledger = -1
-                # It may have become an object alone since the read began.
+                # Its entries may have been deleted after tiering since the read began.
                 ref = next((each for each in self._log.refs if each.id == ref.id), ref)
                 if ref.tiered is None or self._log.tier is None:
                     raise
@@ -75,7 +75,7 @@ class LedgerReader:
         )
         frames = [CachedFrame(parse_header(e.payload), e.payload) for e in entries]
         end = self._log.end
-        # What is not confirmed yet is read again when it is.
+        # Unconfirmed entries are read again once they are confirmed.
         frames = [f for f in frames if f.header.next_offset <= end]
         self._entry += len(frames)
         return frames
@@ -93,14 +93,14 @@ class LedgerReader:
         return frames
 
     async def _locate(self, ref: LedgerRef) -> int:
-        """The entry of ``ref`` that holds the offset, or its first."""
+        """The entry of ``ref`` that contains the offset, or its first."""
         if self._offset <= ref.first_offset:
             return 0
         known = self._log.entry_in_written(ref, self._offset)
         if known is not None:
             return max(known, 0)
         low, high = 0, self._log.last_entry(ref)
-        while low < high:  # the last entry whose base offset is not beyond the wanted one
+        while low < high:  # the last entry whose base offset is not beyond the offset
             middle = (low + high + 1) // 2
             if (await entry_header(self._ledgers, ref, middle)).base_offset <= self._offset:
                 low = middle

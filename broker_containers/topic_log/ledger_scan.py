@@ -1,4 +1,4 @@
-"""Learns from a ledger what a new owner must know: its end, its size, the producers' sequences."""
+"""Reads from a ledger what a new owner needs: its end, its size, the producers' sequences."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _READ_AT_ONCE = 4 << 20
 
 @dataclass(slots=True)
 class ScannedLedger:
-    """What a scan of a ledger found."""
+    """The result of scanning a ledger."""
 
     end: int
     """The offset after its last record."""
@@ -35,10 +35,10 @@ class ScannedLedger:
 async def scan(
     ledgers: Ledgers, ref: LedgerRef, last_entry: int | None, dedup: Dedup
 ) -> ScannedLedger:
-    """Read the headers of all entries up to ``last_entry`` and bring ``dedup`` up to date.
+    """Read the headers of all entries up to ``last_entry`` and update ``dedup``.
 
-    Raises ``StorageFailed`` if offsets do not follow each other: serving such a ledger would show
-    a gap or a repeat. Raises ``CorruptEntry`` when an entry is damaged.
+    Raises ``StorageFailed`` if offsets are not consecutive: serving such a ledger would show a
+    gap or a repeat. Raises ``CorruptEntry`` for a damaged entry.
     """
     found = ScannedLedger(end=ref.first_offset)
     entry = 0
@@ -55,8 +55,8 @@ async def scan(
                 continue
             if header.base_offset != found.end:
                 raise StorageFailed(
-                    f"ledger {ref.id} goes on at offset {header.base_offset} where {found.end} "
-                    f"should follow (entry {head.entry}): its data needs repair by hand"
+                    f"ledger {ref.id} continues at offset {header.base_offset}, not {found.end} "
+                    f"(entry {head.entry}): its data must be repaired manually"
                 )
             dedup.stored(header)
             found.end = header.next_offset
@@ -71,7 +71,7 @@ async def scan(
 async def scan_object(
     tier: Tier | None, topic: TopicName, ref: LedgerRef, dedup: Dedup
 ) -> ScannedLedger:
-    """The same for a ledger that is an object; one with a closing frame is not read as a whole."""
+    """The same for a tiered ledger. If it has a closing frame, only that is read."""
     assert ref.last_offset is not None
     tier, head = needed_tier(tier, ref), head_of(topic, ref)
     offset = ref.first_offset
@@ -87,7 +87,7 @@ async def scan_object(
 
 
 def read_control_frame(ref: LedgerRef, control: Buffer, dedup: Dedup) -> ScannedLedger:
-    """What is known of a closed ledger from the list, and from a control frame of its end."""
+    """The state at the end of a closed ledger, from the list and its closing control frame."""
     dedup.restore(Frame(control).payloads[0])
     return _known(ref)
 

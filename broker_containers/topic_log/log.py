@@ -1,4 +1,4 @@
-"""What a topic asks of its log, whether records are stored or not."""
+"""The interface of a topic's log, and the log of topics that store nothing."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from sulina.wire.header import FrameHeader, assign
 
 
 class LogReader(Protocol):
-    """A place in a log from which frames are read in order."""
+    """A position in a log from which frames are read in order."""
 
     async def read(self, max_bytes: int) -> list[CachedFrame]:
-        """The next whole frames, at least one if there is one; empty at the end of the log.
+        """The next whole frames, at least one if any; empty at the end of the log.
 
-        The first frame holds the offset asked for, and may start before it. Raises
+        The first frame contains the requested offset and may start before it. Raises
         ``CorruptEntry`` for damaged data, which is never skipped silently, and ``Retriable``.
         """
         ...
 
 
 class Log(Protocol):
-    """An append-only sequence of frames. Offsets have no gap and no repeat."""
+    """An append-only sequence of frames. Offsets have no gaps and no repeats."""
 
     dedup: Dedup
 
@@ -34,7 +34,7 @@ class Log(Protocol):
 
     @property
     def end(self) -> int:
-        """The offset after the last confirmed record; nothing beyond it is ever shown."""
+        """The offset after the last confirmed record; nothing beyond it is visible."""
         ...
 
     @property
@@ -43,15 +43,15 @@ class Log(Protocol):
         ...
 
     def append(self, frame: memoryview, header: FrameHeader) -> asyncio.Future[CachedFrame]:
-        """Append a frame; the result, with its offset assigned, comes when it is durable.
+        """Append a frame; the future resolves, with the offset assigned, when it is durable.
 
-        Never blocks; results come in the order of the calls. After a failure everything under
-        way fails too and nothing more is taken until ``repair``.
+        Never blocks; futures resolve in the order of the calls. After a failure all pending
+        appends fail too, and nothing is accepted until ``repair``.
         """
         ...
 
     async def repair(self) -> None:
-        """After a failed append: find out what is stored, and go on from there."""
+        """After a failed append: find out what is stored, and continue from there."""
         ...
 
     def reader(self, offset: int) -> LogReader: ...
@@ -64,7 +64,7 @@ class Log(Protocol):
 
 
 class VolatileLog:
-    """The log of a NonReliable topic: it only counts. What the cache forgets is gone."""
+    """The log of a NonReliable topic: it only assigns offsets and stores nothing."""
 
     usable = True
 

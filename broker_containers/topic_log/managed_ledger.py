@@ -1,13 +1,12 @@
-"""The log of a reliable topic: a list of ledgers, of which the last is written.
+"""The log of a reliable topic: a list of ledgers, of which the last one is written.
 
-A new owner fences the ledger before, learns from it what is stored, and raises the epoch by
-compare-and-swap before it serves anything. A ledger is created with the first append, so an idle
-topic costs nothing. Each ledger starts with a control frame that holds the producers' last
-sequences, so that one ledger is enough to know them again, and the topic's name, so that a
-ledger can be told without the metadata.
+A new owner fences the last ledger, reads what is stored, and raises the epoch by compare-and-swap
+before it serves anything. A ledger is created by the first append, so an idle topic costs nothing.
+Each ledger starts with a control frame that holds the producers' last sequences and the topic's
+name: the newest ledger is enough to restore them, and a ledger can be identified without metadata.
 
-Closed ledgers may be objects of the cold tier, with entries on storage nodes or without: readers
-do not notice. Every change of the list is a swap, one at a time.
+Closed ledgers may be tiered, with or without entries on storage nodes; readers handle both. Every
+change of the list is a swap, one at a time.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ from sulina.wire.encode import Origin, encode_control_frame
 from sulina.wire.header import FrameHeader, assign
 
 _SETTLED_SECONDS = 5.0
-"""A ledger with too few copies is left for a full one after so long, not in the same breath."""
+"""How long to wait before rolling an under-replicated ledger."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerSettings:
-    """When a topic rolls to a new ledger."""
+    """When a topic starts a new ledger."""
 
     roll_bytes: int = 256 << 20
     roll_seconds: float = 3600.0
@@ -66,7 +65,7 @@ def _no_guards() -> Sequence[Compare]:
 
 
 class ManagedLedger:
-    """One topic's log. Make it with ``open``; one owner at a time, by epoch."""
+    """One topic's log. Create it with ``open``; one owner at a time, by epoch."""
 
     def __init__(
         self,
@@ -87,7 +86,7 @@ class ManagedLedger:
         self._ids = ids
         self._clock = clock
         self.settings = settings
-        """When to roll; may be changed at any time."""
+        """May be changed at any time."""
         self._owned = OwnedLedgerList(topic, store)
         self._writer: LedgerWriter | None = None
         self._written: OpenLedger | None = None
@@ -98,7 +97,7 @@ class ManagedLedger:
         self._switching: asyncio.Task[None] | None = None
         self._failure: SulinaError | None = None
         self._intact = False
-        """After a failure: all that is stored is known, and no ledger is open."""
+        """After a failure: what is stored is known, and no ledger is open."""
         self._closed = False
         self._next = 0
         self.dedup = Dedup()
@@ -116,16 +115,16 @@ class ManagedLedger:
         guards: Guards = _no_guards,
         tier: Tier | None = None,
     ) -> ManagedLedger:
-        """Become the owner. Raises ``Fenced`` if somebody else does so at the same time.
+        """Become the owner. Raises ``Fenced`` if another process does so at the same time.
 
-        ``guards`` says, each time, what must hold in the metadata for this process to take over.
-        Without a ``tier``, ledgers that are objects alone can't be read.
+        ``guards`` returns conditions on the metadata under which this process may take over.
+        Without a ``tier``, ledgers that exist only as objects cannot be read.
         """
         log = cls(topic, ledgers, store, ids, clock, settings, guards, tier)
         await log._take_over()
         return log
 
-    # ---- the owner's state ----
+    # ---- state of the owner ----
 
     @property
     def _list(self) -> LedgerList:
@@ -170,12 +169,12 @@ class ManagedLedger:
         await self._owned.commit(change, also)
 
     async def settle(self) -> None:
-        """If the outcome of a swap is not known, find it out. Raises ``Fenced``."""
+        """Resolve a swap whose outcome is unknown. Raises ``Fenced``."""
         await self._owned.settle()
 
     @property
     def guard(self) -> Compare:
-        """Holds in the metadata as long as this object is the owner."""
+        """A condition on the metadata that holds while this object is the owner."""
         return self._owned.guard
 
     async def repair(self) -> None:
@@ -244,11 +243,11 @@ class ManagedLedger:
     def _confirm(self, pending: _Pending, appended: asyncio.Future[None]) -> None:
         error = None if appended.cancelled() else appended.exception()
         if pending.result.done():
-            return  # failed together with one before it
+            return  # failed together with an earlier one
         if error is not None or appended.cancelled():
             self._fail(error if isinstance(error, SulinaError) else Fenced("the append was lost"))
             return
-        assert self._under_way.popleft() is pending, "results come in order"
+        assert self._under_way.popleft() is pending, "results arrive in order"
         header = pending.header
         self.end = header.next_offset
         self.dedup.stored(header)
@@ -257,7 +256,7 @@ class ManagedLedger:
         pending.result.set_result(CachedFrame(header, pending.frame))
 
     def _fail(self, error: SulinaError) -> None:
-        """Everything not confirmed has failed; some of it may be stored all the same."""
+        """Fail all unconfirmed appends; some of them may be stored nevertheless."""
         self._failure = error
         self.dedup.nothing_under_way()
         for pending in (*self._under_way, *self._queue):
@@ -268,7 +267,7 @@ class ManagedLedger:
     # ---- rolling ----
 
     async def _switch(self, *, begin: bool = True) -> None:
-        """Close the ledger being written, if there is one, and start the next."""
+        """Close the open ledger, if any, and start the next."""
         try:
             if self._under_way:
                 await asyncio.wait([pending.result for pending in self._under_way])
@@ -300,15 +299,15 @@ class ManagedLedger:
         try:
             await writer.append(control)
         except StorageFull:
-            # Nothing else was meant for it, so it can go unfenced: fences would use up the space
-            # that a full disk keeps for deletions, with each attempt.
+            # Nothing else was appended, so it is deleted without a fence: each attempt's fence
+            # would use space that a full disk reserves for deletions.
             self._writer, self._written = None, None
             await self.commit(lambda before: before.without(ledger))
             self._intact = True
             raise
 
     def _control(self) -> memoryview:
-        """A control frame with the producers' sequences as they are."""
+        """A control frame with the producers' current sequences."""
         snapshot = self.dedup.snapshot()
         frame = encode_control_frame(Origin(str(self.topic)), snapshot, self._clock.wall_us())
         control = memoryview(bytearray(frame))
@@ -316,7 +315,7 @@ class ManagedLedger:
         return control
 
     def _ended(self, before: LedgerList, *begun: LedgerRef) -> LedgerList:
-        """The list with the ledger that was written closed, and another one begun."""
+        """The list with the open ledger closed and the given ones added."""
         refs = before.ledgers
         if self._writer is not None and self._written is not None:
             written = replace(
@@ -330,15 +329,15 @@ class ManagedLedger:
 
     @property
     def written_for(self) -> float:
-        """Seconds since the ledger being written was begun; 0 if it has no records."""
+        """Age of the open ledger in seconds; 0 if it has no records."""
         if self._written is None or not self._written.bytes:
             return 0.0
         return self._clock.now() - self._born
 
     async def roll(self) -> None:
-        """Close the ledger being written, if it has records; the next append begins another.
+        """Close the open ledger if it has records; the next append starts another.
 
-        What fails is left to ``repair``, as after a failed append.
+        A failure is left to ``repair``, as after a failed append.
         """
         while self._switching is not None:
             await asyncio.wait([self._switching])
@@ -348,7 +347,7 @@ class ManagedLedger:
             await asyncio.wait([self._switching])
 
     def closing_frame(self, ref: LedgerRef) -> bytes:
-        """What a takeover must know at the end of ``ref``, if nothing is written behind it."""
+        """What a takeover needs at the end of ``ref``; empty if records follow it."""
         if self._written is None and self._list.ledgers[-1].id == ref.id and not self._queue:
             return bytes(self._control())
         return b""
@@ -360,7 +359,7 @@ class ManagedLedger:
 
     @property
     def ledgers(self) -> Ledgers:
-        """Where the entries are."""
+        """Where entries are stored."""
         return self._ledgers
 
     def last_entry(self, ref: LedgerRef) -> int:
@@ -370,7 +369,7 @@ class ManagedLedger:
         return self._writer.lac if self._writer is not None else -1
 
     def entry_in_written(self, ref: LedgerRef, offset: int) -> int | None:
-        """The entry with ``offset`` if ``ref`` is the ledger being written."""
+        """The entry that contains ``offset`` if ``ref`` is the open ledger."""
         if self._written is None or self._written.id != ref.id:
             return None
         return bisect_right(self._bases, offset) - 1
@@ -381,14 +380,14 @@ class ManagedLedger:
     # ---- ending ----
 
     async def trim(self, count: int) -> int:
-        """Forget the ``count`` oldest ledgers, or as many of them as can go at once; how many.
+        """Delete up to ``count`` of the oldest ledgers; returns how many.
 
-        The list changes before any data goes.
+        The list changes before any data is deleted.
         """
         if self._switching is not None:
             await asyncio.wait([self._switching])
         count = min(count, doomed_objects.AT_ONCE)
-        assert 0 < count < len(self._list.ledgers), "the newest ledger stays"
+        assert 0 < count < len(self._list.ledgers), "the newest ledger is kept"
         gone = self._list.ledgers[:count]
         objects = may_have_objects(self.tier, gone)
         doom = doomed_objects.puts(self.topic, objects, self._clock.wall_us())
@@ -400,10 +399,10 @@ class ManagedLedger:
         return count
 
     async def close(self) -> None:
-        """Wait for what is under way and note the end of the ledger, so the next start is quick."""
+        """Finish pending appends and close the ledger, so that the next start is fast."""
         self._closed = True
         while self._switching is not None or self._under_way:
-            # One may follow on the other: a ledger that was begun takes what waits for it.
+            # Each may lead to the other: a new ledger takes the appends that waited for it.
             if self._switching is not None:
                 await asyncio.wait([self._switching])
             else:

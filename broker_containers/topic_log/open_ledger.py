@@ -1,4 +1,4 @@
-"""The ledger being written, with what it holds so far."""
+"""The ledger being written, with its totals so far."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sulina.wire.header import FrameHeader
 
 
 class OpenLedger:
-    """Changes in place: it does so twice for every frame, where a value would be copied."""
+    """Mutable, because it changes twice per frame."""
 
     __slots__ = ("_begun", "_first_time_us", "_last_time_us", "bytes")
 
@@ -18,7 +18,7 @@ class OpenLedger:
         self._first_time_us = begun.first_time_us
         self._last_time_us = begun.last_time_us
         self.bytes = begun.bytes
-        """Of all frames that were written, confirmed or not."""
+        """Bytes of all frames written, confirmed or not."""
 
     @property
     def id(self) -> int:
@@ -26,7 +26,7 @@ class OpenLedger:
 
     @property
     def ref(self) -> LedgerRef:
-        """As it is now."""
+        """Its current record."""
         return replace(
             self._begun,
             bytes=self.bytes,
@@ -35,6 +35,6 @@ class OpenLedger:
         )
 
     def confirmed(self, header: FrameHeader) -> None:
-        """A frame is durable: its times count."""
+        """A frame is durable: count its times."""
         self._first_time_us = self._first_time_us or header.first_time
         self._last_time_us = max(self._last_time_us, header.last_time)

@@ -1,7 +1,7 @@
-"""A topic's list of ledgers in the hands of its owner: changed by swaps alone, one at a time.
+"""A topic's ledger list as its owner changes it: by compare-and-swap, one change at a time.
 
-Whoever rolls a ledger, tiers one or trims the list gets their turn; each sees what the one before
-left. A swap that succeeds proves that nobody else owned the topic until then.
+Rolling, tiering and trimming take turns, each on the result of the previous one. A swap that
+succeeds proves that no other process owned the topic until then.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sulina.names import TopicName
 
 
 class OwnedLedgerList:
-    """The list as it was left; empty until it is taken."""
+    """The list as last written; empty until it is taken."""
 
     def __init__(self, topic: TopicName, store: MetadataStore) -> None:
         self.list = LedgerList()
@@ -30,42 +30,42 @@ class OwnedLedgerList:
         self._guards: Sequence[Compare] = ()
         self._before = LedgerList()
         self._in_doubt: LedgerList | None = None
-        """What a swap wanted whose outcome nobody knows."""
+        """The target of a swap whose outcome is unknown."""
 
     @property
     def guard(self) -> Compare:
-        """Holds in the metadata as long as nobody else changed the list."""
+        """A condition on the metadata that holds until another process changes the list."""
         return ModRevisionIs(ledger_keys.key(self._topic), self._revision)
 
     @asynccontextmanager
     async def taking(self, guards: Sequence[Compare]) -> AsyncIterator[LedgerList]:
-        """The list as whoever had it left it, for ``take``. Raises ``Fenced`` for the guards."""
+        """The previous owner's list, for ``take``. Raises ``Fenced`` if a guard fails."""
         async with self._turn:
             found = await ledger_keys.get_guarded(self._store, self._topic, guards)
             if found is None:
-                raise Fenced(f"{self._topic} belongs to another broker by now")
+                raise Fenced(f"{self._topic} belongs to another broker now")
             self._guards, self._before = guards, found.list
             self._revision, self._in_doubt = found.revision, None
             yield found.list
 
     async def take(self, ledgers: LedgerList) -> None:
-        """While ``taking``: make the list ours. Raises ``Fenced`` if somebody was faster."""
+        """Within ``taking``: write the list. Raises ``Fenced`` if another process was faster."""
         await self._swap(ledgers, self._before, self._guards)
 
     async def commit(
         self, change: Callable[[LedgerList], LedgerList], also: Sequence[Op] = ()
     ) -> None:
-        """Swap the list for ``change`` of it, with what shall happen ``also``.
+        """Swap the list for ``change`` of it, together with the operations in ``also``.
 
-        Raises ``Fenced`` if it is not as we left it, and the store's errors: after one of those
-        nobody knows whether it happened, which the next swap, or ``settle``, finds out.
+        Raises ``Fenced`` if another process changed the list, and errors of the store. After those
+        the outcome is unknown until the next swap, or ``settle``, finds out.
         """
         async with self._turn:
             await self._settle()
             await self._swap(change(self.list), self.list, also=also)
 
     async def settle(self) -> None:
-        """If the outcome of a swap is not known, find it out. Raises ``Fenced``."""
+        """Resolve a swap whose outcome is unknown. Raises ``Fenced``."""
         if self._in_doubt is not None:
             async with self._turn:
                 await self._settle()

@@ -1,7 +1,7 @@
 """The newest frames of all topics of a broker, in memory, bounded in bytes.
 
-Consumers at the tail are served from here. When the bound is reached the oldest frame of the
-whole broker goes; whoever still needs it reads it from storage.
+Serves consumers at the tail. At the limit the oldest frame of the whole broker is evicted;
+consumers that still need it read it from storage.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _OBJECTS = 1024
 
 @dataclass(frozen=True, slots=True)
 class CachedFrame:
-    """A frame with its header already read."""
+    """A frame with its parsed header."""
 
     header: FrameHeader
     data: Buffer
@@ -28,7 +28,7 @@ class CachedFrame:
 
     @property
     def cost(self) -> int:
-        """Bytes of memory it takes, about: small frames cost more than their bytes."""
+        """Approximate memory; small frames cost more than their bytes."""
         return self.header.size + _OBJECTS
 
 
@@ -39,14 +39,14 @@ class TailCache:
         self._limit = limit
         self.bytes = 0
         self._order: OrderedDict[tuple[TopicTail, int], int] = OrderedDict()
-        """The cost of each frame by where it is, oldest first."""
+        """The cost of each frame by topic and base offset, oldest first."""
 
     def tail(self) -> TopicTail:
-        """The part of a topic."""
+        """A new topic's part of the cache."""
         return TopicTail(self)
 
     def resize(self, limit: int) -> None:
-        """Hold at most ``limit`` bytes from now on."""
+        """Change the limit in bytes; evicts immediately."""
         self._limit = limit
         self._make_room()
 
@@ -71,7 +71,7 @@ class TopicTail:
 
     def __init__(self, cache: TailCache) -> None:
         self._cache = cache
-        # Ordered: the first key of a plain dict is slow to find once many before it are gone.
+        # OrderedDict: finding the first key of a dict is slow after many deletions at its start.
         self._frames: OrderedDict[int, CachedFrame] = OrderedDict()
 
     def add(self, frame: CachedFrame) -> None:
@@ -83,7 +83,7 @@ class TopicTail:
         return self._frames.get(base)
 
     def holding(self, offset: int) -> CachedFrame | None:
-        """The frame that holds ``offset``: for starting somewhere, not for every step."""
+        """The frame that contains ``offset``. Slow: use it to start, not for every step."""
         frame = self._frames.get(offset)
         if frame is not None:
             return frame
@@ -94,11 +94,11 @@ class TopicTail:
 
     @property
     def first(self) -> int | None:
-        """The lowest base offset here."""
+        """The lowest cached base offset."""
         return next(iter(self._frames), None)
 
     def evict(self, base: int) -> None:
-        """Called by the cache to make room."""
+        """Called by the cache to free memory."""
         self._frames.pop(base, None)
         self._cache.removed(self, base)
 

@@ -1,7 +1,7 @@
-"""What a new owner of a topic learns before it serves anything: where the log ends, who wrote it.
+"""What a new owner of a topic reads before it serves anything: the log's end, the sequences.
 
-The newest ledger with records tells both. One that a former owner left open is fenced and
-recovered first; one that was created and never written is left out of the list.
+The newest ledger with records holds both. A ledger that the previous owner left open is fenced and
+recovered first; one that was created and never written is removed from the list.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from sulina.names import TopicName
 
 @dataclass(frozen=True, slots=True)
 class FencedLog:
-    """The log as the owner before left it."""
+    """The log as the previous owner left it."""
 
     list: LedgerList
-    """In the next epoch, with no ledger open. It is ours only when it is swapped in."""
+    """In the next epoch, with no open ledger. Takes effect only when it is swapped in."""
     dedup: Dedup
     end: int
     empty: tuple[LedgerRef, ...]
-    """To be deleted once the list without them is swapped in."""
+    """Ledgers to delete once the list without them is swapped in."""
 
 
 async def fence_and_read(
@@ -43,9 +43,9 @@ async def fence_and_read(
     store: MetadataStore,
     tier: Tier | None,
 ) -> FencedLog:
-    """Fence the former owner and read what is stored. Raises what recovery and reads raise.
+    """Fence the previous owner and read what is stored. Raises what recovery and reads raise.
 
-    No record that it confirmed is behind ``end``, and it can confirm none from here on.
+    The previous owner confirmed no record at or after ``end``, and can confirm none from now on.
     """
     refs = list(before.ledgers)
     dedup, end, empty = Dedup(), refs[-1].first_offset if refs else 0, []
@@ -68,7 +68,7 @@ async def fence_and_read(
                     last_time_us=found.last_time,
                 )
             break
-        empty.append(refs.pop())  # created, never written: the data ends with the one before
+        empty.append(refs.pop())  # created but never written
     taken = LedgerList(epoch=before.epoch + 1, ledgers=tuple(refs), pages=before.pages)
     return FencedLog(taken, dedup, end, tuple(empty))
 
@@ -82,7 +82,7 @@ async def _read_end(
     tier: Tier | None,
     dedup: Dedup,
 ) -> ScannedLedger:
-    """From the entries on storage nodes, or from what was noted as they became an object."""
+    """From entries on storage nodes, or from what was recorded when the ledger was tiered."""
     if ref.tiered is None:
         return await scan(ledgers, ref, last_entry, dedup)
     noted = await closing.get(store, topic, ref.id)

@@ -1,1 +1,1 @@
-"""Topics: where frames get their offsets, and where they wait for their consumers."""
+"""Topics: their producers, subscriptions, retention and tiering."""

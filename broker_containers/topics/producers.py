@@ -1,4 +1,4 @@
-"""A producer at a topic: its frames in order, and their outcomes in the same order."""
+"""A producer of a topic: its frames, and their outcomes in the same order."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from sulina.errors import Refused, SulinaError
 from sulina.wire.encode import producer_id
 
 REPEATED = -1
-"""The offset that answers a frame which was stored before."""
+"""Returned instead of an offset for a frame that was already stored."""
 
 
 class ProducerSink(Protocol):
-    """The producer's end of a connection, whichever door it came through."""
+    """The producer's connection, over any protocol."""
 
     def published(self, first_number: int, base_offsets: list[int]) -> None:
         """Consecutive frames are durable."""
         ...
 
     def publish_failed(self, number: int, error: SulinaError) -> None:
-        """A frame was not taken. Unless it was refused, no later one is taken either."""
+        """A frame was rejected. Unless the error is ``Refused``, later frames are rejected too."""
         ...
 
     def closed(self, reason: SulinaError) -> None:
-        """The topic lets the producer go."""
+        """The topic disconnects the producer."""
         ...
 
 
@@ -40,7 +40,7 @@ class PublishOutcome:
 
 
 class TopicProducer:
-    """One producer that is connected. Outcomes are told in lumps, once per turn of the loop."""
+    """A connected producer. Outcomes are reported in batches, once per turn of the event loop."""
 
     def __init__(self, name: str, sink: ProducerSink) -> None:
         self.name = name
@@ -51,14 +51,14 @@ class TopicProducer:
         self.broken: SulinaError | None = None
 
     def start(self, number: int) -> PublishOutcome:
-        """A frame came. Its outcome must be given to ``finish`` exactly once."""
+        """A frame arrived. Its outcome must be passed to ``finish`` exactly once."""
         slot = PublishOutcome(number)
         self._slots.append(slot)
         return slot
 
     def finish(self, slot: PublishOutcome, outcome: int | SulinaError) -> None:
         if isinstance(outcome, SulinaError):
-            # A traceback would keep the frame alive that it passed through.
+            # A traceback would keep the frame in memory.
             slot.error = outcome.with_traceback(None)
         else:
             slot.offset = outcome
@@ -82,7 +82,7 @@ class TopicProducer:
             error = slot.error or self.broken
             assert error is not None
             if not isinstance(error, Refused):
-                # It may succeed when sent again, and later frames must not overtake it.
+                # It may succeed when it is sent again, and later frames must not overtake it.
                 self.broken = error
             self.sink.publish_failed(slot.number, error)
         if offsets:

@@ -1,6 +1,6 @@
-"""What a topic may forget: by age, by size, and by what its subscriptions have consumed.
+"""Deletes old data of topics: by age, by size, and once all subscriptions consumed it.
 
-Whole ledgers go, the oldest first, and never the newest one: it knows where offsets go on.
+Deletes whole ledgers, oldest first, but never the newest: it holds the next offset.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 def expired(refs: Sequence[LedgerRef], policy: Policy, now_us: int, consumed: int) -> int:
-    """How many of the oldest ledgers the policy lets go.
+    """How many of the oldest ledgers the policy allows to delete.
 
     ``consumed``: every subscription has acknowledged all records below this offset.
     """
@@ -37,28 +37,28 @@ def expired(refs: Sequence[LedgerRef], policy: Policy, now_us: int, consumed: in
 
 
 class Retention:
-    """Applies the policies of the topics that are open, every now and then."""
+    """Applies the policies of open topics periodically."""
 
     def __init__(
         self, clock: Clock, interval: float, topics: Callable[[], Iterable[Topic]]
     ) -> None:
         self._clock = clock
         self.interval = interval
-        """Seconds between rounds; may be changed at any time, for those to come."""
+        """Seconds between rounds; a change applies after the current round."""
         self._topics = topics
 
     async def run(self) -> None:
-        """Until cancelled. A topic that fails is tried again next time."""
+        """Run until cancelled. A topic that fails is tried again in the next round."""
         while True:
             await self._clock.sleep(self.interval)
             for topic in list(self._topics()):
                 try:
                     await self.apply(topic)
                 except SulinaError as error:
-                    _log.warning("old data of %s stays for now: %s", topic.name, error)
+                    _log.warning("retention of %s failed; will retry: %s", topic.name, error)
 
     async def apply(self, topic: Topic) -> int:
-        """Delete what one topic may forget; returns how many ledgers went."""
+        """Delete a topic's expired ledgers; returns how many."""
         log = topic.log
         if not isinstance(log, ManagedLedger) or not log.usable:
             return 0

@@ -1,7 +1,7 @@
-"""Work that is done to its end, whoever asked for it: nothing is left half done.
+"""Runs work to completion even if the caller is cancelled.
 
-A request dies with its connection. What changes a topic or a subscription in several steps must
-not stop between them.
+A request is cancelled when its connection is lost. Changes that take several steps must not stop
+between them.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ _T = TypeVar("_T")
 
 
 class ShieldedTasks:
-    """Owns the tasks of such work. There are no more than requests under way."""
+    """Owns the tasks; there are at most as many as requests in progress."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """The result of ``work``, which goes on when the caller is cancelled."""
+        """The result of ``work``, which continues when the caller is cancelled."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
@@ -29,9 +29,9 @@ class ShieldedTasks:
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # the caller has it; if the caller is gone, it is no news
+            task.exception()  # already raised to the caller; without a caller it can be dropped
 
     async def finished(self) -> None:
-        """Wait for all that is under way."""
+        """Wait for all tasks."""
         while self._tasks:
             await asyncio.wait(self._tasks)

@@ -1,4 +1,4 @@
-"""Publishes one frame from within the broker: a dead letter, or a message that came over HTTP."""
+"""Publishes a single frame from within the broker: a dead letter or a message from HTTP."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MakeFrame = Callable[[int], bytes]
 
 
 class _SingleOutcome:
-    """A producer's sink that waits for the outcome of one frame."""
+    """A producer's sink that receives the outcome of one frame."""
 
     def __init__(self) -> None:
         self.outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -28,11 +28,11 @@ class _SingleOutcome:
             self.outcome.set_exception(error)
 
     def closed(self, reason: SulinaError) -> None:
-        """Nothing to do: a topic finishes what is under way, so the outcome comes all the same."""
+        """Nothing to do: a topic finishes accepted frames, so the outcome still arrives."""
 
 
 async def publish_one(topic: Topic, name: str, make: MakeFrame) -> int:
-    """Publish one frame to a topic of this broker; durable when this returns its offset."""
+    """Publish one frame to an open topic; durable when this returns its offset."""
     sink = _SingleOutcome()
     producer = await topic.attach(name, sink, exclusive=False)
     try:

@@ -1,6 +1,6 @@
-"""The subscriptions of a broker's topics: made, restored, changed, moved, deleted.
+"""Creates, restores, changes, moves and deletes the subscriptions of topics.
 
-What they are is in the metadata before they serve anybody; what consumers do with one is its own.
+A subscription is stored in the metadata before consumers can use it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sulina.runtime.seam import Clock
 
 
 class SubscriptionManager:
-    """One object a broker. Calls that change the metadata go on when the caller is cancelled."""
+    """One object per broker. Calls that change metadata continue if the caller is cancelled."""
 
     def __init__(
         self,
@@ -40,15 +40,15 @@ class SubscriptionManager:
         self._store = store
         self._clock = clock
         self.limits = limits
-        """For subscriptions that are opened from now on; may be changed at any time."""
+        """For subscriptions opened from now on; may be changed at any time."""
         self._cursors = cursors
         self._shielded = shielded
         self._send_dead_letter = send_dead_letter
 
     async def restore(self, topic: Topic) -> None:
-        """Those that are in the metadata. Call it only when the topic's log is fenced.
+        """Open the stored subscriptions. Call it only after the topic's log is fenced.
 
-        An owner before us may change them until then.
+        The previous owner may change them until then.
         """
         stored, places = await asyncio.gather(
             subscriptions.list_all(self._store, topic.name),
@@ -65,10 +65,10 @@ class SubscriptionManager:
         start: Start,
         policy: FailurePolicy | None,
     ) -> Subscription:
-        """The subscription, made durable with its start position if it is new.
+        """The subscription; a new one is stored durably with its start position.
 
-        Raises ``Refused`` if it exists with another type and has consumers; without consumers the
-        type changes.
+        A subscription without consumers changes to ``type_``. Raises ``Refused`` if it has another
+        type and consumers.
         """
         return await self._shielded.run(self._subscribe(topic, name, type_, start, policy))
 
@@ -110,7 +110,7 @@ class SubscriptionManager:
             await subscriptions.create(self._store, topic.name, name, wanted, place)
         except AlreadyExists:
             if name not in topic.subscriptions:
-                # Made a moment ago, here for another consumer or by an owner before us.
+                # Created a moment ago, here for another consumer or by the previous owner.
                 found = await subscriptions.get(self._store, topic.name, name)
                 at = await cursors.get(self._store, topic.name, name)
                 if found is None or at is None:
@@ -136,9 +136,9 @@ class SubscriptionManager:
             self._store, topic.name, subscription.name, lambda record: replace(record, type=type_)
         )
         place = subscription.cursor(self._clock.wall_us())
-        await subscription.close(Retriable("the subscription's type changes"))
+        await subscription.close(Retriable("the subscription changes its type"))
         successor = self._add(topic, subscription.name, changed, place)
-        successor.dirty = True  # what was acknowledged before may not be stored yet
+        successor.dirty = True  # recent acknowledgements may not be stored yet
         return successor
 
     async def update_failure_policy(
@@ -155,17 +155,17 @@ class SubscriptionManager:
         return policy
 
     async def set_max_unacked(self, topic: Topic, name: str, wanted: int) -> None:
-        """Change how many records may be unacknowledged at once; what is beyond stays out."""
+        """Change the maximum number of unacknowledged records; records already in flight stay."""
         if topic.delivery is not Delivery.RELIABLE:
-            raise Refused(f"{topic.name} is not reliable: nothing is acknowledged there")
-        topic.subscription(name)  # raises if it is not there
+            raise Refused(f"{topic.name} is not reliable: its records are not acknowledged")
+        topic.subscription(name)  # raises if it does not exist
         await subscriptions.set_max_unacked(self._store, topic.name, name, wanted)
-        found = topic.subscriptions.get(name)  # perhaps another since: its type was changed
+        found = topic.subscriptions.get(name)  # may be another object if its type changed
         if found is not None:
             found.max_unacked = wanted
 
     async def unsubscribe(self, topic: Topic, name: str) -> None:
-        """Delete a subscription and its cursor; its consumers are let go."""
+        """Delete a subscription and its cursor; its consumers are disconnected."""
         await self._shielded.run(self._unsubscribe(topic, topic.subscription(name)))
 
     async def _unsubscribe(self, topic: Topic, subscription: Subscription) -> None:
@@ -177,18 +177,18 @@ class SubscriptionManager:
     async def seek(self, topic: Topic, subscription: Subscription, start: Start) -> None:
         """Move a subscription; durable when this returns. Call its ``resume`` afterwards.
 
-        After an error it goes on by itself, from the new place or the one before.
+        After an error it resumes by itself, at the new or the old position.
         """
         subscription.seek(await topic.resolve(start))
         try:
             await self._cursors.flush([subscription])
         except BaseException:
-            subscription.resume()  # also when the caller is gone: others consume it too
+            subscription.resume()  # also if the caller is cancelled: it has other consumers
             raise
 
 
 def _checked(policy: FailurePolicy) -> FailurePolicy:
-    """``policy`` if dead letters could be published by it; raises ``Refused`` otherwise."""
+    """``policy``; raises ``Refused`` if its dead-letter topic is not a topic name."""
     if policy.poison is Poison.DEAD_LETTER:
         TopicName.parse(policy.dead_letter_topic)
     return policy

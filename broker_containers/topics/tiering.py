@@ -1,9 +1,8 @@
-"""Makes objects of the closed ledgers of the topics that are open here, and lets go of the entries.
+"""Tiers the closed ledgers of open topics: writes them to the object store, deletes the entries.
 
-The order is what keeps every record: the object is made and verified; then the topic's list says
-so, by a swap that only its owner can make; then the entries are deleted; then the list says that,
-too. Whatever is interrupted is found by the next round, here or at the next owner, and goes on
-from where the list says it is.
+The order guarantees that no record is lost: the object is written and verified; the topic's ledger
+list records it, by a swap that only the owner can make; the entries are deleted; the list records
+that. An interrupted sequence is continued from what the list says, here or by the next owner.
 """
 
 from __future__ import annotations
@@ -27,35 +26,35 @@ from sulina.runtime.seam import Clock
 
 _log = logging.getLogger(__name__)
 _AT_A_TIME: Final = 64
-"""Ledgers of one round for each that may be worked on at once; then it is looked again."""
+"""Ledgers per round for each concurrent worker; then the list is read again."""
 _FIRST_PAUSE, _LAST_PAUSE = 1.0, 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class TieringSettings:
-    """When ledgers become objects, and how long their entries stay."""
+    """When ledgers are tiered, and how long their entries stay on storage nodes."""
 
     after_seconds: float = 900.0
-    """A ledger that was begun so long ago is closed, so that it can become an object."""
+    """Age at which an open ledger is closed, to be tiered."""
     check_seconds: float = 5.0
-    """How often closed ledgers are looked for."""
+    """How often to look for closed ledgers to tier."""
     at_once: int = 2
-    """Ledgers of this broker that become objects at the same time."""
+    """Maximum number of ledgers that a broker tiers concurrently."""
     local_seconds: float = 300.0
-    """Entries stay for so long after their ledger's last record, though the object is there."""
+    """How long the entries of a tiered ledger stay, counted from its last record."""
     local_bytes: int = 0
-    """So many of a topic's newest bytes stay in any case."""
+    """How many of a topic's newest bytes always stay on storage nodes."""
     offload_seconds: float = 900.0
-    """An object that takes longer has failed, and is tried again."""
+    """Timeout for tiering one ledger; it is tried again later."""
 
 
 @dataclass(slots=True)
 class TierCounters:
-    """What was done so far."""
+    """Totals since the start."""
 
     objects: int = 0
     bytes: int = 0
-    """Of frames that are in objects now."""
+    """Bytes of the frames in tiered ledgers."""
     object_bytes: int = 0
     failures: int = 0
     local_deleted: int = 0
@@ -63,12 +62,12 @@ class TierCounters:
 
 @dataclass(frozen=True, slots=True)
 class TierLag:
-    """What is not in objects yet, though it could be."""
+    """What is closed and not tiered yet."""
 
     ledgers: int = 0
     bytes: int = 0
     seconds: float = 0.0
-    """Since the first record of the oldest such ledger was published."""
+    """Age of the oldest such record."""
 
 
 @dataclass(slots=True)
@@ -78,7 +77,7 @@ class _Failed:
 
 
 def untiered(refs: Iterable[LedgerRef]) -> list[LedgerRef]:
-    """The ledgers that could become objects, the oldest first."""
+    """Closed ledgers that are not tiered yet, oldest first."""
     return [ref for ref in refs if ref.state is LedgerState.CLOSED and _wants_object(ref)]
 
 
@@ -87,7 +86,7 @@ def _wants_object(ref: LedgerRef) -> bool:
 
 
 def droppable(refs: Sequence[LedgerRef], settings: TieringSettings, now_us: int) -> list[LedgerRef]:
-    """The ledgers whose entries may go, the oldest first: their objects are on the list."""
+    """Tiered ledgers whose entries may be deleted, oldest first."""
     found: list[LedgerRef] = []
     newer = 0
     for ref in reversed(refs):
@@ -99,7 +98,7 @@ def droppable(refs: Sequence[LedgerRef], settings: TieringSettings, now_us: int)
 
 
 class Tiering:
-    """Works for as long as :meth:`run` does; ``tier`` None: there is nothing to do."""
+    """Works while :meth:`run` does; without a ``tier`` it does nothing."""
 
     def __init__(
         self,
@@ -119,11 +118,11 @@ class Tiering:
 
     @property
     def ready(self) -> bool:
-        """Whether there is an object store at present."""
+        """Whether an object store is available."""
         return self._tier is not None and self._tier.ready
 
     async def run(self) -> None:
-        """Until cancelled. What fails is tried again, later and later."""
+        """Run until cancelled. Failures are retried with increasing pauses."""
         if self._tier is None:
             return
         while True:
@@ -133,7 +132,7 @@ class Tiering:
                     await within(self._clock, self.settings.check_seconds, self._wake.wait())
 
     async def round(self) -> bool:
-        """Do what can be done now; returns whether there is more."""
+        """Tier what can be tiered now; returns whether there is more."""
         if not self.ready:
             return False
         now = self._clock.now()
@@ -144,7 +143,7 @@ class Tiering:
                 if log.written_for >= self.settings.after_seconds:
                     await log.roll()
             except SulinaError as error:
-                _log.warning("the ledgers of %s stay as they are for now: %s", log.topic, error)
+                _log.warning("cannot prepare ledgers of %s for tiering: %s", log.topic, error)
             work += [(log, ref) for ref in untiered(log.refs) if not self._pausing(ref.id, now)]
         self._forget_failures(now)
         work.sort(key=lambda each: each[1].last_time_us)
@@ -176,16 +175,16 @@ class Tiering:
             self._failed.pop(ref.id, None)
         except SulinaError as error:
             self._failure(ref.id)
-            _log.warning("ledger %d of %s is no object yet: %s", ref.id, log.topic, error)
+            _log.warning("tiering ledger %d of %s failed; will retry: %s", ref.id, log.topic, error)
         except Exception:
-            # Whatever it is, other ledgers must not wait for it.
+            # Whatever the error is, other ledgers must not wait for this one.
             self._failure(ref.id)
-            _log.exception("ledger %d of %s is no object yet", ref.id, log.topic)
+            _log.exception("tiering ledger %d of %s failed; will retry", ref.id, log.topic)
 
     # ---- the steps ----
 
     async def tier(self, log: ManagedLedger, ref: LedgerRef) -> None:
-        """Make an object of a closed ledger and note it in the topic's list."""
+        """Write a closed ledger as an object and record it in the topic's list."""
         assert self._tier is not None and ref.last_offset is not None
         assert ref.last_entry is not None
         job = OffloadJob(
@@ -195,7 +194,7 @@ class Tiering:
         try:
             tiered = await within(self._clock, seconds, self._tier.offload(job))
         except TimeoutError:
-            raise Unavailable(f"no object was made of it within {seconds:g} s") from None
+            raise Unavailable(f"the object was not written within {seconds:g} s") from None
         if await self._note(log, ref, tiered, closing.puts(log.topic, ref.id, job.closing)):
             self.counters.objects += 1
             self.counters.bytes += ref.bytes
@@ -206,10 +205,10 @@ class Tiering:
             try:
                 await self.drop_local(log)
             except SulinaError as error:
-                _log.warning("entries of %s stay for now, though not needed: %s", log.topic, error)
+                _log.warning("deleting entries of %s failed; will retry: %s", log.topic, error)
 
     async def drop_local(self, log: ManagedLedger) -> None:
-        """Delete the entries of ledgers whose objects are on the list, and may be alone there."""
+        """Delete the entries of tiered ledgers that no longer need to stay on storage nodes."""
         while refs := droppable(log.refs, self.settings, self._clock.wall_us())[:_AT_A_TIME]:
             gone: dict[int, LedgerRef] = {}
             for ref in refs:
@@ -227,7 +226,7 @@ class Tiering:
     async def _note(
         self, log: ManagedLedger, ref: LedgerRef, tiered: TieredRef, also: Sequence[Op]
     ) -> bool:
-        """Swap the list; returns whether the ledger is still on it."""
+        """Swap the list; returns whether it still contains the ledger."""
         if all(each.id != ref.id for each in log.refs):
             return False
         await log.commit(lambda before: before.changed(replace(ref, tiered=tiered)), also)
@@ -236,7 +235,7 @@ class Tiering:
     # ---- on demand ----
 
     async def flush(self, log: ManagedLedger) -> list[LedgerRef]:
-        """Close the ledger being written and begin at once to make objects; those to be made."""
+        """Close the open ledger and start tiering immediately; returns the ledgers to tier."""
         await log.roll()
         wanted = untiered(log.refs)
         for ref in wanted:
@@ -245,7 +244,7 @@ class Tiering:
         return wanted
 
     def lag(self) -> TierLag:
-        """How far objects lie behind."""
+        """What is not tiered yet."""
         if self._tier is None:
             return TierLag()
         refs = [ref for log in self._logs() for ref in untiered(log.refs)]
@@ -270,7 +269,7 @@ class Tiering:
         self._failed[ledger] = _Failed(self._clock.now() + pause, pause)
 
     def _forget_failures(self, now: float) -> None:
-        """Those that nobody tried again for long are not ours any more."""
+        """Drop failures of ledgers that were not tried for long: another broker owns them now."""
         for ledger, failed in list(self._failed.items()):
             if now > failed.until + 2 * _LAST_PAUSE:
                 del self._failed[ledger]

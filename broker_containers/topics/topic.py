@@ -1,4 +1,4 @@
-"""A topic that this broker owns: takes frames from producers, shows them to subscriptions."""
+"""A topic that this broker owns: accepts frames from producers, feeds its subscriptions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from sulina.wire.header import FrameHeader
 
 @dataclass(slots=True)
 class TopicCounters:
-    """What went in so far."""
+    """What was published since the topic was opened."""
 
     frames_in: int = 0
     records_in: int = 0
@@ -40,7 +40,7 @@ class TopicCounters:
 
 
 class Topic:
-    """One topic (or one partition) and all that is attached to it."""
+    """One topic, or one partition, with its producers and subscriptions."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Topic:
     # ---- producers ----
 
     async def attach(self, name: str, sink: ProducerSink, *, exclusive: bool) -> TopicProducer:
-        """A producer comes; the same name again takes the place of the one before.
+        """Attach a producer; one of the same name replaces the previous one.
 
         Waits for the log to be repaired if an append failed. Raises ``Refused`` if the topic has
         an exclusive producer, ``Overloaded`` at the limit of producers.
@@ -78,10 +78,10 @@ class Topic:
         if self._exclusive is not None and self._exclusive.name != name:
             raise Refused(f"{self.name} has an exclusive producer, {self._exclusive.name!r}")
         if exclusive and others:
-            raise Refused(f"{self.name} has other producers: an exclusive one must be alone")
+            raise Refused(f"{self.name} has other producers: an exclusive producer must be alone")
         limit = self.policy.max_producers_per_topic
         if limit and others >= limit:
-            raise Overloaded(f"{self.name} has {others} producers and its policy allows {limit}")
+            raise Overloaded(f"{self.name} has {others} producers, its policy allows {limit}")
         if before is not None:
             before.sink.closed(Refused(f"another producer named {name!r} took over"))
         producer = TopicProducer(name, sink)
@@ -95,10 +95,10 @@ class Topic:
         async with self._repairing:
             if not self.log.usable:
                 await self.log.repair()
-                self._wake_all()  # what was stored but not confirmed shows now
+                self._wake_all()  # records that were stored but not confirmed are visible now
 
     def detach(self, producer: TopicProducer) -> None:
-        """A producer goes. What it sent stays."""
+        """Detach a producer. What it sent stays."""
         if self.producers.get(producer.name) is producer:
             del self.producers[producer.name]
         if self._exclusive is producer:
@@ -109,7 +109,7 @@ class Topic:
     def publish(
         self, producer: TopicProducer, number: int, frame: memoryview, header: FrameHeader
     ) -> None:
-        """Take a frame whose checksum is right. The outcome goes to the producer's sink."""
+        """Accept a frame whose checksum was verified. The producer's sink gets the outcome."""
         slot = producer.start(number)
         if producer.broken is not None:
             producer.finish(slot, producer.broken)
@@ -141,9 +141,9 @@ class Topic:
         self, producer: TopicProducer, frame: memoryview, header: FrameHeader
     ) -> SulinaError | None:
         if header.is_control or header.producer_id != producer.id:
-            return Refused(f"the frame is not one of producer {producer.name!r}")
+            return Refused(f"the frame was not sent by producer {producer.name!r}")
         limit = self.policy.max_message_size
-        # Frames are opened only when a record in them could be over the limit.
+        # Frames are decoded only if a record in them could exceed the limit.
         if limit and header.raw_length > limit:
             try:
                 largest = max(map(len, Frame(frame).payloads))
@@ -164,8 +164,8 @@ class Topic:
 
     def _overlap(self, header: FrameHeader) -> Refused:
         return Refused(
-            f"records {header.first_sequence} to {header.last_sequence} were stored in part: "
-            "a frame must be sent again exactly as it was"
+            f"records {header.first_sequence} to {header.last_sequence} were partly stored before: "
+            "a frame must be sent again unchanged"
         )
 
     def _stored(
@@ -197,10 +197,10 @@ class Topic:
         for subscription in self.subscriptions.values():
             subscription.wake()
 
-    # ---- places ----
+    # ---- positions ----
 
     async def resolve(self, start: Start) -> int:
-        """The offset at which ``start`` begins, within what is kept."""
+        """The offset at which ``start`` begins, limited to stored records."""
         match start.kind:
             case "latest":
                 return self.log.end
@@ -219,7 +219,7 @@ class Topic:
         return found
 
     def check_consumer(self, subscription: Subscription, name: str) -> None:
-        """Raise ``Overloaded`` if one consumer more would be over the topic's limit."""
+        """Raise ``Overloaded`` if one more consumer would exceed the topic's limit."""
         limit = self.policy.max_consumers_per_topic
         if limit and all(consumer.name != name for consumer in subscription.consumers):
             present = self.consumer_count
@@ -234,7 +234,7 @@ class Topic:
     # ---- ending ----
 
     async def close(self, reason: SulinaError) -> None:
-        """Let everybody go; what is under way is finished first."""
+        """Disconnect everybody; accepted publishes are finished first."""
         for producer in list(self.producers.values()):
             producer.sink.closed(reason)
         self.producers.clear()
@@ -246,10 +246,10 @@ class Topic:
 
 def _error_of(appended: asyncio.Future[CachedFrame]) -> SulinaError | None:
     if appended.cancelled():
-        return UnknownOutcome("the broker stopped while it was writing")
+        return UnknownOutcome("the broker stopped while writing")
     error = appended.exception()
     if error is None:
         return None
     if isinstance(error, Fenced):
-        return Retriable(str(error))  # the producer finds the new owner by itself
+        return Retriable(str(error))  # the producer looks up the new owner
     return error if isinstance(error, SulinaError) else UnknownOutcome(str(error))

@@ -17,7 +17,7 @@ from broker_containers.broker.settings import BrokerSettings
 from broker_containers.doors.http import parts
 from broker_containers.doors.listen import Listen
 from broker_containers.metrics.collectors.storage import of_journal
-from broker_containers.topic_log.orphans import delete_orphans
+from broker_containers.topic_log.cleanup import delete_orphans
 from storage_grpc.journal import JournalSettings, JournalStore
 from storage_grpc.ledgers import EmbeddedLedgers
 from sulina.metadata.embedded import EmbeddedStore

@@ -139,7 +139,9 @@ async def test_topics_are_not_made_by_themselves_where_that_is_forbidden(
     cluster = await make_cluster(BrokerSettings(auto_create_topics=False))
     async with cluster.client() as client:
         for opening in (client.producer(TOPIC), client.consumer(TOPIC, "s")):
-            with pytest.raises(NotFound, match="`sulina topic create /default/admin` makes it"):
+            with pytest.raises(
+                NotFound, match="create it with `sulina topic create /default/admin`"
+            ):
                 await opening.open()
         await client.admin("topic.create", {"topic": TOPIC})
         await publish(client, TOPIC, numbered(1))
@@ -241,7 +243,7 @@ async def test_subscriptions_of_a_partitioned_topic_are_looked_at_by_partition(
     client: Client,
 ) -> None:
     await client.admin("topic.create", {"topic": TOPIC, "partitions": 2})
-    with pytest.raises(Refused, match="has 2 partitions: use those, /default/admin-part-0 on"):
+    with pytest.raises(Refused, match="use them, starting with /default/admin-part-0"):
         await look(client, TOPIC, "s")
     arguments = {"topic": TOPIC, "subscription": "s"}
     with pytest.raises(Refused, match="has 2 partitions"):

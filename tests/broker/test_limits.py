@@ -47,7 +47,7 @@ async def test_a_topic_takes_no_more_producers_than_its_limit(
 ) -> None:
     await limit(client, max_producers_per_topic=2)
     async with client.producer(TOPIC, name="a"), client.producer(TOPIC, name="b") as second:
-        with pytest.raises(Overloaded, match="has 2 producers and its policy allows 2"):
+        with pytest.raises(Overloaded, match="has 2 producers, its policy allows 2"):
             await hasty.producer(TOPIC).open()
         # One that comes again under its name is not one more.
         async with client.producer(TOPIC, name="a"):

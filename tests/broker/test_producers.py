@@ -46,7 +46,7 @@ async def test_an_exclusive_producer_keeps_others_out_while_it_is_there(client: 
 
 async def test_a_topic_with_producers_takes_no_exclusive_one(client: Client) -> None:
     async with client.producer(TOPIC):
-        with pytest.raises(Refused, match="other producers: an exclusive one must be alone"):
+        with pytest.raises(Refused, match="other producers: an exclusive producer must be alone"):
             await client.producer(TOPIC, exclusive=True).open()
     async with client.producer(TOPIC, exclusive=True):
         pass
@@ -125,7 +125,7 @@ async def test_a_frame_under_another_producers_name_is_refused(
         producer = (await peer.producer(TOPIC, "honest")).producer
         peer.publish(producer, 0, frame_of("somebody else", 0, [b"forged"]))
         failed = await peer.next(pb.PublishFailed)
-        assert "not one of producer 'honest'" in failed.error.message
+        assert "not sent by producer 'honest'" in failed.error.message
         control = encode_control_frame(Origin("honest"), b"", 0)
         peer.publish(producer, 1, control)
         assert (await peer.next(pb.PublishFailed)).error.kind == pb.REFUSED
