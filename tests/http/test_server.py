@@ -63,16 +63,18 @@ async def test_a_connection_that_says_nothing_is_closed(tmp_path: Path) -> None:
         for said in (b"", _HEAD):
             reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
             writer.write(said)
-            assert await asyncio.wait_for(reader.read(), PATIENCE) == b""
+            assert await asyncio.wait_for(_rest(reader), PATIENCE) == b""
             writer.close()
 
 
 async def test_a_connection_that_reads_nothing_is_closed(tmp_path: Path) -> None:
     async with running(tmp_path, HttpSettings(silent_seconds=1.0)) as broker:
-        _, writer = await asyncio.open_connection("127.0.0.1", broker.port, limit=1)
+        reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+        writer.write(_HEAD + b"\r\n")
+        assert (await _one_answer(reader)).startswith(b"HTTP/1.1 200")
+        assert 'sulina_connections{door="http"} 2\n' in await _metrics(broker)
         for _ in range(500):
             writer.write(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert 'sulina_connections{door="http"} 2\n' in await _metrics(broker)
         async with asyncio.timeout(PATIENCE):
             while 'sulina_connections{door="http"} 1\n' not in await _metrics(broker):
                 await asyncio.sleep(0.05)
@@ -80,12 +82,12 @@ async def test_a_connection_that_reads_nothing_is_closed(tmp_path: Path) -> None
 
 
 async def test_a_connection_that_spoke_is_kept(tmp_path: Path) -> None:
-    async with running(tmp_path, HttpSettings(silent_seconds=0.05)) as broker:
+    async with running(tmp_path, HttpSettings(silent_seconds=1.0)) as broker:
         reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
         for _ in range(3):
             writer.write(_HEAD + b"\r\n")
             assert (await _one_answer(reader)).startswith(b"HTTP/1.1 200")
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.6)
         writer.close()
 
 
@@ -143,3 +145,12 @@ async def _one_answer(reader: asyncio.StreamReader) -> bytes:
     head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
     length = int(head.partition(b"Content-Length: ")[2].partition(b"\r\n")[0])
     return head + await asyncio.wait_for(reader.readexactly(length), PATIENCE)
+
+
+async def _rest(reader: asyncio.StreamReader) -> bytes:
+    """What comes until the connection ends. It ends with a reset if the server closes it before
+    it has read everything that was sent, as it may on a busy machine."""
+    try:
+        return await reader.read()
+    except ConnectionResetError:
+        return b""
