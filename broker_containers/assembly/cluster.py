@@ -7,8 +7,13 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import sulina
-from broker_containers.assembly.node import ClusterNode, NodeSettings, mirroring, serving
-from broker_containers.assembly.running import RunningBroker, Storage, open_broker
+from broker_containers.assembly.clustered_broker import (
+    ClusteredBroker,
+    ClusteredBrokerSettings,
+    mirroring,
+    serving,
+)
+from broker_containers.assembly.running import LedgerStorage, RunningBroker, open_broker
 from broker_containers.doors.http import parts
 from broker_containers.metrics.collectors import storage as storage_metrics
 from storage_grpc.quorum.ledgers import QuorumLedgers
@@ -28,7 +33,7 @@ _STORAGE_NODES_SECONDS = 15.0
 
 @asynccontextmanager
 async def run_in_cluster(
-    settings: NodeSettings,
+    settings: ClusteredBrokerSettings,
     etcd: EtcdSettings,
     places: Sequence[str],
     quorum: QuorumSettings,
@@ -47,7 +52,7 @@ async def run_in_cluster(
         async with RemoteNodes(places, clock, real_random(), remote) as nodes:
             who = "an ack quorum of storage nodes"
             await nodes.ready_within(_STORAGE_NODES_SECONDS, quorum.ack_quorum, who)
-            storage = Storage(
+            storage = LedgerStorage(
                 QuorumLedgers(nodes, store, clock, quorum),
                 parts.storage_nodes(nodes, quorum),
                 storage_metrics.of_nodes(nodes, quorum),
@@ -56,7 +61,7 @@ async def run_in_cluster(
             # Brokers are clients of each other, and show the root token.
             root = "" if settings.auth is None else settings.auth.root
             connect = partial(sulina.connect, token=root)
-            node = ClusterNode(settings, store, storage, clock, connect, RealNetwork())
+            node = ClusteredBroker(settings, store, storage, clock, connect, RealNetwork())
             async with cluster_broker(node, storage) as running:
                 yield running
     finally:
@@ -64,14 +69,16 @@ async def run_in_cluster(
 
 
 @asynccontextmanager
-async def cluster_broker(node: ClusterNode, storage: Storage) -> AsyncIterator[RunningBroker]:
+async def cluster_broker(
+    node: ClusteredBroker, storage: LedgerStorage
+) -> AsyncIterator[RunningBroker]:
     """Open the doors of ``node`` and let it join the cluster, until left.
 
     Raises ``Refused`` if a port or the broker's name is taken.
     """
     async with (
         mirroring(node),
-        open_broker(node.services, node.settings.listens, storage, node.metrics()) as running,
+        open_broker(node.services, node.settings.doors, storage, node.metrics()) as running,
     ):
         node.register_as(running.addresses)
         async with serving(node, running.binary):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Storage:
+class LedgerStorage:
     """Where a broker keeps messages, and how the HTTP door reports on it."""
 
     ledgers: Ledgers
@@ -42,7 +42,7 @@ class Storage:
 
 
 @dataclass(frozen=True, slots=True)
-class Listens:
+class DoorSettings:
     """Where each door listens; a door without an entry is not opened."""
 
     binary: Listen
@@ -75,7 +75,7 @@ class RunningBroker:
 
 @asynccontextmanager
 async def open_broker(
-    services: Services, listens: Listens, storage: Storage, *metrics: Write
+    services: Services, doors: DoorSettings, storage: LedgerStorage, *metrics: Write
 ) -> AsyncIterator[RunningBroker]:
     """Serve until left. ``metrics`` are added to those of the broker and its storage.
 
@@ -86,13 +86,13 @@ async def open_broker(
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(services.authority)
         await stack.enter_async_context(services.schemas)
-        binary = BinaryServer(services, listens.binary)
+        binary = BinaryServer(services, doors.binary)
         # Closed after the broker, which tells its clients over these connections.
         stack.push_async_callback(binary.close)
         await stack.enter_async_context(broker)
-        http = _http_door(services, listens.http, storage, metrics, binary)
-        danube_admin = _danube_admin_door(services, listens.danube_admin)
-        danube = _danube_door(services, listens.danube)
+        http = _http_door(services, doors.http, storage, metrics, binary)
+        danube_admin = _danube_admin_door(services, doors.danube_admin)
+        danube = _danube_door(services, doors.danube)
 
         await binary.open()
         addresses.port = binary.port
@@ -114,7 +114,7 @@ async def open_broker(
 def _http_door(
     services: Services,
     listen: Listen | None,
-    storage: Storage,
+    storage: LedgerStorage,
     metrics: Sequence[Write],
     binary: BinaryServer,
 ) -> HttpServer | None:

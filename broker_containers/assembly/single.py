@@ -7,7 +7,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from broker_containers.alone import Alone
-from broker_containers.assembly.running import Listens, RunningBroker, Storage, open_broker
+from broker_containers.assembly.running import (
+    DoorSettings,
+    LedgerStorage,
+    RunningBroker,
+    open_broker,
+)
 from broker_containers.assembly.services import build_services
 from broker_containers.broker.broker import Broker
 from broker_containers.broker.settings import BrokerSettings
@@ -54,7 +59,7 @@ async def run_embedded(
     stored and everything is closed cleanly. Raises ``Refused`` if another process uses the folder
     or a port.
     """
-    listens = Listens(listen, http, danube_admin, danube)
+    doors = DoorSettings(listen, http, danube_admin, danube)
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(_metadata(folder))
         disk = await stack.enter_async_context(_disk(folder / "journal"))
@@ -67,7 +72,7 @@ async def run_embedded(
             objects = await stack.enter_async_context(
                 open_tier(tier, ledgers, clock, real_random())
             )
-        storage = Storage(
+        storage = LedgerStorage(
             ledgers,
             parts.journal(entries),
             storage_metrics.of_journal(entries),
@@ -75,7 +80,7 @@ async def run_embedded(
             entries.recovery,
         )
         yield await stack.enter_async_context(
-            single_broker(listens, store, storage, clock, settings, auth)
+            single_broker(doors, store, storage, clock, settings, auth)
         )
 
 
@@ -100,38 +105,38 @@ async def run_on_storage_nodes(
     from storage_grpc.remote import RemoteNodes
     from storage_grpc.tier.remote import RemoteTier
 
-    listens = Listens(listen, http, danube_admin, danube)
+    doors = DoorSettings(listen, http, danube_admin, danube)
     copies = quorum or QuorumSettings()
     clock = RealClock()
     async with _metadata(folder) as store, RemoteNodes(places, clock, real_random()) as nodes:
         who = "an ack quorum of storage nodes"
         await nodes.ready_within(_STORAGE_NODES_SECONDS, copies.ack_quorum, who)
-        storage = Storage(
+        storage = LedgerStorage(
             QuorumLedgers(nodes, store, clock, copies),
             parts.storage_nodes(nodes, copies),
             storage_metrics.of_nodes(nodes, copies),
             RemoteTier(nodes, store, clock),
         )
-        async with single_broker(listens, store, storage, clock, settings, auth) as running:
+        async with single_broker(doors, store, storage, clock, settings, auth) as running:
             yield running
 
 
 @asynccontextmanager
 async def single_broker(
-    listens: Listens,
+    doors: DoorSettings,
     store: MetadataStore,
-    storage: Storage,
+    storage: LedgerStorage,
     clock: Clock,
     settings: BrokerSettings | None = None,
     auth: AuthSettings | None = None,
 ) -> AsyncIterator[RunningBroker]:
     """Run a broker that serves all topics of ``store``. Raises ``Refused`` if a port is taken."""
     broker = Broker(storage.ledgers, store, clock, settings or BrokerSettings(), tier=storage.tier)
-    addresses = Addresses(listens.binary.host, listens.binary.tls is not None)
+    addresses = Addresses(doors.binary.host, doors.binary.tls is not None)
     services = build_services(broker, addresses, Alone(broker, addresses).methods(), auth)
     async with (
         single_broker_config(broker, services.admin),
-        open_broker(services, listens, storage) as running,
+        open_broker(services, doors, storage) as running,
     ):
         yield running
 

@@ -1,9 +1,9 @@
 """Notices the death of a broker's process before its lease runs out.
 
 When a process dies its machine closes its connections and refuses new ones, within milliseconds. So
-the leader keeps a line to every broker, and every broker one to the leader. A broker to whom there
-was a line, and whose machine then says several times that nobody listens there, is dead: its
-registration is struck out, and all goes on as if its lease had run out. Silence proves nothing:
+the leader keeps a connection to every broker, and every broker one to the leader. A broker to which
+there was a connection, and whose machine then says several times that nobody listens there, is
+dead: its registration is struck out, as if its lease had run out. Silence proves nothing:
 of a broker that does not answer, or can't be reached, the lease decides.
 
 Like a lease this is a hint that saves time. If it is wrong (something on the way refuses in the
@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Final
 
 from broker_containers.cluster.election import Election
-from broker_containers.cluster.lines import Lines
+from broker_containers.cluster.liveness import LivenessConnector
 from broker_containers.cluster.membership import Membership
 from broker_containers.cluster.tables import ClusterTables
 from sulina.errors import NobodyThere, SulinaError
@@ -49,14 +49,14 @@ class FailureDetector:
         tables: ClusterTables,
         membership: Membership,
         election: Election,
-        lines: Lines,
+        liveness: LivenessConnector,
     ) -> None:
         self._store = store
         self._clock = clock
         self._tables = tables
         self._membership = membership
         self._election = election
-        self._lines = lines
+        self._liveness = liveness
         self._watching: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._refusing: set[str] = set()
         self._news = asyncio.Event()
@@ -106,7 +106,7 @@ class FailureDetector:
         try:
             while (found := self._tables.broker(broker)) is not None:
                 try:
-                    line = await self._lines.open(broker, found.url)
+                    connection = await self._liveness.open(broker, found.url)
                 except NobodyThere:
                     refusals += 1
                     self._refusing.add(broker)
@@ -120,7 +120,7 @@ class FailureDetector:
                 else:
                     met, refusals = True, 0
                     self._refusing.discard(broker)
-                    await line.ended()
+                    await connection.ended()
         finally:
             self._refusing.discard(broker)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from broker_containers.assembly.cluster import run_in_cluster
-from broker_containers.assembly.node import NodeSettings
-from broker_containers.assembly.running import Listens
+from broker_containers.assembly.clustered_broker import ClusteredBrokerSettings
+from broker_containers.assembly.running import DoorSettings
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.cluster.settings import ClusterSettings
 from broker_containers.commands.auth_options import auth_settings
@@ -134,7 +134,7 @@ def broker_run(
     tls = None if tls_cert is None else tls_context(tls_cert, tls_key)
     security = auth_settings(auth, auth_jwt_key)
     listen = Listen(host, port, tls)
-    listens = Listens(
+    doors = DoorSettings(
         listen,
         Listen(host, port_or_default(http_port, port, HTTP_PORT), tls),
         danube_admin_listen(host, port, admin_port, tls_cert, tls_key),
@@ -142,13 +142,13 @@ def broker_run(
             host, port, grpc_port, tls_cert, tls_key, grpc_advertise, proxy_url=grpc_proxy
         ),
     )
-    node = NodeSettings(
+    node = ClusteredBrokerSettings(
         broker=BrokerSettings(
             broker_id=broker_id,
             cache_bytes=cache_mb << 20,
             tier=TieringSettings(after_seconds=tier_after, local_seconds=tier_local),
         ),
-        listens=listens,
+        doors=doors,
         advertise=advertise,
         labels=labels,
         cluster=ClusterSettings(lease_seconds=lease_seconds, proxy_url=proxy),

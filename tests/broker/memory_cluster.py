@@ -10,7 +10,7 @@ import random
 from contextlib import AsyncExitStack
 
 import sulina
-from broker_containers.assembly.running import Listens, RunningBroker, Storage
+from broker_containers.assembly.running import DoorSettings, LedgerStorage, RunningBroker
 from broker_containers.assembly.single import single_broker
 from broker_containers.broker.broker import Broker
 from broker_containers.broker.settings import BrokerSettings
@@ -93,14 +93,14 @@ class MemoryCluster:
             self.store = await JournalStore.open(self.disk, clock, self._journal, random.Random(1))
             stack.push_async_callback(self.store.close)
             await delete_orphans(self.store, metadata)
-            storage = Storage(
+            storage = LedgerStorage(
                 EmbeddedLedgers(self.store, high_water=self._high_water),
                 parts.journal(self.store),
                 of_journal(self.store),
             )
-            listens = Listens(Listen(port=self.port), http=self._http)
+            doors = DoorSettings(Listen(port=self.port), http=self._http)
             self.server = await stack.enter_async_context(
-                single_broker(listens, metadata, storage, clock, self.settings)
+                single_broker(doors, metadata, storage, clock, self.settings)
             )
             self.broker = self.server.broker
             self.port = self.server.addresses.port

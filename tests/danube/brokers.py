@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Self
 
-from broker_containers.assembly.node import ClusterNode
-from broker_containers.assembly.running import Listens
+from broker_containers.assembly.clustered_broker import ClusteredBroker
+from broker_containers.assembly.running import DoorSettings
 from broker_containers.doors.danube.settings import DanubeListen, DanubeSettings
 from sulina.names import TopicName
 from tests.danube.gateway import Gateway
@@ -22,7 +22,7 @@ class DanubeBrokers(Brokers):
         super().__init__(QUICK)
         self._proxied = proxied
         self.urls: dict[str, str] = {}
-        self._lost: dict[str, ClusterNode] = {}
+        self._lost: dict[str, ClusteredBroker] = {}
         self.gateway = Gateway(lambda: [_port(self.urls[name]) for name in self.running])
 
     async def __aenter__(self) -> Self:
@@ -34,13 +34,13 @@ class DanubeBrokers(Brokers):
         await super().__aexit__(*exc)
         await self.gateway.__aexit__(*exc)
 
-    def listens(self, name: str) -> Listens:
+    def door_settings(self, name: str) -> DoorSettings:
         danube = DanubeListen(
             port=_port(self.urls.get(name, ":0")),  # at the same place again after a restart
             proxy_url=self.gateway.url if self._proxied else "",
             settings=QUICK_DOOR,
         )
-        return replace(super().listens(name), danube=danube)
+        return replace(super().door_settings(name), danube=danube)
 
     async def start(self, *names: str, proxy_url: str = "") -> None:
         await super().start(*names, proxy_url=proxy_url)

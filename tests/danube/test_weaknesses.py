@@ -17,7 +17,7 @@ import pytest
 import pytest_asyncio
 
 import sulina
-from broker_containers.assembly.running import Listens, Storage
+from broker_containers.assembly.running import DoorSettings, LedgerStorage
 from broker_containers.assembly.single import single_broker
 from broker_containers.broker.broker import Broker
 from broker_containers.broker.settings import BrokerSettings
@@ -153,14 +153,14 @@ async def test_weakness_04_two_brokers_can_not_both_append_to_a_topic() -> None:
         both = []
         for name in ("one", "two"):
             copies = QuorumSettings()
-            storage = Storage(
+            storage = LedgerStorage(
                 QuorumLedgers(nodes, store, clock, copies),
                 parts.storage_nodes(nodes, copies),
                 of_nodes(nodes, copies),
             )
-            listens = Listens(Listen(port=0), danube=DanubeListen(port=0, settings=QUICK))
+            doors = DoorSettings(Listen(port=0), danube=DanubeListen(port=0, settings=QUICK))
             running = await stack.enter_async_context(
-                single_broker(listens, store, storage, clock, BrokerSettings(broker_id=name))
+                single_broker(doors, store, storage, clock, BrokerSettings(broker_id=name))
             )
             both.append(await stack.enter_async_context(Calls(running.addresses.grpc_url)))
         one, two = both

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import sulina
 from broker_containers.assembly.cluster import cluster_broker
-from broker_containers.assembly.node import ClusterNode, NodeSettings
-from broker_containers.assembly.running import Listens, Storage
+from broker_containers.assembly.clustered_broker import ClusteredBroker, ClusteredBrokerSettings
+from broker_containers.assembly.running import DoorSettings, LedgerStorage
 from broker_containers.assembly.single import run_on_storage_nodes
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.doors.http import parts
@@ -85,10 +85,10 @@ async def _knows_all(http: Http, count: int) -> None:
 
 @asynccontextmanager
 async def _broker(name: str, store: MetadataStore, entries: JournalStore) -> AsyncIterator[Http]:
-    listens = Listens(Listen(port=0), http=Listen(port=0))
-    settings = NodeSettings(BrokerSettings(broker_id=name), listens)
-    storage = Storage(EmbeddedLedgers(entries), parts.journal(entries), of_journal(entries))
-    node = ClusterNode(settings, store, storage, RealClock(), sulina.connect, RealNetwork())
+    doors = DoorSettings(Listen(port=0), http=Listen(port=0))
+    settings = ClusteredBrokerSettings(BrokerSettings(broker_id=name), doors)
+    storage = LedgerStorage(EmbeddedLedgers(entries), parts.journal(entries), of_journal(entries))
+    node = ClusteredBroker(settings, store, storage, RealClock(), sulina.connect, RealNetwork())
     async with (
         cluster_broker(node, storage) as running,
         http_client(running.addresses.http_url) as http,

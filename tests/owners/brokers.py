@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import sulina
 from broker_containers.assembly.cluster import cluster_broker
-from broker_containers.assembly.node import ClusterNode, NodeSettings
-from broker_containers.assembly.running import Listens, RunningBroker, Storage
+from broker_containers.assembly.clustered_broker import ClusteredBroker, ClusteredBrokerSettings
+from broker_containers.assembly.running import DoorSettings, LedgerStorage, RunningBroker
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.cluster.settings import ClusterSettings
 from broker_containers.doors.http import parts
@@ -58,7 +58,7 @@ class Brokers:
         self._stacks: dict[str, AsyncExitStack] = {}
         self._clock = RealClock()
         self.store: EmbeddedStore
-        self.running: dict[str, ClusterNode] = {}
+        self.running: dict[str, ClusteredBroker] = {}
         self.doors: dict[str, RunningBroker] = {}
         """The doors of each broker, open or not any more."""
         self.ways: dict[str, CuttableStore] = {}
@@ -77,19 +77,21 @@ class Brokers:
         """Start brokers of these names, and let the first of all lead."""
         for name in names:
             stack = AsyncExitStack()
-            settings = NodeSettings(
+            settings = ClusteredBrokerSettings(
                 BrokerSettings(broker_id=name),
-                self.listens(name),
+                self.door_settings(name),
                 cluster=replace(self._settings, proxy_url=proxy_url),
             )
             way = self.ways[name] = CuttableStore(self.store, self._clock)
             copies = QuorumSettings()
-            storage = Storage(
+            storage = LedgerStorage(
                 QuorumLedgers(self._nodes, way, self._clock, copies),
                 parts.storage_nodes(self._nodes, copies),
                 of_nodes(self._nodes, copies),
             )
-            node = ClusterNode(settings, way, storage, self._clock, sulina.connect, RealNetwork())
+            node = ClusteredBroker(
+                settings, way, storage, self._clock, sulina.connect, RealNetwork()
+            )
             self.doors[name] = await stack.enter_async_context(cluster_broker(node, storage))
             self._stacks[name] = stack
             self.running[name] = node
@@ -97,9 +99,9 @@ class Brokers:
         while some.tables.leader()[0] is None:
             await some.tables.mirror.change()
 
-    def listens(self, name: str) -> Listens:
+    def door_settings(self, name: str) -> DoorSettings:
         """Where the doors of a broker listen."""
-        return Listens(Listen(port=0))
+        return DoorSettings(Listen(port=0))
 
     async def stop(self, name: str) -> None:
         """Stop a broker in order."""

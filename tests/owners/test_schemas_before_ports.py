@@ -8,7 +8,7 @@ import json
 import pytest
 
 import sulina
-from broker_containers.assembly.running import Listens
+from broker_containers.assembly.running import DoorSettings
 from broker_containers.doors.listen import Listen
 from sulina import Refused
 from sulina.metadata.keys import schemas
@@ -27,8 +27,8 @@ class OnePort(Brokers):
         super().__init__()
         self._port = port
 
-    def listens(self, name: str) -> Listens:
-        return Listens(Listen(port=self._port))
+    def door_settings(self, name: str) -> DoorSettings:
+        return DoorSettings(Listen(port=self._port))
 
 
 async def test_a_client_that_reconnects_while_a_broker_starts_is_held_to_the_schema(

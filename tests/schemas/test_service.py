@@ -10,7 +10,7 @@ import pytest
 
 from broker_containers.doors.danube_schema import danube_schema_pb2 as pb
 from broker_containers.doors.danube_schema.service import add_to
-from broker_containers.doors.grpc_callers import Callers
+from broker_containers.doors.grpc_shared.callers import Callers
 from broker_containers.metrics.requests import RequestCounts
 from broker_containers.schemas.registry import SchemaRegistry
 from broker_containers.security.authority import Authority

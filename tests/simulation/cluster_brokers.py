@@ -12,8 +12,12 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, NoReturn
 
-from broker_containers.assembly.node import ClusterNode, NodeSettings, serving
-from broker_containers.assembly.running import Listens, Storage
+from broker_containers.assembly.clustered_broker import (
+    ClusteredBroker,
+    ClusteredBrokerSettings,
+    serving,
+)
+from broker_containers.assembly.running import DoorSettings, LedgerStorage
 from broker_containers.cluster.isolation import STANDING
 from broker_containers.cluster.settings import ClusterSettings
 from broker_containers.doors.binary.server import BinaryServer
@@ -47,7 +51,7 @@ LASTING = frozenset(
 class ClusterBroker(SimBroker):
     """One broker of a cluster: a name at which there is a process, or none."""
 
-    node: ClusterNode | None = None
+    node: ClusteredBroker | None = None
     cluster: ClusterSettings
     _checker: ClusterChecker
     _stopping: asyncio.Event | None = None
@@ -72,11 +76,11 @@ class ClusterBroker(SimBroker):
 
     async def _life(self, machine: Machine, resume: bool, page: int) -> None:
         store = self._store(machine, watches_resume=resume)
-        listens = Listens(Listen())
-        settings = NodeSettings(
-            self._settings, listens, advertise=f"sulina://{self.name}", cluster=self.cluster
+        doors = DoorSettings(Listen())
+        settings = ClusteredBrokerSettings(
+            self._settings, doors, advertise=f"sulina://{self.name}", cluster=self.cluster
         )
-        node = ClusterNode(
+        node = ClusteredBroker(
             settings,
             store,
             _storage(self._ledgers(machine, store)),
@@ -86,20 +90,20 @@ class ClusterBroker(SimBroker):
         )
         node.tables.mirror._page = page
         node.peers = SimPeers(self._network, machine, self.find)  # type: ignore[assignment]
-        node.lines = SimLines(self._network, machine, self.find)
+        node.liveness = SimLivenessConnector(self._network, machine, self.find)
         self._look_on(node)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(node.tables)
             await stack.enter_async_context(node.broker)
             node.register_as(node.services.addresses)
-            async with serving(node, BinaryServer(node.services, listens.binary)):
+            async with serving(node, BinaryServer(node.services, doors.binary)):
                 self.node, self.broker = node, node.broker
                 self.endpoint.up(machine, ClusterDoor(self.name, node))
                 assert self._stopping is not None
                 await self._stopping.wait()
             self._gone()
 
-    def _look_on(self, node: ClusterNode) -> None:
+    def _look_on(self, node: ClusteredBroker) -> None:
         tables = node.tables
         for table in (tables.owners, tables.brokers, tables.loads, tables.states, tables.leaders):
             table.on_change(partial(self._mirrored, self.process, table))
@@ -148,7 +152,7 @@ class ClusterBroker(SimBroker):
 class ClusterDoor(Door):
     """What clients can ask of a broker of a cluster, as they ask the binary door."""
 
-    def __init__(self, name: str, node: ClusterNode) -> None:
+    def __init__(self, name: str, node: ClusteredBroker) -> None:
         super().__init__(node.broker)
         self._name = name
         self._node = node
@@ -185,8 +189,8 @@ class SimPeers:
             connection.close()
 
 
-class SimLines:
-    """Lines to other brokers. Of one that is down its machine says so, if it lives and is reached.
+class SimLivenessConnector:
+    """Of a broker that is down its machine says so, if the machine lives and is reached.
 
     Where a way is blocked nobody knows; or something on the way refuses in the broker's name.
     """
@@ -197,7 +201,7 @@ class SimLines:
         self._find = find
         self._rejected = network.chance.random() < 0.3
 
-    async def open(self, broker: str, url: str) -> SimLine:
+    async def open(self, broker: str, url: str) -> SimLivenessConnection:
         network, endpoint = self._network, self._find(broker)
         ways = {(self._machine.name, endpoint.name), (endpoint.name, self._machine.name)}
         connection = network.connect(self._machine, endpoint)
@@ -216,10 +220,10 @@ class SimLines:
         except TimeoutError:
             connection.close()
             raise Unavailable(f"{broker} does not answer") from None
-        return SimLine(connection, lost)
+        return SimLivenessConnection(connection, lost)
 
 
-class SimLine:
+class SimLivenessConnection:
     def __init__(self, connection: Connection, lost: asyncio.Event) -> None:
         self._connection = connection
         self._lost = lost
@@ -231,11 +235,11 @@ class SimLine:
             self._connection.close()
 
 
-def _storage(ledgers: Ledgers) -> Storage:
+def _storage(ledgers: Ledgers) -> LedgerStorage:
     async def ready() -> str:
         return "there is no HTTP door here"
 
-    return Storage(ledgers, ready, lambda _: None)
+    return LedgerStorage(ledgers, ready, lambda _: None)
 
 
 def _nobody(url: str) -> NoReturn:

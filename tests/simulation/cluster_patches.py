@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from broker_containers.assembly import node
+from broker_containers.assembly import clustered_broker
 from broker_containers.cluster.election import Election
 from broker_containers.cluster.leader_tasks import LeaderTasks
 from broker_containers.cluster.ownership import Ownership
@@ -38,7 +38,7 @@ class IdleMonitor:
 
 def changes(switches: Switches) -> Changes:
     """What to put in place of what: object, name, replacement."""
-    found: Changes = [(node, "ResourceMonitor", IdleMonitor)]
+    found: Changes = [(clustered_broker, "ResourceMonitor", IdleMonitor)]
     if not switches.lease_ends_locally:
         found.append((Lease, "alive", _not_known_to_be_lost))
     if not switches.claim_by_lease:

@@ -33,7 +33,7 @@ _MOST_FILTERS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Reply:
     """What goes back: a command, its body, and data behind it; then what is to be done next."""
 
     command: Command
@@ -42,8 +42,8 @@ class Answer:
     then: Callable[[], None] | None = None
 
 
-DONE = Answer(Command.DONE, pb.Done())
-Request = Callable[[Any], Coroutine[Any, Any, Answer]]
+DONE = Reply(Command.DONE, pb.Done())
+Request = Callable[[Any], Coroutine[Any, Any, Reply]]
 
 
 class Requests:
@@ -81,7 +81,7 @@ class Requests:
         self._access().check(of_topic(action, name))
         return name
 
-    async def lookup(self, body: pb.Lookup) -> Answer:
+    async def lookup(self, body: pb.Lookup) -> Reply:
         name = self._allowed(None, body.topic)
         wanted = translate.delivery(body.delivery)
         # Topics are made by use: whoever may only look makes none.
@@ -96,9 +96,9 @@ class Requests:
             url=place.url,
             broker=place.broker,
         )
-        return Answer(Command.LOOKUP_RESULT, answer)
+        return Reply(Command.LOOKUP_RESULT, answer)
 
-    async def create_producer(self, body: pb.CreateProducer) -> Answer:
+    async def create_producer(self, body: pb.CreateProducer) -> Reply:
         check_label("producer", body.name)
         name = self._allowed(Action.PRODUCE, body.topic)
         topic = await self._broker.topic(name, delivery=translate.delivery(body.delivery))
@@ -120,15 +120,15 @@ class Requests:
             max_frame_bytes=self._broker.settings.max_frame_bytes,
             max_delay_ms=self._broker.settings.max_delay_seconds * 1000,
         )
-        return Answer(Command.PRODUCER_CREATED, answer)
+        return Reply(Command.PRODUCER_CREATED, answer)
 
-    async def close_producer(self, body: pb.CloseProducer) -> Answer:
+    async def close_producer(self, body: pb.CloseProducer) -> Reply:
         attached = self._attachments.producers.pop(body.producer, None)
         if attached is not None:
             attached.detach()
         return DONE
 
-    async def subscribe(self, body: pb.Subscribe) -> Answer:
+    async def subscribe(self, body: pb.Subscribe) -> Reply:
         check_label("consumer", body.consumer)
         check_label("subscription", body.subscription)
         if len(body.key_filters) > _MOST_FILTERS:
@@ -159,17 +159,17 @@ class Requests:
         self._attachments.consumers[handle] = attached
         active = subscription.is_active(member)
         answer = pb.Subscribed(consumer=handle, name=body.consumer, active=active)
-        return Answer(Command.SUBSCRIBED, answer)
+        return Reply(Command.SUBSCRIBED, answer)
 
-    async def seek(self, body: pb.Seek) -> Answer:
+    async def seek(self, body: pb.Seek) -> Reply:
         attached, subscription, _ = self._attachments.consumer(body.consumer)
         await self._broker.subscriptions.seek(
             attached.topic, subscription, translate.start(body.start)
         )
         # Nothing is delivered before the client knows of it.
-        return Answer(Command.DONE, pb.Done(), then=subscription.resume)
+        return Reply(Command.DONE, pb.Done(), then=subscription.resume)
 
-    async def unsubscribe(self, body: pb.Unsubscribe) -> Answer:
+    async def unsubscribe(self, body: pb.Unsubscribe) -> Reply:
         attached, subscription, _ = self._attachments.consumer(body.consumer)
         others = len(subscription.consumers) - 1
         if others:
@@ -181,13 +181,13 @@ class Requests:
         await self._broker.subscriptions.unsubscribe(attached.topic, subscription.name)
         return DONE
 
-    async def close_consumer(self, body: pb.CloseConsumer) -> Answer:
+    async def close_consumer(self, body: pb.CloseConsumer) -> Reply:
         attached = self._attachments.consumers.pop(body.consumer, None)
         if attached is not None:
             attached.leave()
         return DONE
 
-    async def read_frames(self, body: pb.ReadFrames) -> Answer:
+    async def read_frames(self, body: pb.ReadFrames) -> Reply:
         topic = await self._broker.topic(self._allowed(Action.CONSUME, body.topic), create=False)
         offset = await topic.resolve(translate.start(body.start))
         async with self._reading:  # one answer at a time: many large ones would fill the memory
@@ -196,9 +196,9 @@ class Requests:
         frames = frames[: max(body.max_frames, 1)]
         following = frames[-1].header.next_offset if frames else topic.log.end
         answer = pb.FramesRead(next_offset=following, at_end=following >= topic.log.end)
-        return Answer(Command.FRAMES_READ, answer, tuple(frame.data for frame in frames))
+        return Reply(Command.FRAMES_READ, answer, tuple(frame.data for frame in frames))
 
-    async def call_admin(self, body: pb.Admin) -> Answer:
+    async def call_admin(self, body: pb.Admin) -> Reply:
         try:
             arguments = json.loads(body.arguments or b"{}")
         except (ValueError, RecursionError):  # the latter for what is nested without an end
@@ -207,4 +207,4 @@ class Requests:
             raise Refused("the arguments of an admin command must be an object")
         check_method(self._access(), body.method, arguments)
         result = await self._admin.call(body.method, arguments)
-        return Answer(Command.ADMIN_RESULT, pb.AdminResult(result=json.dumps(result).encode()))
+        return Reply(Command.ADMIN_RESULT, pb.AdminResult(result=json.dumps(result).encode()))

@@ -13,16 +13,16 @@ from typing import Final
 
 from broker_containers.broker.broker import Broker
 from broker_containers.doors.danube import danube_pb2 as pb
-from broker_containers.doors.danube.calls import Stream, Unary
+from broker_containers.doors.danube.consumer_directory import ConsumerDirectory
 from broker_containers.doors.danube.consumers import Consumers
+from broker_containers.doors.danube.error_statuses import Context
 from broker_containers.doors.danube.forwarding import was_passed_on
-from broker_containers.doors.danube.places import topic_record
 from broker_containers.doors.danube.routing import Routing
-from broker_containers.doors.danube.sessions import Sessions
+from broker_containers.doors.danube.rpc_handlers import Stream, Unary
 from broker_containers.doors.danube.settings import DanubeSettings
-from broker_containers.doors.danube.statuses import Context
-from broker_containers.doors.grpc_callers import Callers
-from broker_containers.doors.grpc_names import BadRequest, label, topic_name
+from broker_containers.doors.danube.topic_locations import topic_record
+from broker_containers.doors.grpc_shared.callers import Callers
+from broker_containers.doors.grpc_shared.names import BadRequest, label, topic_name
 from broker_containers.security.errors import Denied, Unauthenticated
 from sulina.errors import Retriable, SulinaError, Unavailable
 from sulina.metadata.keys.auth import Action
@@ -52,14 +52,14 @@ class ConsumerService:
         self,
         broker: Broker,
         consumers: Consumers,
-        sessions: Sessions,
+        directory: ConsumerDirectory,
         routing: Routing,
         settings: DanubeSettings,
         callers: Callers,
     ) -> None:
         self._broker = broker
         self._consumers = consumers
-        self._sessions = sessions
+        self._directory = directory
         self._routing = routing
         self._settings = settings
         self._callers = callers
@@ -103,7 +103,7 @@ class ConsumerService:
         try:
             topic = await self._topic(number)
             self._callers.check_topic(context, Action.CONSUME, topic)
-            owner = await self._routing.places.owner(topic)
+            owner = await self._routing.locations.owner(topic)
             if not owner:
                 async with aclosing(self._serve(number)) as messages:
                     async for message in messages:
@@ -126,7 +126,7 @@ class ConsumerService:
 
     async def _topic(self, number: int) -> TopicName:
         """What a consumer consumes. Raises ``Retriable`` if nobody knows it."""
-        topic = self._consumers.topic_of(number) or await self._sessions.topic_of(number)
+        topic = self._consumers.topic_of(number) or await self._directory.topic_of(number)
         if topic is None:
             raise Retriable(f"consumer {number} is not known: subscribe again")
         return topic

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker_containers.broker.broker import Broker
-from broker_containers.doors.danube.consuming import ConsumerEnd
-from broker_containers.doors.danube.identity import consumer_number
-from broker_containers.doors.danube.sessions import Sessions
+from broker_containers.doors.danube.client_numbers import consumer_number
+from broker_containers.doors.danube.consumer import DanubeConsumer
+from broker_containers.doors.danube.consumer_directory import ConsumerDirectory
 from broker_containers.doors.danube.settings import DanubeSettings
 from broker_containers.subscriptions.consumers import AttachedConsumer
 from broker_containers.subscriptions.subscription import Subscription
@@ -28,7 +28,7 @@ _FORGOTTEN_AT_ONCE: Final = 64
 @dataclass(slots=True)
 class _Session:
     record: ConsumerRecord
-    end: ConsumerEnd
+    end: DanubeConsumer
     seen: float
 
 
@@ -36,10 +36,14 @@ class Consumers:
     """All consumers that came through this door."""
 
     def __init__(
-        self, broker: Broker, sessions: Sessions, broker_url: str, settings: DanubeSettings
+        self,
+        broker: Broker,
+        directory: ConsumerDirectory,
+        broker_url: str,
+        settings: DanubeSettings,
     ) -> None:
         self._broker = broker
-        self._sessions = sessions
+        self._directory = directory
         self._broker_url = broker_url
         self._settings = settings
         self._here: dict[int, _Session] = {}
@@ -52,10 +56,10 @@ class Consumers:
         """
         number = consumer_number(record.topic, record.subscription, record.name)
         await self._join(number, record)
-        await self._sessions.note(number, record)
+        await self._directory.note(number, record)
         return number
 
-    async def _join(self, number: int, record: ConsumerRecord) -> ConsumerEnd:
+    async def _join(self, number: int, record: ConsumerRecord) -> DanubeConsumer:
         broker = self._broker
         if number not in self._here and len(self._here) >= broker.settings.max_peers:
             raise Overloaded("the broker has too many consumers: try again later")
@@ -64,13 +68,13 @@ class Consumers:
             topic, record.subscription, record.type, Start.latest(), None
         )
         topic.check_consumer(subscription, record.name)
-        end = ConsumerEnd(topic, self._broker_url, self._settings)
+        end = DanubeConsumer(topic, self._broker_url, self._settings)
         limit = topic.policy.max_consumers_per_subscription
         end.join(subscription, record.name, record.key_filters, limit)
         self._here[number] = _Session(record, end, broker.clock.now())
         return end
 
-    async def open(self, number: int) -> ConsumerEnd:
+    async def open(self, number: int) -> DanubeConsumer:
         """A consumer whose stream begins. Raises ``Retriable`` if nobody knows it."""
         session = self._here.get(number)
         if session is not None:
@@ -79,14 +83,14 @@ class Consumers:
                 return session.end
             record: ConsumerRecord | None = session.record
         else:
-            record = await self._sessions.find(number)
+            record = await self._directory.find(number)
         if record is None:
             raise Retriable(f"consumer {number} is not known here: subscribe again")
         end = await self._join(number, record)
-        await self._sessions.note(number, record)
+        await self._directory.note(number, record)
         return end
 
-    def closed(self, number: int, end: ConsumerEnd) -> None:
+    def closed(self, number: int, end: DanubeConsumer) -> None:
         """A stream ended: others get what it left."""
         end.leave(Retriable("the consumer's stream ended"))
         session = self._here.get(number)
@@ -143,7 +147,7 @@ class Consumers:
         for number in silent:
             self._here.pop(number).end.leave(Retriable("the consumer was not heard of"))
         for number in silent:
-            await self._sessions.forget(number)
+            await self._directory.forget(number)
 
     def close(self, reason: Retriable) -> None:
         """Let all go: their streams end."""
@@ -166,5 +170,5 @@ _NOBODY: Final = AttachedConsumer(0, "", _Nobody())
 
 
 def _tell(holder: AttachedConsumer | None) -> None:
-    if holder is not None and isinstance(holder.sink, ConsumerEnd):
+    if holder is not None and isinstance(holder.sink, DanubeConsumer):
         holder.sink.settled()

@@ -7,12 +7,12 @@ from typing import Final
 
 from broker_containers.broker.broker import Broker
 from broker_containers.doors.danube import danube_pb2 as pb
-from broker_containers.doors.danube.calls import Unary
+from broker_containers.doors.danube.error_statuses import Context
 from broker_containers.doors.danube.partitions import partitions_of
-from broker_containers.doors.danube.places import Places, topic_record
-from broker_containers.doors.danube.statuses import Context
-from broker_containers.doors.grpc_callers import Callers
-from broker_containers.doors.grpc_names import topic_name
+from broker_containers.doors.danube.rpc_handlers import Unary
+from broker_containers.doors.danube.topic_locations import TopicLocations, topic_record
+from broker_containers.doors.grpc_shared.callers import Callers
+from broker_containers.doors.grpc_shared.names import topic_name
 from sulina.metadata.keys import ledgers
 from sulina.metadata.keys.auth import Action
 
@@ -22,9 +22,9 @@ _MICROSECONDS: Final = 1_000_000
 class Discovery:
     """Where topics are, and which partitions they have."""
 
-    def __init__(self, broker: Broker, places: Places, callers: Callers) -> None:
+    def __init__(self, broker: Broker, locations: TopicLocations, callers: Callers) -> None:
         self._broker = broker
-        self._places = places
+        self._places = locations
         self._callers = callers
 
     def calls(self) -> Mapping[str, Unary]:

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from broker_containers.doors.danube import danube_pb2 as pb
-from broker_containers.doors.danube.calls import Unary
+from broker_containers.doors.danube.consumer_directory import ConsumerDirectory
 from broker_containers.doors.danube.consumers import Consumers
+from broker_containers.doors.danube.error_statuses import Context
 from broker_containers.doors.danube.forwarding import wanted_broker, was_passed_on
 from broker_containers.doors.danube.producers import Producers
 from broker_containers.doors.danube.routing import Routing
-from broker_containers.doors.danube.sessions import Sessions
-from broker_containers.doors.danube.statuses import Context
-from broker_containers.doors.grpc_callers import Callers
+from broker_containers.doors.danube.rpc_handlers import Unary
+from broker_containers.doors.grpc_shared.callers import Callers
 from sulina.errors import NotFound, SulinaError
 
 _SECONDS: Final = 3.0
@@ -29,13 +29,13 @@ class HealthService:
         self,
         producers: Producers,
         consumers: Consumers,
-        sessions: Sessions,
+        directory: ConsumerDirectory,
         routing: Routing,
         callers: Callers,
     ) -> None:
         self._producers = producers
         self._consumers = consumers
-        self._sessions = sessions
+        self._directory = directory
         self._routing = routing
         self._callers = callers
 
@@ -58,7 +58,7 @@ class HealthService:
         if self._producers.known(request.id):
             return True
         other = wanted_broker(context)
-        if not other or other == self._routing.places.own_url or was_passed_on(context):
+        if not other or other == self._routing.locations.own_url or was_passed_on(context):
             return False
         return bool(await self._routing.forwarder.healthy(other, request, _SECONDS, context))
 
@@ -66,12 +66,12 @@ class HealthService:
         try:
             topic = self._consumers.topic_of(request.id)
             if topic is None:
-                topic = await self._sessions.topic_of(request.id)
+                topic = await self._directory.topic_of(request.id)
             if topic is None:
                 return False
-            owner = await self._routing.places.owner(topic)
+            owner = await self._routing.locations.owner(topic)
             if not owner:
-                return await self._routing.places.exists(topic)
+                return await self._routing.locations.exists(topic)
         except NotFound:
             return False
         except SulinaError:

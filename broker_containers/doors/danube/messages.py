@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from broker_containers.doors.danube import danube_pb2 as pb
-from broker_containers.doors.danube.identity import producer_number
+from broker_containers.doors.danube.client_numbers import producer_number
 from sulina.names import TopicName
 from sulina.runtime.seam import Clock
 from sulina.wire import selection
@@ -21,7 +21,7 @@ from sulina.wire.encode import MAX_TIME_SPAN_US, Origin, encode_frame
 _LATEST_MS: Final = (1 << 62) // 1000 - 1
 
 
-class Record(NamedTuple):
+class DanubeRecord(NamedTuple):
     """A message on its way into a frame; one is made for each, so it is a tuple."""
 
     payload: bytes
@@ -33,17 +33,17 @@ class Record(NamedTuple):
     size: int
     """About what it takes in a frame."""
 
-    def fits(self, first: Record) -> bool:
+    def fits(self, first: DanubeRecord) -> bool:
         """Whether it can be in one frame with ``first``, as far as its kind is concerned."""
         return (
             self.schema == first.schema and 2 * abs(self.time_us - first.time_us) < MAX_TIME_SPAN_US
         )
 
 
-def record_of(message: pb.StreamMessage, size: int, clock: Clock) -> Record:
+def record_of(message: pb.StreamMessage, size: int, clock: Clock) -> DanubeRecord:
     """A message as it was sent; now, if it does not say when that was."""
     sent_ms = message.publish_time
-    return Record(
+    return DanubeRecord(
         message.payload,
         message.routing_key.encode() if message.HasField("routing_key") else None,
         dict(message.attributes) if message.attributes else None,
@@ -53,7 +53,7 @@ def record_of(message: pb.StreamMessage, size: int, clock: Clock) -> Record:
     )
 
 
-def frame_of(producer: str, first_sequence: int, records: Sequence[Record]) -> bytes:
+def frame_of(producer: str, first_sequence: int, records: Sequence[DanubeRecord]) -> bytes:
     """One frame of records that fit each other."""
     return encode_frame(
         Origin(producer, *records[0].schema),

@@ -6,7 +6,7 @@ So the topic that the partitions are of grows with them, and is the same as one 
 from __future__ import annotations
 
 from broker_containers.broker.broker import Broker
-from broker_containers.doors.danube.places import topic_record
+from broker_containers.doors.danube.topic_locations import topic_record
 from sulina.errors import AlreadyExists, NotFound
 from sulina.metadata.keys import topic_lifecycle
 from sulina.model import Delivery

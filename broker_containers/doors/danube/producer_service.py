@@ -7,15 +7,15 @@ from typing import Final
 
 from broker_containers.broker.broker import Broker
 from broker_containers.doors.danube import danube_pb2 as pb
-from broker_containers.doors.danube.calls import Unary
-from broker_containers.doors.danube.messages import Record, record_of
+from broker_containers.doors.danube.error_statuses import Context
+from broker_containers.doors.danube.messages import DanubeRecord, record_of
 from broker_containers.doors.danube.partitions import make_room
 from broker_containers.doors.danube.producers import Producers
 from broker_containers.doors.danube.routing import Routing
+from broker_containers.doors.danube.rpc_handlers import Unary
 from broker_containers.doors.danube.settings import DanubeSettings
-from broker_containers.doors.danube.statuses import Context
-from broker_containers.doors.grpc_callers import Callers
-from broker_containers.doors.grpc_names import label, topic_name
+from broker_containers.doors.grpc_shared.callers import Callers
+from broker_containers.doors.grpc_shared.names import label, topic_name
 from sulina.errors import Overloaded, TooLarge
 from sulina.metadata.keys.auth import Action
 from sulina.model import Delivery
@@ -103,7 +103,7 @@ class ProducerService:
             self._pending_bytes -= size
 
     async def _send_first(
-        self, request: pb.StreamMessage, record: Record, context: Context
+        self, request: pb.StreamMessage, record: DanubeRecord, context: Context
     ) -> pb.MessageResponse:
         """From a producer that is not attached here, or not any more."""
         topic = topic_name(request.msg_id.topic_name)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 
 from broker_containers.broker.broker import Broker
-from broker_containers.doors.danube.identity import producer_number
-from broker_containers.doors.danube.publishing import ProducerEnd
+from broker_containers.doors.danube.client_numbers import producer_number
+from broker_containers.doors.danube.producer import DanubeProducer
 from broker_containers.doors.danube.settings import DanubeSettings
 from broker_containers.schemas.checks import SchemaChecks
 from sulina.errors import Overloaded
@@ -27,20 +27,20 @@ class Producers:
         self._broker = broker
         self._schemas = schemas
         self._settings = settings
-        self._ends: dict[int, ProducerEnd] = {}
-        self._by_name: dict[tuple[str, str], ProducerEnd] = {}
+        self._producers: dict[int, DanubeProducer] = {}
+        self._by_name: dict[tuple[str, str], DanubeProducer] = {}
         """The same again, for messages: they name their producer, which is looked up for each."""
-        self._attaching: dict[int, asyncio.Task[ProducerEnd]] = {}
+        self._attaching: dict[int, asyncio.Task[DanubeProducer]] = {}
 
     def known(self, number: int) -> bool:
         """Whether a producer is attached here; it is heard of with that."""
-        end = self._ends.get(number)
+        end = self._producers.get(number)
         if end is None or end.gone is not None:
             return False
         end.seen = self._broker.clock.now()
         return True
 
-    def attached(self, topic: str, name: str) -> ProducerEnd | None:
+    def attached(self, topic: str, name: str) -> DanubeProducer | None:
         """A producer that is attached here, by the names in a message."""
         end = self._by_name.get((topic, name))
         return None if end is None or end.gone is not None else end
@@ -57,13 +57,13 @@ class Producers:
         await self._attach(topic, name, delivery, exclusive=exclusive)
         return producer_number(str(topic), name)
 
-    async def at(self, topic: TopicName, name: str) -> ProducerEnd:
+    async def at(self, topic: TopicName, name: str) -> DanubeProducer:
         """A producer that sends: attached, perhaps anew.
 
         Raises ``Retriable`` if the topic is served elsewhere, ``Refused`` if another client took
         the name in a way that excludes this one.
         """
-        end = self._ends.get(producer_number(str(topic), name))
+        end = self._producers.get(producer_number(str(topic), name))
         if end is not None and (end.gone is None or end.replaced):
             end.seen = self._broker.clock.now()
             return end
@@ -71,7 +71,7 @@ class Producers:
 
     async def _attach(
         self, topic: TopicName, name: str, delivery: Delivery | None, *, exclusive: bool
-    ) -> ProducerEnd:
+    ) -> DanubeProducer:
         number = producer_number(str(topic), name)
         task = self._attaching.get(number)
         if task is None:
@@ -90,27 +90,27 @@ class Producers:
         delivery: Delivery | None,
         *,
         exclusive: bool,
-    ) -> ProducerEnd:
+    ) -> DanubeProducer:
         broker = self._broker
         topic = await broker.topic(name, create=delivery is not None, delivery=delivery)
-        end = self._ends.get(number)
+        end = self._producers.get(number)
         if end is None or end.gone is not None or end.topic is not topic:
-            if end is None and len(self._ends) >= broker.settings.max_peers:
+            if end is None and len(self._producers) >= broker.settings.max_peers:
                 raise Overloaded("the broker has too many producers: try again later")
             gate = None if self._schemas is None else self._schemas.of(topic)
-            end = ProducerEnd(topic, broker.ledgers, broker.clock, self._settings, gate)
+            end = DanubeProducer(topic, broker.ledgers, broker.clock, self._settings, gate)
             await end.attach(producer, broker.clock.wall_us(), exclusive=exclusive)
-            self._ends[number] = self._by_name[str(name), producer] = end
+            self._producers[number] = self._by_name[str(name), producer] = end
         end.seen = broker.clock.now()
         return end
 
     def sweep(self) -> None:
         """Let those go that are not heard of any more."""
         long_ago = self._broker.clock.now() - self._settings.silent_seconds
-        for number, end in list(self._ends.items()):
+        for number, end in list(self._producers.items()):
             if end.idle and end.seen < long_ago:
                 end.detach()
-                del self._ends[number]
+                del self._producers[number]
                 self._by_name.pop((str(end.topic.name), end.name), None)
 
     async def close(self) -> None:
@@ -119,7 +119,7 @@ class Producers:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for end in self._ends.values():
+        for end in self._producers.values():
             end.detach()
-        self._ends.clear()
+        self._producers.clear()
         self._by_name.clear()

@@ -12,14 +12,14 @@ from typing import Final, TypeVar
 
 from google.protobuf.message import Message
 
+from broker_containers.doors.danube.error_statuses import Context
 from broker_containers.doors.danube.forwarding import (
     Forwarder,
     PeerUnavailable,
     wanted_broker,
     was_passed_on,
 )
-from broker_containers.doors.danube.places import Places
-from broker_containers.doors.danube.statuses import Context
+from broker_containers.doors.danube.topic_locations import TopicLocations
 from sulina.errors import Retriable
 from sulina.names import TopicName
 from sulina.runtime.seam import Clock
@@ -32,8 +32,10 @@ _A = TypeVar("_A", bound=Message)
 class Routing:
     """Who answers what. ``seconds`` is how long a call is held for its topic's next owner."""
 
-    def __init__(self, places: Places, forwarder: Forwarder, clock: Clock, seconds: float) -> None:
-        self.places = places
+    def __init__(
+        self, locations: TopicLocations, forwarder: Forwarder, clock: Clock, seconds: float
+    ) -> None:
+        self.locations = locations
         self.forwarder = forwarder
         self._clock = clock
         self._seconds = seconds
@@ -42,7 +44,7 @@ class Routing:
         """Whether this client can't go to another broker itself."""
         if was_passed_on(context):
             return False
-        return bool(self.places.proxy_url or wanted_broker(context))
+        return bool(self.locations.proxy_url or wanted_broker(context))
 
     async def answer(
         self,
@@ -62,7 +64,7 @@ class Routing:
         """
         end = self._clock.now() + self._seconds
         while True:
-            owner = await self.places.owner(topic)
+            owner = await self.locations.owner(topic)
             if not owner:
                 return await here()
             if not self.passes_on(context) and (was_passed_on(context) or not any_client):

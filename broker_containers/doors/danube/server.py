@@ -8,21 +8,21 @@ from typing import Final
 import grpc
 
 from broker_containers.doors.danube import danube_pb2 as pb
-from broker_containers.doors.danube.calls import handlers_of
+from broker_containers.doors.danube.consumer_directory import ConsumerDirectory
 from broker_containers.doors.danube.consumer_service import ConsumerService
 from broker_containers.doors.danube.consumers import Consumers
 from broker_containers.doors.danube.discovery import AuthService, Discovery, StorageService
 from broker_containers.doors.danube.forwarding import Forwarder
 from broker_containers.doors.danube.health_service import HealthService
-from broker_containers.doors.danube.places import Places
 from broker_containers.doors.danube.producer_service import ProducerService
 from broker_containers.doors.danube.producers import Producers
 from broker_containers.doors.danube.routing import Routing
-from broker_containers.doors.danube.sessions import Sessions
+from broker_containers.doors.danube.rpc_handlers import handlers_of
 from broker_containers.doors.danube.settings import DanubeListen, DanubeSettings
+from broker_containers.doors.danube.topic_locations import TopicLocations
 from broker_containers.doors.danube_schema.service import add_to
-from broker_containers.doors.grpc_callers import Callers
-from broker_containers.doors.grpc_port import open_port
+from broker_containers.doors.grpc_shared.callers import Callers
+from broker_containers.doors.grpc_shared.port import open_port
 from broker_containers.doors.services import Services
 from sulina.client.address import Address
 from sulina.errors import Retriable
@@ -42,7 +42,9 @@ class DanubeServer:
         self._callers = Callers(services.authority)
         add_to(self._server, services.schemas.registry, self._callers, self._requests)
         self._forwarder = Forwarder(listen)
-        self._sessions = Sessions(broker.store, broker.clock, listen.settings.session_seconds)
+        self._directory = ConsumerDirectory(
+            broker.store, broker.clock, listen.settings.session_seconds
+        )
         self._producers = Producers(broker, listen.settings, services.schemas)
         self._consumers: Consumers | None = None
         self._consuming: ConsumerService | None = None
@@ -74,18 +76,18 @@ class DanubeServer:
 
     def _add_services(self) -> None:
         broker, settings, forwarder = self._broker, self._listen.settings, self._forwarder
-        sessions, producers = self._sessions, self._producers
-        places = Places(broker, self.url, self._listen.proxy_url)
-        consumers = Consumers(broker, sessions, self.url, settings)
-        routing = Routing(places, forwarder, broker.clock, settings.peer_seconds)
+        directory, producers = self._directory, self._producers
+        locations = TopicLocations(broker, self.url, self._listen.proxy_url)
+        consumers = Consumers(broker, directory, self.url, settings)
+        routing = Routing(locations, forwarder, broker.clock, settings.peer_seconds)
         callers = self._callers
-        health = HealthService(producers, consumers, sessions, routing, callers)
-        consuming = ConsumerService(broker, consumers, sessions, routing, settings, callers)
+        health = HealthService(producers, consumers, directory, routing, callers)
+        consuming = ConsumerService(broker, consumers, directory, routing, settings, callers)
         producing = ProducerService(broker, producers, routing, settings, callers)
         named = pb.DESCRIPTOR.services_by_name
         calls = {
             "ProducerService": producing.calls(),
-            "Discovery": Discovery(broker, places, callers).calls(),
+            "Discovery": Discovery(broker, locations, callers).calls(),
             "HealthCheck": health.calls(),
             "StorageService": StorageService(broker, callers).calls(),
             "AuthService": AuthService(callers).calls(),
@@ -115,7 +117,7 @@ class DanubeServer:
         await self._server.stop(self._listen.settings.goodbye_seconds)
         await self._producers.close()
         await self._forwarder.close()
-        await self._sessions.close()
+        await self._directory.close()
 
     async def _sweep(self) -> None:
         while True:

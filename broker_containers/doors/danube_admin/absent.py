@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import grpc
 
-from broker_containers.doors.grpc_callers import Context
+from broker_containers.doors.grpc_shared.callers import Context
 
 _JOIN: Final = (
     "brokers of Sulina join a cluster when they start and leave it when they stop, there is no "

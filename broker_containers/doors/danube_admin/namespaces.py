@@ -12,7 +12,7 @@ from broker_containers.admin import Admin
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
 from broker_containers.doors.danube_admin.calls import Call
 from broker_containers.doors.danube_admin.places import Places
-from broker_containers.doors.grpc_names import namespace_name
+from broker_containers.doors.grpc_shared.names import namespace_name
 
 _NO_LIMITS: Final = {"max_publish_rate": 0, "max_subscription_dispatch_rate": 0}
 """Limits that Danube's tools read and Sulina does not have."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from broker_containers.doors.grpc_names import namespace_name, topic_name
+from broker_containers.doors.grpc_shared.names import namespace_name, topic_name
 from broker_containers.security.access import (
     BROKERS,
     CLUSTER,

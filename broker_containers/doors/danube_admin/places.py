@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from broker_containers.admin import Admin
 from broker_containers.doors.danube_admin.numbers import number_of
-from broker_containers.doors.grpc_names import BadRequest
+from broker_containers.doors.grpc_shared.names import BadRequest
 from sulina.errors import NotFound
 from sulina.metadata.keys.members import BrokerMode
 from sulina.names import TopicName

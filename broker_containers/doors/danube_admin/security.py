@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 from broker_containers.admin import Admin
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
 from broker_containers.doors.danube_admin.calls import Call
-from broker_containers.doors.grpc_names import BadRequest, label
+from broker_containers.doors.grpc_shared.names import BadRequest, label
 from sulina.errors import Refused
 from sulina.metadata.keys import bindings, roles
 from sulina.metadata.keys.bindings import Reach

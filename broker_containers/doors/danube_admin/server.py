@@ -21,8 +21,8 @@ from broker_containers.doors.danube_admin.settings import AdminListen, AdminSett
 from broker_containers.doors.danube_admin.topics import TopicAdmin
 from broker_containers.doors.danube_schema.service import NAME as SCHEMA_SERVICE
 from broker_containers.doors.danube_schema.service import add_to
-from broker_containers.doors.grpc_callers import Callers
-from broker_containers.doors.grpc_port import open_port
+from broker_containers.doors.grpc_shared.callers import Callers
+from broker_containers.doors.grpc_shared.port import open_port
 from broker_containers.doors.services import Services
 
 _SERVING: Final = health_pb2.HealthCheckResponse.SERVING

@@ -6,7 +6,7 @@ from typing import Final
 
 import grpc
 
-from broker_containers.doors.grpc_names import BadRequest
+from broker_containers.doors.grpc_shared.names import BadRequest
 from broker_containers.security.errors import Denied, Unauthenticated
 from sulina.errors import (
     AlreadyExists,

@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 from broker_containers.admin import Admin
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
 from broker_containers.doors.danube_admin.calls import Call
-from broker_containers.doors.grpc_names import BadRequest, label, topic_name
+from broker_containers.doors.grpc_shared.names import BadRequest, label, topic_name
 from sulina.errors import NotFound, Refused
 from sulina.metadata.keys.subscriptions import check_max_unacked
 from sulina.model import Backoff, Delivery, FailurePolicy, Poison, SubscriptionType

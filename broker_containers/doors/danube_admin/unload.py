@@ -17,7 +17,7 @@ from broker_containers.admin import Admin
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
 from broker_containers.doors.danube_admin.places import Place, Places
 from broker_containers.doors.danube_admin.settings import AdminSettings
-from broker_containers.doors.grpc_names import namespace_name
+from broker_containers.doors.grpc_shared.names import namespace_name
 from sulina.errors import Refused, SulinaError
 from sulina.metadata.keys.members import BrokerMode
 from sulina.names import TopicName

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker_containers.assembly.running import Listens, Storage
+from broker_containers.assembly.running import DoorSettings, LedgerStorage
 from broker_containers.assembly.services import build_services
 from broker_containers.broker.broker import Broker
 from broker_containers.broker.settings import BrokerSettings
@@ -18,7 +18,7 @@ from broker_containers.cluster.election import Election
 from broker_containers.cluster.failure_detector import FailureDetector
 from broker_containers.cluster.isolation import IsolationMonitor
 from broker_containers.cluster.leader_tasks import LeaderTasks
-from broker_containers.cluster.lines import BinaryLines, Lines
+from broker_containers.cluster.liveness import BinaryLivenessConnector, LivenessConnector
 from broker_containers.cluster.load_reports import LoadReporter
 from broker_containers.cluster.membership import Membership
 from broker_containers.cluster.metadata_cache import MetadataCache, follow_policies
@@ -55,11 +55,11 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class NodeSettings:
+class ClusteredBrokerSettings:
     """What one broker of a cluster is told."""
 
     broker: BrokerSettings
-    listens: Listens
+    doors: DoorSettings
     advertise: str = ""
     """The URL at which clients and other brokers find it; empty for the address of
     its binary door."""
@@ -71,14 +71,14 @@ class NodeSettings:
     """With it clients are asked for tokens."""
 
 
-class ClusterNode:
+class ClusteredBroker:
     """The services of one broker, put together. Use :func:`cluster_node`."""
 
     def __init__(
         self,
-        settings: NodeSettings,
+        settings: ClusteredBrokerSettings,
         store: MetadataStore,
-        storage: Storage,
+        storage: LedgerStorage,
         clock: Clock,
         connect: Connect,
         network: Network,
@@ -121,7 +121,7 @@ class ClusterNode:
             lambda: connect(self.membership.me.url),
             self.tables.living,
         )
-        listen = settings.listens.binary
+        listen = settings.doors.binary
         self.services = build_services(
             self.broker,
             Addresses(listen.host, listen.tls is not None),
@@ -132,7 +132,7 @@ class ClusterNode:
         )
         self._network = network
         token = "" if settings.auth is None else settings.auth.root
-        self.lines: Lines = BinaryLines(me, clock, network, token)
+        self.liveness: LivenessConnector = BinaryLivenessConnector(me, clock, network, token)
 
     async def dial(self, broker: str, stream: CommandStream) -> None:
         """Connect to another broker, for a client that can't itself."""
@@ -197,7 +197,7 @@ class ClusterNode:
 
 
 @asynccontextmanager
-async def mirroring(node: ClusterNode) -> AsyncIterator[None]:
+async def mirroring(node: ClusteredBroker) -> AsyncIterator[None]:
     """Follow the cluster's metadata and settings until left. Enter it before the ports open."""
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(node.tables)
@@ -210,7 +210,7 @@ async def mirroring(node: ClusterNode) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def serving(node: ClusterNode, binary: BinaryServer) -> AsyncIterator[None]:
+async def serving(node: ClusteredBroker, binary: BinaryServer) -> AsyncIterator[None]:
     """Join the cluster once all ports are open; leaving moves the topics to other brokers.
 
     Raises ``Refused`` if another broker has this one's name.
@@ -243,7 +243,7 @@ async def serving(node: ClusterNode, binary: BinaryServer) -> AsyncIterator[None
             node.tables,
             node.membership,
             node.election,
-            node.lines,
+            node.liveness,
         )
         tasks = [
             asyncio.create_task(detector.run(), name="failure detector"),

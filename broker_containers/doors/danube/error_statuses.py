@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn
 
 import grpc
 
-from broker_containers.doors.grpc_names import BadRequest
+from broker_containers.doors.grpc_shared.names import BadRequest
 from broker_containers.schemas.errors import InvalidPayload
 from broker_containers.security.errors import Denied, Unauthenticated
 from sulina.errors import AlreadyExists, NotFound, Refused, SulinaError, TooLarge

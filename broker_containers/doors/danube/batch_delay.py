@@ -14,7 +14,7 @@ _ENOUGH: Final = 2
 """Messages that must come between two looks. With fewer, a frame for each is affordable."""
 
 
-class Gathering:
+class BatchDelay:
     """Decides for one producer. ``step`` and ``most`` are seconds: from one look to the next, and
     from an answer to the last look after it."""
 

@@ -25,7 +25,7 @@ _SECONDS: Final = 2.0
 _TOPICS: Final = 65_536
 
 
-class Sessions:
+class ConsumerDirectory:
     """The consumers that this broker noted, and those it was asked for."""
 
     def __init__(self, store: MetadataStore, clock: Clock, seconds: int) -> None:

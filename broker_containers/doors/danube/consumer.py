@@ -29,7 +29,7 @@ _NO_LIMIT: Final = 1 << 60
 """Bytes are bounded by what waits for the stream, not by credit."""
 
 
-class ConsumerEnd:
+class DanubeConsumer:
     """The sink of one consumer. Its stream is opened once; the next one takes another sink."""
 
     def __init__(self, topic: Topic, broker_url: str, settings: DanubeSettings) -> None:

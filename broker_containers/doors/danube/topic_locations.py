@@ -24,7 +24,7 @@ async def topic_record(broker: Broker, topic: TopicName) -> TopicRecord:
         return found
 
 
-class Places:
+class TopicLocations:
     """``own_url`` is this broker's; ``proxy_url`` that of all brokers together, if there is one."""
 
     def __init__(self, broker: Broker, own_url: str, proxy_url: str) -> None:

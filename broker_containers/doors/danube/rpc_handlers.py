@@ -12,7 +12,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from broker_containers.doors.danube.statuses import Context, abort
+from broker_containers.doors.danube.error_statuses import Context, abort
 from broker_containers.metrics.requests import RequestCounts
 from sulina.errors import SulinaError
 

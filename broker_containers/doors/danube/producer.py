@@ -1,7 +1,7 @@
 """A producer of a stock client at its topic: messages that wait together share a frame.
 
 One frame of a producer is under way at a time; what comes meanwhile is the next one, with what
-``Gathering`` waits for. So a lone message waits for nobody, and many at once cost one append.
+``BatchDelay`` waits for. So a lone message waits for nobody, and many at once cost one append.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass
 
-from broker_containers.doors.danube.gathering import Gathering
-from broker_containers.doors.danube.messages import Record, frame_of
+from broker_containers.doors.danube.batch_delay import BatchDelay
+from broker_containers.doors.danube.messages import DanubeRecord, frame_of
 from broker_containers.doors.danube.settings import DanubeSettings
 from broker_containers.schemas.checks import TopicSchemaCheck
 from broker_containers.topics.producers import TopicProducer
@@ -24,13 +24,13 @@ from sulina.wire.header import parse_header
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    record: Record
+    record: DanubeRecord
     outcome: asyncio.Future[None]
     alone: bool = False
     """It was in a frame that was refused: the next one holds nothing else, to find the culprit."""
 
 
-class ProducerEnd:
+class DanubeProducer:
     """The sink of one producer, for all clients that use its name. Made by :meth:`attach`."""
 
     def __init__(
@@ -57,7 +57,7 @@ class ProducerEnd:
         self._frames = 0
         self._pending: deque[_Waiting] = deque()
         self._under_way: list[_Waiting] = []
-        self._gathering = Gathering(settings.gather_step_seconds, settings.gather_seconds)
+        self._batch_delay = BatchDelay(settings.gather_step_seconds, settings.gather_seconds)
         self._scheduled = False
         self._look: asyncio.TimerHandle | None = None
         self._waiting: asyncio.Task[None] | None = None
@@ -86,7 +86,7 @@ class ProducerEnd:
         """Whether nothing waits."""
         return not self._pending and not self._under_way
 
-    async def send(self, record: Record) -> None:
+    async def send(self, record: DanubeRecord) -> None:
         """Publish one message; durable when this returns, if the topic is reliable.
 
         Raises ``Refused`` if it breaks a rule of the topic. It is published also if the caller is
@@ -96,7 +96,7 @@ class ProducerEnd:
             await self._gate.check(*record.schema, record.payload)
         await self._add(record)
 
-    def send_now(self, record: Record) -> asyncio.Future[None] | None:
+    def send_now(self, record: DanubeRecord) -> asyncio.Future[None] | None:
         """What becomes of a message, as :meth:`send`; None if its schema must be looked at first.
 
         For one coroutine less a message. Raises as :meth:`send` what is known at once.
@@ -106,7 +106,7 @@ class ProducerEnd:
             return None
         return self._add(record)
 
-    def _add(self, record: Record) -> asyncio.Future[None]:
+    def _add(self, record: DanubeRecord) -> asyncio.Future[None]:
         if self.gone is not None:
             raise self.gone.with_traceback(None)
         limit = self.topic.policy.max_message_size
@@ -117,7 +117,7 @@ class ProducerEnd:
         self._pending.append(_Waiting(record, outcome))
         if not self._scheduled:
             self._soon()
-        elif self._look is not None and self._gathering.complete(len(self._pending)):
+        elif self._look is not None and self._batch_delay.complete(len(self._pending)):
             self._look.cancel()
             self._look = None
             self._loop.call_soon(self._publish)
@@ -132,7 +132,7 @@ class ProducerEnd:
     def _gather(self) -> None:
         """Publish, or wait a moment for more."""
         self._look = None
-        goes_on = self._gathering.goes_on(len(self._pending), self._clock.now())
+        goes_on = self._batch_delay.goes_on(len(self._pending), self._clock.now())
         if goes_on and not self._fills_a_frame():
             step = self._settings.gather_step_seconds
             self._look = self._loop.call_later(step, self._gather)
@@ -192,7 +192,7 @@ class ProducerEnd:
 
     def _settle(self, error: SulinaError | None) -> None:
         taken, self._under_way = self._under_way, []
-        self._gathering.answered(len(taken) + len(self._pending), self._clock.now())
+        self._batch_delay.answered(len(taken) + len(self._pending), self._clock.now())
         if len(taken) > 1 and isinstance(error, Refused) and self.gone is None:
             # One of them is wrong, and the others must not suffer for it.
             for waiting in reversed(taken):
