@@ -32,7 +32,6 @@ from rich.table import Table
 import sulina
 from benchmarks.tier_lists import ListCost, measure_lists
 from storage_grpc.tier.objects import ObjectReader
-from storage_grpc.tier.settings import TierSettings
 from storage_grpc.tier.tier import key_of
 from sulina.lake.summary import ObjectHead
 from sulina.names import TopicName
@@ -267,7 +266,7 @@ async def _read_rates(
 async def _replay_at_node(store: ObjectStore, ledgers: Sequence[tuple[ObjectHead, int]]) -> float:
     """Objects fetched, checked, and frames again; nothing is in a cache at the beginning."""
     got = 0
-    objects = ObjectReader(store, Aside(4), TierSettings())
+    objects = ObjectReader(store, Aside(4))
     begun = time.perf_counter()
     for number, (head, last) in enumerate(ledgers):
         then = ledgers[number + 1][0] if number + 1 < len(ledgers) else None

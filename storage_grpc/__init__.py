@@ -1,5 +1,5 @@
-"""The storage node: entries of many ledgers, kept durably, behind one interface.
+"""The storage node, which stores entries of many ledgers durably, and the ledger client.
 
-``entries`` has the interface that every backend offers, ``memory_store`` the one that forgets,
-``journal`` the one that keeps entries on a disk.
+``entries`` is the interface of its backends: ``memory_store``, and ``journal`` on a disk.
+``ledgers`` is the interface for brokers; README.md lists the rest.
 """

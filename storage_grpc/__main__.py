@@ -12,14 +12,14 @@ from sulina.errors import SulinaError
 
 
 def main() -> int:
-    """Run a node with the settings of the command line; returns the exit code."""
+    """Run a node; returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m storage_grpc",
         description="Run a storage node until SIGTERM or Ctrl-C.",
-        epilog=f"Each option can be set as {PREFIX}<NAME> in the environment, and in the file.",
+        epilog=f"Options can also be set in the file, and in the environment as {PREFIX}<NAME>.",
     )
-    parser.add_argument(f"--{CONFIG}", metavar="FILE", help="a TOML file with settings")
-    parser.add_argument("--json", action="store_true", help="say in JSON when it is ready")
+    parser.add_argument(f"--{CONFIG}", metavar="FILE", help="TOML file with settings")
+    parser.add_argument("--json", action="store_true", help="print a line of JSON when ready")
     for name, text, default in describe():
         flag = f"--{name.replace('_', '-')}"
         parser.add_argument(flag, dest=name, help=f"{text} (default: {default})")

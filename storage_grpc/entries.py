@@ -1,9 +1,9 @@
-"""What a storage node keeps, and the interface that every backend of it offers.
+"""Entries, and the interface of every backend that stores them.
 
-A storage node keeps entries of many ledgers. An entry is a whole frame, which is opaque here.
-Ids of entries may arrive with gaps (a writer changed its ensemble) and more than once (a writer
-or a recovery sent them again). What the interface promises holds for every backend; durability
-across a restart is what the backend says of itself.
+A storage node stores entries of many ledgers. An entry is a frame, opaque here. Entries of a ledger
+may arrive with gaps (its writer changed the ensemble) and repeatedly (its writer or a recovery sent
+them again). The promises of the interface hold for every backend; whether entries survive a restart
+depends on the backend.
 """
 
 from __future__ import annotations
@@ -21,40 +21,40 @@ MAX_ENTRY = (1 << 63) - 1
 
 
 class PerhapsDamaged(CorruptEntry):
-    """The entry is not found, but the store has damaged places in which it may have been."""
+    """The entry is not found, but may have been in a damaged part of the store."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry as it was stored."""
+    """One stored entry."""
 
     ledger: int
     entry: int
     lac: int
-    """The last add confirmed that the writer knew when it sent this entry; -1 for none."""
+    """The LAC of the writer when it sent this entry; -1 for none."""
     payload: bytes | memoryview
-    """Of a read it may be a view of a larger buffer: copy it to keep it for long."""
+    """May be a view of a larger buffer: copy it to keep it for long."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerStat:
-    """What a node knows of one ledger. Only durable entries count."""
+    """What a node stores of one ledger. Only durable entries count."""
 
     first_entry: int
-    """Lowest entry here; -1 when there is none."""
+    """Lowest entry; -1 if there is none."""
     last_entry: int
-    """Highest entry here; -1 when there is none. There may be gaps below it."""
+    """Highest entry; -1 if there is none. There may be gaps below it."""
     last_before_gap: int
-    """The entry up to which all from ``first_entry`` on are here; -1 when there is none."""
+    """The last entry before the first gap; -1 if there is none."""
     lac: int
-    """Highest last-add-confirmed seen; -1 for none."""
+    """Highest LAC of its entries and fences; -1 for none."""
     fenced: bool
     bytes: int
     """Payload bytes of all entries."""
 
 
 class EntryStore(Protocol):
-    """Entries of many ledgers, each with at most one writer."""
+    """Stores entries of many ledgers, each with at most one writer."""
 
     def append(
         self,
@@ -67,16 +67,16 @@ class EntryStore(Protocol):
     ) -> asyncio.Future[None]:
         """Store an entry. Never blocks; called on the event loop.
 
-        The future is done when the entry is durable, and futures are done in the order of the
-        calls. The buffers are not copied: they must not change before that. The same entry with
-        the same bytes again succeeds once it is durable. ``recovery`` marks a write by a
-        ledger's recovery, the only kind that a fenced ledger still takes.
+        The future completes when the entry is durable; futures complete in the order of the
+        calls. The buffers are not copied and must not change before that. Appending an entry
+        again with the same bytes succeeds once it is durable. ``recovery`` marks an append by a
+        ledger's recovery, the only kind that a fenced ledger takes.
 
-        Raised at once, with nothing queued: ``Fenced``, ``NotFound`` (the ledger was deleted),
+        Raised by the call, with nothing queued: ``Fenced``, ``NotFound`` (the ledger was deleted),
         ``Overloaded`` (see :meth:`wait_writable`), ``TooLarge``, ``Refused`` (an id out of range
         or an empty payload), ``Closed``, ``StorageFailed``. Raised by the future: ``Refused``
-        (the entry is there with other bytes), ``StorageFull`` (nothing was stored) and
-        ``StorageFailed`` (the disk failed meanwhile: the entry may come back after a restart).
+        (the entry is stored with other bytes), ``StorageFull`` (nothing was stored) and
+        ``StorageFailed`` (the disk failed: the entry may be present after a restart).
         """
         ...
 
@@ -89,35 +89,35 @@ class EntryStore(Protocol):
         max_bytes: int,
         head: int | None = None,
     ) -> list[Entry]:
-        """Consecutive durable entries from ``first`` on, up to the first that is not here.
+        """Consecutive durable entries from ``first`` on, up to the first missing one.
 
-        At least one, also when it is larger than ``max_bytes``. With ``head`` only that many
-        first bytes of each payload are returned (and counted); checksums are verified over the
-        whole payload all the same. Raises ``NotFound`` when ``first`` is certainly not here and
-        ``CorruptEntry`` when its bytes are damaged, or when it may have been among bytes that
-        are; a later damaged entry ends the list.
+        At least one, even if it is larger than ``max_bytes``. With ``head`` only the first
+        ``head`` bytes of each payload are returned and counted; checksums are still verified over
+        the whole payload. Raises ``NotFound`` if ``first`` is certainly not stored, and
+        ``CorruptEntry`` if it is damaged or may have been in a damaged range. A later damaged
+        entry ends the list.
         """
         ...
 
     async def fence(self, ledger: int) -> int:
-        """Durably refuse all further appends but those of a recovery.
+        """Durably refuse all further appends except those of a recovery.
 
-        Returns the highest LAC known once everything appended before is durable; -1 for none. A
-        ledger that is not known is created fenced. Raises ``NotFound`` if it was deleted, and
-        ``StorageFull`` or ``StorageFailed`` when the fence could not be made durable.
+        Returns the highest LAC after everything appended before is durable; -1 for none. An
+        unknown ledger is created fenced. Raises ``NotFound`` if it was deleted, and
+        ``StorageFull`` or ``StorageFailed`` if the fence could not be made durable.
         """
         ...
 
     async def delete(self, ledger: int) -> None:
-        """Durably forget a ledger, known or not; later appends to it are refused."""
+        """Durably delete a ledger, known or not; later appends to it are refused."""
         ...
 
     def stat(self, ledger: int) -> LedgerStat | None:
-        """What is known of ``ledger``; None if it is not known or was deleted."""
+        """What is stored of ``ledger``; None if it is unknown or was deleted."""
         ...
 
     def ledgers(self) -> list[int]:
-        """Ids of all ledgers that are known and not deleted, in ascending order."""
+        """Ids of all known ledgers, ascending."""
         ...
 
     @property
@@ -126,18 +126,18 @@ class EntryStore(Protocol):
         ...
 
     async def wait_writable(self) -> None:
-        """Wait until appends are taken again after ``Overloaded`` (or fail for another reason)."""
+        """Wait until appends no longer fail with ``Overloaded``."""
         ...
 
     async def close(self) -> None:
-        """Stop cleanly: what is pending is made durable, then everything is released."""
+        """Make pending appends durable, then release all resources."""
         ...
 
 
 def payload_buffers(
     payload: Buffer | Sequence[Buffer], largest: int
 ) -> tuple[Sequence[Buffer], int]:
-    """The buffers of a payload and their bytes together. Raises ``Refused`` or ``TooLarge``."""
+    """The buffers of a payload and their total size. Raises ``Refused`` or ``TooLarge``."""
     buffers: Sequence[Buffer]
     if isinstance(payload, bytes | bytearray):
         buffers = (payload,)
@@ -156,7 +156,7 @@ def payload_buffers(
 
 
 def check_ids(ledger: int, entry: int, lac: int) -> None:
-    """Raise ``Refused`` for ids that no ledger has."""
+    """Raise ``Refused`` if an id is out of range."""
     if not (0 <= ledger <= MAX_LEDGER and 0 <= entry <= MAX_ENTRY and -1 <= lac <= MAX_ENTRY):
         raise Refused(f"ledger {ledger}, entry {entry}, LAC {lac}: an id is out of range")
 

@@ -1,8 +1,7 @@
-"""Ledgers as a broker sees them: create, append, close, recover, read, delete.
+"""The ledger interface of brokers: create, append, close, recover, read, delete.
 
-A ledger is an append-only sequence of entries with one writer. ``EmbeddedLedgers`` keeps them in
-an entry store of the same process: one copy, no network. Its rules are those of the ledger
-protocol with one node: write quorum 1, ack quorum 1.
+A ledger is an append-only sequence of entries with one writer. ``EmbeddedLedgers`` stores them in
+an entry store of the same process: the ledger protocol with one node and no network.
 """
 
 from __future__ import annotations
@@ -17,44 +16,45 @@ from sulina.runtime.seam import Buffer
 
 
 class LedgerWriter(Protocol):
-    """The one writer of an open ledger."""
+    """The only writer of an open ledger."""
 
     @property
     def ledger(self) -> int: ...
 
     @property
     def lac(self) -> int:
-        """The highest entry that is confirmed together with all before it; -1 for none."""
+        """The highest confirmed entry; -1 for none. All entries before it are confirmed too."""
         ...
 
     def append(self, payload: Buffer) -> asyncio.Future[None]:
-        """Append the next entry; the result comes when it is confirmed, in order.
+        """Append the next entry. Never blocks; futures complete in order, when confirmed.
 
-        Never blocks. After the first failure every later append fails too, with ``Fenced``: the
-        ledger must be recovered before the topic goes on.
+        After the first failure every later append fails too, with ``Fenced``: the ledger must be
+        recovered before the topic takes records again.
         """
         ...
 
     @property
     def wants_roll(self) -> bool:
-        """The ledger has fewer copies than it should, and a new one could have enough."""
+        """Whether entries have fewer copies than configured, and a new ledger would have all."""
         ...
 
     async def close(self) -> int:
-        """End the ledger after its last confirmed entry, which is returned. Nothing is pending.
+        """Close the ledger at its last confirmed entry, which is returned.
 
-        Raises ``Fenced`` if there is a newer owner, or an append failed before.
+        Raises ``Fenced`` if there is a newer owner or an append failed.
         """
         ...
 
 
 class Ledgers(Protocol):
-    """All ledgers a broker can reach."""
+    """All ledgers of a cluster."""
 
     async def create(self, ledger: int) -> LedgerWriter: ...
 
     async def recover(self, ledger: int) -> int:
-        """Fence the ledger, so that no earlier writer can append; returns its last entry, or -1."""
+        """Fence and close the ledger, so that no earlier writer can append; returns its last entry,
+        or -1."""
         ...
 
     async def read(
@@ -67,7 +67,7 @@ class Ledgers(Protocol):
 
     @property
     def overloaded(self) -> bool:
-        """Too much waits to become durable: stop taking publishes until ``wait_writable``."""
+        """Whether too many bytes are not durable: take no publishes until ``wait_writable``."""
         ...
 
     async def wait_writable(self) -> None: ...
@@ -105,8 +105,8 @@ class PendingBytes:
 class EmbeddedLedgers:
     """Ledgers in an entry store of this process.
 
-    ``high_water``: bytes not yet durable above which it calls itself overloaded. It lies well
-    below the store's own limit, so that an append which was let through is never refused.
+    Above ``high_water`` bytes that are not durable it reports that it is overloaded. This is well
+    below the limit of the store, so that an accepted append is never refused there.
     """
 
     def __init__(self, store: EntryStore, high_water: int = 32 << 20) -> None:
@@ -124,8 +124,8 @@ class EmbeddedLedgers:
             await self._store.read(ledger, last + 1, max_entries=1, max_bytes=1)
         except NotFound:
             return last
-        # Only a certain "no such entry" is the end: a damaged one must not cut the ledger short.
-        raise StorageFailed(f"the end of ledger {ledger} behind entry {last} is not certain")
+        # Only "no such entry" proves the end: a damaged entry must not cut the ledger short.
+        raise StorageFailed(f"the end of ledger {ledger} after entry {last} is uncertain")
 
     async def read(
         self, ledger: int, first: int, *, max_entries: int, max_bytes: int, head: int | None = None
@@ -158,7 +158,9 @@ class _EmbeddedWriter:
 
     def append(self, payload: Buffer) -> asyncio.Future[None]:
         if self._broken:
-            return self._failed(Fenced(f"ledger {self.ledger} had a failed append and is over"))
+            return self._failed(
+                Fenced(f"ledger {self.ledger} takes no more appends: one failed; recover it")
+            )
         try:
             appended = self._store.append(self.ledger, self._next, self.lac, payload)
         except SulinaError as error:
@@ -177,12 +179,12 @@ class _EmbeddedWriter:
     def _appended(self, size: int, appended: asyncio.Future[None]) -> None:
         self._pending_bytes.remove(size)
         if appended.cancelled() or appended.exception() is not None:
-            # Later entries may still reach the disk, but with a gap before them nobody reads them.
+            # Later entries may still become durable, but are never read after a gap.
             self._broken = True
         elif not self._broken:
             self.lac += 1
 
     async def close(self) -> int:
         if self._broken:
-            raise Fenced(f"ledger {self.ledger} had a failed append and must be recovered")
+            raise Fenced(f"ledger {self.ledger} can't be closed: an append failed; recover it")
         return self.lac

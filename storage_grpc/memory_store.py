@@ -1,7 +1,7 @@
-"""A store that keeps entries in memory: nothing survives the process.
+"""An entry store in memory: nothing survives the process.
 
-It is for tests, for simulation and for topics whose owner can afford to lose them. An entry is
-as safe as it gets when ``append`` returns, so futures are done at once and nothing is pending.
+For tests, simulation and topics that may be lost. Futures complete immediately, and nothing is ever
+pending.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class _Ledger:
 
 
 class MemoryEntryStore:
-    """``EntryStore`` in memory, of at most ``max_bytes`` of payload when that is given.
+    """``EntryStore`` in memory, with at most ``max_bytes`` of payload if given.
 
-    Deleted ledgers leave their ids behind, 8 bytes each and a bit, for as long as it lives.
+    The ids of deleted ledgers are kept.
     """
 
     def __init__(self, *, max_bytes: int | None = None) -> None:
@@ -75,8 +75,8 @@ class MemoryEntryStore:
         elif self._max_bytes is not None and self._bytes + length > self._max_bytes:
             done.set_exception(
                 StorageFull(
-                    f"the memory store holds its limit of {self._max_bytes} bytes: "
-                    "delete ledgers, or allow it more"
+                    f"the memory store has reached its limit of {self._max_bytes} bytes: "
+                    "delete ledgers, or raise the limit"
                 )
             )
         else:

@@ -1,14 +1,14 @@
-"""A storage node as a ledger's writer, reader or recovery sees it, near or far.
+"""The interface of a storage node for writers, readers and recoveries of ledgers.
 
-Implementations: ``LocalNode`` (an entry store of this process), a gRPC client, and a simulated
-one. Whatever carries the calls, the answers mean the same:
+Implementations: ``LocalNode`` (an entry store of this process), ``RemoteNode`` (gRPC), and a
+simulated one. Their answers have the same meaning:
 
-* success: the node has done it, durably;
-* ``Fenced``: the ledger is fenced there, or was deleted;
-* ``NotFound``: the node is certain that it never acknowledged such an entry;
-* ``MaybeLost``: the node does not have it, but may have acknowledged and lost it;
-* ``CorruptEntry``, ``UnknownOutcome``, any ``Retriable``: not known. Never to be taken for "no such
-  entry", and never for "it was not written".
+* success: done, durably;
+* ``Fenced``: the ledger is fenced, or was deleted;
+* ``NotFound``: the node certainly never acknowledged such an entry;
+* ``MaybeLost``: the node does not have the entry, but may have acknowledged and lost it;
+* ``CorruptEntry``, ``UnknownOutcome``, any ``Retriable``: unknown. Never take it for "no such
+  entry" or for "not written".
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ _TAIL_ENTRIES = 64
 
 
 class MaybeLost(UnknownOutcome):
-    """The node does not have the entry, and its last stop was not clean: it may have had it."""
+    """The node does not have the entry, but may have acknowledged and lost it."""
 
 
 @dataclass(frozen=True, slots=True)
 class FencedLedger:
-    """What a node knows of a ledger that it has just fenced."""
+    """What a node stores of a ledger that it has just fenced."""
 
     lac: int
-    """The highest LAC, -1 for none."""
+    """The highest LAC; -1 for none."""
     last_entry: int
-    """The highest entry it has, -1 for none. Only a recovery can add more."""
+    """The highest entry; -1 for none. Only a recovery can add more."""
     certain: bool
-    """Whether it certainly never acknowledged one behind that; else it may have lost some."""
+    """Whether it certainly never acknowledged a later one; otherwise it may have lost some."""
     tail: tuple[Entry, ...] = field(default=(), compare=False)
-    """Its last entries as they are behind the fence, without a gap, up to ``last_entry``: all of
-    it, or those behind its LAC. Nothing if that is much: read it, then."""
+    """Its entries after the fence, without a gap up to ``last_entry``: all of them, or those after
+    the LAC. Empty if they are too large: then read them."""
 
     def shows(self, first: int) -> list[Entry] | None:
-        """What the node has from ``first`` on; None if the tail does not tell."""
+        """The node's entries from ``first`` on; None if the tail does not contain them."""
         if self.last_entry < first:
             return []
         if not self.tail or self.tail[0].entry > first:
@@ -53,26 +53,26 @@ class FencedLedger:
 
 
 class Node(Protocol):
-    """One storage node. No call has a deadline of its own: callers set them."""
+    """One storage node. Calls have no deadline: callers set one."""
 
     @property
     def id(self) -> str: ...
 
     @property
     def life(self) -> str:
-        """Another text after each start at which the node may have lost a fence.
+        """Changes at each start at which the node may have lost a fence.
 
-        What is in hand means the node in one life: in another one its appends fail.
+        This object stands for one life of the node: in another one its appends fail.
         """
         ...
 
     def append(
         self, ledger: int, entry: int, lac: int, payload: Buffer, *, recovery: bool = False
     ) -> asyncio.Future[None]:
-        """Store an entry; never blocks, never raises: every failure comes through the future.
+        """Store an entry. Never blocks and never raises: the future has the error.
 
         Appends to one node arrive in the order of the calls. The payload must not change before
-        the future is done.
+        the future completes.
         """
         ...
 
@@ -85,21 +85,21 @@ class Node(Protocol):
     async def recovery_read(
         self, ledger: int, first: int, *, max_entries: int, max_bytes: int
     ) -> list[Entry]:
-        """Fence the ledger durably, then read as ``read`` does."""
+        """Fence the ledger durably, then do the same as ``read``."""
         ...
 
     async def fence(self, ledger: int) -> FencedLedger:
-        """Fence the ledger durably, and say what there is of it."""
+        """Fence the ledger durably; returns what the node stores of it."""
         ...
 
     async def delete(self, ledger: int) -> None: ...
 
 
 class LocalNode:
-    """A node whose store is in this process. ``loss_record`` says what it may deny."""
+    """A node whose store is in this process. ``loss_record`` says which entries it may deny."""
 
     tail_bytes = 16 << 10
-    """Up to so much a fence brings along."""
+    """Maximum size of ``FencedLedger.tail``."""
 
     def __init__(self, id: str, store: EntryStore, loss_record: LossRecord) -> None:
         self.id = id
@@ -129,10 +129,10 @@ class LocalNode:
             )
         except NotFound as error:
             if not self._loss_record.certain(ledger):
-                raise MaybeLost(f"{error}; but it may have had it and lost it") from None
+                raise MaybeLost(f"{error}, but may have lost it") from None
             raise
         except PerhapsDamaged as error:
-            if self._loss_record.certain(ledger):  # it began after the damage was found
+            if self._loss_record.certain(ledger):  # the ledger was created after the damage
                 raise absent(ledger, first) from None
             raise MaybeLost(str(error)) from None
 
@@ -161,12 +161,12 @@ class LocalNode:
                 ledger, first, max_entries=count, max_bytes=self.tail_bytes
             )
         except SulinaError:
-            return ()  # whoever reads it is told why not
+            return ()  # a read raises the same error
         fits = sum(len(entry.payload) for entry in found) <= self.tail_bytes
         return tuple(found) if fits and len(found) == count else ()
 
     def known_of(self, ledger: int) -> FencedLedger:
-        """What a fence answers."""
+        """The answer to a fence, without the tail."""
         stat = self._store.stat(ledger)
         lac, last = (-1, -1) if stat is None else (stat.lac, stat.last_entry)
         return FencedLedger(lac, last, self._loss_record.certain(ledger))

@@ -1,9 +1,9 @@
 """The disk store: one journal for all ledgers.
 
-``format`` is what the bytes of a journal file mean, ``scan`` and ``recover`` turn files back into
-an ``index``, ``writer`` and ``commit`` append to them in groups with one sync each, ``reader``
-serves entries straight from them, ``housekeeper`` seals full files and removes dead ones, and
-``store`` puts it all behind the ``EntryStore`` interface.
+``format`` defines the bytes of a journal file. ``scan`` and ``recover`` rebuild the ``index`` from
+files, ``writer`` and ``commit`` append in groups with one sync each, ``reader`` reads entries from
+the files, ``housekeeper`` seals full files and removes unneeded ones, and ``store`` is the
+``EntryStore`` over all of them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Group commit: everything that waits goes to the disk in one write with one sync.
+"""Group commit: all waiting records go to the disk in one write with one sync.
 
-While a group is on its way the next one gathers, so the busier the journal is the larger its
-groups are, and an append to an idle journal starts at once. One task does all of it, in order;
-the index changes, and futures are done, only after the sync.
+While a group is written the next one collects, so groups grow with the load, and an append to an
+idle journal is written immediately. One task does all of it, in order. The index changes and
+futures complete only after the sync.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sulina.errors import Overloaded, StorageFailed, StorageFull, SulinaError
 
 
 class JournalCommitter:
-    """Takes items, makes them durable, applies them to the index. Made on the event loop."""
+    """Makes records durable and applies them to the index. Create it on the event loop."""
 
     def __init__(
         self,
@@ -45,11 +45,11 @@ class JournalCommitter:
         self._stopping = False
         self.pending_bytes = 0
         self._failure: Exception | None = None
-        """Why nothing is taken any more."""
+        """Why it takes no more records."""
         self._task = asyncio.create_task(self._run(), name="journal-commit")
 
     def submit(self, item: PendingRecord) -> None:
-        """Queue an item; its future is done in turn."""
+        """Queue a record; futures complete in the order of the calls."""
         self._waiting.append(item)
         self.pending_bytes += item.length
         if self.pending_bytes >= self._high_water:
@@ -57,7 +57,7 @@ class JournalCommitter:
         self._wake.set()
 
     def check_room(self) -> None:
-        """Raise ``Overloaded`` or ``StorageFailed`` if no entry can be taken now."""
+        """Raise ``Overloaded`` or ``StorageFailed`` if it takes no entries now."""
         if self._failure is not None:
             raise self._failed(self._failure)
         if self.pending_bytes >= self._high_water:
@@ -67,7 +67,7 @@ class JournalCommitter:
             )
 
     def control(self, kind: RecordKind, ledger: int, lac: int = -1) -> asyncio.Future[None]:
-        """Queue a record that is no entry. It goes on when the future is cancelled."""
+        """Queue a record that is not an entry. Cancelling the future does not stop it."""
         if self._failure is not None:
             raise self._failed(self._failure)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -75,11 +75,11 @@ class JournalCommitter:
         return done
 
     async def wait_writable(self) -> None:
-        """Wait until half of the allowed bytes are free, or until the journal has failed."""
+        """Wait until half of the allowed bytes are free."""
         await self._writable.wait()
 
     async def stop(self) -> None:
-        """Finish what waits, and end."""
+        """Write all waiting records, then end."""
         self._stopping = True
         self._wake.set()
         await self._task
@@ -96,8 +96,8 @@ class JournalCommitter:
         try:
             await self._commit(group)
         except Exception as error:
-            # Also for what is no disk error: nobody may wait for ever. A failed sync is never
-            # tried again: the next one may succeed without having saved what the first did not.
+            # Any error, so that no caller waits forever. A failed sync is never retried: the next
+            # one may succeed without having written what the first one did not.
             self._failure = error
             group += self._waiting
             self._waiting.clear()
@@ -116,7 +116,7 @@ class JournalCommitter:
         try:
             await self._write(group)
         except StorageFull as full:
-            # All entries that wait fail with it, so that none is stored after one that was not.
+            # All waiting entries fail too, so that none is stored after one that was not.
             everything = [*group, *self._waiting]
             self._waiting.clear()
             group[:] = [item for item in everything if item.kind != RecordKind.ENTRY]
@@ -127,7 +127,7 @@ class JournalCommitter:
                 self._refuse(group, still_full)
 
     async def _write(self, group: list[PendingRecord]) -> None:
-        """Make a group durable, and say so. If this raises ``StorageFull`` nothing happened."""
+        """Make a group durable, then apply it. If this raises ``StorageFull`` nothing happened."""
         records = [item for item in group if not item.stored]
         if records:
             before = self._writer.file
@@ -154,7 +154,7 @@ class JournalCommitter:
         self._release(group)
 
     def _apply(self, item: PendingRecord) -> None:
-        """A record is durable: the index learns of it, and whoever waits for it."""
+        """Apply a durable record to the index, and complete its future."""
         index = self._index
         if item.kind == RecordKind.ENTRY:
             if not item.stored:
@@ -174,7 +174,7 @@ class JournalCommitter:
                 item.done.set_exception(item.refusal)
 
     def _refuse(self, items: list[PendingRecord], error: SulinaError) -> None:
-        """Items that will not become durable."""
+        """Fail records that will not become durable."""
         for item in items:
             known = self._index.ledgers.get(item.ledger)
             if known is not None:
@@ -187,8 +187,8 @@ class JournalCommitter:
 
     def _failed(self, error: Exception) -> StorageFailed:
         failed = StorageFailed(
-            f"the journal takes nothing more after an error of its disk ({error}): "
-            "restart the node when the disk is sound; reads go on"
+            f"the journal takes no more appends after a disk error ({error}): check the disk and "
+            "restart the node; reads continue"
         )
         failed.__cause__ = error
         return failed

@@ -1,7 +1,7 @@
-"""What one journal file holds, as a scan finds it or as its index file tells.
+"""The contents of one journal file, from a scan or from its index file.
 
-The index file of a journal file is written once, when nothing more will be added to it, and
-spares the next start a scan. It carries a checksum; without a whole one the file is scanned.
+The index file is written once the journal file is complete, so that the next start need not scan
+it. It has a checksum; if it is damaged or missing the journal file is scanned.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ class Contents:
 
     header: FileHeader
     end: int
-    """Records end here."""
+    """Where its records end."""
     stopped: bool = False
-    """The last record says that the journal was closed."""
+    """Whether the last record says that the journal was closed."""
     runs: dict[int, EntryRuns] = field(default_factory=dict)
     lacs: dict[int, int] = field(default_factory=dict)
     """Highest LAC of each ledger in ``runs``."""
     state: JournalState | None = None
     fenced: dict[int, int] = field(default_factory=dict)
-    """Fences after ``state``, with the LAC of each."""
+    """Fences after ``state``, with their LACs."""
     deleted: list[int] = field(default_factory=list)
     """Deletes after ``state``."""
     dropped: list[int] = field(default_factory=list)
-    """Files given up after ``state``."""
+    """Files removed after ``state``."""
     gone: set[int] = field(default_factory=set)
-    """Deleted ledgers whose entries are in the file all the same."""
+    """Deleted ledgers whose entries are still in the file."""
     damage: list[tuple[int, int]] = field(default_factory=list)
-    """Where the file was durable and cannot be read any more."""
+    """Ranges that were durable and can no longer be read."""
     records: int = 0
     corrupt: int = 0
-    """Records in ``runs`` whose payload is damaged: reading them says so."""
+    """Records in ``runs`` whose payload is damaged; reading them fails."""
     proven: int = 0
-    """Everything before this position is known to have been durable."""
+    """Everything before this position was durable."""
     sealed: bool = False
-    """This comes from the index file, not from a scan."""
+    """Whether this comes from the index file, not from a scan."""
 
     def add(self, ledger: int, entry: int, lac: int, position: int, length: int) -> None:
         runs = self.runs.get(ledger)
@@ -68,7 +68,7 @@ class Contents:
 
 
 def pack_contents(contents: Contents) -> bytes:
-    """The index file. Fences and deletes have to be in ``state``."""
+    """The content of an index file. Fences and deletes must be in ``state``."""
     assert contents.state is not None
     runs = [(ledger, run) for ledger, found in contents.runs.items() for run in found.items]
     state = pack_state(contents.state)
@@ -102,7 +102,7 @@ def pack_contents(contents: Contents) -> bytes:
 
 
 def unpack_contents(data: bytes) -> Contents | None:
-    """What the index file tells; None if it is not a whole one."""
+    """Decode an index file; None if it is damaged."""
     body = memoryview(data)[: -_CRC.size]
     try:
         if _CRC.unpack(data[-_CRC.size :])[0] != crc32c(body):

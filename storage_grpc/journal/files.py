@@ -1,4 +1,4 @@
-"""Journal files that are open for reads: a bounded number, and none closed under a reader."""
+"""Journal files that are open for reads: a bounded number, never closed while in use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Handle:
 
 
 class OpenFiles:
-    """Opens files on first use and closes those unused for longest beyond ``limit``."""
+    """Opens files on first use; beyond ``limit`` it closes the least recently used."""
 
     def __init__(self, disk: Disk, limit: int) -> None:
         self._disk = disk
@@ -32,7 +32,7 @@ class OpenFiles:
     async def use(self, sequence: int) -> AsyncIterator[DiskFile]:
         """The journal file with this sequence, open until the block ends.
 
-        Raises ``NotFound`` if it is not there any more.
+        Raises ``NotFound`` if it was removed.
         """
         handle = self._handles.pop(sequence, None)
         if handle is None:
@@ -54,7 +54,7 @@ class OpenFiles:
                 await self._close_oldest()
 
     async def forget(self, sequence: int) -> None:
-        """Close the file, as soon as nobody reads it."""
+        """Close the file as soon as no read uses it."""
         async with self._opening:
             handle = self._handles.pop(sequence, None)
         if handle is not None and handle.users == 0:

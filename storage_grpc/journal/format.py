@@ -1,11 +1,11 @@
-"""What the bytes of a journal file mean.
+"""The format of journal files.
 
 A file starts with two copies of its header, in different 4 KiB blocks. Records follow, 8-byte
-aligned: an image (64 bytes: what the record is), the payload, zeros up to the alignment, and the
-same image again. An image carries the position of its record and the file's random salt, both
-under a checksum, so bytes from elsewhere (an older file, a payload made to look like a record)
-never pass for one; and because it is there twice, damage in one place does not hide which entry
-was hit. All numbers are little-endian.
+aligned: an image (64 bytes that describe the record), the payload, zeros up to the alignment, and
+the same image again. An image has the position of its record and the file's random salt, both
+covered by a checksum, so other bytes (of an older file, or of a payload that looks like a record)
+are never taken for one. Because the image is stored twice, damage in one place does not hide which
+entry was hit. All numbers are little-endian.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SALT_OFFSET = 8
 OVERHEAD = 2 * IMAGE_SIZE
 
 CONTROL_PAYLOAD = bytes(BLOCK)
-"""Fences and deletes are padded with this, so that no bad block can hit both of their images."""
+"""Pads fences and deletes, so that one bad block can't damage both of their images."""
 CONTROL_CRC = crc32c(CONTROL_PAYLOAD)
 
 _FILE_MAGIC = b"SULJRNL1"
@@ -43,23 +43,23 @@ _STATE = Struct("<III")
 
 
 class RecordKind(IntEnum):
-    """What a record is."""
+    """The kind of a record."""
 
     ENTRY = 1
     FENCE = 2
-    """Of ``ledger``; ``lac`` is the highest LAC known."""
+    """``ledger`` is fenced; ``lac`` is its highest known LAC."""
     DELETE = 3
-    """Of ``ledger``."""
+    """``ledger`` is deleted."""
     DROP = 4
     """The journal file with the sequence ``ledger`` is about to be removed."""
     STATE = 5
-    """What older files would have to be read for; the payload is a :class:`JournalState`."""
+    """The payload is a :class:`JournalState`."""
     STOP = 6
     """The journal was closed; nothing follows in this file."""
 
 
 class FileHeader(NamedTuple):
-    """Identity of one journal file."""
+    """The identity of one journal file."""
 
     sequence: int
     salt: int
@@ -67,7 +67,7 @@ class FileHeader(NamedTuple):
 
 
 class Image(NamedTuple):
-    """What a record is, apart from its payload."""
+    """A record without its payload."""
 
     kind: int
     salt: int
@@ -89,7 +89,7 @@ class Image(NamedTuple):
 
 
 class KnownFile(NamedTuple):
-    """A journal file as later files remember it."""
+    """A journal file as described in a later one."""
 
     sequence: int
     salt: int
@@ -98,14 +98,15 @@ class KnownFile(NamedTuple):
 
 @dataclass(slots=True)
 class JournalState:
-    """What a journal knows besides entries: written at the start of every file."""
+    """Fences, deletes and files: written at the start of every file, so that older ones need not
+    be read for them."""
 
     files: list[KnownFile] = field(default_factory=list)
-    """Every other file that there is."""
+    """All other files of the journal."""
     fenced: dict[int, int] = field(default_factory=dict)
-    """LAC of every fenced ledger."""
+    """The LAC of every fenced ledger."""
     deleted: list[int] = field(default_factory=list)
-    """Ledgers that must not come back, oldest first."""
+    """Deleted ledgers, oldest first."""
 
 
 def file_name(sequence: int) -> str:
@@ -117,7 +118,7 @@ def index_name(sequence: int) -> str:
 
 
 def record_size(length: int) -> int:
-    """Bytes of a record with ``length`` bytes of payload."""
+    """The size of a record with ``length`` bytes of payload."""
     return OVERHEAD + (length + 7 & -ALIGN)
 
 
@@ -129,7 +130,7 @@ def pack_header(header: FileHeader) -> bytes:
 
 
 def unpack_header(start: bytes) -> FileHeader | None:
-    """The header out of the first bytes of a file; None if neither copy is whole."""
+    """The header in the first bytes of a file; None if both copies are damaged."""
     for offset in (0, BLOCK):
         body = start[offset : offset + _HEADER.size]
         crc = start[offset + _HEADER.size : offset + _HEADER.size + _CRC.size]
@@ -158,7 +159,7 @@ def pack_image(
 
 
 def unpack_image(data: Buffer, offset: int, salt: int) -> Image | None:
-    """The image at ``offset`` if there is a whole one of the file with this salt."""
+    """The image at ``offset``; None if there is no intact one with this salt."""
     body = memoryview(data)[offset + _CRC.size : offset + IMAGE_SIZE]
     if len(body) != _IMAGE.size:
         return None
@@ -183,7 +184,7 @@ def pack_state(state: JournalState) -> bytes:
 
 
 def unpack_state(data: Buffer) -> JournalState | None:
-    """The state in the payload of a record; None if it is not one."""
+    """The state in the payload of a record; None if it is invalid."""
     try:
         files, fenced, deleted = _STATE.unpack_from(data, 0)
         numbers, at = unpack_array("Q", data, _STATE.size, 3 * files)
@@ -200,7 +201,7 @@ def unpack_state(data: Buffer) -> JournalState | None:
 
 
 def pack_array(code: str, numbers: Iterable[int]) -> bytes:
-    """Numbers as bytes; ``code`` is one of ``array``'s."""
+    """Numbers as bytes; ``code`` is a type code of ``array``."""
     packed = numbers if isinstance(numbers, array) else array(code, numbers)
     if sys.byteorder == "big":
         packed = packed[:]
@@ -209,7 +210,7 @@ def pack_array(code: str, numbers: Iterable[int]) -> bytes:
 
 
 def unpack_array(code: str, data: Buffer, offset: int, count: int) -> tuple[array[int], int]:
-    """``count`` numbers and where they end. Raises ``ValueError`` if they are not all there."""
+    """``count`` numbers and where they end. Raises ``ValueError`` if ``data`` is too short."""
     numbers: array[int] = array(code)
     end = offset + count * numbers.itemsize
     if end > len(data):

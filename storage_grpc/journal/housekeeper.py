@@ -1,8 +1,8 @@
-"""Work behind the appends: seal complete files, remove those that nobody needs.
+"""Background work of the journal: seals complete files and removes unneeded ones.
 
-Sealing gives unused space back and writes the index file that spares the next start a scan. A
-file goes when every ledger in it is deleted; that it goes is durable in the journal before it
-does, so that a file missing at the next start is known to be lost or known to be gone.
+Sealing frees unused space and writes the index file, so that the next start need not scan the file.
+A file is removed when every ledger in it is deleted. The removal is recorded in the journal first,
+so that the next start can tell a removed file from a lost one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sulina.runtime.seam import Disk
 
 
 class Housekeeper:
-    """One task that looks around whenever it is woken."""
+    """One task that runs whenever ``wake`` is called."""
 
     def __init__(
         self,
@@ -48,14 +48,14 @@ class Housekeeper:
         self._wake.set()
 
     async def stop(self) -> None:
-        """End, after all that there is to do now is done."""
+        """Do a last round of work, then end."""
         self._stopping = True
         self._wake.set()
         if self._task is not None:
             await self._task
 
     async def seal(self, file: JournalFile, *, stopped: bool) -> None:
-        """Cut a complete file to its content and write its index file."""
+        """Cut a complete file to its content, and write its index file."""
         async with self._files.use(file.sequence) as handle:
             if await handle.size() > file.end:
                 await handle.truncate(file.end)
@@ -82,15 +82,15 @@ class Housekeeper:
     async def _run(self, committer: JournalCommitter) -> None:
         while True:
             last_round = self._stopping
-            # Nothing here is needed for appends or reads; the next round tries again.
+            # Appends and reads do not depend on this work; the next round retries it.
             with suppress(StorageFull, StorageFailed):
-                await self._look_around(committer)
+                await self._tidy(committer)
             if last_round:
                 return
             await self._wake.wait()
             self._wake.clear()
 
-    async def _look_around(self, committer: JournalCommitter) -> None:
+    async def _tidy(self, committer: JournalCommitter) -> None:
         for file in [file for file in self._index.files.values() if not file.sealed]:
             if file is not self._writer.file:
                 await self.seal(file, stopped=False)

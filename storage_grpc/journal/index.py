@@ -1,7 +1,7 @@
-"""What the journal holds: ledgers, tombstones, files, and what is damaged.
+"""The index of the journal: ledgers, tombstones, files, and damaged ranges.
 
-The index is memory only. It changes when something has become durable, in the order of the
-journal, and ``recover`` builds the same index again from the files.
+It is in memory only. It changes when records become durable, in the order of the journal;
+``recover`` rebuilds the same index from the files.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sulina.errors import SulinaError
 
 
 class DamagedRange(NamedTuple):
-    """Bytes of a journal file that were durable and of which nobody can tell what they held."""
+    """Bytes of a journal file that were durable, with unknown content."""
 
     file: int
     start: int
@@ -32,19 +32,19 @@ class JournalFile:
         self.sequence = sequence
         self.salt = salt
         self.end = end
-        """Records end here."""
+        """Where its records end."""
         self.ledgers: set[int] = set()
-        """Ledgers with entries here that are not deleted."""
+        """Ledgers with entries in this file that are not deleted."""
         self.gone: set[int] = set()
-        """Deleted ledgers with entries here: they must not come back if the file is scanned."""
+        """Deleted ledgers with entries in this file: a scan must not bring them back."""
         self.sealed = False
-        """Complete, and its index file is written."""
+        """Whether it is complete and has its index file."""
         self.damaged = False
-        """Something in it, or all of it, is lost: it is kept, so that this is not forgotten."""
+        """Whether part or all of it is lost. Such a file is kept as evidence of the damage."""
 
 
 class IndexedLedger:
-    """One ledger: its entries, and what it still accepts."""
+    """The entries of one ledger, and whether it accepts appends."""
 
     __slots__ = ("bytes", "deleting", "fenced", "fencing", "highest", "lac", "runs")
 
@@ -53,16 +53,16 @@ class IndexedLedger:
         self.lac = -1
         self.fenced = False
         self.fencing = 0
-        """Fences on their way to the disk: appends are refused from the call on."""
+        """Fences not durable yet: appends are refused as soon as a fence is requested."""
         self.deleting = 0
-        """Deletes on their way to the disk."""
+        """Deletes not durable yet."""
         self.highest = -1
-        """Highest entry ever appended, durable or not: what is above it is certainly new."""
+        """Highest entry ever appended, durable or not: higher ones are certainly new."""
         self.bytes = 0
 
     @property
     def known(self) -> bool:
-        """Whether something durable is behind it."""
+        """Whether it has a durable fence or entry."""
         return self.fenced or bool(self.runs.items)
 
     def stat(self) -> LedgerStat:
@@ -78,7 +78,7 @@ class IndexedLedger:
 
 
 class Index:
-    """All of it."""
+    """The whole index."""
 
     def __init__(self, tombstones: int) -> None:
         self.ledgers: dict[int, IndexedLedger] = {}
@@ -89,7 +89,7 @@ class Index:
         self._spare_tombstones = tombstones
 
     def ledger(self, ledger: int) -> IndexedLedger:
-        """The ledger, made now if it is new."""
+        """The ledger, created if it is new."""
         known = self.ledgers.get(ledger)
         if known is None:
             known = self.ledgers[ledger] = IndexedLedger()
@@ -98,7 +98,7 @@ class Index:
     def add_entry(
         self, ledger: int, entry: int, lac: int, file: JournalFile, position: int, length: int
     ) -> None:
-        """A durable entry."""
+        """Add a durable entry."""
         known = self.ledger(ledger)
         known.bytes += length - known.runs.add(entry, file.sequence, position, length)
         if lac > known.lac:
@@ -108,7 +108,7 @@ class Index:
         file.ledgers.add(ledger)
 
     def add_runs(self, ledger: int, lac: int, runs: Iterable[EntryRun]) -> None:
-        """Entries found in a file; newer than all that were added before."""
+        """Add entries found in a file, newer than all added before."""
         known = self.ledger(ledger)
         for run in runs:
             known.bytes += sum(run.lengths) - known.runs.insert(run)
@@ -117,13 +117,13 @@ class Index:
         known.lac = max(known.lac, lac)
 
     def fence(self, ledger: int, lac: int = -1) -> None:
-        """A durable fence."""
+        """Apply a durable fence."""
         known = self.ledger(ledger)
         known.fenced = True
         known.lac = max(known.lac, lac)
 
     def forget(self, ledger: int) -> None:
-        """A durable delete."""
+        """Apply a durable delete."""
         known = self.ledgers.pop(ledger, None)
         if known is not None:
             for sequence in {run.file for run in known.runs.items}:
@@ -132,26 +132,26 @@ class Index:
         self.tombstones[ledger] = None
 
     def prune(self, ledger: int) -> None:
-        """Drop what is left of a ledger when its only append failed."""
+        """Remove a ledger without durable content, after its only append failed."""
         known = self.ledgers.get(ledger)
         if known is not None and not (known.known or known.fencing or known.deleting):
             del self.ledgers[ledger]
 
     def missing(self, ledger: int, entry: int) -> SulinaError:
-        """The answer for an entry that is not in the index: absent, unless it may be damaged."""
+        """The error for an entry that is not in the index: absent, unless it may be damaged."""
         if ledger in self.tombstones:
             return deleted(ledger)
         if not self.damage:
             return absent(ledger, entry)
         where = self.damage[0]
         return PerhapsDamaged(
-            f"entry {entry} of ledger {ledger} is not found, but may have been among the damaged "
+            f"entry {entry} of ledger {ledger} is not found, but may have been in the damaged "
             f"bytes {where.start} to {where.end} of {file_name(where.file)}: "
             "read it from another node, and replace this one"
         )
 
     def dead_files(self) -> list[JournalFile]:
-        """Sealed files of which nothing is needed any more."""
+        """Sealed files that are no longer needed."""
         return [
             file
             for file in self.files.values()
@@ -159,7 +159,7 @@ class Index:
         ]
 
     def state(self, besides: int) -> JournalState:
-        """What the file ``besides`` has to tell so that older ones need not be read for it."""
+        """The state to write to the file ``besides``."""
         self._trim_tombstones()
         return JournalState(
             files=[
@@ -172,7 +172,7 @@ class Index:
         )
 
     def _trim_tombstones(self) -> None:
-        """Forget the oldest beyond the bound, but none whose entries are still in a file."""
+        """Remove the oldest beyond the limit, except those with entries still in a file."""
         spare = len(self.tombstones) - self._spare_tombstones
         if spare <= 0:
             return

@@ -1,4 +1,4 @@
-"""A record that waits to become durable, and the rule for an entry that is sent again."""
+"""Records that are not durable yet, and the rule for entries that are appended again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sulina.runtime.seam import Buffer
 
 
 class PendingRecord:
-    """One record on its way. A plain class: one is made for every append."""
+    """One record to write. A plain class for speed: every append creates one."""
 
     __slots__ = (
         "buffers",
@@ -51,36 +51,36 @@ class PendingRecord:
         self.length = length
         self.crc = crc
         self.maybe_stored = maybe_stored
-        """The ledger has seen this entry or a higher one: look before it is written again."""
+        """The ledger has this entry or a higher one: check before writing it again."""
         self.stored = False
-        """No record is needed: the entry is there, or will be with this group."""
+        """No record is needed: the entry is stored, or is in this group."""
         self.refusal: Refused | None = None
-        """It is there with other bytes."""
+        """Set if the entry is stored with other bytes."""
         self.position = 0
-        """Where in the file the record was put."""
+        """Its position in the file."""
 
 
 def control_record(
     done: asyncio.Future[None], kind: RecordKind, ledger: int, lac: int
 ) -> PendingRecord:
-    """A record that is no entry."""
+    """A record that is not an entry."""
     size = len(CONTROL_PAYLOAD)
     return PendingRecord(done, kind, ledger, 0, lac, (CONTROL_PAYLOAD,), size, CONTROL_CRC, False)
 
 
 async def look_for_stored(group: Sequence[PendingRecord], reader: JournalReader) -> None:
-    """Compare entries that were sent before with what is stored, or with what this group stores.
+    """Find entries that are stored already, or twice in this group, and compare their bytes.
 
-    A stored entry that cannot be read does not count: writing it again repairs it.
+    A stored entry that can't be read does not count: writing it again repairs it.
     """
     if not any(item.maybe_stored for item in group):
         return
-    here: dict[tuple[int, int], PendingRecord] = {}
+    in_group: dict[tuple[int, int], PendingRecord] = {}
     for item in group:
         if item.kind != RecordKind.ENTRY:
             continue
         if item.maybe_stored:
-            earlier = here.get((item.ledger, item.entry))
+            earlier = in_group.get((item.ledger, item.entry))
             if earlier is not None:
                 stored: Buffer | None = b"".join(earlier.buffers)
             else:
@@ -93,4 +93,4 @@ async def look_for_stored(group: Sequence[PendingRecord], reader: JournalReader)
                 if stored != b"".join(item.buffers):
                     item.refusal = other_bytes(item.ledger, item.entry)
                 continue
-        here[item.ledger, item.entry] = item
+        in_group[item.ledger, item.entry] = item

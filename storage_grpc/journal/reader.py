@@ -1,4 +1,4 @@
-"""Entries straight from the journal files, every checksum verified on every read."""
+"""Reads entries from the journal files, and verifies every checksum on every read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from storage_grpc.journal.index import Index
 from sulina.errors import CorruptEntry, NotFound
 
 _BRIDGE = 32 << 10
-"""So many bytes of other ledgers between two entries are read along: cheaper than a read more."""
+"""Up to this many bytes between two entries are read along: cheaper than another read."""
 
 
 class _RecordPlace(NamedTuple):
@@ -29,7 +29,7 @@ class _RecordPlace(NamedTuple):
 
 
 class JournalReader:
-    """Reads what the index knows. Calls may overlap with each other and with appends."""
+    """Reads entries in the index. Calls may overlap with each other and with appends."""
 
     def __init__(self, index: Index, files: OpenFiles, read_bytes: int) -> None:
         self._index = index
@@ -56,7 +56,7 @@ class JournalReader:
                     f"{file_name(span[0].file)}: read it from another node"
                 ) from None
             except NotFound:
-                # The ledger was deleted meanwhile, and its file with it.
+                # The ledger may have been deleted in the meantime, and its file with it.
                 if self._index.ledgers.get(ledger) is None:
                     raise self._index.missing(ledger, first) from None
                 raise CorruptEntry(
@@ -66,7 +66,7 @@ class JournalReader:
         return entries
 
     async def payload(self, ledger: int, entry: int) -> memoryview | bytes | None:
-        """The payload of one entry; None if it is not here. Raises ``CorruptEntry``."""
+        """The payload of one entry; None if it is not in the index. Raises ``CorruptEntry``."""
         known = self._index.ledgers.get(ledger)
         if known is None or known.runs.find(entry) is None:
             return None
@@ -88,7 +88,7 @@ class JournalReader:
         return places
 
     def _spans(self, places: list[_RecordPlace]) -> Iterator[list[_RecordPlace]]:
-        """Places that one read gets: near each other in one file, within the bound."""
+        """Group records for one read each: close to each other in one file, within the limit."""
         span = [places[0]]
         for place in places[1:]:
             last = span[-1]
@@ -118,14 +118,14 @@ class JournalReader:
             if found is None:
                 raise _Damaged(entries)
             lac, payload = found
-            # A copy of the few bytes wanted lets go of the many that were verified.
+            # A copy of the few requested bytes releases the buffer that was verified.
             kept = payload if head is None else bytes(payload[:head])
             entries.append(Entry(ledger, place.entry, lac, kept))
         return entries
 
 
 class _Damaged(Exception):
-    """A record failed its checksum; ``before`` are the good ones read before it."""
+    """A record failed its checksum; ``before`` are the valid ones read before it."""
 
     def __init__(self, before: list[Entry]) -> None:
         self.before = before
@@ -134,7 +134,7 @@ class _Damaged(Exception):
 def _verify(
     data: memoryview, offset: int, salt: int, ledger: int, place: _RecordPlace
 ) -> tuple[int, memoryview] | None:
-    """LAC and payload of the record at ``offset``, by whichever of its images is whole."""
+    """LAC and payload of the record at ``offset``, from its first intact image."""
     payload = data[offset + IMAGE_SIZE : offset + IMAGE_SIZE + place.length]
     for at in (offset, offset + record_size(place.length) - IMAGE_SIZE):
         image = unpack_image(data, at, salt)

@@ -1,9 +1,8 @@
-"""Build the index from what is on the disk, after any kind of stop.
+"""Rebuilds the index from the journal files after any kind of stop.
 
-Files with an index file are taken from that; the others are scanned, and every checksum in them
-verified. Newer files are looked at first: each starts with a ``JournalState`` that says which older
-files there must be and where they end, which tells damage from a torn tail, and a lost file from
-a removed one.
+Files with an index file are not scanned; in the others every checksum is verified. The
+newest file is read first: each starts with a ``JournalState`` that lists the older files and where
+they end, which distinguishes damage from a torn tail, and a lost file from a removed one.
 """
 
 from __future__ import annotations
@@ -32,40 +31,40 @@ _NAME = re.compile(r"journal-([0-9a-f]{16})\.log")
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """What a start found."""
+    """What the start of a journal found."""
 
     stopped: bool
     """The journal was closed before, or is new."""
     files: int
     scanned_files: int
-    """Files without an index file: these took the time."""
+    """Files without an index file: scanning them takes most of the time."""
     records: int
     bytes: int
-    """Of all journal files together."""
+    """Total size of all journal files."""
     cut_bytes: int
-    """Of a torn tail: never acknowledged, unless it was synced and went bad since."""
+    """Size of the torn tail: never acknowledged, unless it was synced and damaged later."""
     corrupt_records: int
-    """Damaged records in the scanned files of which it is known what they were."""
+    """Damaged records in the scanned files whose identity is known."""
     damaged: tuple[DamagedRange, ...]
-    """Places of which nobody can tell what they held. Nothing is called absent while any is."""
+    """Ranges with unknown content. As long as there is one, no entry is called absent."""
     seconds: float
 
     @property
     def clean(self) -> bool:
-        """The journal was closed before, or is new; nothing can have been lost since."""
+        """Whether the journal was closed before or is new, and nothing is damaged."""
         return self.stopped and not self.damaged
 
 
 @dataclass(slots=True)
 class RecoveredJournal:
-    """The outcome, for the store."""
+    """The result of a recovery, for the store."""
 
     index: Index
     incarnation: bytes | None
     """None if there was no journal."""
     next_sequence: int
     leftovers: list[str]
-    """Files without any content; they go when the new journal file is there."""
+    """Files without content; removed once the new journal file exists."""
     stopped: bool = True
     cut_bytes: int = 0
     scanned: int = 0
@@ -88,7 +87,7 @@ class RecoveredJournal:
 
 
 async def recover(disk: Disk, settings: JournalSettings) -> RecoveredJournal:
-    """Read the folder. Raises ``Refused`` if its files are not those of one node."""
+    """Read all journal files. Raises ``Refused`` if they belong to several nodes."""
     names = set(await disk.list())
     sequences = sorted(int(m[1], 16) for name in names if (m := _NAME.fullmatch(name)))
     result = RecoveredJournal(
@@ -122,12 +121,12 @@ class _FolderReader:
         self._result = result
         self._newest = True
         self.expected: dict[int, KnownFile] = {}
-        """Files that a newer one says must be there."""
+        """Files that must exist according to a newer one."""
         self._have_state = False
         self._dropped: set[int] = set()
 
     async def read(self, sequence: int) -> Contents | None:
-        """What one file holds; None if it holds nothing and is to be removed."""
+        """The contents of one file; None if it has none and is to be removed."""
         file = await self._disk.open(file_name(sequence))
         try:
             contents = await self._read(sequence, file)
@@ -161,13 +160,13 @@ class _FolderReader:
         elif known is not None and self._result.incarnation is not None:
             header = FileHeader(sequence, known.salt, self._result.incarnation)
         elif await zeros_from(file, DATA_START, self._chunk) == DATA_START:
-            # The header is durable before anything follows it: this file was never begun.
+            # The header is durable before anything follows it: nothing was written to this file.
             self._result.leftovers.append(file_name(sequence))
             return None
         else:
             return await self._unreadable(sequence, file)
         if header.sequence != sequence:
-            raise Refused(f"{file_name(sequence)} was renamed: it is number {header.sequence}")
+            raise Refused(f"{file_name(sequence)} was renamed: its number is {header.sequence}")
         contents = await scan_file(file, header, known.end if known else None, self._chunk)
         self._result.scanned += 1
         self._result.records += contents.records
@@ -175,19 +174,19 @@ class _FolderReader:
         return contents
 
     async def _unreadable(self, sequence: int, file: DiskFile) -> Contents:
-        """A file that has lost both copies of its header, and nobody remembers its salt."""
+        """A file with both copies of its header damaged, and no other file with its salt."""
         size = await file.size()
         lost = Contents(FileHeader(sequence, 0, b""), size, proven=size)
         lost.damage.append((0, size))
         return lost
 
     async def _end(self, contents: Contents, file: DiskFile) -> None:
-        """Settle where the newest file ends, so that what was found stays found."""
+        """Fix the end of the newest file, and make everything before it durable."""
         result = self._result
         result.stopped = contents.stopped
         result.cut_bytes = max(0, await zeros_from(file, contents.end, self._chunk) - contents.end)
-        # What is not known to be durable is written again: after a failed sync the system may
-        # hold pages that it believes are on the disk and are not.
+        # Write again what may not be durable: after a failed sync the operating system may hold
+        # pages that it takes for written but that are not on the disk.
         at = min(contents.proven, contents.end)
         while at < contents.end:
             data = await file.read(at, min(self._chunk, contents.end - at))
@@ -215,13 +214,13 @@ class _FolderReader:
             self._result.incarnation = header.incarnation
         elif self._result.incarnation != header.incarnation:
             raise Refused(
-                f"{file_name(header.sequence)} belongs to another node than the newer files "
-                "beside it: give each node a folder of its own"
+                f"{file_name(header.sequence)} belongs to another node than the newer files in "
+                "this folder: give each node its own folder"
             )
 
 
 def _build(result: RecoveredJournal, found: list[Contents], expected: dict[int, KnownFile]) -> None:
-    """Put the files' contents together, oldest first."""
+    """Combine the contents of all files, oldest first."""
     index = result.index
     control = JournalState()
     state_file = 0

@@ -1,7 +1,7 @@
-"""Where the entries of one ledger are: runs of consecutive entries, each in one journal file.
+"""Where the entries of a ledger are: runs of consecutive entries, each in one journal file.
 
-A run costs 8 bytes an entry. The common case, the next entry of a ledger in the same file, only
-lengthens the last run. Entries may come in any order and again; the latest place of one counts.
+A run takes 8 bytes per entry. The next entry of a ledger in the same file, the common case, extends
+the last run. Entries may be added in any order and repeatedly; the latest position counts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class EntryRun:
         self.file = file
         self.first = first
         self.positions = positions
-        """Where each record starts, in units of 8 bytes."""
+        """Start of each record, in units of 8 bytes."""
         self.lengths = lengths
         """Payload bytes of each entry."""
 
@@ -33,13 +33,13 @@ class EntryRun:
         return self.first + len(self.lengths)
 
     def part(self, first: int, stop: int) -> EntryRun:
-        """The entries from ``first`` to before ``stop``, all of which are in this run."""
+        """The entries from ``first`` to before ``stop``, which must be in this run."""
         low, high = first - self.first, stop - self.first
         return EntryRun(self.file, first, self.positions[low:high], self.lengths[low:high])
 
 
 class EntryRuns:
-    """All runs of one ledger, in order, none overlapping another."""
+    """All runs of one ledger, in order, without overlaps."""
 
     __slots__ = ("items",)
 
@@ -47,7 +47,7 @@ class EntryRuns:
         self.items: list[EntryRun] = []
 
     def add(self, entry: int, file: int, position: int, length: int) -> int:
-        """Note where an entry is. Returns the payload bytes of the one that it replaces."""
+        """Add an entry. Returns the payload bytes of the one that it replaces."""
         items = self.items
         at = len(items)
         if at and entry < items[-1].stop:
@@ -63,7 +63,7 @@ class EntryRuns:
         )
 
     def insert(self, run: EntryRun) -> int:
-        """Add a run over whatever was there. Returns the payload bytes that it replaces."""
+        """Add a run, replacing entries that it overlaps. Returns their payload bytes."""
         items = self.items
         if not items or items[-1].stop <= run.first:
             items.append(run)
@@ -89,7 +89,7 @@ class EntryRuns:
         return replaced
 
     def find(self, entry: int) -> tuple[EntryRun, int] | None:
-        """The run that has ``entry``, and its place in it."""
+        """The run that has ``entry``, and its index in the run."""
         at = bisect_right(self.items, entry, key=_FIRST)
         if at:
             run = self.items[at - 1]
@@ -111,7 +111,7 @@ class EntryRuns:
             at += 1
 
     def last_before_gap(self) -> int:
-        """The entry up to which there is no gap from the first on; -1 without entries."""
+        """The last entry before the first gap; -1 without entries."""
         last = -1
         for run in self.items:
             if last >= 0 and run.first != last + 1:

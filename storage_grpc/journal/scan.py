@@ -1,12 +1,11 @@
-"""Read one journal file and find out what it holds, and where it ends.
+"""Scans one journal file: what it holds, and where it ends.
 
-A record is sound when its payload fits the checksum in either of its two images. At the first
+A record is sound if its payload matches the checksum in either of its two images. At the first
 place that is not sound there are two explanations. A torn tail: the bytes never became durable,
-nothing in them was acknowledged, and the file is cut there. Or damage: the bytes were durable
-once. It is damage exactly if something later proves so: an image found further on whose
-``synced`` lies beyond, or the end that a later file remembers. Damage is skipped and reported,
-and everything after it is kept; what a damaged record was is still told by its other image,
-unless both are lost.
+nothing in them was acknowledged, and the file is cut there. Or damage: the bytes were durable once.
+It is damage if something later proves it: an image further on whose ``synced`` position is higher,
+or the end of the file as stated in a later file. Damage is skipped and reported, and everything
+after it is kept. The other image of a damaged record still identifies it, unless both are damaged.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _SALT = Struct("<Q")
 
 
 class _Stretch(NamedTuple):
-    """A record, or a stretch of bytes that is none."""
+    """A record, or bytes that are not a record."""
 
     start: int
     end: int
@@ -47,10 +46,10 @@ class _Stretch(NamedTuple):
 async def scan_file(
     file: DiskFile, header: FileHeader, known_end: int | None, chunk: int
 ) -> Contents:
-    """What the file holds.
+    """The contents of the file.
 
-    ``known_end`` is where its records end, if a later file remembers that; then all before it is
-    known to have been durable. Reads ``chunk`` bytes at a time, or one record if that is larger.
+    ``known_end`` is where its records end, if a later file states it; then everything before it
+    was durable. Reads ``chunk`` bytes at a time, or one record if that is larger.
     """
     size = await file.size()
     limit = size if known_end is None else min(size, known_end)
@@ -67,7 +66,7 @@ async def scan_file(
 
 
 async def zeros_from(file: DiskFile, position: int, chunk: int) -> int:
-    """Where the zeros begin that end the file; at ``position`` at the earliest."""
+    """Where the trailing zeros of the file begin; not before ``position``."""
     start = position
     while data := await file.read(position, chunk):
         used = len(data.rstrip(b"\0"))
@@ -91,14 +90,14 @@ async def _next_place(window: _FileWindow, at: int, salt: int) -> _Stretch:
 
 
 async def _search(window: _FileWindow, start: int, salt: int) -> Image | None:
-    """The first whole image after ``start``: in front of a record, or behind one."""
+    """The first intact image after ``start``: before a record, or after one."""
     needle = _SALT.pack(salt)
     at = start + ALIGN
     while at < window.limit:
         data = await window.get(at, window.chunk)
         found = bytes(data).find(needle, SALT_OFFSET)
         if found < 0:
-            # The last bytes may be the beginning of an image that the next piece completes.
+            # The last bytes may be the start of an image that continues in the next chunk.
             at += max(ALIGN, len(data) - SALT_OFFSET - _SALT.size & -ALIGN)
             continue
         at += found - SALT_OFFSET
@@ -113,17 +112,17 @@ async def _search(window: _FileWindow, start: int, salt: int) -> Image | None:
 
 
 def _behind(image: Image) -> int:
-    """How far the second image of a record is from its first."""
+    """Distance of the second image of a record from its first."""
     return image.end - IMAGE_SIZE - image.position
 
 
 class _Scan:
-    """Sorts places into what the file holds, once it is clear whether they count."""
+    """Collects the contents of a file, as soon as it is clear what is a torn tail."""
 
     def __init__(self, header: FileHeader, proven: int) -> None:
         self._contents = Contents(header, DATA_START, proven=proven)
         self._undecided: deque[_Stretch] = deque()
-        """Starts with a place that is damage or a torn tail; then all that follows it."""
+        """Bytes that are damage or a torn tail, and everything after them."""
         self._bad_states: list[tuple[int, int]] = []
 
     def note(self, place: _Stretch) -> None:
@@ -170,7 +169,7 @@ class _Scan:
 
 
 class _FileWindow:
-    """A file read forward in large pieces."""
+    """Reads a file forward in large chunks."""
 
     def __init__(self, file: DiskFile, limit: int, chunk: int) -> None:
         self._file = file

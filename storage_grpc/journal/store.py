@@ -1,8 +1,8 @@
 """``JournalStore``: entries of all ledgers in one journal on a disk.
 
-What was acknowledged survives a kill of the process and a cut of the power at any moment. A full
-disk refuses appends and recovers by itself; a failing one stops appends until a restart; reads go
-on in both cases.
+Acknowledged entries survive a crash of the process or a power loss at any moment. While the disk is
+full appends are refused; after a disk error they fail until a restart. Reads continue in both
+cases.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ENTRY = int(RecordKind.ENTRY)
 
 
 class JournalStore:
-    """``EntryStore`` on a disk. Made by :meth:`open`; the disk stays the caller's to close."""
+    """``EntryStore`` on a disk. Created by :meth:`open`; the caller closes the disk after it."""
 
     def __init__(
         self,
@@ -65,10 +65,10 @@ class JournalStore:
     async def open(
         cls, disk: Disk, clock: Clock, settings: JournalSettings, randomness: Randomness
     ) -> Self:
-        """Recover what the disk has and start a new journal file behind it.
+        """Recover the journal and start a new file.
 
-        Succeeds on a full disk too: then appends fail until there is space. Raises ``Refused``
-        if the folder holds files of several nodes, and ``StorageFailed``.
+        Succeeds on a full disk too: then appends fail until there is space. Raises ``Refused`` if
+        the folder holds files of several nodes, and ``StorageFailed``.
         """
         began = clock.now()
         recovered = await recover(disk, settings)
@@ -88,12 +88,12 @@ class JournalStore:
 
     @property
     def unclean(self) -> bool:
-        """The last stop was not clean, or something was lost: "no such entry" may be wrong."""
+        """Whether the last stop was not clean, or data was lost: "no such entry" may be wrong."""
         return not self.recovery.clean
 
     @property
     def incarnation(self) -> str:
-        """Identity of this node's data, 32 hex digits: another one when the folder was empty."""
+        """Identity of this node's data, 32 hex digits; a new one if the folder was empty."""
         return self._incarnation.hex()
 
     def append(
@@ -180,12 +180,12 @@ class JournalStore:
         return self._committer.pending_bytes
 
     def check_room(self) -> None:
-        """Raise ``Overloaded`` or ``StorageFailed`` if no entry can be taken now."""
+        """Raise ``Overloaded`` or ``StorageFailed`` if it takes no entries now."""
         self._committer.check_room()
 
     @property
     def usage(self) -> tuple[int, int]:
-        """How many files the journal has, and how many bytes they hold."""
+        """Number of journal files, and their total size in bytes."""
         files = self._index.files.values()
         return len(files), sum(file.end for file in files)
 
@@ -193,9 +193,9 @@ class JournalStore:
         await self._committer.wait_writable()
 
     async def close(self, *, clean: bool = True) -> None:
-        """Stop cleanly. After a disk error, or without space for the mark, the stop is unclean.
+        """Close the journal. A clean stop is recorded, unless the disk failed or is full.
 
-        Without ``clean`` there is no mark, so that the next start takes it for a crash.
+        Without ``clean`` it is not recorded, and the next start treats this as a crash.
         """
         if self._closing is None:
             self._closing = asyncio.create_task(self._close(clean), name="journal-close")

@@ -1,7 +1,7 @@
-"""The file that the journal appends to: its space, its position, and the step to the next file.
+"""Appends to the newest journal file, reserves its space, and starts the next file.
 
-Records are only ever added behind those that are durable. When a write finds the disk full, what
-it left behind is cut off before anything else is written, so nothing half-written comes back.
+Records are only added after durable ones. If a write finds the disk full, its partial data is cut
+off before anything else is written.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _STATE_COPIES = 2
 
 
 class RecordGroup:
-    """Records on their way to the disk in one write, laid out from a position on."""
+    """Records of one write, laid out from the end of a file on."""
 
     __slots__ = ("_salt", "_synced", "buffers", "end")
 
@@ -66,8 +66,8 @@ class RecordGroup:
 class JournalWriter:
     """Writes groups to the newest file, and starts the next one when it is full.
 
-    One caller at a time. ``StorageFull`` leaves everything as it was; after ``StorageFailed``
-    the writer must not be used again.
+    One caller at a time. ``StorageFull`` changes nothing; after ``StorageFailed`` the writer must
+    not be used again.
     """
 
     def __init__(
@@ -88,12 +88,12 @@ class JournalWriter:
         self._handle: DiskFile | None = None
         self._reserved = 0
         self.file: JournalFile | None = None
-        """The file written to; None as long as there was no space for one."""
+        """The file written to; None until there was space for one."""
 
     async def prepare(self, size: int, *, spare: bool) -> JournalFile:
-        """The file that takes the next ``size`` bytes, with space for them.
+        """The file for the next ``size`` bytes, with space reserved for them.
 
-        With ``spare`` the settings' ``spare_bytes`` stay free behind them. Raises
+        With ``spare``, ``spare_bytes`` of the settings stay free after them. Raises
         ``StorageFull``.
         """
         limit = self._settings.file_bytes
@@ -103,7 +103,7 @@ class JournalWriter:
             try:
                 await self._start_file()
             except StorageFull:
-                # Fences and deletes may still fit into the space kept for them.
+                # Fences and deletes may still fit into the spare space.
                 if spare:
                     raise
         assert self.file is not None
@@ -113,7 +113,7 @@ class JournalWriter:
         return self.file
 
     async def write(self, group: RecordGroup) -> None:
-        """Make a group durable. It was laid out from the end of the file on."""
+        """Write and sync a group that was laid out from the end of the file on."""
         assert self.file is not None
         assert self._handle is not None
         try:
@@ -130,9 +130,9 @@ class JournalWriter:
             self._handle = None
 
     async def _reserve(self, handle: DiskFile, reserved: int, wanted: int) -> int:
-        """Have ``wanted`` bytes in the file, in large steps as long as there is space for them.
+        """Reserve ``wanted`` bytes in the file, in large steps while there is space.
 
-        Returns how many there are now.
+        Returns how many are reserved now.
         """
         if wanted <= reserved:
             return reserved
@@ -146,7 +146,7 @@ class JournalWriter:
             return wanted
 
     async def _start_file(self) -> None:
-        """Make the next file the one written to. On ``StorageFull`` nothing has changed."""
+        """Start the next file. ``StorageFull`` changes nothing."""
         sequence = self._next_sequence
         salt = self._randomness.getrandbits(64)
         file = JournalFile(sequence, salt, DATA_START)
@@ -159,7 +159,7 @@ class JournalWriter:
         try:
             wanted = group.end + self._settings.spare_bytes
             reserved = await self._reserve(handle, 0, wanted)
-            # Durable before anything follows: a file without it was never begun.
+            # Durable before anything follows: a file without a header has no content.
             await handle.write(0, [header], sync=True)
             await handle.write(DATA_START, group.buffers, sync=True)
         except StorageFull:

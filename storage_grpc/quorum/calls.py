@@ -1,4 +1,4 @@
-"""Calls to several nodes at once, each with a deadline."""
+"""Calls to one or several nodes, with a deadline."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Answers = dict[str, _T | SulinaError]
 
 
 async def with_deadline(clock: Clock, seconds: float, call: Awaitable[_T], who: str) -> _T:
-    """What ``call`` returns; raises ``Unavailable`` if that takes longer."""
+    """The result of ``call``. Raises ``Unavailable`` after ``seconds``."""
     try:
         return await within(clock, seconds, call)
     except TimeoutError:
@@ -28,10 +28,10 @@ async def with_deadline(clock: Clock, seconds: float, call: Awaitable[_T], who: 
 async def ask(
     nodes: Nodes, clock: Clock, seconds: float, member: str, call: Call[_T]
 ) -> _T | SulinaError:
-    """One member's answer, or the error that came instead."""
+    """The answer of one member, or the error of the call. Raises nothing."""
     node = nodes.get(member)
     if node is None:
-        return Unavailable(f"{member} is not there")
+        return Unavailable(f"{member} is not a known storage node")
     try:
         return await with_deadline(clock, seconds, call(node), member)
     except SulinaError as error:
@@ -46,17 +46,17 @@ async def ask_all(
     call: Call[_T],
     enough: Callable[[Answers[_T]], bool],
 ) -> Answers[_T]:
-    """Ask all members at once; the answers as soon as they are ``enough``, or all there are.
+    """Call all members at once; returns when the answers are ``enough``, or when all have answered.
 
-    One member that hangs holds up nobody whose answer is not needed. One deadline for all: a new
-    owner of a thousand topics asks thousands of times.
+    A member that hangs delays nothing if its answer is not needed. All calls share one timer: a
+    new owner of a thousand topics makes thousands of them.
     """
     answers: Answers[_T] = {}
     asking: dict[asyncio.Future[_T], str] = {}
     for member in members:
         node = nodes.get(member)
         if node is None:
-            answers[member] = Unavailable(f"{member} is not there")
+            answers[member] = Unavailable(f"{member} is not a known storage node")
         else:
             asking[asyncio.ensure_future(call(node))] = member
     timer = asyncio.ensure_future(clock.sleep(seconds))
@@ -64,7 +64,7 @@ async def ask_all(
     try:
         while waiting and not timer.done() and not enough(answers):
             await asyncio.wait({*waiting, timer}, return_when=asyncio.FIRST_COMPLETED)
-            # In the order of the ensemble, so that a run can be repeated exactly.
+            # In the order of the ensemble, so that a simulation repeats exactly.
             for task, member in asking.items():
                 if task in waiting and task.done():
                     outcome = _outcome(task)
@@ -85,7 +85,7 @@ async def ask_all(
 
 def _outcome(task: asyncio.Future[_T]) -> _T | SulinaError:
     if task.cancelled():
-        return UnknownOutcome("the call was given up")
+        return UnknownOutcome("the call was cancelled")
     error = task.exception()
     if isinstance(error, SulinaError):
         return error

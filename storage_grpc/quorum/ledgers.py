@@ -1,4 +1,4 @@
-"""Replicated ledgers for a broker: the same interface as the embedded ones."""
+"""Replicated ledgers: the ``Ledgers`` interface over storage nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from storage_grpc.quorum.calls import ask_all
 from storage_grpc.quorum.nodes import Nodes
 from storage_grpc.quorum.reader import QuorumReader
 from storage_grpc.quorum.recovery import Recovery
-from storage_grpc.quorum.settings import QuorumSettings
+from storage_grpc.quorum.settings import QuorumSettings, QuorumTimeouts
 from storage_grpc.quorum.writer import QuorumWriter
 from sulina.errors import NotFound, Unavailable
 from sulina.metadata.keys import ledger_metadata
@@ -20,29 +20,37 @@ from sulina.metadata.keys.ledger_metadata import Fragment, LedgerMetadata
 from sulina.metadata.store import MetadataStore
 from sulina.runtime.seam import Clock
 
-_CACHED = 10_000
-_KEPT = 256
-"""Small ledgers whose entries are kept after their recovery: a new owner looks into them next."""
+_HIGH_WATER = 32 << 20
+"""Unconfirmed bytes above which publishers are held back."""
+_CACHED_METADATA = 10_000
+_CACHED_RECOVERIES = 256
+"""Small ledgers whose entries are cached after their recovery: the new owner reads them next."""
 
 
 class QuorumLedgers:
     """All ledgers on the storage nodes of a cluster."""
 
     def __init__(
-        self, nodes: Nodes, store: MetadataStore, clock: Clock, settings: QuorumSettings
+        self,
+        nodes: Nodes,
+        store: MetadataStore,
+        clock: Clock,
+        settings: QuorumSettings,
+        timeouts: QuorumTimeouts | None = None,
     ) -> None:
         self._nodes = nodes
         self._store = store
         self._clock = clock
         self._settings = settings
-        self._reader = QuorumReader(nodes, clock, settings)
+        self._timeouts = timeouts or QuorumTimeouts()
+        self._reader = QuorumReader(nodes, clock, self._timeouts)
         self._writers: dict[int, QuorumWriter] = {}
         self._closed: dict[int, LedgerMetadata] = {}
         self._recovered: dict[int, list[Entry]] = {}
-        self._pending_bytes = PendingBytes(settings.high_water)
+        self._pending_bytes = PendingBytes(_HIGH_WATER)
 
     async def create(self, ledger: int) -> QuorumWriter:
-        """A new ledger on as many nodes as there are, up to the write quorum.
+        """A new ledger on the healthy nodes, at most as many as the write quorum.
 
         Raises ``Unavailable`` if there are fewer than the ack quorum.
         """
@@ -51,7 +59,7 @@ class QuorumLedgers:
         if len(chosen) < settings.ack_quorum:
             raise Unavailable(
                 f"{len(chosen)} storage nodes are healthy and a ledger needs at least "
-                f"{settings.ack_quorum}: start more, or wait for them"
+                f"{settings.ack_quorum}: start more storage nodes, or wait until they are healthy"
             )
         value = LedgerMetadata(
             len(chosen),
@@ -59,7 +67,7 @@ class QuorumLedgers:
             (Fragment(0, tuple(node.id for node in chosen)),),
             under_replicated=len(chosen) < settings.write_quorum,
         )
-        # As they are before the ledger is in the metadata, where somebody may take it over.
+        # Read before the ledger is in the metadata: from then on it may be taken over.
         lives = {node.id: node.life for node in chosen}
         stored = await ledger_metadata.create(self._store, ledger, value)
         writer = QuorumWriter(
@@ -69,19 +77,20 @@ class QuorumLedgers:
             self._nodes,
             self._store,
             self._clock,
-            settings,
+            settings.write_quorum,
+            self._timeouts,
             self._pending_bytes,
         )
         self._writers[ledger] = writer
         return writer
 
     async def recover(self, ledger: int) -> int:
-        recovery = Recovery(ledger, self._nodes, self._store, self._clock, self._settings)
+        recovery = Recovery(ledger, self._nodes, self._store, self._clock, self._timeouts.call)
         closed = await recovery.run()
         assert closed.last_entry is not None
-        self._remember(ledger, closed)  # for who looks into it next
+        self._cache(ledger, closed)
         if recovery.entries:
-            if len(self._recovered) >= _KEPT:
+            if len(self._recovered) >= _CACHED_RECOVERIES:
                 del self._recovered[next(iter(self._recovered))]
             self._recovered[ledger] = recovery.entries
         return closed.last_entry
@@ -93,10 +102,10 @@ class QuorumLedgers:
         if metadata.last_entry is not None:
             if first > metadata.last_entry:
                 raise NotFound(f"ledger {ledger} ends at entry {metadata.last_entry}")
-            # Nodes may have more: what a fenced writer sent and nobody confirmed.
+            # Nodes may hold more: unconfirmed entries of a fenced writer.
             max_entries = min(max_entries, metadata.last_entry - first + 1)
-            if (kept := self._recovered.get(ledger)) is not None:
-                return _chosen(kept[first:], max_entries, max_bytes, head)
+            if (cached := self._recovered.get(ledger)) is not None:
+                return _limited(cached[first:], max_entries, max_bytes, head)
         return await self._reader.read(
             ledger, metadata, first, max_entries=max_entries, max_bytes=max_bytes, head=head
         )
@@ -110,16 +119,16 @@ class QuorumLedgers:
         if known is None:
             known = (await ledger_metadata.get(self._store, ledger)).value
             if known.last_entry is not None:
-                self._remember(ledger, known)
+                self._cache(ledger, known)
         return known
 
-    def _remember(self, ledger: int, closed: LedgerMetadata) -> None:
-        if len(self._closed) >= _CACHED:
+    def _cache(self, ledger: int, closed: LedgerMetadata) -> None:
+        if len(self._closed) >= _CACHED_METADATA:
             del self._closed[next(iter(self._closed))]
         self._closed[ledger] = closed
 
     async def delete(self, ledger: int) -> None:
-        """Forget a ledger. Nodes that can't be reached keep their copies until they ask."""
+        """Delete a ledger. Nodes that can't be reached keep their copies."""
         self._writers.pop(ledger, None)
         self._closed.pop(ledger, None)
         self._recovered.pop(ledger, None)
@@ -133,8 +142,9 @@ class QuorumLedgers:
             await node.delete(ledger)
 
         members = {member for fragment in metadata.fragments for member in fragment.ensemble}
-        timeout = self._settings.call_timeout
-        await ask_all(self._nodes, self._clock, timeout, sorted(members), call, lambda _: False)
+        await ask_all(
+            self._nodes, self._clock, self._timeouts.call, sorted(members), call, lambda _: False
+        )
 
     @property
     def overloaded(self) -> bool:
@@ -144,10 +154,10 @@ class QuorumLedgers:
         await self._pending_bytes.wait()
 
 
-def _chosen(
+def _limited(
     entries: Sequence[Entry], max_entries: int, max_bytes: int, head: int | None
 ) -> list[Entry]:
-    """Those of ``entries`` that a read returns: at least one, within the limits."""
+    """The first of ``entries`` within the limits, at least one."""
     found: list[Entry] = []
     size = 0
     for entry in entries[: max(1, max_entries)]:

@@ -1,4 +1,4 @@
-"""Which storage nodes there are, for those who need some."""
+"""The storage nodes that a ledger client can use."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from storage_grpc.node import Node
 
 
 class Nodes(Protocol):
-    """The storage nodes that can be reached. Members are named by node and incarnation."""
+    """Storage nodes by member name: the node's name and its incarnation."""
 
     def get(self, member: str) -> Node | None:
-        """The node, if it is known under this very incarnation."""
+        """The node with this name and incarnation, healthy or not; None if there is none."""
         ...
 
     def choose(self, count: int, exclude: Collection[str] = ()) -> list[Node]:
-        """Up to ``count`` nodes that seem healthy, the best first, none of ``exclude``."""
+        """At most ``count`` healthy nodes, the least loaded first, none of ``exclude``."""
         ...
 
     def failed(self, member: str) -> None:
-        """A node did not do what it should: prefer others for a while."""
+        """Report a failure of a node: it is not chosen for a while."""
         ...
 
 
 def replacements(
     ensemble: Iterable[str], lost: Sequence[str], spare: Iterable[Node]
 ) -> dict[str, str]:
-    """Which of ``spare`` takes the place of which lost member.
+    """Which of the ``spare`` nodes replaces which lost member.
 
-    A node that came back as another member takes its own place or none: with one machine twice in
-    an ensemble, the loss of that machine would count as two.
+    A node that came back as another member replaces only its former self: with one machine twice
+    in an ensemble, losing that machine would lose two copies.
     """
     members = {_machine(member): member for member in ensemble}
     names = [node.id for node in spare]
@@ -38,10 +38,10 @@ def replacements(
         members[_machine(name)]: name for name in names if members.get(_machine(name)) in lost
     }
     others = [name for name in names if _machine(name) not in members]
-    free = [member for member in lost if member not in swapped]
-    return swapped | dict(zip(free, others, strict=False))
+    rest = [member for member in lost if member not in swapped]
+    return swapped | dict(zip(rest, others, strict=False))
 
 
 def _machine(member: str) -> str:
-    """The node's name, whichever its incarnation."""
+    """The node's name without its incarnation."""
     return member.rpartition("@")[0] or member

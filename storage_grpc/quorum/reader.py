@@ -1,4 +1,4 @@
-"""Reads entries of a replicated ledger: from one node, and from the next if that one is slow."""
+"""Reads entries of a replicated ledger from one node, and from the next if that one is slow."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from storage_grpc.entries import Entry
 from storage_grpc.node import Node
 from storage_grpc.quorum.calls import ask
 from storage_grpc.quorum.nodes import Nodes
-from storage_grpc.quorum.settings import QuorumSettings
+from storage_grpc.quorum.settings import QuorumTimeouts
 from sulina.errors import CorruptEntry, NotFound, SulinaError, Unavailable
 from sulina.metadata.keys.ledger_metadata import LedgerMetadata
 from sulina.runtime.seam import Clock
 
 
 class QuorumReader:
-    """Reads from whichever copy answers first, and never returns one that fails its checksum."""
+    """Returns the first copy that is read successfully; nodes verify checksums."""
 
-    def __init__(self, nodes: Nodes, clock: Clock, settings: QuorumSettings) -> None:
+    def __init__(self, nodes: Nodes, clock: Clock, timeouts: QuorumTimeouts) -> None:
         self._nodes = nodes
         self._clock = clock
-        self._settings = settings
+        self._timeouts = timeouts
 
     async def read(
         self,
@@ -32,8 +32,11 @@ class QuorumReader:
         max_bytes: int,
         head: int | None,
     ) -> list[Entry]:
-        """Consecutive entries from ``first`` on, of one fragment. Raises ``NotFound`` only if
-        every copy is certain, ``CorruptEntry`` if all that answered are damaged."""
+        """Consecutive entries of one fragment, starting with ``first``.
+
+        Raises ``NotFound`` if every node of the ensemble answers that there is no such entry, else
+        ``CorruptEntry`` if a copy is damaged, else ``Unavailable``.
+        """
         ends = [f.first_entry for f in metadata.fragments if f.first_entry > first]
         if ends:
             max_entries = min(max_entries, ends[0] - first)
@@ -49,8 +52,8 @@ class QuorumReader:
         try:
             while members or asking:
                 if members:
-                    timeout = self._settings.call_timeout
-                    reading = ask(self._nodes, self._clock, timeout, members.pop(0), call)
+                    member, seconds = members.pop(0), self._timeouts.call
+                    reading = ask(self._nodes, self._clock, seconds, member, call)
                     asking.add(asyncio.create_task(reading))
                 answered = await self._first_answer(asking, hedge=bool(members))
                 for task in answered:
@@ -66,18 +69,18 @@ class QuorumReader:
         raise self._verdict(ledger, first, errors)
 
     def _preferred(self, ensemble: tuple[str, ...], ledger: int) -> list[str]:
-        """The ensemble from another member on for each ledger, so that readers are spread."""
+        """The ensemble, rotated by ledger so that reads are spread over its members."""
         start = ledger % len(ensemble)
         return [*ensemble[start:], *ensemble[:start]]
 
     async def _first_answer(
         self, asking: set[asyncio.Task[list[Entry] | SulinaError]], *, hedge: bool
     ) -> set[asyncio.Task[list[Entry] | SulinaError]]:
-        """Those that answered; none after a while, if another copy can be asked meanwhile."""
+        """The finished reads. With ``hedge``, none of them if all take longer than that timeout."""
         if not hedge:
             done, _ = await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
             return done
-        pause = asyncio.create_task(self._clock.sleep(self._settings.hedge_after))
+        pause = asyncio.create_task(self._clock.sleep(self._timeouts.hedge))
         try:
             await asyncio.wait({*asking, pause}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -92,4 +95,6 @@ class QuorumReader:
             if isinstance(error, CorruptEntry):
                 return error
         why = "; ".join(map(str, errors))
-        return Unavailable(f"no copy of entry {first} of ledger {ledger} can be read now ({why})")
+        return Unavailable(
+            f"no copy of entry {first} of ledger {ledger} can be read, try again later ({why})"
+        )

@@ -1,11 +1,11 @@
 """Finds the end of a ledger whose writer may be gone, and closes it there.
 
-First enough nodes are fenced that no ack quorum can succeed any more. Then entries are read on
-from the highest LAC seen, until so many nodes deny the next one that no ack quorum can have it.
-What is neither an entry nor a denial is unknown, and then recovery gives up, to be tried again: it
-never cuts a ledger short because somebody did not answer. Nodes that stopped uncleanly can't deny
-for certain; their word counts as far as fewer than an ack quorum of nodes may have lost data, so
-that a ledger can be recovered after all of its nodes lost power.
+It fences so many nodes that no ack quorum can succeed any more, then reads entries from the highest
+LAC on until so many nodes deny the next entry that no ack quorum can have it. An answer that is
+neither an entry nor a denial is unknown: too many of them make the recovery fail, to be tried
+again. It never cuts a ledger short because a node did not answer. A node that may have lost data
+can't deny for certain; its denial counts on the assumption that fewer nodes than the ack quorum
+lost data, so that a ledger can be recovered after all its nodes lost power.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from storage_grpc.entries import Entry
 from storage_grpc.node import FencedLedger, MaybeLost, Node
 from storage_grpc.quorum.calls import Answers, Call, ask_all
 from storage_grpc.quorum.nodes import Nodes, replacements
-from storage_grpc.quorum.settings import QuorumSettings
 from sulina.errors import Fenced, NotFound, Retriable, SulinaError, Unavailable
 from sulina.metadata.keys import ledger_metadata
 from sulina.metadata.keys.ledger_metadata import Fragment, LedgerMetadata, State, StoredMetadata
@@ -27,9 +26,9 @@ from sulina.metadata.store import MetadataStore
 from sulina.runtime.seam import Clock
 
 _T = TypeVar("_T")
-_FEW = 16
-_MANY = 1024
-"""Entries that are read at once: few at first, for few are there as a rule."""
+_FIRST_BATCH = 16
+_LARGEST_BATCH = 1024
+"""Entries in one read. The first reads are small because usually few entries are left to read."""
 _BATCH_BYTES = 4 << 20
 
 
@@ -42,20 +41,20 @@ class Recovery:
         nodes: Nodes,
         store: MetadataStore,
         clock: Clock,
-        settings: QuorumSettings,
+        call_timeout: float,
     ) -> None:
         self._ledger = ledger
         self._nodes = nodes
         self._store = store
         self._clock = clock
-        self._settings = settings
+        self._call_timeout = call_timeout
         self.entries: list[Entry] = []
-        """After ``run``: all of a small ledger's entries, if the fences brought them along."""
+        """After ``run``: all entries of a small ledger, if the answers to the fences had them."""
 
     async def run(self) -> LedgerMetadata:
-        """Close the ledger; returns its metadata, which stays as it is.
+        """Close the ledger; returns its final metadata.
 
-        Raises ``Retriable`` when too few nodes answered, or somebody else recovers it at the same
+        Raises ``Retriable`` if too few nodes answered or another broker recovers it at the same
         time: nothing is lost then, try again. Raises ``NotFound`` if it was deleted.
         """
         stored = await self._begin()
@@ -75,7 +74,7 @@ class Recovery:
         return closed
 
     async def _begin(self) -> StoredMetadata:
-        """Mark the ledger as in recovery, so that its writer can't change it any more."""
+        """Mark the ledger as in recovery, so that its writer can no longer change the metadata."""
         stored = await ledger_metadata.get(self._store, self._ledger)
         if stored.value.state is not State.OPEN:
             return stored
@@ -86,7 +85,7 @@ class Recovery:
             replace(stored.value, state=State.IN_RECOVERY),
         )
         if marked is None:
-            raise Retriable(f"ledger {self._ledger} changes at this moment: try again")
+            raise Retriable(f"ledger {self._ledger} was changed at the same time: try again")
         return marked
 
     def _unfinished_fragment(self, metadata: LedgerMetadata) -> Fragment:
@@ -111,9 +110,9 @@ class Recovery:
         return found
 
     def _known_end(self, metadata: LedgerMetadata, fenced: Sequence[FencedLedger]) -> int | None:
-        """The entry behind which there certainly is none, if what was fenced tells it.
+        """The highest entry that can exist, if the answers to the fences prove one.
 
-        A fenced node denies all that lies behind its last entry, once and for all.
+        A fenced node permanently denies everything after its last entry.
         """
         denied = sum(found.certain for found in fenced)
         if self._rules_out(metadata, denied, len(fenced) - denied):
@@ -130,15 +129,15 @@ class Recovery:
         end: int | None,
         fenced: Mapping[str, FencedLedger],
     ) -> tuple[int, LedgerMetadata]:
-        """The last entry, and the metadata with the ensembles to which entries were rewritten.
+        """The last entry, and the metadata with the ensembles that entries were rewritten to.
 
-        Nothing is looked for behind ``end``, if that is known; and nothing is read that ``fenced``
-        nodes have shown already.
+        Entries after ``end``, if it is known, are not looked for; entries in the answers of
+        ``fenced`` nodes are not read again.
         """
         target = metadata.fragments[-1].ensemble
         lost: set[str] = set()
         entry = lac + 1
-        at_once = _FEW
+        at_once = _FIRST_BATCH
         while end is None or entry <= end:
             answers = self._shown(metadata, fenced, entry) if end is not None else {}
             answers = answers or await self._read(metadata, ensemble, entry, at_once)
@@ -154,15 +153,15 @@ class Recovery:
                     metadata = metadata.with_ensemble(entry, target)
             self.entries += entries if len(self.entries) == entry else []
             entry += len(entries)
-            at_once = min(2 * at_once, _MANY)
+            at_once = min(2 * at_once, _LARGEST_BATCH)
         return entry - 1, metadata
 
     def _shown(
         self, metadata: LedgerMetadata, fenced: Mapping[str, FencedLedger], first: int
     ) -> dict[str, list[Entry]]:
-        """What ``_read`` would return, if the fences of enough nodes brought it along; else none.
+        """What ``_read`` would return, if the answers of enough fenced nodes contain it.
 
-        A node shows what it has behind its fence, so this is as good as a recovery read.
+        A node collects its answer after the fence, so it is as good as a recovery read.
         """
         shown = {member: found.shows(first) for member, found in fenced.items()}
         if len(shown) < metadata.ack_quorum or None in shown.values():
@@ -172,14 +171,13 @@ class Recovery:
     async def _read(
         self, metadata: LedgerMetadata, ensemble: tuple[str, ...], first: int, at_once: int
     ) -> dict[str, list[Entry]]:
-        """Entries from ``first`` on, by who has them; none if that one certainly does not exist."""
+        """Entries from ``first`` on by member; none if ``first`` certainly does not exist."""
 
         async def call(node: Node) -> list[Entry]:
             return await self._read_fenced(node, first, at_once)
 
         def enough(answers: Answers[list[Entry]]) -> bool:
-            # One is enough to know that it exists; with a second answer it may be known as well
-            # that it need not be written again.
+            # One answer proves that it exists. A second one may show that it need not be rewritten.
             found = any(isinstance(answer, list) for answer in answers.values())
             heard = len(answers) >= metadata.ack_quorum
             return (found and heard) or self._ruled_out(metadata, answers)
@@ -188,7 +186,7 @@ class Recovery:
         found = {member: each for member, each in answers.items() if isinstance(each, list)}
         if found or self._ruled_out(metadata, answers):
             return found
-        raise self._too_few(f"be asked for entry {first}", answers)
+        raise self._too_few(f"read entry {first}", answers)
 
     async def _read_fenced(self, node: Node, first: int, max_entries: int) -> list[Entry]:
         """A read after which the node takes no append of an earlier owner."""
@@ -217,7 +215,7 @@ class Recovery:
         lost: set[str],
         entries: Sequence[Entry],
     ) -> tuple[str, ...]:
-        """Write entries again until the ack quorum has them all; returns the ensemble that has."""
+        """Write entries again until an ack quorum has them; returns the ensemble it belongs to."""
         while True:
 
             async def call(node: Node) -> bool:
@@ -240,7 +238,7 @@ class Recovery:
                 return target
             swapped = replacements(target, [m for m in target if m in lost], spare)
             if not swapped:
-                raise self._too_few(f"take entry {entries[0].entry} again", answers)
+                raise self._too_few(f"store entry {entries[0].entry} again", answers)
             target = tuple(swapped.get(member, member) for member in target)
 
     # ---- metadata ----
@@ -254,17 +252,15 @@ class Recovery:
             raise Retriable(f"ledger {self._ledger} is being recovered elsewhere: try again")
         if current.value.last_entry != closed.last_entry:
             raise Fenced(
-                f"ledger {self._ledger} was closed at {current.value.last_entry} by another owner, "
-                f"and at {closed.last_entry} here"
+                f"another owner closed ledger {self._ledger} at entry {current.value.last_entry}, "
+                f"not at {closed.last_entry}"
             )
         return current.value
 
     async def _ask(
         self, members: Iterable[str], call: Call[_T], enough: Callable[[Answers[_T]], bool]
     ) -> Answers[_T]:
-        return await ask_all(
-            self._nodes, self._clock, self._settings.call_timeout, members, call, enough
-        )
+        return await ask_all(self._nodes, self._clock, self._call_timeout, members, call, enough)
 
     def _too_few(self, what: str, answers: Mapping[str, object]) -> Unavailable:
         why = "; ".join(f"{m}: {a}" for m, a in answers.items() if isinstance(a, SulinaError))
@@ -272,7 +268,7 @@ class Recovery:
 
 
 def _common(held: Sequence[Sequence[Entry]], copies: int) -> list[Entry]:
-    """The entries that so many nodes have, the same bytes on each, from the first on."""
+    """The first entries of which at least ``copies`` nodes have the same bytes."""
     longest = sorted(held, key=len, reverse=True)[:copies]
     if len(longest) < copies:
         return []

@@ -1,12 +1,11 @@
 """The writer of a replicated ledger: confirms in order, replaces nodes that fail.
 
-Every entry goes to all nodes of the ensemble. A node that fails leaves it: the change is written
-to the metadata, from the entry after the last confirmed one on, before the new node counts for
-anything. With no node to take its place the ledger goes on with those that are left, as long as
-they are an ack quorum.
+Every entry is sent to all nodes of the ensemble. A node that fails is replaced: the change, which
+starts at the entry after the LAC, is in the metadata before acknowledgements of the new node count.
+Without a spare node the writer continues with the remaining ones, if they are an ack quorum.
 
-A node is written to in the life in which it was when the metadata last said that the ledger is
-ours: in another one it may have lost the fence of a newer owner.
+The writer knows the life of each node from before the metadata last confirmed that it owns the
+ledger. It sends nothing to a node in another life, which may have lost the fence of a newer owner.
 """
 
 from __future__ import annotations
@@ -20,14 +19,17 @@ from functools import partial
 from storage_grpc.ledgers import PendingBytes
 from storage_grpc.node import Node
 from storage_grpc.quorum.nodes import Nodes, replacements
-from storage_grpc.quorum.settings import QuorumSettings
+from storage_grpc.quorum.settings import QuorumTimeouts
 from sulina.errors import Fenced, NotFound, Retriable, SulinaError, Unavailable, UnknownOutcome
 from sulina.metadata.keys import ledger_metadata
 from sulina.metadata.keys.ledger_metadata import LedgerMetadata, State, StoredMetadata
 from sulina.metadata.store import MetadataStore
 from sulina.runtime.seam import Buffer, Clock
 
-_MANY = 1 << 16
+_ALL = 1 << 16
+"""More nodes than any cluster has."""
+_MAX_UNANSWERED_BYTES = 128 << 20
+"""A node with more unanswered bytes than this is replaced."""
 
 
 @dataclass(slots=True, eq=False)
@@ -40,17 +42,17 @@ class _PendingEntry:
 
 @dataclass(slots=True, eq=False)
 class _Replica:
-    """The way to one node of the ensemble."""
+    """One node of the ensemble, and what it has not answered yet."""
 
     node: Node
     unanswered: dict[int, float] = field(default_factory=dict)
-    """Entry -> when it was sent."""
+    """When each entry was sent."""
     bytes: int = 0
-    lost: bool = False
+    dropped: bool = False
 
 
 class QuorumWriter:
-    """Writes one ledger. Stops for good at the first sign of a newer owner."""
+    """Writes one ledger. Stops permanently as soon as it learns of a newer owner."""
 
     def __init__(
         self,
@@ -60,23 +62,27 @@ class QuorumWriter:
         nodes: Nodes,
         store: MetadataStore,
         clock: Clock,
-        settings: QuorumSettings,
+        write_quorum: int,
+        timeouts: QuorumTimeouts,
         pending_bytes: PendingBytes,
     ) -> None:
+        """``write_quorum`` is the configured one; the ledger may have fewer nodes."""
         self.ledger = ledger
         self.lac = -1
         self._stored = stored
         self._nodes = nodes
         self._store = store
         self._clock = clock
-        self._settings = settings
+        self._write_quorum = write_quorum
+        self._timeouts = timeouts
         self._pending_bytes = pending_bytes
         self._next = 0
         self._pending: deque[_PendingEntry] = deque()
         self._replicas: dict[str, _Replica] = {}
-        self._ever: set[str] = set()
+        self._past_members: set[str] = set()
+        """Every member that was ever in the ensemble: none of them joins it again."""
         self._lives = dict(lives)
-        """Of each member, as it was before the metadata last said that the ledger is ours."""
+        """Life of each member, read before the metadata last confirmed our ownership."""
         self._gaps = False
         """Some entries have fewer copies than the write quorum."""
         self._error: SulinaError | None = None
@@ -85,7 +91,7 @@ class QuorumWriter:
         for member in stored.value.ensemble_of(0):
             self._open_replica(member)
         if len(self._replicas) < stored.value.write_quorum:
-            self._start_change()  # a node went while the ledger was being created
+            self._start_change()  # a node was lost while the ledger was created
 
     @property
     def metadata(self) -> LedgerMetadata:
@@ -94,17 +100,16 @@ class QuorumWriter:
 
     @property
     def stopped(self) -> bool:
-        """It writes no more: closed, or fenced, or failed."""
+        """Whether it takes no more appends: it was closed, was fenced, or failed."""
         return self._error is not None
 
     @property
     def wants_roll(self) -> bool:
-        """The ledger has too few copies, and a new one could have enough."""
+        """See ``LedgerWriter.wants_roll``."""
         complete = len(self._replicas) == self.metadata.write_quorum and not self._gaps
         if complete and not self.metadata.under_replicated:
             return False
-        wanted = self._settings.write_quorum
-        return len(self._nodes.choose(wanted)) >= wanted
+        return len(self._nodes.choose(self._write_quorum)) >= self._write_quorum
 
     # ---- appending ----
 
@@ -123,20 +128,17 @@ class QuorumWriter:
         return result
 
     def _open_replica(self, member: str) -> None:
-        self._ever.add(member)
+        self._past_members.add(member)
         node = self._nodes.get(member)
-        if node is not None and self._is_known(node):
+        if node is not None and node.life == self._lives.get(node.id):
             self._replicas[member] = _Replica(node)
-
-    def _is_known(self, node: Node) -> bool:
-        return node.life == self._lives.get(node.id)
 
     def _send(self, replica: _Replica, pending: _PendingEntry) -> None:
         replica.unanswered[pending.entry] = self._clock.now()
         replica.bytes += len(pending.payload)
         sent = replica.node.append(self.ledger, pending.entry, self.lac, pending.payload)
         sent.add_done_callback(partial(self._answered, replica, pending))
-        if replica.bytes > self._settings.node_pending_bytes:
+        if replica.bytes > _MAX_UNANSWERED_BYTES:
             self._drop_slow()
 
     def _answered(
@@ -145,7 +147,7 @@ class QuorumWriter:
         error = UnknownOutcome("cancelled") if sent.cancelled() else sent.exception()
         if replica.unanswered.pop(pending.entry, None) is not None:
             replica.bytes -= len(pending.payload)
-        if self._error is not None or replica.lost:
+        if self._error is not None or replica.dropped:
             return
         if error is None:
             pending.acked.add(replica.node.id)
@@ -170,7 +172,7 @@ class QuorumWriter:
         self._stop(Fenced(str(error)))
 
     def _stop(self, error: SulinaError) -> None:
-        """Nothing more is confirmed; what is pending has an unknown outcome."""
+        """Confirm nothing more. Pending appends fail with ``error``, but may be stored."""
         if self._error is not None:
             return
         self._error = error
@@ -186,7 +188,7 @@ class QuorumWriter:
 
     def _arm_watchdog(self) -> None:
         if self._watchdog is None and self._error is None:
-            delay = self._settings.node_timeout / 4
+            delay = self._timeouts.append / 4
             self._watchdog = asyncio.get_running_loop().call_later(delay, self._check_replicas)
 
     def _check_replicas(self) -> None:
@@ -196,12 +198,12 @@ class QuorumWriter:
             self._arm_watchdog()
 
     def _drop_slow(self) -> None:
-        """Let nodes go that keep the others waiting. When all are slow, it is nobody's fault."""
-        latest = self._clock.now() - self._settings.node_timeout
+        """Drop nodes that are slower than the others; none if too few would be left."""
+        latest = self._clock.now() - self._timeouts.append
         slow = [
             replica
             for replica in self._replicas.values()
-            if replica.bytes > self._settings.node_pending_bytes
+            if replica.bytes > _MAX_UNANSWERED_BYTES
             or (replica.unanswered and next(iter(replica.unanswered.values())) < latest)
         ]
         if len(self._replicas) - len(slow) >= self.metadata.ack_quorum:
@@ -209,9 +211,9 @@ class QuorumWriter:
                 self._drop(replica)
 
     def _drop(self, replica: _Replica) -> None:
-        if replica.lost:
+        if replica.dropped:
             return
-        replica.lost = True
+        replica.dropped = True
         member = replica.node.id
         self._replicas.pop(member, None)
         self._nodes.failed(member)
@@ -228,39 +230,44 @@ class QuorumWriter:
             self._changing = asyncio.create_task(self._change())
 
     async def _change(self) -> None:
-        """Bring the ensemble back to full strength, or at least to an ack quorum."""
+        """Replace lost members, or wait until at least an ack quorum is available."""
         try:
             began = self._clock.now()
             while self._error is None:
                 ensemble = self.metadata.fragments[-1].ensemble
                 lost = [member for member in ensemble if member not in self._replicas]
-                spare = self._nodes.choose(len(lost), exclude=self._ever)
+                spare = self._nodes.choose(len(lost), exclude=self._past_members)
                 swapped = replacements(ensemble, lost, spare)
                 if swapped:
                     await self._replace(ensemble, swapped)
                     began = self._clock.now()
                 elif not lost or len(self._replicas) >= self.metadata.ack_quorum:
-                    return  # complete, or good enough until the topic rolls to a full ledger
+                    return  # complete, or enough until the topic rolls to a new ledger
                 elif back := self._returned(lost):
                     self._gaps = True
-                    if await self._still_ours(back):
+                    if await self._may_rejoin(back):
                         self._join(back)
-                elif self._clock.now() - began > self._settings.stall_timeout:
-                    self._stop(Unavailable(f"too few storage nodes for ledger {self.ledger}"))
+                elif self._clock.now() - began > self._timeouts.stall:
+                    self._stop(
+                        Unavailable(f"too few storage nodes for ledger {self.ledger}: start more")
+                    )
                 else:
-                    await self._clock.sleep(self._settings.retry_seconds)
+                    await self._clock.sleep(self._timeouts.retry)
         finally:
             self._changing = None
 
     def _returned(self, lost: list[str]) -> list[str]:
-        """Members that failed and are healthy again. They lack entries which others have; that is
-        as good as a node that was down for a while."""
-        healthy = {node.id for node in self._nodes.choose(_MANY)}
+        """Lost members that are healthy again. They lack some entries, as a node does that was
+        down for a while."""
+        healthy = {node.id for node in self._nodes.choose(_ALL)}
         return [member for member in lost if member in healthy]
 
-    async def _still_ours(self, members: list[str]) -> bool:
-        """Whether these can be written to again: if one has lost what it knew, the metadata is
-        asked for what a fence would have told."""
+    async def _may_rejoin(self, members: list[str]) -> bool:
+        """Whether these members may be written to again.
+
+        If one of them is in a new life, it may have lost a fence: then a swap of the metadata must
+        prove that we still own the ledger.
+        """
         lives = self._lives_of(members)
         if lives == {member: self._lives.get(member) for member in members}:
             return True
@@ -282,7 +289,7 @@ class QuorumWriter:
             self._join(swapped.values())
 
     def _join(self, members: Iterable[str]) -> None:
-        """New nodes of the ensemble get everything that is not confirmed."""
+        """Send all unconfirmed entries to members that joined the ensemble."""
         for member in members:
             self._open_replica(member)
             replica = self._replicas.get(member)
@@ -294,7 +301,7 @@ class QuorumWriter:
     # ---- metadata ----
 
     async def _write(self, value: LedgerMetadata) -> bool:
-        """Swap the metadata for ``value``; stops the writer if the ledger is not ours any more."""
+        """Swap the metadata for ``value``. Stops the writer if it no longer owns the ledger."""
         try:
             stored = await ledger_metadata.swap(
                 self._store, self.ledger, self._stored.revision, value
@@ -314,7 +321,7 @@ class QuorumWriter:
         return self._error is None
 
     async def _as_written(self, value: LedgerMetadata) -> StoredMetadata | None:
-        """What the store has, if it is what we meant to write, or still what we wrote before."""
+        """The stored ``value``, also if it is written only now, over our last version."""
         current = await ledger_metadata.get(self._store, self.ledger)
         if current.value == value:
             return current
@@ -323,23 +330,23 @@ class QuorumWriter:
         return None
 
     async def _read_back(self, value: LedgerMetadata) -> StoredMetadata | None:
-        """After a swap whose outcome is unknown: find out, and finish it."""
+        """Read the result of a swap with an unknown outcome, and repeat the swap if necessary."""
         began = self._clock.now()
         while self._error is None:
-            await self._clock.sleep(self._settings.retry_seconds)
+            await self._clock.sleep(self._timeouts.retry)
             try:
                 return await self._as_written(value)
             except (Retriable, UnknownOutcome) as error:
-                if self._clock.now() - began > self._settings.stall_timeout:
+                if self._clock.now() - began > self._timeouts.stall:
                     self._stop(error)
             except SulinaError as error:
                 self._stop(error)
         return None
 
     async def close(self) -> int:
-        """End the ledger after its last confirmed entry, which is returned.
+        """Close the ledger at its last confirmed entry, which is returned.
 
-        Waits for what is pending. Raises ``Fenced`` if a newer owner closed it elsewhere.
+        Waits for pending appends. Raises ``Fenced`` if a newer owner has taken over the ledger.
         """
         while self._error is None and (self._pending or self._changing is not None):
             waiting: list[asyncio.Future[None]] = [pending.result for pending in self._pending]

@@ -1,7 +1,8 @@
 """Storage nodes on other machines, over gRPC.
 
-``nodes`` knows which there are and how they are, ``node`` is one of them, ``appends`` its pipelined
-stream of entries, ``link`` the connection under both, and ``wire`` what both ends agree on.
+``nodes`` lists the nodes and their health, ``node_monitor`` checks one address, ``node`` is a node
+with its calls, ``appends`` its pipelined stream of entries, ``link`` the connection, and ``wire``
+the encoding that both ends share.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The pipelined stream of appends to one node.
 
-While a message is being written appends gather, and the next message takes them all, up to a bound:
-the busier it is the larger its messages are, and an append to an idle stream leaves at once. The
-node answers in order. When the stream is lost everything unanswered has an unknown outcome, and
-the next append opens another one, after a pause that grows while nothing comes through.
+Appends that arrive while a message is written go into the next message, up to a limit: messages
+grow with the load, and an append to an idle stream is sent immediately. The node answers in order.
+When the stream is lost, all unanswered appends have an unknown outcome. The next append opens a new
+stream, after a pause that grows while the node does not answer.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ from storage_grpc.storage_pb2 import OK
 from sulina.errors import Overloaded, SulinaError, TooLarge, Unavailable, UnknownOutcome
 from sulina.runtime.seam import Buffer, Clock
 
+_MESSAGE_BYTES = 1 << 20
+"""The limit of one message, unless a single entry is larger."""
+
 
 @dataclass(slots=True, eq=False)
 class _Append:
@@ -46,7 +49,7 @@ class _Append:
 
 
 class Appends:
-    """Appends to one node. Every future gets exactly one outcome, also when this is closed."""
+    """Appends to one node. Every future gets exactly one outcome, even after ``close``."""
 
     def __init__(
         self,
@@ -70,7 +73,7 @@ class Appends:
         self._not_before = clock.now()
         self._closed = False
         self.pending_bytes = 0
-        """Of entries that are not answered yet."""
+        """Payload bytes of unanswered entries."""
 
     def append(
         self, ledger: int, entry: int, lac: int, payload: Buffer, *, recovery: bool
@@ -94,7 +97,7 @@ class Appends:
 
     def _check_room(self, size: int) -> None:
         if self._closed:
-            raise Unavailable(f"{self._who} is no longer used here")
+            raise Unavailable(f"the connection to {self._who} was closed")
         if size > self._max_entry_bytes:
             raise TooLarge(
                 f"an entry of {size} bytes is larger than {self._who}'s limit of "
@@ -102,20 +105,20 @@ class Appends:
             )
         if self.pending_bytes + size > self._settings.max_pending_bytes and self.pending_bytes:
             raise Overloaded(
-                f"{self.pending_bytes} bytes wait for {self._who} and the limit is "
+                f"{self.pending_bytes} bytes sent to {self._who} are unanswered and the limit is "
                 f"{self._settings.max_pending_bytes}: wait for answers"
             )
         if self._stream is None and self._clock.now() < self._not_before:
-            raise Unavailable(f"{self._who} could not be reached a moment ago: use another node")
+            raise Unavailable(f"{self._who} did not answer and is retried later: use another node")
 
     async def close(self) -> None:
-        """End the stream; what is unanswered has an unknown outcome."""
+        """End the stream; unanswered appends have an unknown outcome."""
         self._closed = True
         if self._stream is not None:
             self._stream.cancel()
             await asyncio.gather(self._stream, return_exceptions=True)
-        # A stream that was cancelled before its first step could not do this itself.
-        self._fail_all("it is no longer used here")
+        # A task that was cancelled before its first step has not done this.
+        self._fail_all("the connection was closed")
 
     # ---- one stream ----
 
@@ -127,7 +130,7 @@ class Appends:
         try:
             call = self._open_call()
             sending = asyncio.create_task(self._send(call), name=f"appends-send-{self._who}")
-            # Without this a failure in sending would leave the loop below waiting for ever.
+            # Otherwise the loop below would wait forever after a failure to send.
             sending.add_done_callback(partial(_cancel, call))
             async for message in call:
                 for outcome in unpack_outcomes(message):
@@ -138,9 +141,9 @@ class Appends:
         except (DamagedMessage, grpc.aio.UsageError) as error:
             reason = str(error)
         except asyncio.CancelledError:
-            # Of this task by ``close``, or of the call: by the end of its channel, or because
-            # nothing can be sent on it.
-            reason = _failure(sending) or "the stream of appends was closed here"
+            # ``close`` cancelled this task, or the call was cancelled: its channel was closed, or
+            # sending failed.
+            reason = _failure(sending) or "the stream of appends was closed"
         finally:
             if call is not None:
                 call.cancel()
@@ -154,17 +157,17 @@ class Appends:
             while not self._waiting:
                 self._wake.clear()
                 await self._wake.wait()
-            await call.write(self._gather())
+            await call.write(self._next_message())
 
-    def _gather(self) -> bytes:
-        """The next message: what waits, up to the bound."""
+    def _next_message(self) -> bytes:
+        """All waiting appends, up to the limit."""
         waiting = self._waiting
         parts: list[Buffer] = []
         size = 0
         while waiting:
             append = waiting[0]
             length = ENTRY_OVERHEAD + append.size
-            if parts and size + length > self._settings.message_bytes:
+            if parts and size + length > _MESSAGE_BYTES:
                 break
             size += length
             parts.append(
@@ -183,7 +186,7 @@ class Appends:
         self._sent.popleft()
         self.pending_bytes -= append.size
         if append.done.done():
-            return  # given up by the caller
+            return  # cancelled by the caller
         if outcome.code == OK:
             append.done.set_result(None)
         else:
@@ -208,7 +211,7 @@ class Appends:
             self.pending_bytes -= append.size
             if not append.done.done():
                 append.done.set_exception(
-                    UnknownOutcome(f"{self._who} did not say what became of an append: {reason}")
+                    UnknownOutcome(f"{self._who} did not confirm an append: {reason}")
                 )
 
 
@@ -217,7 +220,7 @@ def _cancel(call: AppendCall, _: asyncio.Task[None]) -> None:
 
 
 def _failure(sending: asyncio.Task[None] | None) -> str:
-    """Why the sending ended; nothing if it goes on."""
+    """The error that ended sending; empty if there is none."""
     if sending is None or not sending.done() or sending.cancelled():
         return ""
     return str(sending.exception())

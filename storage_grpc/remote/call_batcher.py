@@ -1,9 +1,9 @@
-"""Small calls to one node, put together while others are under way.
+"""Combines small calls to one node into batches.
 
-Whoever takes over a thousand topics fences and looks into a thousand ledgers, and a call of its own
-for each costs both ends more than what it asks for. Calls that are made in the same turn of the
-loop, or while as many as are allowed are under way, go as one. The outcome of each is its own. A
-call that finds nobody to go with goes as it always did.
+A broker that takes over a thousand topics fences and reads a thousand ledgers; separate calls would
+cost both ends more than the work itself. Calls made in the same iteration of the event loop, or
+while earlier batches are pending, are sent as one. Each has its own outcome. A call without company
+is sent as a single call.
 """
 
 from __future__ import annotations
@@ -18,46 +18,48 @@ from storage_grpc import storage_pb2 as pb
 from storage_grpc.remote.wire.codes import error_of
 from sulina.errors import SulinaError, UnknownOutcome
 
-_UNDER_WAY: Final = 2
-_WORTH_A_CALL: Final = 32
-"""While a call is under way another one is made only if so many wait for it."""
-_TOGETHER: Final = 256
+_MAX_PENDING: Final = 2
+_MIN_SECOND_BATCH: Final = 32
+"""While a batch is pending, a second one is sent only with at least this many calls."""
+_MAX_BATCH: Final = 256
 
-Alone = Callable[[], Awaitable[pb.Told]]
-Together = Callable[[pb.ManyRequest], Awaitable[pb.ManyReply]]
+SingleCall = Callable[[], Awaitable[pb.Told]]
+BatchCall = Callable[[pb.ManyRequest], Awaitable[pb.ManyReply]]
 
 
 @dataclass(slots=True, eq=False)
 class _PendingCall:
     ask: pb.Ask
-    alone: Alone
+    single: SingleCall
     answer: asyncio.Future[pb.Told]
 
 
 class CallBatcher:
-    """For calls of one kind, so that quick ones never wait for slow ones. ``close`` it.
+    """Batches calls of one kind, so that quick calls never wait for slow ones. ``close`` it.
 
-    A caller that is cancelled leaves its call to be made. Bounded by its callers: each has one
-    call here.
+    A call is made even if its caller is cancelled. Bounded by its callers: each waits for its call.
     """
 
-    def __init__(self, who: str, together: Together) -> None:
+    def __init__(self, who: str, batch: BatchCall) -> None:
         self._who = who
-        self._together = together
+        self._batch = batch
         self._waiting: deque[_PendingCall] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._woken = False
         self._closed = False
 
-    async def call(self, ask: pb.Ask, alone: Alone) -> pb.Told:
-        """The answer to ``ask``, which ``alone`` gets as well. Raises the error that it tells."""
+    async def call(self, ask: pb.Ask, single: SingleCall) -> pb.Told:
+        """The answer to ``ask``; ``single`` makes the same call outside of a batch.
+
+        Raises the error that the node answers with, or that of the connection.
+        """
         if self._closed:
             raise self._gone()
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[pb.Told] = loop.create_future()
-        self._waiting.append(_PendingCall(ask, alone, answer))
+        self._waiting.append(_PendingCall(ask, single, answer))
         if not self._woken:
-            # The rest of what is asked for in this turn of the loop comes along.
+            # Wait for the other calls of this iteration of the loop.
             self._woken = True
             loop.call_soon(self._wake)
         told = await answer
@@ -66,7 +68,7 @@ class CallBatcher:
         return told
 
     async def close(self) -> None:
-        """Let what is under way go; who waits for it is told that its outcome is unknown."""
+        """Cancel pending calls; they have an unknown outcome."""
         self._closed = True
         tasks = list(self._tasks)
         for task in tasks:
@@ -79,9 +81,9 @@ class CallBatcher:
         self._woken = False
         while self._waiting and self._may_send():
             calls: list[_PendingCall] = []
-            while self._waiting and len(calls) < _TOGETHER:
+            while self._waiting and len(calls) < _MAX_BATCH:
                 call = self._waiting.popleft()
-                if not call.answer.done():  # else its caller has given it up
+                if not call.answer.done():  # otherwise its caller was cancelled
                     calls.append(call)
             if calls:
                 task = asyncio.create_task(self._send(calls))
@@ -91,7 +93,7 @@ class CallBatcher:
     def _may_send(self) -> bool:
         if self._closed or not self._tasks:
             return not self._closed
-        return len(self._tasks) < _UNDER_WAY and len(self._waiting) >= _WORTH_A_CALL
+        return len(self._tasks) < _MAX_PENDING and len(self._waiting) >= _MIN_SECOND_BATCH
 
     def _sent(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -100,31 +102,31 @@ class CallBatcher:
     async def _send(self, calls: list[_PendingCall]) -> None:
         try:
             if len(calls) > 1:
-                calls = await self._send_together(calls)
+                calls = await self._send_batch(calls)
             for call in calls:
-                await self._send_alone(call)
+                await self._send_single(call)
         except asyncio.CancelledError:
             self._fail(calls, self._gone())
             raise
 
-    async def _send_together(self, calls: list[_PendingCall]) -> list[_PendingCall]:
-        """Those that have to be asked alone."""
+    async def _send_batch(self, calls: list[_PendingCall]) -> list[_PendingCall]:
+        """Returns the calls that did not fit and must be made singly."""
         try:
-            reply = await self._together(pb.ManyRequest(asks=[call.ask for call in calls]))
+            reply = await self._batch(pb.ManyRequest(asks=[call.ask for call in calls]))
         except SulinaError as error:
             self._fail(calls, error)
             return []
         if len(reply.answers) != len(calls):
-            self._fail(calls, UnknownOutcome(f"{self._who} answered more or less than was asked"))
+            self._fail(calls, UnknownOutcome(f"{self._who} returned the wrong number of answers"))
             return []
         for call, told in zip(calls, reply.answers, strict=True):
             if told.code != pb.OVERLOADED and not call.answer.done():
                 call.answer.set_result(told)
         return [call for call in calls if not call.answer.done()]
 
-    async def _send_alone(self, call: _PendingCall) -> None:
+    async def _send_single(self, call: _PendingCall) -> None:
         try:
-            told = await call.alone()
+            told = await call.single()
         except SulinaError as error:
             self._fail([call], error)
         else:
@@ -137,4 +139,4 @@ class CallBatcher:
                 call.answer.set_exception(type(error)(*error.args))
 
     def _gone(self) -> UnknownOutcome:
-        return UnknownOutcome(f"{self._who} is no longer used here")
+        return UnknownOutcome(f"the connection to {self._who} was closed")

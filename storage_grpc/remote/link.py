@@ -20,7 +20,7 @@ AppendCall = grpc.aio.StreamStreamCall[bytes, bytes]
 
 
 class Link:
-    """Connects by itself, and again after a loss. Made on the event loop; ``close`` it."""
+    """Connects and reconnects automatically. Create it on the event loop; ``close`` it."""
 
     def __init__(self, address: str, settings: RemoteSettings) -> None:
         """Raises ``Refused`` if the settings name TLS files that can't be used."""
@@ -33,10 +33,9 @@ class Link:
         self._closed = False
 
     async def renew(self) -> None:
-        """Look whether certificates were replaced; new calls use the new ones from then on.
+        """Read changed TLS files; from then on new calls use them.
 
-        Streams that are open go on over their connection, which was checked when it was made, up
-        to the renewal after this one.
+        Open streams keep their connection until the files change once more.
         """
         texts = None if self._tls is None else self._tls.renewed()
         if texts is None or self._closed:
@@ -56,7 +55,7 @@ class Link:
         return grpc.aio.secure_channel(self.address, credentials, options=options)
 
     async def hello(self, seconds: float) -> pb.HelloReply:
-        """Who is there. Raises ``UnknownOutcome`` if nobody answers in that time."""
+        """Identity and state of the node. Raises ``UnknownOutcome`` after ``seconds``."""
         return await self.ask("Hello", pb.HelloRequest(), pb.HelloReply, timeout=seconds)
 
     async def ask(
@@ -67,13 +66,13 @@ class Link:
         incarnation: str | None = None,
         timeout: float | None = None,
     ) -> _Reply:
-        """One call of a method, for the node of that incarnation."""
+        """Call a method; with ``incarnation``, another node at this address refuses it."""
         answer = await self.ask_raw(name, request, incarnation, timeout)
         try:
             return reply.FromString(answer)
         except DecodeError:
             raise UnknownOutcome(
-                f"{self.address} was not understood: is it a storage node?"
+                f"the answer of {self.address} can't be decoded: is it a storage node?"
             ) from None
 
     async def ask_raw(
@@ -83,7 +82,7 @@ class Link:
         incarnation: str | None = None,
         timeout: float | None = None,
     ) -> bytes:
-        """The same, with the answer as it came."""
+        """The same, with the undecoded answer."""
         unary = self._unary.get(name)
         if unary is None:
             unary = self._unary[name] = self._channel.unary_unary(method(name))
@@ -94,7 +93,7 @@ class Link:
         except grpc.RpcError as error:
             raise error_of_call(error, self.address, secure=self._tls is not None) from None
         except asyncio.CancelledError:
-            # The end of the channel cancels its calls: that is not the end of the caller.
+            # Closing a channel cancels its calls; that must not cancel their callers.
             task = asyncio.current_task()
             if not self._closed or (task is not None and task.cancelling()):
                 raise
@@ -103,21 +102,21 @@ class Link:
             raise self._gone() from None
 
     def open_appends(self, incarnation: str, life: str) -> AppendCall:
-        """A stream of appends to the node of that incarnation, in that life."""
+        """A stream of appends to the node with that incarnation, in that life."""
         appends: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = self._channel.stream_stream(
             method("Append")
         )
         return appends(metadata=(*_metadata(incarnation), (LIFE_KEY, life)))
 
     async def close(self) -> None:
-        """End all calls and the connection."""
+        """Cancel all calls and close the connection."""
         self._closed = True
         if self._before is not None:
             await self._before.close()
         await self._channel.close()
 
     def _gone(self) -> UnknownOutcome:
-        return UnknownOutcome(f"{self.address}: the connection was closed here")
+        return UnknownOutcome(f"the connection to {self.address} was closed")
 
 
 def _metadata(incarnation: str | None) -> tuple[tuple[str, str], ...]:

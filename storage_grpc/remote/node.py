@@ -1,7 +1,7 @@
 """One storage node on another machine: ``Node`` over gRPC.
 
-It means one incarnation of the node's data, and says so with every call. When the node comes back
-with another one, all calls fail as unknown: nobody is there any more who could answer them.
+It stands for one incarnation of the node's data, which it names in every call. If the node comes
+back with another incarnation, all calls fail with an unknown outcome.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from storage_grpc.remote.wire.layout import DamagedMessage, ReceivedEntry, unpac
 from sulina.errors import UnknownOutcome
 from sulina.runtime.seam import Buffer, Clock
 
-_MANY: Final = (1 << 63) - 1
+_INT64_MAX: Final = (1 << 63) - 1
 
 
 def member_name(name: str, incarnation: str) -> str:
-    """What a node is called in the metadata of ledgers."""
+    """The name of a node in ledger metadata."""
     return f"{name}@{incarnation[:8]}"
 
 
 class RemoteNode:
-    """``Node`` over a link, which stays the caller's to close.
+    """``Node`` over a link, which the caller closes.
 
-    Calls have no deadline of their own; a peer that died is noticed by the link's pings, and then
-    every call fails with ``UnknownOutcome``. Fences, reads of recoveries and small reads go
-    together with others, and happen although their callers are cancelled.
+    Calls have no deadline of their own. The link's pings detect a dead peer; then every call fails
+    with ``UnknownOutcome``. Fences, recovery reads and small reads are batched, and are made even
+    if their callers are cancelled.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class RemoteNode:
         self.incarnation = hello.incarnation
         self.life = hello.life
         self.tier = hello.tier
-        """Where it keeps objects; empty if it has no object store. Renewed by its monitor."""
+        """Where it stores objects; empty without an object store. Updated by its monitor."""
         self._link = link
         self._appends = Appends(
             self.id,
@@ -60,12 +60,12 @@ class RemoteNode:
 
     @property
     def link(self) -> Link:
-        """The connection, for calls that any node may answer."""
+        """The connection, for calls that any node can answer."""
         return self._link
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes appended and not answered yet."""
+        """Payload bytes of unanswered appends."""
         return self._appends.pending_bytes
 
     def append(
@@ -80,18 +80,18 @@ class RemoteNode:
         request = pb.ReadRequest(
             ledger=ledger,
             first=first,
-            max_entries=min(max_entries, _MANY),
-            max_bytes=min(max_bytes, _MANY),
+            max_entries=min(max_entries, _INT64_MAX),
+            max_bytes=min(max_bytes, _INT64_MAX),
             head=head,
         )
         if head is None and max_entries > 1:
-            # Large ones gain nothing from company, and would be copied twice for it.
+            # Large reads gain nothing in a batch, and would be copied twice.
             return self._entries(await self._ask_raw("Read", request), ledger, first)
 
-        async def alone() -> pb.Told:
+        async def single() -> pb.Told:
             return pb.Told(entries=await self._ask_raw("Read", request))
 
-        told = await self._reads.call(pb.Ask(read=request), alone)
+        told = await self._reads.call(pb.Ask(read=request), single)
         return self._entries(told.entries, ledger, first)
 
     async def recovery_read(
@@ -101,25 +101,25 @@ class RemoteNode:
         request = pb.RecoveryReadRequest(
             ledger=ledger,
             first=first,
-            max_entries=min(max_entries, _MANY),
-            max_bytes=min(max_bytes, _MANY),
+            max_entries=min(max_entries, _INT64_MAX),
+            max_bytes=min(max_bytes, _INT64_MAX),
         )
 
-        async def alone() -> pb.Told:
+        async def single() -> pb.Told:
             return pb.Told(entries=await self._ask_raw("RecoveryRead", request))
 
-        told = await self._reads.call(pb.Ask(recovery_read=request), alone)
+        told = await self._reads.call(pb.Ask(recovery_read=request), single)
         return self._entries(told.entries, ledger, first)
 
     async def fence(self, ledger: int) -> FencedLedger:
         check_ids(ledger, 0, -1)
         request = pb.FenceRequest(ledger=ledger)
 
-        async def alone() -> pb.Told:
+        async def single() -> pb.Told:
             reply = await self._link.ask("Fence", request, pb.FenceReply, self.incarnation)
             return pb.Told(fence=reply)
 
-        reply = (await self._fences.call(pb.Ask(fence=request), alone)).fence
+        reply = (await self._fences.call(pb.Ask(fence=request), single)).fence
         tail: list[Entry] = []
         if reply.tail:
             found = self._unpacked(reply.tail)
@@ -132,15 +132,15 @@ class RemoteNode:
         await self._link.ask("Delete", request, pb.DeleteReply, self.incarnation)
 
     async def ledgers(self, after: int | None = None) -> list[int]:
-        """A page of the ledgers that the node has, ascending; an empty one is the end.
+        """A page of the node's ledgers, ascending; empty at the end.
 
-        Go on ``after`` the last id of the page before.
+        ``after`` is the last id of the previous page.
         """
         request = pb.ListRequest(after=after)
         return list((await self._link.ask("List", request, pb.ListReply, self.incarnation)).ledgers)
 
     async def stat(self, ledger: int) -> LedgerStat | None:
-        """What the node knows of ``ledger``; None if it is not known there or was deleted."""
+        """What the node stores of ``ledger``; None if it is unknown or was deleted."""
         request = pb.StatRequest(ledger=ledger)
         reply = await self._link.ask("Stat", request, pb.StatReply, self.incarnation)
         if not reply.known:
@@ -155,7 +155,7 @@ class RemoteNode:
         )
 
     async def close(self) -> None:
-        """End all calls; what is unanswered has an unknown outcome."""
+        """Cancel all calls; unanswered ones have an unknown outcome."""
         await self._appends.close()
         await self._fences.close()
         await self._reads.close()
@@ -167,17 +167,17 @@ class RemoteNode:
         return await self._link.ask_raw(name, request, self.incarnation)
 
     def _entries(self, message: bytes, ledger: int, first: int) -> list[Entry]:
-        """The entries that a read returns: of that ledger, whole, consecutive from ``first`` on."""
+        """Decode a read: consecutive entries of ``ledger`` from ``first`` on, or an error."""
         return self._checked(self._unpacked(message), ledger, first)
 
     def _unpacked(self, message: bytes) -> list[ReceivedEntry]:
         try:
             return unpack_entries(message)
         except DamagedMessage as damaged:
-            raise UnknownOutcome(f"{self.id} was not understood: {damaged}") from None
+            raise UnknownOutcome(f"the answer of {self.id} is damaged: {damaged}") from None
 
     def _checked(self, found: Sequence[ReceivedEntry], ledger: int, first: int) -> list[Entry]:
         expected = [(ledger, first + step) for step in range(len(found))]
         if not found or [(entry.ledger, entry.entry) for entry in found] != expected:
-            raise UnknownOutcome(f"{self.id} answered with other entries than it was asked for")
+            raise UnknownOutcome(f"{self.id} returned other entries than requested")
         return [Entry(ledger, entry.entry, entry.lac, entry.payload) for entry in found]

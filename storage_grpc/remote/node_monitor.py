@@ -1,4 +1,4 @@
-"""The place of one storage node: its address, who sits there now, and how well."""
+"""Checks the storage node at one address and keeps track of its health."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from sulina.errors import SulinaError, Unavailable
 from sulina.runtime.seam import Clock
 
 _log = logging.getLogger(__name__)
-_LATE = 10
-"""Checks in vain after which it is told that a node does not come; clusters start in any order."""
+_CHECK_TIMEOUT = 1.0
+"""A node that takes longer to answer is not healthy."""
+_MAX_AVOID_SECONDS = 60.0
+_CHECKS_BEFORE_WARNING = 10
+"""Nodes and brokers start in any order: earlier failures of a new node are not logged."""
 
 
 class NodeMonitor:
-    """Watches one address. ``changed`` is called when a node becomes healthy."""
+    """Checks one address. ``changed`` is called when the node becomes healthy."""
 
     def __init__(
         self,
@@ -31,11 +34,11 @@ class NodeMonitor:
     ) -> None:
         self.name = name
         self.node: RemoteNode | None = None
-        """Whoever was met here last, healthy or not."""
+        """The node that answered last, healthy or not."""
         self.healthy = False
         self.why = "it has not answered yet"
-        """What is wrong with it while it is not healthy."""
-        self._checks = 0
+        """The problem while it is not healthy."""
+        self._failed_checks = 0
         self._settings = settings
         self._clock = clock
         self._changed = changed
@@ -44,64 +47,62 @@ class NodeMonitor:
         self._avoid_seconds = 0.0
 
     async def watch(self) -> None:
-        """Ask again and again how the node is, until cancelled."""
+        """Check the node periodically, until cancelled."""
         while True:
             asked = self._clock.now()
             try:
                 await self._link.renew()
-                hello = await self._link.hello(self._settings.check_timeout)
+                hello = await self._link.hello(_CHECK_TIMEOUT)
                 self._check(hello)
-                await self._welcome(hello)
+                await self._accept(hello)
             except SulinaError as error:
-                self._unwell(str(error))
+                self._unhealthy(str(error))
             else:
                 if not hello.writable:
-                    self._unwell("it takes no appends now")
+                    self._unhealthy("it takes no appends")
                 elif asked >= self._avoid_until:
-                    self._well()
+                    self._healthy()
             await self._clock.sleep(self._settings.check_seconds)
 
     def avoid(self) -> None:
-        """It did not do what it should: not healthy for a while, longer if it happens again."""
-        settings = self._settings
+        """Treat the node as unhealthy for a while, twice as long if it failed recently."""
         now = self._clock.now()
         if now < self._avoid_until:
             return
-        if now - self._avoid_until > settings.last_avoid:
+        if now - self._avoid_until > _MAX_AVOID_SECONDS:
             self._avoid_seconds = 0.0
-        self._avoid_seconds = min(
-            max(2 * self._avoid_seconds, settings.first_avoid), settings.last_avoid
-        )
+        longer = max(2 * self._avoid_seconds, self._settings.first_avoid)
+        self._avoid_seconds = min(longer, _MAX_AVOID_SECONDS)
         self._avoid_until = now + self._avoid_seconds
-        self._unwell(f"it failed; not used for {self._avoid_seconds:g} s")
+        self._unhealthy(f"it failed; not used for {self._avoid_seconds:g} s")
 
     async def close(self) -> None:
-        """End the node's stream and the connection."""
+        """Cancel the node's calls and close the connection."""
         if self.node is not None:
             await self.node.close()
         await self._link.close()
 
     def _check(self, hello: pb.HelloReply) -> None:
-        """Raise ``Unavailable`` if whoever answered is not what this place is for."""
+        """Raise ``Unavailable`` if another node or another protocol version answered."""
         if hello.protocol != PROTOCOL:
             raise Unavailable(
-                f"{self._link.address} speaks protocol {hello.protocol} and this is {PROTOCOL}: "
-                "run the same version of Sulina on both"
+                f"{self._link.address} speaks protocol {hello.protocol}, not {PROTOCOL}: run the "
+                "same version of Sulina on brokers and storage nodes"
             )
         if hello.id != self.name:
             raise Unavailable(
-                f"the node at {self._link.address} calls itself {hello.id} and not {self.name}: "
-                "check the list of storage nodes"
+                f"the node at {self._link.address} is {hello.id}, not {self.name}: check the list "
+                "of storage nodes"
             )
 
-    async def _welcome(self, hello: pb.HelloReply) -> None:
+    async def _accept(self, hello: pb.HelloReply) -> None:
         before = self.node
-        met = None if before is None else (before.incarnation, before.life)
-        if met != (hello.incarnation, hello.life):
+        known = None if before is None else (before.incarnation, before.life)
+        if known != (hello.incarnation, hello.life):
             self.node = RemoteNode(self._link, hello, self._settings, self._clock)
             if before is not None:
                 _log.warning(
-                    "%s is gone: %s came back in its place, in life %s",
+                    "storage node %s restarted as %s in life %s, and may have lost data",
                     before.id,
                     self.node.id,
                     hello.life,
@@ -110,18 +111,18 @@ class NodeMonitor:
         assert self.node is not None
         self.node.tier = hello.tier
 
-    def _well(self) -> None:
-        self._checks = 0
+    def _healthy(self) -> None:
+        self._failed_checks = 0
         if not self.healthy:
             self.healthy = True
             self._changed()
             _log.info("storage node %s is healthy", self.name)
 
-    def _unwell(self, why: str) -> None:
+    def _unhealthy(self, why: str) -> None:
         self.why = why
-        self._checks += 1
+        self._failed_checks += 1
         if self.healthy:
             self.healthy = False
-            _log.warning("storage node %s is not used for now: %s", self.name, why)
-        elif self._checks == _LATE:
-            _log.warning("storage node %s can't be used so far: %s", self.name, why)
+            _log.warning("storage node %s is unhealthy and not used: %s", self.name, why)
+        elif self._failed_checks == _CHECKS_BEFORE_WARNING:
+            _log.warning("storage node %s is still not available: %s", self.name, why)

@@ -1,9 +1,8 @@
-"""Which storage nodes there are, and how they are: ``Nodes`` over gRPC.
+"""The storage nodes of a cluster and their health: ``Nodes`` over gRPC.
 
-Every node is asked who it is and how it is once in a while. One that is silent, says that its disk
-failed, or was reported as failed, is not chosen until it answers well again, and the more often it
-fails the longer it has to wait. One that comes back with other data is another member; its old
-name resolves to nobody.
+Every node is checked periodically. A node that does not answer, says that it is not writable, or
+was reported as failed is not chosen until a check succeeds again; repeated failures lengthen the
+wait. A node that comes back with other data is another member: its old name is no longer known.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock, Randomness
 
 _SAME_LOAD = 1 << 20
-"""Nodes whose pending bytes differ by less are equally good."""
+"""Nodes whose pending bytes differ by less count as equally loaded."""
 
 
 class RemoteNodes:
-    """Made from ``name=host:port`` of every node. Use it in ``async with``.
+    """The nodes given as ``name=host:port``. Use it with ``async with``.
 
-    Right after its start no node is known: wait for ``ready``. Its start raises ``Refused`` if
-    the settings name TLS files that can't be used.
+    Entering raises ``Refused`` if the TLS files of the settings can't be used. Right after that no
+    node is known yet: wait for ``ready``.
     """
 
     def __init__(
@@ -44,13 +43,13 @@ class RemoteNodes:
         self._settings = settings or RemoteSettings()
         self._places = dict(map(_parse, places))
         if len(self._places) < len(places):
-            raise Refused("two storage nodes have the same name: each needs one of its own")
+            raise Refused("two storage nodes have the same name: give each its own")
         self._monitors: list[NodeMonitor] = []
         self._watching: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        # All of them before the first is watched: one that can't be made leaves no task behind.
+        # Create all before starting a task: if one fails, no task is left behind.
         self._monitors = [
             NodeMonitor(name, address, self._settings, self._clock, self._changed.set)
             for name, address in self._places.items()
@@ -76,15 +75,15 @@ class RemoteNodes:
         self._monitors.clear()
 
     async def ready(self, count: int) -> None:
-        """Wait until so many nodes are healthy; the caller sets the deadline."""
+        """Wait until ``count`` nodes are healthy; the caller sets the deadline."""
         while len(self._healthy()) < count:
             self._changed.clear()
             await self._changed.wait()
 
     async def ready_within(self, seconds: float, count: int, who: str) -> None:
-        """The same with a deadline: raises ``Unavailable``, with what is wrong with each node.
+        """The same with a deadline. Raises ``Unavailable`` with the problem of each node.
 
-        ``who`` says which nodes are waited for.
+        ``who`` names the awaited nodes in that error.
         """
         try:
             await within(self._clock, seconds, self.ready(count))
@@ -95,20 +94,20 @@ class RemoteNodes:
 
     @property
     def troubles(self) -> str:
-        """What is wrong with each node that is not healthy."""
+        """The problem of each node that is not healthy, as text."""
         return "; ".join(
             f"{monitor.name}: {monitor.why}" for monitor in self._monitors if not monitor.healthy
         )
 
     def get(self, member: str) -> RemoteNode | None:
-        """See ``Nodes.get``. A node that is not healthy is known all the same."""
+        """See ``Nodes.get``."""
         for monitor in self._monitors:
             if monitor.node is not None and monitor.node.id == member:
                 return monitor.node
         return None
 
     def choose(self, count: int, exclude: Collection[str] = ()) -> list[Node]:
-        """See ``Nodes.choose``: those with the least to do first, equals in a random order."""
+        """See ``Nodes.choose``. Equally loaded nodes are in random order."""
         ranked = [
             (node.pending_bytes // _SAME_LOAD, self._randomness.random(), node)
             for node in self._healthy()
@@ -118,14 +117,14 @@ class RemoteNodes:
         return [node for _, _, node in ranked[:count]]
 
     def all(self) -> list[RemoteNode]:
-        """Every node that was heard of, well or not."""
+        """Every node that has ever answered, healthy or not."""
         return [monitor.node for monitor in self._monitors if monitor.node is not None]
 
     def with_tier(self) -> list[RemoteNode]:
-        """The nodes that have an object store, if they are well; if none is, all of them."""
-        well = [node for node in self._healthy() if node.tier]
+        """The healthy nodes with an object store; if there is none, the unhealthy ones."""
+        healthy = [node for node in self._healthy() if node.tier]
         known = [monitor.node for monitor in self._monitors if monitor.node is not None]
-        return well or [node for node in known if node.tier]
+        return healthy or [node for node in known if node.tier]
 
     def failed(self, member: str) -> None:
         """See ``Nodes.failed``."""
@@ -145,5 +144,5 @@ def _parse(place: str) -> tuple[str, str]:
     name, equals, address = place.strip().partition("=")
     host, colon, port = address.rpartition(":")
     if not (name and equals and host and colon and port.isdecimal() and 0 < int(port) < 65536):
-        raise Refused(f"{place!r} names no storage node: write name=host:port")
+        raise Refused(f"invalid storage node {place!r}: write name=host:port")
     return name, address

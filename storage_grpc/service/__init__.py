@@ -1,6 +1,6 @@
 """The storage node as a gRPC service; ``storage.proto`` describes it.
 
-``server`` is the service with its life, ``append_session`` one client's stream of appends,
-``calls`` all the other methods, ``settings`` what can be set, and ``process`` a whole node as a
-process: disk, journal and server, until a signal.
+``server`` starts and stops the service, ``append_session`` serves one client's stream of appends,
+``calls``, ``batched_calls`` and ``tier_calls`` the other methods, and ``process`` runs a whole
+node: disk, journal and server, until a signal.
 """

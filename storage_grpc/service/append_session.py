@@ -1,8 +1,8 @@
 """One client's stream of appends: entries in, outcomes out, in order.
 
-Two tasks: one takes messages and hands their entries to the node, one sends outcomes as entries
-become durable. Bounded on both sides: no message is taken while the store has too much to write or
-too many outcomes are owed, so what a client sends waits in its own memory.
+One task receives messages and passes their entries to the node; another sends outcomes as entries
+become durable. No message is received while the store has too much to write or too many outcomes
+are pending, so flow control holds the client back.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from sulina.errors import (
 
 _log = logging.getLogger(__name__)
 
-_MAX_OWED = 65_536
-"""Outcomes owed to one client."""
-_MAX_ANSWERS = 4096
+_MAX_PENDING = 65_536
+"""Entries of one client without an outcome."""
+_MAX_OUTCOMES = 4096
 """Outcomes in one message."""
 
 
-class _Owed(NamedTuple):
+class _PendingOutcome(NamedTuple):
     ledger: int
     entry: int
     stored: asyncio.Future[None]
 
 
 class AppendSession:
-    """Serves one stream: call ``run`` once; ``stop`` ends it in order."""
+    """Serves one stream: call ``run`` once; ``stop`` ends it cleanly."""
 
     def __init__(
         self,
@@ -63,49 +63,49 @@ class AppendSession:
         self._requests = requests
         self._write = write
         self._disk_failed = disk_failed
-        self._owed: deque[_Owed] = deque()
+        self._pending: deque[_PendingOutcome] = deque()
         self._wake = asyncio.Event()
-        """For the answering task: something is owed, or the taking ended."""
+        """Set for the answering task: an entry is pending, or receiving ended."""
         self._room = asyncio.Event()
-        """For the taking task: fewer outcomes are owed."""
+        """Set for the receiving task: outcomes were sent."""
         self._error: SulinaError | None = None
-        self._taking = asyncio.create_task(self._take(), name="append-take")
-        self._taking.add_done_callback(self._took)
+        self._receiving = asyncio.create_task(self._receive(), name="append-receive")
+        self._receiving.add_done_callback(self._received)
 
     async def run(self) -> SulinaError | None:
-        """Serve until the client ends the stream; everything taken is answered then.
+        """Serve until the client ends the stream and every received entry is answered.
 
-        Returns the error that the stream must end with, if any.
+        Returns the error to end the stream with, if any.
         """
         try:
             await self._answer()
         finally:
-            self._taking.cancel()
-            await asyncio.gather(self._taking, return_exceptions=True)
-            for owed in self._owed:
-                # Nobody is left to be told; without this, failures would be logged as unhandled.
-                owed.stored.add_done_callback(_error)
+            self._receiving.cancel()
+            await asyncio.gather(self._receiving, return_exceptions=True)
+            for pending in self._pending:
+                # The client is gone; otherwise failures would be logged as unhandled.
+                pending.stored.add_done_callback(_error)
         return self._error
 
     def stop(self) -> None:
-        """Take nothing more; ``run`` returns when all that was taken is answered."""
-        if not self._taking.done():
+        """Receive nothing more; ``run`` returns when all received entries are answered."""
+        if not self._receiving.done():
             self._error = Unavailable("the node is stopping: use another one")
-            self._taking.cancel()
+            self._receiving.cancel()
 
-    async def _take(self) -> None:
+    async def _receive(self) -> None:
         async for message in self._requests:
             for entry in unpack_entries(message):
                 stored = await self._append(entry)
-                self._owed.append(_Owed(entry.ledger, entry.entry, stored))
+                self._pending.append(_PendingOutcome(entry.ledger, entry.entry, stored))
                 self._wake.set()
             await self._store.wait_writable()
-            while len(self._owed) > _MAX_OWED:
+            while len(self._pending) > _MAX_PENDING:
                 self._room.clear()
                 await self._room.wait()
 
     async def _append(self, entry: ReceivedEntry) -> asyncio.Future[None]:
-        """Hand an entry over; waits as long as the store has too much to write."""
+        """Pass an entry to the node; waits while the store has too much to write."""
         recovery = bool(entry.flags & RECOVERY)
         while True:
             stored = self._node.append(
@@ -115,40 +115,40 @@ class AppendSession:
                 return stored
             await self._store.wait_writable()
 
-    def _took(self, taking: asyncio.Task[None]) -> None:
-        error = None if taking.cancelled() else taking.exception()
+    def _received(self, receiving: asyncio.Task[None]) -> None:
+        error = None if receiving.cancelled() else receiving.exception()
         if isinstance(error, DamagedMessage):
-            self._error = CorruptEntry(f"{error}; nothing of that message was stored")
+            self._error = CorruptEntry(f"{error}; nothing of this message was stored")
         elif error is not None:
             _log.error("a stream of appends failed", exc_info=error)
-            self._error = UnknownOutcome("the node failed at something unexpected; see its log")
+            self._error = UnknownOutcome("the node failed unexpectedly; see its log")
         self._wake.set()
 
     async def _answer(self) -> None:
-        owed = self._owed
-        while owed or not self._taking.done():
-            if not owed:
+        pending = self._pending
+        while pending or not self._receiving.done():
+            if not pending:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
-            if not owed[0].stored.done():
-                # Not awaited itself: this task's end must not cancel what the store works on.
-                await asyncio.wait((owed[0].stored,))
-            answers: list[bytes] = []
-            while owed and owed[0].stored.done() and len(answers) < _MAX_ANSWERS:
-                answers.append(self._outcome(owed.popleft()))
+            if not pending[0].stored.done():
+                # Not awaited directly: cancelling this task must not cancel the append.
+                await asyncio.wait((pending[0].stored,))
+            outcomes: list[bytes] = []
+            while pending and pending[0].stored.done() and len(outcomes) < _MAX_OUTCOMES:
+                outcomes.append(self._outcome(pending.popleft()))
             self._room.set()
-            await self._write(pack(answers, sum(map(len, answers))))
+            await self._write(pack(outcomes, sum(map(len, outcomes))))
 
-    def _outcome(self, owed: _Owed) -> bytes:
-        error = _error(owed.stored)
+    def _outcome(self, pending: _PendingOutcome) -> bytes:
+        error = _error(pending.stored)
         if error is None:
-            return pack_outcome(owed.ledger, owed.entry, 0, "")
+            return pack_outcome(pending.ledger, pending.entry, 0, "")
         if isinstance(error, StorageFailed):
             self._disk_failed()
         if not isinstance(error, SulinaError):
             _log.error("an append failed", exc_info=error)
-        return pack_outcome(owed.ledger, owed.entry, code_of(error), str(error))
+        return pack_outcome(pending.ledger, pending.entry, code_of(error), str(error))
 
 
 def _error(stored: asyncio.Future[None]) -> BaseException | None:

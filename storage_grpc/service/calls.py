@@ -1,7 +1,7 @@
-"""All methods of the service but Append: one question, one answer.
+"""The unary methods of the service: all but Append.
 
-Whatever goes wrong, the caller gets a status with a code; what was not meant to happen is logged
-and answered as an unknown outcome.
+A call that fails ends with a status and a code. An unexpected exception is logged and answered as
+an unknown outcome.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LIST_LIMIT = 10_000
 
 
 class StorageCalls:
-    """What the methods do, over one node and its store."""
+    """The methods, over one node and its store."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class StorageCalls:
         self._many = BatchedCalls(self._fence, self._read, self._recovery_read, max_read)
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        """For gRPC, by the method's name."""
+        """gRPC handlers by method name."""
         return {
             "Hello": self.handler(pb.HelloRequest, self._say_hello, any_incarnation=True),
             "Read": self.handler(pb.ReadRequest, self._read),
@@ -62,23 +62,23 @@ class StorageCalls:
         }
 
     def check_incarnation(self, context: Context, *, any_incarnation: bool = False) -> None:
-        """Raise ``Unavailable`` if the caller means another node, ``Refused`` if it says none."""
+        """Raise ``Unavailable`` if the caller expects another node, ``Refused`` if none."""
         expected = dict(context.invocation_metadata() or ()).get(INCARNATION_KEY)
         if expected is None and not any_incarnation:
-            raise Refused(f"the call does not say which node it means: set {INCARNATION_KEY}")
+            raise Refused(f"the call names no incarnation: set {INCARNATION_KEY}")
         if expected is not None and expected != self._incarnation:
             raise Unavailable(
-                f"the node that answers here is another one: its incarnation is "
-                f"{self._incarnation}, not {expected!r}"
+                f"another node answers at this address: its incarnation is {self._incarnation}, "
+                f"not {expected!r}"
             )
 
     def check_life(self, context: Context) -> None:
-        """Raise ``Unavailable`` if the caller knows another life of the node, or says none."""
+        """Raise ``Unavailable`` if the caller names another life of the node, or none."""
         known = dict(context.invocation_metadata() or ()).get(LIFE_KEY, "")
         if known != self._node.life:
             raise Unavailable(
-                "the node may have lost what it was told before it started, a fence among it: ask "
-                f"it again who it is (the caller said {LIFE_KEY} {known!r})"
+                "the node restarted and may have lost a fence: call Hello for its new life "
+                f"(the call has {LIFE_KEY} {known!r})"
             )
 
     def handler(
@@ -88,7 +88,7 @@ class StorageCalls:
         *,
         any_incarnation: bool = False,
     ) -> grpc.RpcMethodHandler[Any, Any]:
-        """For one method, with the errors and the check that all have in common."""
+        """A handler for one method, with the checks and errors common to all."""
 
         async def handle(request: _Request, context: Context) -> bytes:
             try:
@@ -97,7 +97,7 @@ class StorageCalls:
             except SulinaError as error:
                 await abort(context, error)
             except Exception:
-                _log.exception("a call failed: %s", type(request).__name__)
+                _log.exception("%s failed", type(request).__name__)
                 await abort(context, UnknownOutcome("the node failed unexpectedly; see its log"))
             return answer if isinstance(answer, bytes) else answer.SerializeToString()
 

@@ -33,9 +33,9 @@ _log = logging.getLogger(__name__)
 async def storage_node(
     settings: ServiceSettings,
 ) -> AsyncIterator[tuple[StorageServer, JournalStore]]:
-    """A node that serves; when left it stops in order and the journal is closed cleanly.
+    """A running node; on exit it stops and closes the journal cleanly.
 
-    Raises ``Refused`` if the port or the folder is taken, and ``StorageFailed``.
+    Raises ``Refused`` if the port or the folder is in use, and ``StorageFailed``.
     """
     disk = RealDisk(settings.data)
     try:
@@ -69,7 +69,10 @@ async def _tier(settings: ServiceSettings, node: LocalNode) -> AsyncIterator[Ser
     if not settings.tier:
         yield None
         return
-    async with open_tier(settings.tier, node, RealClock(), real_random()) as tier:
+    cache_bytes = settings.tier_cache_mb << 20
+    async with open_tier(
+        settings.tier, node, RealClock(), real_random(), cache_bytes=cache_bytes
+    ) as tier:
         yield ServedTier(tier, without_secrets(settings.tier))
 
 
@@ -82,51 +85,51 @@ def _tls(settings: ServiceSettings) -> ServerTls | None:
 def run(settings: ServiceSettings, *, as_json: bool) -> int:
     """Run a node until SIGTERM or Ctrl-C; returns the exit code of the process.
 
-    The first signal stops it in order, a second one at once, which loses nothing acknowledged.
-    With ``as_json`` one line on standard output says that it is ready. What it can't do is a
+    The first signal stops it cleanly; a second one exits immediately, which loses nothing that was
+    acknowledged. With ``as_json`` it prints one line of JSON when it is ready. Errors are one
     sentence on standard error.
     """
     logging.basicConfig(
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    logging.getLogger("grpc._cython.cygrpc").addFilter(_is_news)
+    logging.getLogger("grpc._cython.cygrpc").addFilter(_is_relevant)
     try:
-        # Not uvloop: gRPC brings its own poller, and is no faster with it.
+        # Not uvloop: gRPC has its own poller and is no faster with it.
         return asyncio.run(_serve(settings, as_json))
     except (SulinaError, OSError) as error:
         sys.stderr.write(f"storage node: {error}\n")
         return 1
 
 
-def _is_news(record: logging.LogRecord) -> bool:
-    """False for the traceback that gRPC logs when a client goes in the middle of a call."""
+def _is_relevant(record: logging.LogRecord) -> bool:
+    """False for the traceback that gRPC logs when a client disconnects during a call."""
     return "ExecuteBatchError" not in record.getMessage()
 
 
 async def _serve(settings: ServiceSettings, as_json: bool) -> int:
-    asked = asyncio.Event()
+    stop = asyncio.Event()
     task = asyncio.current_task()
     assert task is not None
     ready = False
 
-    def signalled() -> None:
-        if asked.is_set():
+    def on_signal() -> None:
+        if stop.is_set():
             os._exit(130)
-        asked.set()
+        stop.set()
         if not ready:
             task.cancel()
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, signalled)
+        loop.add_signal_handler(number, on_signal)
     try:
         async with storage_node(settings) as (server, store):
             tune_for_frames()
             ready = True
             _announce(settings, server, store, as_json)
-            await asked.wait()
+            await stop.wait()
     except asyncio.CancelledError:
-        if not asked.is_set():
+        if not stop.is_set():
             raise
         return 130
     return 0

@@ -1,4 +1,4 @@
-"""The gRPC server of a storage node: its methods, health, reflection, and an orderly end."""
+"""The gRPC server of a storage node: methods, health, reflection, clean stop."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MAX_READ_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a node is, and what its store is known to take."""
+    """What a node says about itself in Hello."""
 
     id: str
     incarnation: str
@@ -39,10 +39,7 @@ class Identity:
 
 
 class StorageServer:
-    """Serves one entry store, which stays the caller's to close.
-
-    ``start`` it; ``stop`` takes no more appends, answers those taken, and ends.
-    """
+    """Serves one entry store, which the caller closes after ``stop``."""
 
     def __init__(
         self,
@@ -51,7 +48,7 @@ class StorageServer:
         tier: ServedTier | None = None,
         tls: ServerTls | None = None,
     ) -> None:
-        """With a ``tier``, which stays the caller's, it makes and reads objects, too."""
+        """With a ``tier``, which the caller closes, it serves the cold tier as well."""
         self._identity = identity
         self._tls = tls
         self._tier = tier
@@ -89,39 +86,39 @@ class StorageServer:
             (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
         )
         self.port = 0
-        """Where it listens, once started."""
+        """The port it listens on, once started."""
 
     @property
     def may_have_lost(self) -> bool:
-        """Whether the node may have lost something of older ledgers."""
+        """Whether the node may have lost data of older ledgers."""
         return self._identity.loss_record.may_have_lost
 
     async def start(self, host: str, port: int) -> Self:
-        """Listen; port 0 takes one that is free.
+        """Listen; port 0 picks a free one.
 
-        Raises ``Refused`` if the port can't be had, or TLS files can't be used.
+        Raises ``Refused`` if the port is in use or the TLS files can't be used.
         """
         credentials = None if self._tls is None else server_credentials(self._tls)
-        place = f"{host}:{port}"
+        address = f"{host}:{port}"
         try:
             if credentials is None:
-                self.port = self._server.add_insecure_port(place)
+                self.port = self._server.add_insecure_port(address)
             else:
-                self.port = self._server.add_secure_port(place, credentials)
+                self.port = self._server.add_secure_port(address, credentials)
         except RuntimeError:
             raise Refused(
-                f"can't listen on {host}:{port}: is another process there, or is the address not "
-                "of this machine? Choose another host or port"
+                f"can't listen on {address}: another process uses the port, or the address does "
+                "not belong to this machine; choose another host or port"
             ) from None
         await self._server.start()
         await self._health.set(SERVICE, health_pb2.HealthCheckResponse.SERVING)
         return self
 
     async def stop(self, seconds: float) -> None:
-        """End in order; what is not done after so many seconds is cut off.
+        """Stop cleanly; calls that take longer than ``seconds`` are cancelled.
 
-        Appends that were taken are answered, those that were not have an unknown outcome at the
-        client. Other calls are finished.
+        Received appends are answered; the others have an unknown outcome at the client. Other
+        calls are finished.
         """
         self._stopping = True
         await self._health.enter_graceful_shutdown()
@@ -150,7 +147,7 @@ class StorageServer:
             await abort(context, error_at_end)
 
     def _disk_failed(self) -> None:
-        """Nothing is taken any more until a restart: tell those who would choose this node."""
+        """Report that the node takes no appends until it restarts."""
         if self._writable:
             self._writable = False
             self._setting_health = asyncio.create_task(

@@ -1,7 +1,7 @@
-"""What can be set for a storage node: in a TOML file, in the environment, by flags.
+"""Settings of a storage node, from a TOML file, the environment and flags.
 
-A flag wins over the environment (``SULINA_STORAGE_<NAME>``), that over the file, that over the
-default. The names are those of the fields: ``journal_file_mb`` is ``--journal-file-mb``.
+A flag overrides the environment (``SULINA_STORAGE_<NAME>``), which overrides the file, which
+overrides the default. Names are those of the fields: ``journal_file_mb`` is ``--journal-file-mb``.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from storage_grpc.journal.settings import JournalSettings
+from storage_grpc.tier.tier import CACHE_BYTES
 from sulina.errors import Refused
 from sulina.runtime.tls_files import TlsFiles
 
 PREFIX: Final = "SULINA_STORAGE_"
 CONFIG: Final = "config"
-"""The flag, and in capitals the variable, that names the file."""
+"""The name of the flag for the file; in capitals, of the environment variable."""
 ANY_CLIENT: Final = "any"
 CERTIFICATE: Final = "certificate"
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
@@ -35,73 +36,85 @@ def _help(text: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
-    """One storage node. Raises ``Refused`` for what makes no sense."""
+    """Settings of one storage node. Raises ``Refused`` for an invalid value."""
 
-    data: Path = field(default=_DATA, metadata=_help("the folder of the journal; made if missing"))
-    host: str = field(default="127.0.0.1", metadata=_help("the address to listen on"))
-    port: int = field(default=6660, metadata=_help("the port; 0 takes one that is free"))
-    id: str = field(default="storage-1", metadata=_help("the node's name, its own in the cluster"))
-    journal_file_mb: int = field(
-        default=256, metadata=_help("how large a file of the journal becomes")
+    data: Path = field(
+        default=_DATA, metadata=_help("folder of the journal, created if it does not exist")
     )
-    max_entry_mb: int = field(default=64, metadata=_help("the largest entry that is taken"))
+    host: str = field(default="127.0.0.1", metadata=_help("address to listen on"))
+    port: int = field(default=6660, metadata=_help("port to listen on; 0 picks a free one"))
+    id: str = field(default="storage-1", metadata=_help("name of the node, unique in the cluster"))
+    journal_file_mb: int = field(default=256, metadata=_help("size of a journal file in MiB"))
+    max_entry_mb: int = field(default=64, metadata=_help("maximum size of an entry in MiB"))
     max_pending_mb: int = field(
-        default=64, metadata=_help("how much may wait for the disk before senders are held")
+        default=64, metadata=_help("MiB that may wait for the disk before senders are held back")
     )
     tier: str = field(
         default="",
         metadata=_help(
-            "where closed ledgers are kept as objects: s3://bucket/prefix, file:///folder, "
+            "object store for closed ledgers: s3://bucket/prefix, file:///folder, "
             "gs://bucket/prefix, redis://host:port/0/prefix; none if empty"
         ),
     )
+    tier_cache_mb: int = field(
+        default=CACHE_BYTES >> 20,
+        metadata=_help("MiB of memory for frames of objects that consumers replay"),
+    )
     tls_cert: str = field(
-        default="", metadata=_help("serve TLS with this certificate (PEM, with its chain)")
+        default="", metadata=_help("certificate for TLS (PEM, with its chain); no TLS if empty")
     )
     tls_key: str = field(
-        default="", metadata=_help("the certificate's key (PEM), if it is in a file of its own")
+        default="", metadata=_help("key of the certificate (PEM), if it is in a separate file")
     )
     tls_ca: str = field(
         default="",
         metadata=_help(
-            "the authorities (PEM) of other storage nodes, and of clients that are asked for "
-            "certificates; those of the machine if empty"
+            "certificate authorities (PEM) that other storage nodes and clients are verified "
+            "with; those of the operating system if empty"
         ),
     )
     tls_clients: str = field(
         default=ANY_CLIENT,
-        metadata=_help(f"whom to let in with TLS: {ANY_CLIENT}, or only who has a {CERTIFICATE}"),
+        metadata=_help(
+            f"clients to accept with TLS: {ANY_CLIENT}, or only those with a {CERTIFICATE}"
+        ),
     )
     stop_seconds: float = field(
-        default=10.0, metadata=_help("how long an orderly stop may take before calls are cut")
+        default=10.0, metadata=_help("seconds to finish pending calls when the node stops")
     )
     log_level: str = field(
-        default="warning", metadata=_help(f"how much to tell: {', '.join(LOG_LEVELS)}")
+        default="warning", metadata=_help(f"least severe messages to log: {', '.join(LOG_LEVELS)}")
     )
 
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65536:
-            raise Refused(f"port {self.port} is not possible: choose from 0 to 65535")
+            raise Refused(f"invalid value for port: {self.port}; choose from 0 to 65535")
         if not _ID.fullmatch(self.id):
-            raise Refused(f"{self.id!r} is no name for a node: use letters, digits, '.', '_', '-'")
+            raise Refused(f"invalid value for id: {self.id!r}; use letters, digits, '.', '_', '-'")
         if self.log_level not in LOG_LEVELS:
-            raise Refused(f"no log_level {self.log_level!r}: choose from {', '.join(LOG_LEVELS)}")
-        for name in ("journal_file_mb", "max_entry_mb", "max_pending_mb", "stop_seconds"):
-            if getattr(self, name) <= 0:
-                raise Refused(f"{name} must be more than 0")
+            raise Refused(
+                f"invalid value for log_level: {self.log_level!r}; "
+                f"choose from {', '.join(LOG_LEVELS)}"
+            )
+        for name, value in ((f.name, getattr(self, f.name)) for f in fields(self)):
+            if name.endswith(("_mb", "_seconds")) and value <= 0:
+                raise Refused(f"invalid value for {name}: {value}; it must be more than 0")
         if self.tls_clients not in (ANY_CLIENT, CERTIFICATE):
-            raise Refused(f"tls_clients is {ANY_CLIENT} or {CERTIFICATE}, not {self.tls_clients!r}")
+            raise Refused(
+                f"invalid value for tls_clients: {self.tls_clients!r}; choose {ANY_CLIENT} or "
+                f"{CERTIFICATE}"
+            )
         if self.tls_clients == CERTIFICATE and not self.tls_ca:
             raise Refused(
-                "tls_clients = certificate needs tls_ca: the authorities whose certificates count"
+                "tls_clients = certificate needs tls_ca, which signs the certificates of clients"
             )
         if not self.tls_cert and (self.tls_key or self.tls_ca):
-            raise Refused("tls_key and tls_ca mean nothing without tls_cert: name a certificate")
+            raise Refused("tls_key and tls_ca need tls_cert: set it, or remove them")
         _ = self.journal
 
     @property
     def tls(self) -> TlsFiles | None:
-        """The files of TLS; None without it."""
+        """The TLS files; None without TLS."""
         if not self.tls_cert:
             return None
         ca, key = (Path(name) if name else None for name in (self.tls_ca, self.tls_key))
@@ -109,7 +122,7 @@ class ServiceSettings:
 
     @property
     def journal(self) -> JournalSettings:
-        """The same for the journal."""
+        """The settings of the journal."""
         file_bytes = self.journal_file_mb << 20
         return JournalSettings(
             file_bytes=file_bytes,
@@ -120,9 +133,9 @@ class ServiceSettings:
 
 
 def load(flags: Mapping[str, object], environment: Mapping[str, str]) -> ServiceSettings:
-    """Settings from all three places. A flag that is None was not given.
+    """Settings from flags, environment and file. A flag that is None was not given.
 
-    Raises ``Refused`` for a file that can't be read, and for unknown names and wrong values.
+    Raises ``Refused`` for an unreadable file, an unknown name or an invalid value.
     """
     config = flags.get(CONFIG) or environment.get(PREFIX + CONFIG.upper())
     values = {} if config is None else _read(Path(str(config)))
@@ -148,7 +161,7 @@ def _read(path: Path) -> dict[str, Any]:
     unknown = sorted(found.keys() - _FIELDS.keys())
     if unknown:
         raise Refused(
-            f"{path} sets {', '.join(unknown)}, which is unknown: there are {', '.join(_FIELDS)}"
+            f"unknown settings in {path}: {', '.join(unknown)}; choose from {', '.join(_FIELDS)}"
         )
     return {name: _convert(name, value, f"{name} in {path}") for name, value in found.items()}
 
@@ -163,7 +176,7 @@ def _convert(name: str, value: object, where: str) -> Any:
         return kind(value)
     except (ValueError, TypeError):
         wanted = {int: "a whole number", float: "a number"}.get(kind, "text")
-        raise Refused(f"{where} is {value!r} and should be {wanted}") from None
+        raise Refused(f"invalid value for {where}: {value!r}; it must be {wanted}") from None
 
 
 _FIELDS: Final[dict[str, Any]] = {

@@ -1,4 +1,4 @@
-"""The methods about objects: for a node that has an object store."""
+"""The methods of the cold tier, for nodes with an object store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from storage_grpc.tier.wire import from_head, pack_frames, to_summary
 from sulina.errors import Unavailable
 
 if TYPE_CHECKING:
-    # It needs packages that a node without a tier does not.
+    # Its packages are not installed on nodes without a tier.
     from storage_grpc.tier.local import LocalTier
 
 _PEER_SECONDS = 10.0
@@ -26,15 +26,15 @@ _PEER_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class ServedTier:
-    """The tier of a node, and what it tells about it."""
+    """The tier of a node and its location."""
 
     tier: LocalTier
     place: str
-    """Where its objects are, without secrets."""
+    """URL of its objects, without secrets."""
 
 
 class TierCalls:
-    """What the methods do. Without a tier they answer that there is none."""
+    """The methods. Without a tier they fail with ``Unavailable``."""
 
     def __init__(
         self,
@@ -45,8 +45,8 @@ class TierCalls:
         max_read: int,
         others: RemoteSettings,
     ) -> None:
-        """``member`` is what this node is called in the metadata of ledgers; ``others`` says how
-        to talk to other nodes."""
+        """``member`` is this node's name in ledger metadata; ``others`` are the settings for
+        connections to other nodes."""
         self._calls = calls
         self._node = node
         self._member = member
@@ -55,7 +55,7 @@ class TierCalls:
         self._links = Links(others)
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        """For gRPC, by the method's name."""
+        """gRPC handlers by method name."""
         handler = self._calls.handler
         return {
             "Offload": handler(pb.OffloadRequest, self._offload, any_incarnation=True),
@@ -66,7 +66,7 @@ class TierCalls:
         }
 
     async def close(self) -> None:
-        """End the connections to other nodes."""
+        """Close the connections to other nodes."""
         await self._links.close()
 
     @property

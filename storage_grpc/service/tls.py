@@ -1,4 +1,4 @@
-"""TLS of a storage node: what it shows, whom it lets in, and new certificates without a restart."""
+"""TLS of a storage node: certificates, client authentication, reload without a restart."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from sulina.runtime.tls_files import TlsFiles, TlsTexts, TlsWatch
 
 @dataclass(frozen=True, slots=True)
 class ServerTls:
-    """How a node speaks TLS. ``files`` are also what it shows to other nodes, and trusts."""
+    """TLS of a node. It uses ``files`` as a server, and as a client of other nodes."""
 
     files: TlsFiles
     ask_clients: bool = False
-    """Let nobody in without a certificate of an authority in ``files.ca``."""
+    """Require client certificates of an authority in ``files.ca``."""
 
 
 def server_credentials(tls: ServerTls) -> grpc.ServerCredentials:
-    """For a gRPC server. Every new connection is served with what is in the files then.
+    """For a gRPC server. Every new connection uses the current content of the files.
 
-    Raises ``Refused`` if the files can't be used now; files that can't be used later are told to
-    the log, and those before count on.
+    Raises ``Refused`` if the files can't be used. If a later version of them can't be used, that is
+    logged and the previous one stays in use.
     """
     watch = TlsWatch(tls.files)
 
@@ -34,12 +34,12 @@ def server_credentials(tls: ServerTls) -> grpc.ServerCredentials:
         )
 
     def renewed() -> grpc.ServerCertificateConfiguration | None:
-        # Called by gRPC's threads at every handshake; a look at the files takes microseconds.
+        # gRPC's threads call this at every handshake; checking the files takes microseconds.
         texts = watch.renewed()
         return None if texts is None else configuration(texts)
 
     return grpc.dynamic_ssl_server_credentials(
         configuration(watch.texts),
-        renewed,  # type: ignore[arg-type]  # None is "as before", which its types do not know
+        renewed,  # type: ignore[arg-type]  # None means "unchanged", which its types lack
         require_client_authentication=tls.ask_clients,
     )

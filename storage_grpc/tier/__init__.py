@@ -1,6 +1,6 @@
 """The cold tier: closed ledgers as objects.
 
-``tier`` is what a broker asks of it, near or far. ``offload`` makes an object of a ledger and
-verifies it, ``objects`` reads it again, ``local`` does both in one process over an object store,
-and ``remote`` lets storage nodes do it. docs/tiering.md tells the whole way of a ledger.
+``tier`` is the interface for brokers. ``offload`` writes and verifies the object of a ledger,
+``objects`` reads it, ``local`` does both over an object store, and ``remote`` has storage nodes do
+it. docs/tiering.md describes the life of a ledger.
 """

@@ -1,4 +1,4 @@
-"""The cold tier in this process: over an object store, with entries from a source."""
+"""The cold tier over an object store: what storage nodes and single brokers use."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ from collections.abc import Sequence
 
 from storage_grpc.tier.objects import ObjectReader
 from storage_grpc.tier.offload import offload
-from storage_grpc.tier.settings import TierSettings
-from storage_grpc.tier.tier import EntrySource, OffloadJob, key_of
+from storage_grpc.tier.tier import CACHE_BYTES, EntrySource, OffloadJob, key_of
 from sulina.errors import Overloaded
 from sulina.lake.summary import ObjectHead, ObjectSummary
 from sulina.metadata.keys.ledger_list import TieredRef
 from sulina.objects.store import ObjectStore
 from sulina.runtime.seam import Aside
 
+_MAX_OFFLOADS = 2
+"""Ledgers that are offloaded at the same time."""
+_MAX_WAITING = 64
+"""Offloads running or waiting; further ones fail with ``Overloaded``."""
+
 
 class LocalTier:
-    """``Tier`` over ``store``, which stays the caller's to close; ``close`` this before it."""
+    """``Tier`` over ``store``, which the caller closes; ``close`` this first."""
 
     ready = True
 
@@ -26,20 +30,24 @@ class LocalTier:
         store: ObjectStore,
         source: EntrySource,
         aside: Aside,
-        settings: TierSettings | None = None,
+        *,
+        cache_bytes: int = CACHE_BYTES,
+        row_group_bytes: int = 16 << 20,
     ) -> None:
+        """``cache_bytes`` limits the frames kept in memory for replays, ``row_group_bytes`` the
+        frames in a row group: what a replay fetches at once."""
         self._store = store
         self._source = source
         self._aside = aside
-        self._settings = settings or TierSettings()
-        self._objects = ObjectReader(store, aside, self._settings)
-        self._turns = asyncio.Semaphore(self._settings.offloads)
+        self._row_group_bytes = row_group_bytes
+        self._objects = ObjectReader(store, aside, cache_bytes)
+        self._turns = asyncio.Semaphore(_MAX_OFFLOADS)
         self._waiting = 0
 
     async def offload(self, job: OffloadJob, source: EntrySource | None = None) -> TieredRef:
-        """See ``Tier.offload``; ``source`` is for entries that come from elsewhere."""
-        if self._waiting >= self._settings.waiting:
-            raise Overloaded(f"{self._waiting} ledgers wait to become objects: try again later")
+        """See ``Tier.offload``. ``source`` replaces the tier's own source of entries."""
+        if self._waiting >= _MAX_WAITING:
+            raise Overloaded(f"{self._waiting} ledgers wait to be offloaded: try again later")
         self._waiting += 1
         try:
             async with self._turns:
@@ -49,7 +57,7 @@ class LocalTier:
                     self._store,
                     self._objects,
                     self._aside,
-                    self._settings,
+                    self._row_group_bytes,
                 )
         finally:
             self._waiting -= 1
@@ -74,5 +82,5 @@ class LocalTier:
             await self._store.delete(key_of(head))
 
     async def close(self) -> None:
-        """End what is being fetched; offloads under way are their callers' to end."""
+        """Cancel pending fetches; callers cancel their own offloads."""
         await self._objects.close()

@@ -1,7 +1,7 @@
 """Reads objects: footers and row groups by ranged reads, with read-ahead and bounded memory.
 
-What several ask for is fetched once. Every byte is checked against the footer's checksums before
-it is opened, so what comes back are frames as they were published, or an error.
+Concurrent reads of the same bytes share one fetch. Every byte is checked against the checksums in
+the footer before it is decoded: a read returns frames as they were published, or raises an error.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from functools import partial
 from itertools import zip_longest
 from typing import Final
 
-from storage_grpc.tier.settings import TierSettings
-from storage_grpc.tier.tier import key_of
+from storage_grpc.tier.tier import CACHE_BYTES, key_of
 from sulina.errors import CorruptEntry
 from sulina.lake.decoder import (
     TAIL,
@@ -34,12 +33,17 @@ from sulina.wire.header import parse_header
 
 _GroupKey = tuple[str, int]
 _FRAME_COST: Final = 200
-"""Bytes of memory that a small frame takes besides its own."""
+"""Bytes of memory that a frame takes in addition to its content."""
+_MAX_FETCHES: Final = 8
+"""Row groups fetched at the same time."""
+_READ_AHEAD: Final = 2
+"""Row groups fetched before a replay needs them: one is in transit while another is decoded."""
+_CACHED_FOOTERS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """An object's footer, and the bytes at its end that came with it."""
+    """An object's footer, and the last bytes of the object, read along with it."""
 
     footer: Footer
     tail: bytes
@@ -57,17 +61,17 @@ class _Frames:
 class ObjectReader:
     """Reads the objects of one store, with a bounded cache. ``close`` cancels pending fetches."""
 
-    def __init__(self, store: ObjectStore, aside: Aside, settings: TierSettings) -> None:
+    def __init__(self, store: ObjectStore, aside: Aside, cache_bytes: int = CACHE_BYTES) -> None:
         self._store = store
         self._aside = aside
-        self._settings = settings
+        self._cache_bytes = cache_bytes
         self._footers: OrderedDict[str, Footer] = OrderedDict()
         self._groups: OrderedDict[_GroupKey, _Frames] = OrderedDict()
         self._cached = 0
         self._opening: dict[str, asyncio.Task[Footer]] = {}
         self._fetching: dict[_GroupKey, asyncio.Task[_Frames]] = {}
         self._ahead: set[asyncio.Task[None]] = set()
-        self._turns = asyncio.Semaphore(settings.fetches)
+        self._turns = asyncio.Semaphore(_MAX_FETCHES)
 
     # ---- reading ----
 
@@ -80,7 +84,7 @@ class ObjectReader:
         if number == len(footer.row_groups) or footer.row_groups[number].first_offset > offset:
             raise CorruptEntry(f"the object {key_of(head)} has no offset {offset}")
         found = await self._frames(head, footer, number)
-        for following in range(number + 1, number + 1 + self._settings.ahead):
+        for following in range(number + 1, number + 1 + _READ_AHEAD):
             if following < len(footer.row_groups):
                 self._look_ahead(head, following)
             elif then is not None:
@@ -107,7 +111,7 @@ class ObjectReader:
         return (await self._footer(head)).control_frames
 
     async def verify(self, head: ObjectHead) -> ObjectSummary:
-        """See ``Tier.verify``: nothing that was read before counts."""
+        """See ``Tier.verify``. Reads everything again, nothing from the cache."""
         self.forget(head)
         opened = await self._open(head)
         verifier = Verifier(opened.footer)
@@ -118,7 +122,7 @@ class ObjectReader:
                 data = await (ahead or self._bytes(head, opened, group))
                 ahead = None
                 if following is not None:
-                    # On its way while this one is checked.
+                    # Fetched while this one is verified.
                     coming = self._bytes(head, opened, following)
                     ahead = asyncio.create_task(coming, name=f"verify {key_of(head)}")
                 await self._aside(partial(verifier.add, group, data))
@@ -130,14 +134,14 @@ class ObjectReader:
         return opened.footer.summary
 
     def forget(self, head: ObjectHead) -> None:
-        """Keep nothing of an object in memory."""
+        """Remove an object from the cache."""
         key = key_of(head)
         self._footers.pop(key, None)
         for place in [place for place in self._groups if place[0] == key]:
             self._cached -= self._groups.pop(place).cost
 
     async def close(self) -> None:
-        """End what is being fetched."""
+        """Cancel pending fetches."""
         tasks = [*self._ahead, *self._opening.values(), *self._fetching.values()]
         for task in tasks:
             task.cancel()
@@ -153,16 +157,18 @@ class ObjectReader:
             return found
         task = self._opening.get(key)
         if task is None:
-            task = self._opening[key] = asyncio.create_task(self._learn(head), name=f"open {key}")
+            task = self._opening[key] = asyncio.create_task(
+                self._read_footer(head), name=f"open {key}"
+            )
             task.add_done_callback(lambda done: self._opened(key, done))
-        # Shielded: others may wait for the same footer.
+        # Shielded because other readers may wait for the same footer.
         return await asyncio.shield(task)
 
-    async def _learn(self, head: ObjectHead) -> Footer:
+    async def _read_footer(self, head: ObjectHead) -> Footer:
         opened = await self._open(head)
         first = opened.footer.row_groups[:1]
         if first and _within(first[0], opened):
-            # A small object came as a whole: one request is enough for it.
+            # One request has read the whole small object.
             self._fetch(head, opened, first[0])
         return opened.footer
 
@@ -170,7 +176,7 @@ class ObjectReader:
         self._opening.pop(key, None)
         if not done.cancelled() and done.exception() is None:
             self._footers[key] = done.result()
-            if len(self._footers) > self._settings.footers:
+            if len(self._footers) > _CACHED_FOOTERS:
                 self._footers.popitem(last=False)
 
     async def _open(self, head: ObjectHead) -> _Opened:
@@ -181,7 +187,7 @@ class ObjectReader:
             tail, size = await self._store.tail(key, found.length)
             found = open_footer(tail, size)
             if isinstance(found, NeedMore):
-                raise CorruptEntry(f"the object {key} changes while it is read")
+                raise CorruptEntry(f"the object {key} changed while it was read")
         summary = found.summary
         if (summary.topic, summary.ledger, summary.first_offset) != (
             head.topic,
@@ -189,7 +195,7 @@ class ObjectReader:
             head.first_offset,
         ):
             raise CorruptEntry(
-                f"the object {key} is that of ledger {summary.ledger} of {summary.topic}: "
+                f"the object {key} belongs to ledger {summary.ledger} of {summary.topic}: "
                 "was it copied there?"
             )
         return _Opened(found, tail)
@@ -205,7 +211,7 @@ class ObjectReader:
         task = self._fetching.get(place)
         if task is None:
             task = self._fetch(head, _Opened(footer, b""), footer.row_groups[number])
-        # Shielded: others may wait for the same row group.
+        # Shielded because other readers may wait for the same row group.
         return await asyncio.shield(task)
 
     def _fetch(self, head: ObjectHead, opened: _Opened, group: RowGroup) -> asyncio.Task[_Frames]:
@@ -238,17 +244,17 @@ class ObjectReader:
         if place not in self._groups:
             self._groups[place] = found
             self._cached += found.cost
-        while self._cached > self._settings.cache_bytes and len(self._groups) > 1:
+        while self._cached > self._cache_bytes and len(self._groups) > 1:
             self._cached -= self._groups.popitem(last=False)[1].cost
 
     # ---- ahead ----
 
     def _look_ahead(self, head: ObjectHead, number: int) -> None:
-        """Begin to fetch what will be wanted next, if there is room for more."""
+        """Start to fetch a row group that will be read next, unless too many fetches run."""
         place = key_of(head), number
         if place in self._groups or place in self._fetching or self._turns.locked():
             return
-        if len(self._ahead) < self._settings.fetches:
+        if len(self._ahead) < _MAX_FETCHES:
             task = asyncio.create_task(self._fetch_ahead(head, number), name=f"ahead {place}")
             self._ahead.add(task)
             task.add_done_callback(self._looked)
@@ -261,9 +267,9 @@ class ObjectReader:
     def _looked(self, task: asyncio.Task[None]) -> None:
         self._ahead.discard(task)
         if not task.cancelled():
-            task.exception()  # whoever wants it will meet the same error
+            task.exception()  # retrieved here; a read of it raises the same error
 
 
 def _within(group: RowGroup, opened: _Opened) -> bool:
-    """Whether the bytes at the object's end that are at hand have all of a row group."""
+    """Whether the bytes that were read along with the footer contain a row group."""
     return group.start >= opened.footer.summary.size - len(opened.tail) and bool(opened.tail)

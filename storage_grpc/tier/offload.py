@@ -1,9 +1,9 @@
-"""Makes an object of a closed ledger: encode, put if absent, read back, verify.
+"""Writes the object of a closed ledger: encode, put if absent, read back, verify.
 
-The object counts only when every byte of it was read back and its records have the digest that the
-ledger's own entries gave. If an object is there already it is verified against the same digest:
-then somebody did the same work before, or our own answer was lost. Nothing is ever deleted here:
-not even an object that turns out to be wrong, because somebody may know it to be right.
+An offload succeeds only when every byte was read back and the records have the digest computed from
+the ledger's entries. An existing object is verified against the same digest: another node may have
+written it, or the answer to our own write was lost. Nothing is ever deleted here, not even an
+object that turns out to be wrong, because it may belong to something else.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from functools import partial
 
 from storage_grpc.entries import Entry
 from storage_grpc.tier.objects import ObjectReader
-from storage_grpc.tier.settings import TierSettings
 from storage_grpc.tier.tier import EntrySource, OffloadJob, key_of
 from sulina.errors import AlreadyExists, CorruptEntry, StorageFailed
 from sulina.lake.encoder import EncoderSettings, LedgerEncoder
@@ -23,6 +22,9 @@ from sulina.metadata.keys.ledger_list import TieredRef
 from sulina.objects.store import ObjectStore
 from sulina.runtime.seam import Aside
 
+_READ_BYTES = 4 << 20
+"""Entries read at once."""
+
 
 async def offload(
     job: OffloadJob,
@@ -30,16 +32,16 @@ async def offload(
     store: ObjectStore,
     objects: ObjectReader,
     aside: Aside,
-    settings: TierSettings,
+    row_group_bytes: int,
 ) -> TieredRef:
-    """The object of ``job``, verified; see ``Tier.offload``. May be cancelled at any time."""
-    encoding = _Encoding(job, source, aside, settings)
+    """See ``Tier.offload``. May be cancelled at any time."""
+    encoding = _Encoding(job, source, aside, row_group_bytes)
     chunks = encoding.chunks()
     try:
         await store.put(key_of(job.head), chunks)
     except AlreadyExists:
         if encoding.summary is None:
-            encoding = _Encoding(job, source, aside, settings)
+            encoding = _Encoding(job, source, aside, row_group_bytes)
             async for _ in encoding.chunks():
                 pass
     finally:
@@ -50,8 +52,8 @@ async def offload(
     if _content(there) != _content(ours):
         raise AlreadyExists(
             f"the object {key_of(job.head)} holds other records than ledger {job.head.ledger} of "
-            f"{job.head.topic}: is the bucket that of another cluster? Nothing was deleted; use "
-            "another prefix, or move the object away"
+            f"{job.head.topic}: does the bucket belong to another cluster? Nothing was deleted; "
+            "use another prefix, or move the object away"
         )
     return TieredRef(there.size, there.digest)
 
@@ -67,22 +69,22 @@ def _content(summary: ObjectSummary) -> tuple[object, ...]:
 
 
 class _Encoding:
-    """The bytes of an object, made while they are taken; memory is bounded by a row group."""
+    """Encodes an object as its bytes are consumed; memory is bounded by a row group."""
 
     def __init__(
-        self, job: OffloadJob, source: EntrySource, aside: Aside, settings: TierSettings
+        self, job: OffloadJob, source: EntrySource, aside: Aside, row_group_bytes: int
     ) -> None:
         self.summary: ObjectSummary | None = None
-        """What the object holds, once it is made to its end."""
+        """Summary of the object, once all of it was consumed."""
         self._job = job
         self._source = source
         self._aside = aside
-        self._settings = settings
+        self._row_group_bytes = row_group_bytes
 
     async def chunks(self) -> AsyncGenerator[bytes]:
-        """The bytes, in order. Raises ``StorageFailed`` if the entries are not the ledger's."""
+        """The bytes, in order. Raises ``StorageFailed`` if the entries end at another offset."""
         job = self._job
-        encoder = LedgerEncoder(job.head, EncoderSettings(self._settings.row_group_bytes))
+        encoder = LedgerEncoder(job.head, EncoderSettings(self._row_group_bytes))
         async for entries in self._entries():
             frames = [entry.payload for entry in entries]
             for chunk in await self._aside(partial(encoder.add, frames)):
@@ -94,14 +96,14 @@ class _Encoding:
         if summary.last_offset != job.last_offset:
             raise StorageFailed(
                 f"the entries of ledger {job.head.ledger} end at offset {summary.last_offset} and "
-                f"not at {job.last_offset}: it can't become an object"
+                f"not at {job.last_offset}: it can't be offloaded"
             )
         for chunk in rest:
             yield chunk
         self.summary = summary
 
     async def _entries(self) -> AsyncGenerator[list[Entry]]:
-        """All entries; the next ones are read while those before are encoded."""
+        """All entries; the next batch is read while the previous one is encoded."""
         job = self._job
         reading = self._start(0)
         try:
@@ -123,8 +125,8 @@ class _Encoding:
         )
 
     async def _read(self, first: int, most: int) -> list[Entry]:
-        ledger, size = self._job.head.ledger, self._settings.read_bytes
-        found = await self._source.read(ledger, first, max_entries=most, max_bytes=size)
+        ledger = self._job.head.ledger
+        found = await self._source.read(ledger, first, max_entries=most, max_bytes=_READ_BYTES)
         if not found or found[0].entry != first or len(found) > most:
-            raise CorruptEntry(f"entry {first} of ledger {ledger} was asked for, and not given")
+            raise CorruptEntry(f"a read of entry {first} of ledger {ledger} returned other entries")
         return found

@@ -1,4 +1,4 @@
-"""Opens the cold tier of a process by its URL."""
+"""Opens the cold tier of a process from its URL."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from storage_grpc.tier.settings import TierSettings
-from storage_grpc.tier.tier import EntrySource
+from storage_grpc.tier.tier import CACHE_BYTES, EntrySource
 from sulina.errors import SulinaError
 from sulina.lake import require_lake
 from sulina.lake.layout import ROOT
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _CLEAN_SECONDS: Final = 3600.0
 _STALE_SECONDS: Final = 86_400.0
-"""An upload that began so long ago is nobody's any more: an offload ends much earlier."""
+"""Uploads older than this are aborted: an offload ends much earlier."""
 _THREADS: Final = 4
 
 
@@ -34,18 +33,19 @@ async def open_tier(
     source: EntrySource,
     clock: Clock,
     randomness: Randomness,
-    settings: TierSettings | None = None,
+    *,
+    cache_bytes: int = CACHE_BYTES,
 ) -> AsyncIterator[LocalTier]:
-    """The tier at ``url``, until left; uploads that nobody finished are cleaned meanwhile.
+    """The tier at ``url``; a task aborts unfinished uploads periodically.
 
-    Raises ``Refused`` for a URL that can't be, and with the remedy if a package is missing.
+    Raises ``Refused`` for an invalid URL, and if a package is missing, with the remedy.
     """
     require_lake()
     from storage_grpc.tier.local import LocalTier
     from sulina.objects.opening import open_store
 
     async with open_store(url, clock, randomness) as store:
-        tier = LocalTier(store, source, Aside(_THREADS), settings)
+        tier = LocalTier(store, source, Aside(_THREADS), cache_bytes=cache_bytes)
         cleaning = asyncio.create_task(_clean(store, clock), name="stale-uploads")
         try:
             yield tier
@@ -56,7 +56,7 @@ async def open_tier(
 
 
 def without_secrets(url: str) -> str:
-    """A URL without what may be secret in it."""
+    """A URL without user, password, port and query."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
 
@@ -66,7 +66,7 @@ async def _clean(store: ObjectStore, clock: Clock) -> None:
         try:
             count = await store.abort_stale_uploads(ROOT, _STALE_SECONDS)
             if count:
-                _log.warning("%d uploads that nobody finished were given up", count)
+                _log.warning("aborted %d unfinished uploads", count)
         except SulinaError as error:
-            _log.warning("stale uploads stay for now: %s", error)
+            _log.warning("aborting unfinished uploads failed, will retry: %s", error)
         await clock.sleep(_CLEAN_SECONDS)

@@ -1,7 +1,7 @@
-"""Entries for an object from wherever they are: this node first, then those that should have them.
+"""Reads the entries of an offload from this node, or from others that should have them.
 
-A node may lack entries of a ledger: it was replaced in the ensemble, or lost some. Copies of an
-entry are equal, and each is checked on its way, so any of them will do.
+A node may lack entries of a ledger: it was replaced in the ensemble, or lost some. All copies of an
+entry are equal and are verified in transit, so any copy will do.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from sulina.errors import SulinaError, Unavailable, UnknownOutcome
 
 @dataclass(frozen=True, slots=True)
 class PeerNode:
-    """Another node, as a broker knows it."""
+    """Another node: where it is, and which incarnation is expected."""
 
     address: str
     incarnation: str
 
 
 class Links:
-    """Connections of a node to others, made when they are needed. ``close`` them."""
+    """Connections to other nodes, created on first use. ``close`` them."""
 
     def __init__(self, settings: RemoteSettings) -> None:
         self._settings = settings
         self._links: dict[str, Link] = {}
 
     def to(self, address: str) -> Link:
-        """The connection to an address; there is one for each node of the cluster at most."""
+        """The connection to an address; at most one per node of the cluster."""
         link = self._links.get(address)
         if link is None:
             link = self._links[address] = Link(address, self._settings)
         return link
 
     async def close(self) -> None:
-        """End them all."""
+        """Close all connections."""
         await asyncio.gather(*(link.close() for link in self._links.values()))
         self._links.clear()
 
 
 class GatheredEntries:
-    """The entries of one ledger: ``EntrySource`` of an offload."""
+    """``EntrySource`` of one offload."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class GatheredEntries:
         peers: Mapping[str, PeerNode],
         seconds: float,
     ) -> None:
-        """``holders`` are the members that have the entries from each first one on."""
+        """``holders``: from which entry on, and the members that have the entries from there."""
         self._node = node
         self._links = links
         self._holders = holders
@@ -68,7 +68,7 @@ class GatheredEntries:
     async def read(
         self, ledger: int, first: int, *, max_entries: int, max_bytes: int
     ) -> list[Entry]:
-        """Consecutive entries from ``first`` on. Raises ``Unavailable`` if nobody has it."""
+        """See ``EntrySource.read``. Raises ``Unavailable`` if no node returns the entry."""
         errors: list[SulinaError] = []
         try:
             return await self._node.read(
@@ -91,7 +91,9 @@ class GatheredEntries:
                 except SulinaError as error:
                     errors.append(error)
         why = "; ".join(map(str, errors))
-        raise Unavailable(f"entry {first} of ledger {ledger} can't be read anywhere now ({why})")
+        raise Unavailable(
+            f"no node can read entry {first} of ledger {ledger}, try again later ({why})"
+        )
 
     def _members(self, entry: int) -> Sequence[str]:
         found = [members for start, members in self._holders if start <= entry]
@@ -104,5 +106,5 @@ class GatheredEntries:
         try:
             found = unpack_entries(message)
         except DamagedMessage as damaged:
-            raise UnknownOutcome(f"{peer.address} was not understood: {damaged}") from None
+            raise UnknownOutcome(f"the answer of {peer.address} is damaged: {damaged}") from None
         return [Entry(e.ledger, e.entry, e.lac, e.payload) for e in found]

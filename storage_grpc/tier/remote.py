@@ -1,8 +1,8 @@
-"""The cold tier of a cluster: storage nodes make and read objects, the broker asks them.
+"""The cold tier of a cluster: brokers have storage nodes write and read objects.
 
-A ledger becomes an object at a node that has its entries, if one of those has an object store; if
-that fails, at the next. Reads of one object go to one node as long as it answers, so that what it
-fetched ahead is used; to the next when it fails, or is slow.
+A ledger is offloaded by a node that has its entries, if one of them has an object store; if that
+fails, by the next node. Reads of one object go to the same node, so that its read-ahead is used,
+and to the next one if it fails or is slow.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 from storage_grpc import storage_pb2 as pb
@@ -30,26 +29,18 @@ from sulina.runtime.seam import Clock
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _DELETED_AT_ONCE: Final = 100
+_OFFLOAD_SECONDS: Final = 900.0
+_VERIFY_SECONDS: Final = 900.0
+_CALL_SECONDS: Final = 30.0
+"""Timeout of reads and deletions."""
 
 
 class TierNodes(Protocol):
-    """Which nodes there are: ``RemoteNodes``."""
+    """The part of ``RemoteNodes`` that is used here."""
 
     def get(self, member: str) -> RemoteNode | None: ...
 
     def with_tier(self) -> list[RemoteNode]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteTierSettings:
-    """How patient a broker is."""
-
-    offload_seconds: float = 900.0
-    call_seconds: float = 30.0
-    """For reads and deletions."""
-    verify_seconds: float = 900.0
-    hedge_seconds: float = 2.0
-    """A read is sent to a second node when the first is silent for so long."""
 
 
 class RemoteTier:
@@ -60,14 +51,15 @@ class RemoteTier:
         nodes: TierNodes,
         store: MetadataStore,
         clock: Clock,
-        settings: RemoteTierSettings | None = None,
+        hedge_seconds: float = 2.0,
     ) -> None:
+        """After ``hedge_seconds`` a read is sent to a second node as well."""
         self._nodes = nodes
         self._store = store
         self._clock = clock
-        self._settings = settings or RemoteTierSettings()
+        self._hedge_seconds = hedge_seconds
         self._elsewhere = ""
-        """Whom the log was told about last."""
+        """The nodes of the last warning, which is not repeated."""
 
     @property
     def ready(self) -> bool:
@@ -92,9 +84,9 @@ class RemoteTier:
             return TieredRef(reply.size, reply.digest)
 
         members = [member for each in metadata.fragments for member in each.ensemble]
-        # Who has most of the entries comes first.
+        # Nodes with most of the entries come first.
         nodes = sorted(self._turned(job.head), key=lambda node: -members.count(node.id))
-        return await self._first(nodes, call, self._settings.offload_seconds)
+        return await self._first(nodes, call, _OFFLOAD_SECONDS)
 
     def _peers(self, metadata: LedgerMetadata) -> list[pb.Peer]:
         members = {member for each in metadata.fragments for member in each.ensemble}
@@ -130,9 +122,8 @@ class RemoteTier:
         async def call(node: RemoteNode) -> list[memoryview]:
             return unpack_frames(await node.link.ask_raw(name, request), node.id)
 
-        settings = self._settings
         nodes = self._turned(head)
-        return await self._first(nodes, call, settings.call_seconds, settings.hedge_seconds)
+        return await self._first(nodes, call, _CALL_SECONDS, self._hedge_seconds)
 
     async def verify(self, head: ObjectHead) -> ObjectSummary:
         request = pb.VerifyTieredRequest(head=to_head(head))
@@ -141,7 +132,7 @@ class RemoteTier:
             reply = await node.link.ask("VerifyTiered", request, pb.VerifyTieredReply)
             return from_summary(head, reply)
 
-        return await self._first(self._turned(head), call, self._settings.verify_seconds)
+        return await self._first(self._turned(head), call, _VERIFY_SECONDS)
 
     async def delete(self, heads: Sequence[ObjectHead]) -> None:
         for start in range(0, len(heads), _DELETED_AT_ONCE):
@@ -153,14 +144,14 @@ class RemoteTier:
             ) -> pb.DeleteTieredReply:
                 return await node.link.ask("DeleteTiered", request, pb.DeleteTieredReply)
 
-            await self._first(self._turned(some[0]), call, self._settings.call_seconds)
+            await self._first(self._turned(some[0]), call, _CALL_SECONDS)
 
-    # ---- asking ----
+    # ---- calls ----
 
     def _turned(self, head: ObjectHead) -> list[RemoteNode]:
-        """Nodes with a tier, from another one on for each ledger, so that work is spread.
+        """Nodes with a tier, rotated by ledger so that work is spread.
 
-        One that keeps its objects elsewhere than most is not asked: it could not find theirs.
+        Nodes with another object store than the majority are left out: they lack its objects.
         """
         nodes = self._nodes.with_tier()
         places = Counter(node.tier for node in nodes)
@@ -169,11 +160,15 @@ class RemoteTier:
             others = ", ".join(node.id for node in nodes if node.tier != place)
             nodes = [node for node in nodes if node.tier == place]
             if others != self._elsewhere:
-                _log.warning("%s keep objects elsewhere than at %s: not used", others, place)
+                _log.warning(
+                    "%s not used for objects: their object store is not %s, as on most nodes",
+                    others,
+                    place,
+                )
                 self._elsewhere = others
         if not nodes:
             raise Unavailable(
-                "no storage node with an object store can be reached: start them with --tier"
+                "no storage node with an object store is available: start them with --tier"
             )
         start = head.ledger % len(nodes)
         return [*nodes[start:], *nodes[:start]]
@@ -185,8 +180,8 @@ class RemoteTier:
         seconds: float,
         hedge: float | None = None,
     ) -> _T:
-        """The first answer that is no error; the next node is asked after an error, and, with
-        ``hedge``, when nobody answered for so long."""
+        """The first successful answer. The next node is called after an error, and after ``hedge``
+        seconds without an answer."""
         waiting, errors = list(nodes), list[SulinaError]()
         asking: set[asyncio.Task[_T]] = set()
         try:
@@ -233,7 +228,7 @@ class RemoteTier:
 
 
 def _verdict(errors: Sequence[SulinaError]) -> SulinaError:
-    """What it means that nobody could do it: what all say, or the first that is not temporary."""
+    """The error of all nodes if they agree, else the first that is not temporary."""
     if len(errors) == 1 or all(isinstance(error, NotFound) for error in errors):
         return errors[0]
     lasting = [error for error in errors if not isinstance(error, Unavailable)]

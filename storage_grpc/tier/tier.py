@@ -1,15 +1,15 @@
-"""What a broker asks of the cold tier, whoever does the work.
+"""The interface of the cold tier.
 
-An object is named by its head: topic, ledger and first offset. Offloading is repeatable: the same
-ledger gives the same records, so whoever finds its object there already verifies that one and is
-done. Errors are ``sulina.errors``; ``NotFound`` of a read means that the object is certainly gone.
+An object is named by its head: topic, ledger and first offset. An offload can be repeated: the same
+ledger gives the same records, so an existing object only has to be verified. Errors are those of
+``sulina.errors``; ``NotFound`` from a read means that the object certainly does not exist.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from storage_grpc.entries import Entry
 from sulina.lake.layout import object_key
@@ -18,30 +18,33 @@ from sulina.metadata.keys.ledger_list import LedgerRef, TieredRef
 from sulina.names import TopicName
 from sulina.runtime.seam import Buffer
 
+CACHE_BYTES: Final = 128 << 20
+"""Default limit of the frames of objects that are kept in memory for replays."""
+
 
 def head_of(topic: TopicName, ref: LedgerRef) -> ObjectHead:
-    """The head of a ledger's object, made or to be made."""
+    """The head of a ledger's object, whether or not it exists."""
     return ObjectHead(topic, ref.id, ref.first_offset)
 
 
 def key_of(head: ObjectHead) -> str:
-    """Where an object is."""
+    """The key of an object."""
     return object_key(head.topic, head.first_offset, head.ledger)
 
 
 @dataclass(frozen=True, slots=True)
 class OffloadJob:
-    """A closed ledger that shall become an object."""
+    """A closed ledger to offload."""
 
     head: ObjectHead
     last_offset: int
     last_entry: int
     closing: bytes = b""
-    """A control frame that goes behind the ledger's own: how things stood at its end."""
+    """A control frame to add at the end: the topic's state when the ledger was closed."""
 
 
 class EntrySource(Protocol):
-    """Where entries of a closed ledger come from."""
+    """Supplies the entries of a closed ledger."""
 
     async def read(
         self, ledger: int, first: int, *, max_entries: int, max_bytes: int
@@ -51,47 +54,47 @@ class EntrySource(Protocol):
 
 
 class Tier(Protocol):
-    """Objects of ledgers. For any number of tasks."""
+    """Objects of ledgers. Any number of tasks may use it."""
 
     @property
     def ready(self) -> bool:
-        """Whether there is an object store at present; if not, nothing should be offloaded."""
+        """Whether an object store is available; otherwise offload nothing."""
         ...
 
     async def offload(self, job: OffloadJob) -> TieredRef:
-        """Make the object, unless it is there, read it back and verify it; may take minutes.
+        """Write the object unless it exists, read it back and verify it. May take minutes.
 
         When it returns, the object is durable and holds exactly the ledger's records. Raises
-        ``CorruptEntry`` if what was read back differs, ``AlreadyExists`` if an object with other
-        records is in its place, ``NotFound`` or ``Unavailable`` if entries can't be had; the
-        entries are as they were, whatever is raised.
+        ``CorruptEntry`` if what was read back differs, ``AlreadyExists`` if there is an object with
+        other records, ``NotFound`` or ``Unavailable`` if entries can't be read. Never changes the
+        entries.
         """
         ...
 
     async def read(
         self, head: ObjectHead, offset: int, max_bytes: int, then: ObjectHead | None = None
     ) -> Sequence[Buffer]:
-        """Whole frames in order, the first with ``offset``; at least one.
+        """Whole frames in order, at least one; the first contains ``offset``.
 
-        ``then`` is the object that will be wanted next: it may be fetched ahead.
+        ``then`` is the object that will be read next: it may be fetched ahead.
         """
         ...
 
     async def read_at(self, head: ObjectHead, time_us: int) -> Buffer | None:
-        """The first frame with a record that is not older than ``time_us``; None without one."""
+        """The first frame with a record not older than ``time_us``; None if there is none."""
         ...
 
     async def control(self, head: ObjectHead) -> Sequence[Buffer]:
-        """The ledger's control frames, the closing one last if there is one."""
+        """The ledger's control frames, the closing one last."""
         ...
 
     async def verify(self, head: ObjectHead) -> ObjectSummary:
-        """Read a whole object and compare its records with its digest; what it holds.
+        """Read a whole object and compare its records with its digest; returns its summary.
 
         Raises ``CorruptEntry`` if they differ, ``NotFound``, or ``Unavailable``.
         """
         ...
 
     async def delete(self, heads: Sequence[ObjectHead]) -> None:
-        """Delete objects, there or not."""
+        """Delete objects; missing ones are ignored."""
         ...

@@ -1,4 +1,4 @@
-"""Heads, frames and summaries of objects on their way between brokers and storage nodes."""
+"""Protobuf messages for heads, frames and summaries of objects."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from sulina.names import TopicName
 
 
 def to_head(head: ObjectHead) -> pb.ObjectHead:
-    """As a message."""
+    """The message for a head."""
     return pb.ObjectHead(topic=str(head.topic), ledger=head.ledger, first_offset=head.first_offset)
 
 
 def from_head(head: pb.ObjectHead) -> ObjectHead:
-    """What a message means. Raises ``Refused`` if it names no topic."""
+    """The head in a message. Raises ``Refused`` if its topic is invalid."""
     return ObjectHead(TopicName.parse(head.topic), head.ledger, head.first_offset)
 
 
@@ -32,11 +32,11 @@ def unpack_frames(message: bytes, who: str) -> list[memoryview]:
     try:
         return [entry.payload for entry in unpack_entries(message)]
     except DamagedMessage as damaged:
-        raise UnknownOutcome(f"{who} was not understood: {damaged}") from None
+        raise UnknownOutcome(f"the answer of {who} is damaged: {damaged}") from None
 
 
 def to_summary(summary: ObjectSummary) -> pb.VerifyTieredReply:
-    """As a message."""
+    """The message for a summary."""
     return pb.VerifyTieredReply(
         last_offset=summary.last_offset,
         records=summary.records,
@@ -49,7 +49,7 @@ def to_summary(summary: ObjectSummary) -> pb.VerifyTieredReply:
 
 
 def from_summary(head: ObjectHead, reply: pb.VerifyTieredReply) -> ObjectSummary:
-    """What a message means, for the object of ``head``."""
+    """The summary in a message, for the object of ``head``."""
     return ObjectSummary(
         head.topic,
         head.ledger,

@@ -12,7 +12,7 @@ from storage_grpc.journal import JournalSettings, JournalStore
 from storage_grpc.loss_record import LossRecord
 from storage_grpc.node import FencedLedger, LocalNode, Node
 from storage_grpc.quorum.ledgers import QuorumLedgers
-from storage_grpc.quorum.settings import QuorumSettings
+from storage_grpc.quorum.settings import QuorumSettings, QuorumTimeouts
 from sulina.errors import Unavailable
 from sulina.metadata.embedded import EmbeddedStore
 from sulina.runtime.memory_disk import MemoryDisk
@@ -122,7 +122,7 @@ class Bench:
     def __init__(self, count: int) -> None:
         self.nodes = [GatedNode("abcdefg"[number]) for number in range(count)]
         self.clock = SimClock(_loop())
-        self.settings = QuorumSettings(node_timeout=1.0, call_timeout=1.0)
+        self.timeouts = QuorumTimeouts(append=1.0, call=1.0)
         self.metadata: EmbeddedStore
         self.tail_bytes = 0
 
@@ -134,7 +134,7 @@ class Bench:
 
     def ledgers(self) -> QuorumLedgers:
         """The ledgers, as another broker sees them."""
-        return QuorumLedgers(self, self.metadata, self.clock, self.settings)
+        return QuorumLedgers(self, self.metadata, self.clock, QuorumSettings(), self.timeouts)
 
     def get(self, member: str) -> Node | None:
         return next((node for node in self.nodes if node.id == member), None)

@@ -21,7 +21,7 @@ from broker_containers.topics.producers import TopicProducer
 from broker_containers.topics.topic import Topic
 from storage_grpc.ledgers import LedgerWriter
 from storage_grpc.quorum.ledgers import QuorumLedgers
-from storage_grpc.quorum.settings import QuorumSettings
+from storage_grpc.quorum.settings import QuorumSettings, QuorumTimeouts
 from storage_grpc.tier.tier import Tier
 from sulina.errors import Refused, Retriable, SulinaError
 from sulina.metadata.keys import ledgers
@@ -35,6 +35,8 @@ from tests.simulation.loop import Machine, SimLoop
 from tests.simulation.metadata import SimMetadata
 from tests.simulation.network import Connection, Endpoint, Network
 from tests.simulation.storage import SimNodes, SimStorage
+
+_TIMEOUTS = QuorumTimeouts(append=0.5, call=0.5, hedge=0.05, stall=3.0, retry=0.1)
 
 
 class WatchedLedgers(QuorumLedgers):
@@ -144,7 +146,7 @@ class SimBroker:
 
     def _ledgers(self, machine: Machine, store: SimMetadata) -> WatchedLedgers:
         nodes = SimNodes(self._network, machine, self._storages, self._chance)
-        watched = WatchedLedgers(nodes, store, self.clock, self._quorum)
+        watched = WatchedLedgers(nodes, store, self.clock, self._quorum, _TIMEOUTS)
         watched.checker = self._checker
         watched.owner = self.process
         watched.outside = self._outside

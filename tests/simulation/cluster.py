@@ -90,15 +90,7 @@ class Cluster:
         self.metadata_machine = Machine(loop, "metadata")
         self.store: WatchedStore
         self.storages = [self._storage(n) for n in range(shape.storages)]
-        self._quorum = QuorumSettings(
-            write_quorum=shape.write_quorum,
-            ack_quorum=shape.ack_quorum,
-            node_timeout=0.5,
-            call_timeout=0.5,
-            hedge_after=0.05,
-            stall_timeout=3.0,
-            retry_seconds=0.1,
-        )
+        self._quorum = QuorumSettings(write_quorum=shape.write_quorum, ack_quorum=shape.ack_quorum)
         self.brokers = [self.broker(f"broker-{n}") for n in range(shape.brokers)]
         self.owners = dict.fromkeys(self.topics, self.brokers[0])
         """Whom clients take for the owner."""

@@ -14,7 +14,6 @@ from broker_containers.broker.settings import BrokerSettings
 from broker_containers.topic_log.managed_ledger import ManagedLedger
 from broker_containers.topics.tiering import TieringSettings, untiered
 from storage_grpc.tier.local import LocalTier
-from storage_grpc.tier.settings import TierSettings
 from storage_grpc.tier.tier import Tier
 from sulina.errors import SulinaError
 from sulina.metadata.keys.ledgers import LedgerRef
@@ -42,8 +41,9 @@ class TierBroker(SimBroker):
 
     def _tier(self, machine: Machine, ledgers: WatchedLedgers) -> Tier | None:
         store = SimObjects(self._network, machine, self.objects, self.clock)
-        settings = TierSettings(row_group_bytes=self.row_group_bytes, cache_bytes=20_000)
-        return LocalTier(store, ledgers, at_once, settings)
+        return LocalTier(
+            store, ledgers, at_once, row_group_bytes=self.row_group_bytes, cache_bytes=20_000
+        )
 
 
 class TierWorld(Cluster):

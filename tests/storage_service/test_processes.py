@@ -138,7 +138,7 @@ async def test_what_a_node_cannot_do_is_a_sentence_and_not_a_traceback(tmp_path:
         for arguments, told in (
             (("--data", str(tmp_path / "other"), "--port", str(process.port)), "can't listen"),
             (("--data", str(process.data), "--port", "0"), "another process uses the folder"),
-            (("--port", "many"), "should be a whole number"),
+            (("--port", "many"), "must be a whole number"),
         ):
             failed = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "storage_grpc", *arguments),

@@ -18,7 +18,7 @@ import pytest_asyncio
 
 from storage_grpc.ledgers import LedgerWriter
 from storage_grpc.quorum.ledgers import QuorumLedgers
-from storage_grpc.quorum.settings import QuorumSettings
+from storage_grpc.quorum.settings import QuorumSettings, QuorumTimeouts
 from storage_grpc.remote import RemoteNodes
 from sulina.errors import CorruptEntry, Fenced
 from sulina.metadata.embedded import EmbeddedStore
@@ -26,7 +26,7 @@ from sulina.runtime.real_clock import RealClock
 from tests.storage_service.process import PATIENCE, StorageProcess, storage_processes
 from tests.storage_service.serving import QUICK
 
-SETTINGS = QuorumSettings(node_timeout=1.0, call_timeout=2.0)
+TIMEOUTS = QuorumTimeouts(append=1.0, call=2.0)
 
 
 def content(ledger: int, entry: int) -> bytes:
@@ -57,7 +57,7 @@ async def brokers_way(
     async with RemoteNodes(places, RealClock(), random.Random(1), QUICK) as nodes:
         async with asyncio.timeout(PATIENCE):
             await nodes.ready(2)
-        yield nodes, QuorumLedgers(nodes, metadata, RealClock(), SETTINGS)
+        yield nodes, QuorumLedgers(nodes, metadata, RealClock(), QuorumSettings(), TIMEOUTS)
 
 
 @pytest.fixture(scope="module")

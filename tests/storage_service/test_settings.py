@@ -48,15 +48,15 @@ def test_tls_is_set_like_everything_else() -> None:
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
-        ({"port": "x"}, "--port is 'x' and should be a whole number"),
+        ({"port": "x"}, "invalid value for --port: 'x'; it must be a whole number"),
         ({"port": "70000"}, "from 0 to 65535"),
-        ({"id": "a@b"}, "no name for a node"),
+        ({"id": "a@b"}, "invalid value for id"),
         ({"max_entry_mb": "0"}, "more than 0"),
-        ({"stop_seconds": "soon"}, "--stop-seconds is 'soon' and should be a number"),
+        ({"stop_seconds": "soon"}, "--stop-seconds: 'soon'; it must be a number"),
         ({"log_level": "loud"}, "choose from debug"),
-        ({"journal_file_mb": "999999"}, "is not possible"),
+        ({"journal_file_mb": "999999"}, "invalid size of a journal file"),
         ({"config": "/nowhere/at/all.toml"}, "can't be read"),
-        ({"tls_key": "node.key"}, "nothing without tls_cert"),
+        ({"tls_key": "node.key"}, "need tls_cert"),
         ({"tls_cert": "node.pem", "tls_clients": "certificate"}, "needs tls_ca"),
         ({"tls_cert": "node.pem", "tls_clients": "all"}, "any or certificate"),
     ],
@@ -69,9 +69,9 @@ def test_a_mistake_is_told_with_the_remedy(flags: dict[str, str], told: str) -> 
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ("prot = 1", "prot, which is unknown"),
-        ("port = true", "port in .* is True"),
-        ("port = 1.5", "should be a whole number"),
+        ("prot = 1", "unknown settings in .*: prot"),
+        ("port = true", "port in .*: True"),
+        ("port = 1.5", "must be a whole number"),
         ("port =", "can't be read"),
     ],
 )
@@ -84,3 +84,10 @@ def test_a_mistake_in_the_file_is_told(tmp_path: Path, content: str, told: str) 
 
 def test_every_setting_has_a_help() -> None:
     assert all(text for _, text, _ in describe())
+
+
+def test_every_setting_is_documented_with_its_default_and_help() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+    for name, text, default in describe():
+        shown = "none" if default == "" else default
+        assert f"| `{name}` | {shown} | {text[0].upper()}{text[1:]}. |" in page

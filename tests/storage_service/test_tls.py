@@ -146,13 +146,13 @@ def _none(_: trustme.CA, __: trustme.CA, ___: Path) -> None:
 @pytest.mark.parametrize(
     ("node", "broker", "why"),
     [
-        (_good, _strange, "authority that is not trusted here.*--storage-ca"),
-        (_expired, _good, "certificate has expired: give it a new one"),
+        (_good, _strange, "authority that is not trusted.*--storage-ca"),
+        (_expired, _good, "certificate has expired: install a new one"),
         (_misnamed, _good, "for another name"),
-        (_good, _none, "if it speaks TLS, name its authority.*--storage-ca"),
-        (_none, _good, "does not speak TLS"),
-        (_good, _authority_only, "wants a certificate.*--storage-cert"),
-        (_good, _expired, "not the one it was shown.*expired.*--storage-cert"),
+        (_good, _none, "if it uses TLS, configure its authority.*--storage-ca"),
+        (_none, _good, "does not use TLS"),
+        (_good, _authority_only, "requires a client certificate.*--storage-cert"),
+        (_good, _expired, "requires a client certificate that is valid.*--storage-cert"),
     ],
 )
 async def test_a_connection_that_tls_prevents_says_why_and_what_to_do(

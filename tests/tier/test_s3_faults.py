@@ -14,7 +14,6 @@ from broker_containers.topics.tiering import untiered
 from localstack.emulators.s3 import make_bucket
 from localstack.emulators.server import EmulatorServer
 from storage_grpc.tier.objects import ObjectReader
-from storage_grpc.tier.settings import TierSettings
 from storage_grpc.tier.tier import head_of
 from sulina.errors import Unavailable
 from sulina.objects.opening import open_store
@@ -79,7 +78,7 @@ async def test_ledgers_become_objects_whatever_the_network_does(
         world = scene.world
         broker = world.broker()
         log = await world.log(broker)
-        checking = ObjectReader(scene.direct, at_once, TierSettings())
+        checking = ObjectReader(scene.direct, at_once)
         dropped: list[int] = []
 
         async def verified(moment: str, ledger: str) -> None:

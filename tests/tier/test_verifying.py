@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from storage_grpc.tier.objects import ObjectReader
-from storage_grpc.tier.settings import TierSettings
 from storage_grpc.tier.tier import key_of
 from sulina.errors import CorruptEntry, Unavailable
 from sulina.lake.encoder import EncoderSettings
@@ -57,14 +56,14 @@ async def test_the_next_row_group_is_asked_for_while_one_is_checked() -> None:
         asked.append(sum(call == "get" for call, _ in store.calls))
         return work()
 
-    objects = ObjectReader(store, aside, TierSettings())
+    objects = ObjectReader(store, aside)
     assert (await objects.verify(HEAD)).digest == summary.digest
     assert asked == [2, 3, 4, 4]
 
 
 async def test_what_is_on_its_way_is_given_up_when_the_object_turns_out_to_be_damaged() -> None:
     store, _ = await an_object(damaged_at=GROUP_BYTES // 2)
-    objects = ObjectReader(store, at_once, TierSettings())
+    objects = ObjectReader(store, at_once)
     with pytest.raises(CorruptEntry, match="do not match their checksum"):
         await objects.verify(HEAD)
     assert sum(call == "get" for call, _ in store.calls) <= 2
@@ -79,4 +78,4 @@ async def test_an_error_of_the_store_ends_the_check() -> None:
 
     store.hook = fail
     with pytest.raises(Unavailable, match="the store is away"):
-        await ObjectReader(store, at_once, TierSettings()).verify(HEAD)
+        await ObjectReader(store, at_once).verify(HEAD)

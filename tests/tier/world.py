@@ -15,7 +15,6 @@ from broker_containers.topics.tiering import TieringSettings
 from storage_grpc.ledgers import EmbeddedLedgers
 from storage_grpc.memory_store import MemoryEntryStore
 from storage_grpc.tier.local import LocalTier
-from storage_grpc.tier.settings import TierSettings
 from sulina.metadata.embedded import EmbeddedStore
 from sulina.metadata.keys import ledgers, namespaces
 from sulina.metadata.keys.ledgers import LedgerRef
@@ -138,8 +137,7 @@ class World:
         self.ledgers = held
         cold = None
         if tier:
-            settings = TierSettings(row_group_bytes=self.row_group_bytes)
-            cold = LocalTier(self.objects, held, at_once, settings)
+            cold = LocalTier(self.objects, held, at_once, row_group_bytes=self.row_group_bytes)
             self.tiers.append(cold)
         return Broker(held, self.metadata, self.clock, self.settings, tier=cold)
 

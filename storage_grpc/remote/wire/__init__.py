@@ -1,5 +1,5 @@
-"""What both ends of the storage service agree on; ``storage.proto`` says it for everybody else.
+"""What both ends of the storage service share; ``storage.proto`` is its specification.
 
-``layout`` is what the bytes of entries and outcomes mean, ``codes`` what errors are called,
-``service`` the names of the methods and how connections are set up.
+``layout`` encodes entries and outcomes, ``codes`` maps errors to codes, ``handshake`` explains TLS
+failures, ``service`` has the names of the methods and the options of connections.
 """

@@ -1,8 +1,7 @@
-"""Errors on their way between a storage node and its clients, in both directions.
+"""Maps errors to codes at a storage node, and codes to errors at its clients.
 
-A code is the truth; a gRPC status goes with it for people and proxies. What is not known to this
-table, or comes without a code, is an unknown outcome: a reader must never mistake a proxy's "not
-found" for a storage node's.
+Only the code counts; the gRPC status that accompanies it is for people and proxies. An unknown or
+missing code is an unknown outcome: a client must never take a proxy's "not found" for a node's.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from sulina.errors import (
 )
 
 CODE_KEY: Final = "sulina-code"
-"""The trailing metadata that carries a code."""
+"""The key of the code in the trailing metadata."""
 
 _ERRORS: Final[dict[int, type[SulinaError]]] = {
     UNKNOWN_OUTCOME: UnknownOutcome,
@@ -62,10 +61,10 @@ _ERRORS: Final[dict[int, type[SulinaError]]] = {
 _CODES: Final[dict[type, int]] = {
     **{kind: code for code, kind in _ERRORS.items()},
     Retriable: UNAVAILABLE,
-    # The node stops. To its client that is no reason to think of its own end.
+    # The node is stopping. ``Closed`` at its client would mean that the client was closed.
     Closed: UNAVAILABLE,
 }
-# Not RESOURCE_EXHAUSTED for what is full or too large: many gRPC clients repeat that for ever.
+# Not RESOURCE_EXHAUSTED for full or too large: many gRPC clients retry that forever.
 _STATUSES: Final[dict[int, grpc.StatusCode]] = {
     UNKNOWN_OUTCOME: grpc.StatusCode.UNKNOWN,
     FENCED: grpc.StatusCode.FAILED_PRECONDITION,
@@ -82,7 +81,7 @@ _STATUSES: Final[dict[int, grpc.StatusCode]] = {
 
 
 def code_of(error: BaseException | None) -> int:
-    """The code of an outcome; OK for None."""
+    """The code of an error; OK for None."""
     if error is None:
         return OK
     for kind in type(error).__mro__:
@@ -92,22 +91,22 @@ def code_of(error: BaseException | None) -> int:
 
 
 def status_of(code: int) -> grpc.StatusCode:
-    """The gRPC status that goes with a code."""
+    """The gRPC status of a code."""
     return _STATUSES.get(code, grpc.StatusCode.UNKNOWN)
 
 
 def error_of(code: int, message: str, who: str) -> SulinaError:
-    """The error that a code other than OK stands for; ``who`` answered so."""
+    """The error of a code other than OK; ``who`` is the node that answered."""
     kind = _ERRORS.get(code)
     if kind is None:
-        return UnknownOutcome(f"{who} answered with code {code}, which is not known: {message}")
+        return UnknownOutcome(f"{who} answered with the unknown code {code}: {message}")
     return kind(f"{who}: {message}")
 
 
 def error_of_call(error: grpc.RpcError, who: str, *, secure: bool = False) -> SulinaError:
-    """What a failed call means: what its code says, else that the outcome is unknown.
+    """The error of a failed call: that of its code, else ``UnknownOutcome``.
 
-    ``secure`` is whether it was to go over TLS.
+    ``secure`` says whether the connection uses TLS.
     """
     if isinstance(error, grpc.aio.AioRpcError):
         for key, value in error.trailing_metadata() or ():

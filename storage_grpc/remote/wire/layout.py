@@ -1,8 +1,8 @@
-"""Entries and outcomes as bytes, taken apart without a copy.
+"""Encodes entries and outcomes, and decodes them without a copy.
 
-A message is a protobuf message with one bytes field. Its few bytes of protobuf are written and
-checked here by hand, so that payloads are copied once, into the message, on the sending side, and
-not at all on the receiving side. The layout itself is described in ``storage.proto``.
+A message is a protobuf message with one bytes field. Its protobuf framing is encoded and checked
+here by hand, so that a payload is copied once by the sender and not at all by the receiver. The
+layout is specified in ``storage.proto``.
 
 Any bytes either decode or raise ``DamagedMessage``: never a crash, never a read past the end.
 """
@@ -22,23 +22,23 @@ _FIELDS = struct.Struct("<QqqII")
 _CRC = struct.Struct("<I")
 _OUTCOME = struct.Struct("<QqHH")
 _TAG = b"\x0a"
-"""Field 1, length-delimited: how protobuf begins the one field of these messages."""
+"""Field 1, length-delimited: the protobuf tag of the only field."""
 _LONGEST_VARINT = 5
 
 ENTRY_OVERHEAD = _FIELDS.size + _CRC.size
 """Bytes before each payload."""
 RECOVERY = 1
-"""The flag of a recovery's write."""
+"""The flag of entries that a recovery writes."""
 MAX_MESSAGE = 1000
-"""An outcome's sentence is cut to so many bytes."""
+"""Error messages are cut to this many bytes."""
 
 
 class DamagedMessage(Exception):
-    """Bytes that are no message of this layout, or not as they were sent."""
+    """Bytes that are not a message of this layout, or were changed in transit."""
 
 
 class ReceivedEntry(NamedTuple):
-    """One entry of a message that arrived."""
+    """One entry of a received message."""
 
     ledger: int
     entry: int
@@ -48,7 +48,7 @@ class ReceivedEntry(NamedTuple):
 
 
 class AppendOutcome(NamedTuple):
-    """What became of one entry."""
+    """The outcome of one append."""
 
     ledger: int
     entry: int
@@ -57,13 +57,13 @@ class AppendOutcome(NamedTuple):
 
 
 def entry_head(ledger: int, entry: int, lac: int, flags: int, payload: Buffer) -> bytes:
-    """The bytes that go before a payload. The ids must be in range."""
+    """The bytes before a payload. The ids must be in range."""
     fields = _FIELDS.pack(ledger, entry, lac, flags, memoryview(payload).nbytes)
     return fields + _CRC.pack(crc32c(payload, crc32c(fields)))
 
 
 def pack(parts: Sequence[Buffer], size: int) -> bytes:
-    """One message of ``parts``, which have ``size`` bytes together."""
+    """One message of ``parts``, whose total size is ``size`` bytes."""
     return b"".join((_TAG, _varint(size), *parts))
 
 
@@ -79,7 +79,7 @@ def pack_entries(entries: Sequence[Entry]) -> bytes:
 
 
 def unpack_entries(message: bytes) -> list[ReceivedEntry]:
-    """All entries of a message, as views of it, every checksum verified."""
+    """All entries of a message, as views of it, with verified checksums."""
     data = _content(message)
     entries: list[ReceivedEntry] = []
     at = 0
@@ -94,16 +94,16 @@ def unpack_entries(message: bytes) -> list[ReceivedEntry]:
         payload = data[start:end]
         (crc,) = _CRC.unpack_from(data, at + _FIELDS.size)
         if crc32c(payload, crc32c(data[at : at + _FIELDS.size])) != crc:
-            raise DamagedMessage("an entry was damaged on the way")
+            raise DamagedMessage("an entry was damaged in transit")
         if flags & ~RECOVERY:
-            raise DamagedMessage(f"an entry has flags of another protocol ({flags:#x})")
+            raise DamagedMessage(f"an entry has unknown flags ({flags:#x})")
         entries.append(ReceivedEntry(ledger, number, lac, flags, payload))
         at = end
     return entries
 
 
 def pack_outcome(ledger: int, entry: int, code: int, message: str) -> bytes:
-    """One outcome; several of them make a message."""
+    """One outcome; a message has one or more."""
     text = message.encode()[:MAX_MESSAGE] if message else b""
     return _OUTCOME.pack(ledger, entry, code, len(text)) + text
 
@@ -134,11 +134,11 @@ def _varint(number: int) -> bytes:
 
 
 def _content(message: bytes) -> memoryview:
-    """The one field of a protobuf message; nothing if it is empty."""
+    """The only field of a protobuf message; empty if the message is."""
     if not message:
         return memoryview(b"")
     if message[:1] != _TAG:
-        raise DamagedMessage("a message is not of this service")
+        raise DamagedMessage("a message does not start with its field")
     size = shift = 0
     for at in range(1, min(1 + _LONGEST_VARINT, len(message))):
         octet = message[at]
@@ -148,4 +148,4 @@ def _content(message: bytes) -> memoryview:
             if at + 1 + size != len(message):
                 break
             return memoryview(message)[at + 1 :]
-    raise DamagedMessage("a message is longer or shorter than it says")
+    raise DamagedMessage("a message has another length than it states")

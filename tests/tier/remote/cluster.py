@@ -13,18 +13,18 @@ from storage_grpc.loss_record import LossRecord
 from storage_grpc.memory_store import MemoryEntryStore
 from storage_grpc.node import LocalNode
 from storage_grpc.quorum.ledgers import QuorumLedgers
-from storage_grpc.quorum.settings import QuorumSettings
+from storage_grpc.quorum.settings import QuorumSettings, QuorumTimeouts
 from storage_grpc.remote import RemoteNodes
 from storage_grpc.service.server import Identity, StorageServer
 from storage_grpc.service.tier_calls import ServedTier
 from storage_grpc.tier.local import LocalTier
-from storage_grpc.tier.remote import RemoteTier, RemoteTierSettings
+from storage_grpc.tier.remote import RemoteTier
 from sulina.runtime.seam import at_once
 from tests.storage_service.serving import QUICK
 from tests.tier.world import SETTINGS, World, make_world
 
 PATIENCE = 60.0
-_QUORUM = QuorumSettings(node_timeout=5.0, call_timeout=5.0)
+_TIMEOUTS = QuorumTimeouts(append=5.0, call=5.0)
 
 
 @dataclass
@@ -78,8 +78,7 @@ class TierCluster:
     ledgers: QuorumLedgers
 
     def tier(self, hedge_seconds: float = 2.0) -> RemoteTier:
-        settings = RemoteTierSettings(hedge_seconds=hedge_seconds)
-        return RemoteTier(self.nodes, self.world.metadata, self.world.clock, settings)
+        return RemoteTier(self.nodes, self.world.metadata, self.world.clock, hedge_seconds)
 
     def broker(self) -> Broker:
         world = self.world
@@ -108,5 +107,5 @@ async def tier_cluster(*, tiers: int = 3) -> AsyncIterator[TierCluster]:
         )
         async with asyncio.timeout(PATIENCE):
             await nodes.ready(3)
-        ledgers = QuorumLedgers(nodes, world.metadata, world.clock, _QUORUM)
+        ledgers = QuorumLedgers(nodes, world.metadata, world.clock, QuorumSettings(), _TIMEOUTS)
         yield TierCluster(world, storages, nodes, ledgers)
