@@ -1,20 +1,20 @@
-"""The family of errors that Sulina raises: few, and each says what a caller may do next.
+"""The errors that Sulina raises. The class tells a caller what to do next.
 
-Every error is one of four kinds:
+Every error belongs to one of four families:
 
 * ``Retriable``: nothing happened; the same call may succeed later.
-* ``Fenced``: another owner took over; this object must not be used again.
+* ``Fenced``: another owner has taken over; this object must not be used again.
 * ``UnknownOutcome``: the call may or may not have taken effect; read back before trying again.
-* ``Refused``: the request itself is wrong or not allowed; trying again does not help.
+* ``Refused``: the request is invalid or not allowed; trying again does not help.
 
-The text of an error is written for the person who reads it: the cause first, then the remedy.
+The text of an error states the cause first, then the remedy.
 """
 
 from __future__ import annotations
 
 
 class SulinaError(Exception):
-    """Base of every error that Sulina raises on purpose."""
+    """The base class of all errors of Sulina."""
 
 
 class Retriable(SulinaError):
@@ -22,27 +22,30 @@ class Retriable(SulinaError):
 
 
 class Fenced(SulinaError):
-    """A newer owner exists. What was in flight has an unknown outcome; stop using this object."""
+    """A newer owner exists: stop using this object. What was in flight has an unknown outcome."""
 
 
 class UnknownOutcome(SulinaError):
-    """The call may or may not have taken effect (a time-out, a connection lost while waiting)."""
+    """The call may or may not have taken effect: it timed out, or the connection was lost.
+
+    Read back before trying again.
+    """
 
 
 class Refused(SulinaError):
-    """The request is wrong or not allowed; the same request will be refused again."""
+    """The request is invalid or not allowed; the same request will be refused again."""
 
 
 class CorruptFrame(Refused):
-    """Bytes that should be a frame are not: truncated, altered, or never were one."""
+    """The bytes are not a valid frame: truncated, altered, or never a frame."""
 
 
 class CorruptEntry(SulinaError):
-    """Stored bytes fail their checksum. They are never served, and never called absent."""
+    """Stored bytes fail their checksum. They are never served, and never reported as absent."""
 
 
 class ProtocolError(Refused):
-    """The peer broke the binary protocol; its connection is closed."""
+    """The peer violated the binary protocol; its connection is closed."""
 
 
 class NotFound(Refused):
@@ -50,32 +53,32 @@ class NotFound(Refused):
 
 
 class AlreadyExists(Refused):
-    """The name is taken."""
+    """The name is already in use."""
 
 
 class TooLarge(Refused):
-    """Larger than a stated limit."""
+    """A record, request or value exceeds a size limit."""
 
 
 class StorageFull(Retriable):
-    """No space is left for appends. Reads go on; appends resume when there is space again."""
+    """No space is left for appends. Reads continue; appends resume when there is space again."""
 
 
 class StorageFailed(Retriable):
-    """The disk reported an error after which it cannot be trusted until the node restarts."""
+    """The disk reported an error and cannot be trusted until the node restarts."""
 
 
 class Overloaded(Retriable):
-    """A bound was reached (queue, rate, memory); slow down and try again."""
+    """A limit was reached (queue, rate, memory): slow down and try again."""
 
 
 class Unavailable(Retriable):
-    """No broker, storage node or metadata store could be reached in the time allowed."""
+    """No broker, storage node or metadata store could be reached in time."""
 
 
 class NobodyThere(Unavailable):
-    """The machine was reached, and says that no process listens there."""
+    """The machine was reached, but no process listens on the port."""
 
 
 class Closed(Refused):
-    """The client, producer, consumer or store was closed by its own user."""
+    """The client, producer, consumer or store was closed by the application."""

@@ -1,4 +1,4 @@
-"""Words that producers, consumers and brokers share: delivery, subscription types, policies."""
+"""Types that clients and brokers share: delivery, subscription types, policies, positions."""
 
 from __future__ import annotations
 
@@ -10,69 +10,82 @@ from sulina.errors import Refused
 
 
 class Delivery(StrEnum):
-    """What a topic promises."""
+    """What a topic guarantees."""
 
     RELIABLE = "reliable"
-    """Stored before it is acknowledged; delivered at least once."""
+    """Records are stored durably before they are acknowledged, and delivered at least once."""
     NON_RELIABLE = "non_reliable"
-    """Never stored; delivered at most once, to who is there."""
+    """Records are never stored, and delivered at most once to connected consumers."""
 
 
 class SubscriptionType(StrEnum):
-    """How a subscription spreads records over its consumers."""
+    """How a subscription distributes records over its consumers."""
 
     EXCLUSIVE = "exclusive"
-    """One consumer, in order."""
+    """One consumer receives all records, in order."""
     SHARED = "shared"
-    """Any number of consumers, in turns; no order."""
+    """Records are distributed over any number of consumers, without order."""
     FAILOVER = "failover"
-    """One active consumer, in order; the others stand by."""
+    """One consumer per partition receives all records, in order; the others are on standby."""
     KEY_SHARED = "key_shared"
-    """Any number of consumers; records of one key go to one consumer, in order."""
+    """Any number of consumers; all records of one key go to one of them, in order."""
 
 
 class Backoff(StrEnum):
-    """How the delay before a redelivery grows."""
+    """How the delay before redeliveries grows."""
 
     EXPONENTIAL = "exponential"
+    """It doubles with each attempt, up to the maximum."""
     FIXED = "fixed"
+    """It is always the base delay."""
 
 
 class Poison(StrEnum):
-    """What happens to a record that failed too often."""
+    """What happens to a record that failed more than ``max_redelivery_count`` times."""
 
     BLOCK = "block"
-    """It stays, and the subscription keeps redelivering it at the longest delay."""
+    """It is redelivered indefinitely, at the maximum delay."""
     DROP = "drop"
-    """It is acknowledged on the consumer's behalf."""
+    """It is acknowledged on behalf of the consumer, and thereby lost."""
     DEAD_LETTER = "dead_letter"
     """It is published to the dead-letter topic, then acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailurePolicy:
-    """What a subscription does with records that are not acknowledged."""
+    """What a subscription does with records that are not acknowledged or are rejected.
+
+    Raises ``Refused`` if the values contradict each other.
+
+    >>> policy = FailurePolicy(poison=Poison.DEAD_LETTER, dead_letter_topic="/default/failed")
+    """
 
     max_redelivery_count: int = 5
+    """Redeliveries before ``poison`` applies."""
     ack_timeout_ms: int = 30_000
-    """A delivery not acknowledged for so long is delivered again; 0 waits for ever."""
+    """A record not acknowledged within this time is delivered again; 0 disables the timeout."""
     base_redelivery_delay_ms: int = 1_000
+    """The delay before the first redelivery."""
     max_redelivery_delay_ms: int = 60_000
+    """The maximum delay before a redelivery."""
     backoff: Backoff = Backoff.EXPONENTIAL
     poison: Poison = Poison.BLOCK
     dead_letter_topic: str = ""
+    """Where ``Poison.DEAD_LETTER`` publishes."""
 
     def __post_init__(self) -> None:
         if self.poison is Poison.DEAD_LETTER and not self.dead_letter_topic:
             raise Refused("a dead-letter policy needs a topic: set dead_letter_topic")
         times = self.ack_timeout_ms, self.base_redelivery_delay_ms, self.max_redelivery_delay_ms
         if min(self.max_redelivery_count, *times) < 0:
-            raise Refused("counts and times of a failure policy can't be negative")
+            raise Refused("counts and times of a failure policy cannot be negative: use 0 or more")
         if self.base_redelivery_delay_ms > self.max_redelivery_delay_ms:
-            raise Refused("base_redelivery_delay_ms is larger than max_redelivery_delay_ms")
+            raise Refused(
+                "base_redelivery_delay_ms is larger than max_redelivery_delay_ms: lower it"
+            )
 
     def delay_ms(self, attempt: int, requested_ms: int = 0) -> int:
-        """How long to wait before a record that was delivered ``attempt`` times comes again."""
+        """The delay before redelivering a record that was delivered ``attempt`` times."""
         delay = self.base_redelivery_delay_ms
         if self.backoff is Backoff.EXPONENTIAL:
             delay <<= min(max(attempt, 1) - 1, 32)
@@ -81,27 +94,30 @@ class FailurePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a new subscription, a reader or a seek begins."""
+    """A position in a topic, for new subscriptions, ``Client.read`` and ``Consumer.seek``.
+
+    Create it with one of the class methods.
+    """
 
     kind: str
     value: int = field(default=0)
 
     @classmethod
     def latest(cls) -> Self:
-        """Only what is published from now on."""
+        """The end of the topic: only records published from now on."""
         return cls("latest")
 
     @classmethod
     def earliest(cls) -> Self:
-        """The oldest record that is still kept."""
+        """The oldest record that is still stored."""
         return cls("earliest")
 
     @classmethod
     def offset(cls, offset: int) -> Self:
-        """The record at ``offset``, or the first kept one after it."""
+        """The record at ``offset``, or the first stored one after it."""
         return cls("offset", offset)
 
     @classmethod
     def time(cls, microseconds: int) -> Self:
-        """The first record published at this time (microseconds since 1970) or later."""
+        """The first record published at this time or later (microseconds since 1970, UTC)."""
         return cls("time", microseconds)

@@ -1,4 +1,4 @@
-"""Names of topics: ``/namespace/topic``, with ``-part-<n>`` for the partitions of a topic."""
+"""Topic names: ``/namespace/topic``, with the suffix ``-part-<n>`` for partitions."""
 
 from __future__ import annotations
 
@@ -15,31 +15,33 @@ MAX_PARTITIONS = 4096
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicName:
-    """A valid topic name, in its two parts."""
+    """A valid topic name: its namespace, and its name within the namespace."""
 
     namespace: str
     local: str
 
     @classmethod
     def parse(cls, text: str) -> TopicName:
-        """Read ``/namespace/topic``. Raises ``Refused`` with the rule that was broken."""
+        """Parse ``/namespace/topic``. Raises ``Refused`` with the rule that was broken."""
         parts = text.split("/")
         if len(parts) != 3 or parts[0] or not all(map(_PART.fullmatch, parts[1:])):
             raise Refused(
-                f"{text!r} is not a topic name: write /namespace/topic, "
+                f"{text!r} is not a topic name: use /namespace/topic "
                 "with letters, digits, '_' and '-' (for example /default/orders)"
             )
         if len(text) > MAX_NAME_LENGTH:
-            raise Refused(f"a topic name has at most {MAX_NAME_LENGTH} characters")
+            raise Refused(
+                f"a topic name has at most {MAX_NAME_LENGTH} characters: choose a shorter one"
+            )
         return cls(parts[1], parts[2])
 
     def partition(self, number: int) -> TopicName:
-        """The topic that is partition ``number`` of this one."""
+        """The name of partition ``number`` of this topic."""
         return TopicName(self.namespace, f"{self.local}-part-{number}")
 
     @property
     def partition_of(self) -> tuple[TopicName, int] | None:
-        """The topic and the number of which this name is a partition's name, if it is one."""
+        """The partitioned topic and the partition number, if this is a partition's name."""
         match = _PARTITION.fullmatch(self.local)
         if match is None:
             return None
@@ -50,16 +52,16 @@ class TopicName:
 
 
 def check_namespace(name: str) -> str:
-    """``name`` if it may be a namespace; raises ``Refused`` otherwise."""
+    """Return ``name`` if it is a valid namespace; otherwise raise ``Refused``."""
     if not _PART.fullmatch(name) or len(name) > MAX_NAME_LENGTH:
-        raise Refused(f"{name!r} is not a namespace: use letters, digits, '_' and '-'")
+        raise Refused(f"{name!r} is not a valid namespace: use letters, digits, '_' and '-'")
     return name
 
 
 def check_label(what: str, name: str) -> str:
-    """``name`` if it may name a subscription, producer or consumer; else raises ``Refused``."""
+    """Return ``name`` if it is a valid name of a ``what``; otherwise raise ``Refused``."""
     if not name or len(name) > MAX_NAME_LENGTH or not name.isprintable():
         raise Refused(
-            f"{name!r} can't name a {what}: use 1 to {MAX_NAME_LENGTH} printable characters"
+            f"{name!r} is not a valid {what} name: use 1 to {MAX_NAME_LENGTH} printable characters"
         )
     return name

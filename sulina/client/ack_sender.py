@@ -1,6 +1,6 @@
-"""Sends a feed's acknowledgements, and keeps them until the broker has confirmed them.
+"""Sends the acknowledgements of one partition and keeps them until the broker confirms them.
 
-What was not confirmed when a connection is lost is sent again over the next one.
+What was unconfirmed when a connection is lost is sent again over the next one.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _MOST_COLLECTED: Final = 10_000
 
 
 class AckSender:
-    """``collected`` takes what the application acknowledges; :meth:`send` sends it. ``broke`` is
-    told when the broker fails to take some."""
+    """``collected`` holds what the application acknowledged; :meth:`send` sends it. ``broke`` is
+    called with a temporary error of the broker."""
 
     def __init__(self, broke: Callable[[SulinaError], None]) -> None:
         self.collected = Acks()
@@ -38,25 +38,25 @@ class AckSender:
         self._waiters: list[asyncio.Future[None]] = []
 
     def attach(self, connection: Connection, handle: int) -> None:
-        """The consumer has a new handle: send all that was not confirmed, then what is new."""
+        """Use a new handle: send everything unconfirmed again, then what is new."""
         self._connection, self._handle = connection, handle
         for number, ack in self._unconfirmed.items():
             self._send(number, ack)
         self.send()
 
     def detach(self) -> None:
-        """The handle is gone. Answers still on their way belong to it and are ignored."""
+        """The handle is gone. Answers that still arrive belong to it and are ignored."""
         self._connection = None
         self._attachment += 1
         self._wake()
 
     def fail(self, error: SulinaError) -> None:
-        """There will be no further handle."""
+        """There will be no new handle; waiting calls raise ``error``."""
         self._end = error
         self._wake()
 
     def send(self) -> None:
-        """Send what was collected, unless much is unconfirmed: then it goes when that is less."""
+        """Send what was collected. If too much is unconfirmed, it is sent later."""
         if self._connection is None or len(self._unconfirmed) >= _MOST_UNCONFIRMED:
             return
         for ack in self.collected.take():
@@ -84,7 +84,7 @@ class AckSender:
         self._wake()
 
     async def room(self) -> None:
-        """Wait while the broker confirms much more slowly than the application acknowledges."""
+        """Wait while the broker is far behind with confirming acknowledgements."""
         collected = self.collected
         while (
             self._connection is not None
@@ -94,9 +94,9 @@ class AckSender:
             await self._change()
 
     async def flush(self) -> None:
-        """Wait until the broker has confirmed all that was collected so far.
+        """Wait until the broker has confirmed everything collected so far, without a timeout.
 
-        Without a deadline. Raises what the broker has refused, and the error of :meth:`fail`.
+        Raises the broker's error if it refused an acknowledgement, and the error of :meth:`fail`.
         """
         self.send()
         last = self._last

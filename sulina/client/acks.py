@@ -1,7 +1,7 @@
 """Collects acknowledgements into few, small commands. Pure.
 
-Offsets that follow on each other become one range, whole batches cost the same whatever their
-size, and what is scattered is sent as bit masks.
+Consecutive offsets become one range, a whole batch costs the same whatever its size, and scattered
+offsets are sent as bit masks.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from sulina.wire.header import MAX_RECORDS
 
 _MOST_SELECTIONS: Final = 512
 _MASK_FROM: Final = 4
-"""Runs that lie close together from which on one mask is smaller than a range each."""
+"""From this many nearby runs on, one mask is smaller than one range per run."""
 
 Run = tuple[int, int]
 
 
 class Acks:
-    """What is acknowledged and not yet sent. ``records`` counts those acknowledged singly,
-    ``batches`` whole batches."""
+    """Acknowledgements that were not sent yet. ``records`` counts single records, ``batches``
+    whole batches."""
 
     __slots__ = ("_cumulative", "_first", "_last", "_masked", "_runs", "batches", "records")
 
@@ -34,7 +34,7 @@ class Acks:
         self._first = 0  # the run being extended; empty when last < first
         self._last = -1
         self._masked: list[tuple[int, int]] = []  # base offset and mask
-        self._cumulative: list[int] = []  # falling
+        self._cumulative: list[int] = []  # descending
         self.records = 0
         self.batches = 0
 
@@ -42,7 +42,7 @@ class Acks:
         return bool(self.records or self.batches or self._cumulative)
 
     def one(self, offset: int) -> None:
-        """One record."""
+        """Acknowledge one record."""
         if offset == self._last + 1 and self._last >= self._first:
             self._last = offset
         else:
@@ -51,7 +51,7 @@ class Acks:
         self.records += 1
 
     def whole(self, first: int, last: int) -> None:
-        """All records from ``first`` to ``last``."""
+        """Acknowledge all records from ``first`` to ``last``."""
         if first != self._last + 1 or self._last < self._first:
             self._close_run()
             self._first = first
@@ -59,21 +59,21 @@ class Acks:
         self.batches += 1
 
     def part(self, base: int, mask: int) -> None:
-        """The records of ``mask`` in the frame that begins at ``base``."""
+        """Acknowledge the records that ``mask`` selects in the frame at offset ``base``."""
         self._masked.append((base, mask))
         self.batches += 1
 
     def up_to(self, offset: int) -> None:
-        """Every record up to and with ``offset`` that was delivered before it.
+        """Acknowledge every record up to and including ``offset`` that was delivered before it.
 
-        One with a delivery time comes after higher offsets, and is not covered by those.
+        A delayed record arrives after higher offsets and is not covered by those.
         """
         while self._cumulative and self._cumulative[-1] <= offset:
             self._cumulative.pop()
         self._cumulative.append(offset)
 
     def take(self) -> list[pb.Ack]:
-        """All of it as commands, with a bounded number of selections in each. Empties this."""
+        """Everything as commands with a bounded number of selections each. Clears this object."""
         self._close_run()
         acks = [
             pb.Ack(selections=[range_selection(last, last)], cumulative=True)
@@ -94,7 +94,7 @@ class Acks:
 
 
 def _merged(runs: list[Run]) -> list[Run]:
-    """Sorted, without overlaps, and with neighbours joined."""
+    """Sorted, with overlapping and adjacent runs joined."""
     merged: list[Run] = []
     for first, last in sorted(runs):
         if merged and first <= merged[-1][1] + 1:
@@ -115,7 +115,7 @@ def _of_runs(runs: Iterable[Run]) -> Iterator[pb.Selection]:
 
 
 def _of_near(runs: list[Run]) -> Iterator[pb.Selection]:
-    """Selections for runs that one mask can span."""
+    """Selections for runs that fit into one mask."""
     if len(runs) < _MASK_FROM:
         for first, last in runs:
             yield range_selection(first, last)

@@ -1,4 +1,4 @@
-"""Where brokers are: ``sulina://host:port``, or ``sulina+tls://`` for TLS on the same port."""
+"""Broker addresses: ``sulina://host:port``, or ``sulina+tls://`` for TLS on the same port."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Address:
     port: int
     secure: bool = False
     broker: str = ""
-    """The broker that is wanted there, if the address is that of several."""
+    """The id of the wanted broker, if several share the address."""
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -28,9 +28,9 @@ class Address:
 
 
 def parse_addresses(url: str) -> tuple[Address, ...]:
-    """All addresses of a URL; several brokers are divided by commas, each may name its port.
+    """All addresses of a URL. Brokers are separated by commas, each with an optional port.
 
-    Raises ``Refused`` with what a URL should look like.
+    Raises ``Refused`` with an example of a valid URL.
     """
     scheme, separator, rest = url.partition("://")
     places = rest.rstrip("/").split(",")
@@ -57,6 +57,6 @@ def _parse_place(url: str, place: str, secure: bool) -> Address:
 
 def _refusal(url: str) -> Refused:
     return Refused(
-        f"{url!r} is not the URL of a broker: write sulina://host:port, or sulina+tls://host:port "
+        f"{url!r} is not a broker URL: use sulina://host:port or sulina+tls://host:port "
         "(for example sulina://127.0.0.1:6655)"
     )

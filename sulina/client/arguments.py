@@ -1,4 +1,4 @@
-"""What producers and consumers may be told, for the types of ``Client``'s methods; see there."""
+"""Types of the keyword arguments of ``Client.producer`` and ``Client.consumer``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sulina.model import Delivery, FailurePolicy, Start, SubscriptionType
 
 
 class ProducerArguments(TypedDict, total=False):
-    """Of ``Client.producer``."""
+    """Options of ``Client.producer``."""
 
     name: str | None
     delivery: Delivery | str | None
@@ -26,7 +26,7 @@ class ProducerArguments(TypedDict, total=False):
 
 
 class ConsumerArguments(TypedDict, total=False):
-    """Of ``Client.consumer``."""
+    """Options of ``Client.consumer``."""
 
     type: SubscriptionType | str
     start: Start

@@ -1,4 +1,4 @@
-"""Collects records until they are packed into a frame. Pure: no clock, no task, no connection."""
+"""Collects records until they are packed into a frame. Pure: no clock, task or connection."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from sulina.client.tickets import Outcome
+from sulina.client.tickets import FrameOutcome
 from sulina.wire.compression import Compression
 from sulina.wire.encode import MAX_TIME_SPAN_US, Origin, encode_frame
 
 RECORD_OVERHEAD: Final = 8
-"""What a record costs in a frame beyond its own bytes: an offset and a time."""
+"""The cost of a record in a frame beyond its own bytes: an offset and a time."""
 _HALF_SPAN: Final = MAX_TIME_SPAN_US // 2
 
 Attributes = Mapping[str, str]
 
 
-class Draft:
-    """The records of one frame to be. ``cost`` is what they count against the producer's bound.
+class OpenBatch:
+    """The records of a frame that is not packed yet. ``cost`` counts against the producer's limit.
 
-    Columns that no record needs are not kept: keys and attributes until the first record that has
-    some, times as long as they are all the same.
+    Unneeded columns are not kept: keys and attributes until the first record has some, times as
+    long as all are the same.
     """
 
     __slots__ = ("attributes", "cost", "due", "first_time", "keys", "outcome", "payloads", "times")
 
     def __init__(self, topic: str, first_time: int, due: int | None = None) -> None:
-        self.outcome = Outcome(topic)
+        self.outcome = FrameOutcome(topic)
         self.payloads: list[bytes] = []
         self.keys: list[bytes | None] | None = None
         self.attributes: list[Attributes | None] | None = None
@@ -37,13 +37,13 @@ class Draft:
         self.cost = 0
 
     def takes(self, time: int, due: int | None = None) -> bool:
-        """Whether a record of this publish and delivery time can be in the same frame."""
+        """Whether a record with this publish and delivery time fits into the same frame."""
         return due == self.due and -_HALF_SPAN < time - self.first_time < _HALF_SPAN
 
     def add(
         self, payload: bytes, key: bytes | None, attributes: Attributes | None, time: int, cost: int
     ) -> int:
-        """Take one record; its index in the frame."""
+        """Add one record; returns its index in the frame."""
         payloads = self.payloads
         index = len(payloads)
         if key is not None and self.keys is None:
@@ -71,7 +71,7 @@ class Draft:
         time: int,
         cost: int,
     ) -> int:
-        """Take many records of one time; the index of the last."""
+        """Add many records with one publish time; returns the index of the last."""
         before, count = len(self.payloads), len(payloads)
         if keys is not None and self.keys is None:
             self.keys = [None] * before
@@ -90,7 +90,7 @@ class Draft:
         return before + count - 1
 
     def encode(self, origin: Origin, first_sequence: int, compression: Compression) -> bytes:
-        """The frame."""
+        """The packed frame."""
         return encode_frame(
             origin,
             first_sequence,
@@ -104,10 +104,10 @@ class Draft:
 
 
 def fitting(totals: Sequence[int], start: int, room: int, most: int) -> int:
-    """How far a list of records goes into a frame: the end of the piece that begins at ``start``.
+    """The end of the run of records from ``start`` on that fits into a frame.
 
-    ``totals`` are the running totals of the records' costs, ``room`` is the cost that the frame
-    still takes, ``most`` the records.
+    ``totals`` are running totals of the records' costs; ``room`` is the cost that the frame still
+    takes, ``most`` the number of records.
     """
     before = totals[start - 1] if start else 0
     return min(bisect_right(totals, before + room, lo=start), start + most)

@@ -1,4 +1,4 @@
-"""A bound on the bytes that a producer holds: senders wait while it is used up."""
+"""A limit on the bytes that a producer holds; senders wait while it is used up."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 
 
 class Budget:
-    """Counts bytes. Senders that found it used up go on once half of it is free again, so that
-    they work in runs and not record by record."""
+    """Counts bytes. Waiting senders resume once half of the limit is free, so that they send many
+    records at a time instead of one by one."""
 
     __slots__ = ("_waiters", "limit", "used")
 
@@ -17,13 +17,13 @@ class Budget:
         self._waiters: list[asyncio.Future[None]] = []
 
     def give_back(self, cost: int) -> None:
-        """So much is free again."""
+        """Release ``cost`` bytes."""
         self.used -= cost
         if self._waiters and self.used <= self.limit // 2:
             self.wake()
 
     def wake(self) -> None:
-        """Let everyone look again, at the budget and at whether sending makes sense at all."""
+        """Let all waiting senders check again: the budget, and whether the producer still runs."""
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():

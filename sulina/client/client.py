@@ -1,4 +1,4 @@
-"""The client: what ``sulina.connect`` gives, and the way to everything else."""
+"""The client, which ``sulina.connect`` returns and which creates producers and consumers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from sulina.client.address import parse_addresses
 from sulina.client.arguments import ConsumerArguments, ProducerArguments
 from sulina.client.codecs import codec_of
 from sulina.client.consumer import Consumer
-from sulina.client.doubts import Doubts
 from sulina.client.options import (
     ClientOptions,
     ConsumerOptions,
@@ -30,8 +29,9 @@ from sulina.client.producer import Producer
 from sulina.client.reader import ReadResult, read_once
 from sulina.client.retry import retry
 from sulina.client.session import closed_error
-from sulina.client.tasks import every
-from sulina.client.topics import TopicInfo, Topics
+from sulina.client.silent_brokers import SilentBrokerCheck
+from sulina.client.tasks import run_all
+from sulina.client.topics import TopicInfo, TopicLookup
 from sulina.client.typed import TypedConsumer, TypedProducer
 from sulina.errors import Refused, SulinaError
 from sulina.model import Delivery, FailurePolicy, Start, SubscriptionType
@@ -66,18 +66,23 @@ def connect(
     ping_interval: float = 3.0,
     runtime: Runtime | None = None,
 ) -> Client:
-    """A client for the brokers at ``url``: ``async with sulina.connect(...) as client``.
+    """Create a client for the brokers at ``url``; it connects when entered with ``async with``.
 
-    ``url`` is ``sulina://host:port``, or ``sulina+tls://host:port``; several brokers are divided
-    by commas. ``tls`` is an SSL context, or the file of the certificates to trust. ``token`` is
-    shown to brokers that want one; a function that gives it is asked for each connection, for
-    tokens that expire.
+    ``url`` is ``sulina://host:port`` or ``sulina+tls://host:port``; separate several brokers by
+    commas. ``tls`` is an SSL context, or a file with the certificates to trust. ``token``
+    authenticates the client; a function is called for each connection, for tokens that expire.
+    ``name`` identifies the program to the brokers.
 
-    The first connection fails fast, with ``Unavailable``, within ``connect_timeout`` seconds.
-    After that, lost connections are made again in the background: single calls try for
-    ``operation_timeout``, sends for the producer's ``send_timeout``, consumers and idle producers
-    for ``reconnect_timeout``. A connection on which nothing came for three times
-    ``ping_interval`` counts as lost.
+    The first connection fails with ``Unavailable`` after ``connect_timeout`` seconds at the latest.
+    Later, lost connections are re-established in the background: single calls are retried for
+    ``operation_timeout``, sends for the producer's ``send_timeout``, and consumers and idle
+    producers reconnect for ``reconnect_timeout``. A connection counts as lost when nothing has
+    arrived for three times ``ping_interval``.
+
+    Raises ``Refused`` for an invalid URL or option.
+
+    >>> async with sulina.connect("sulina://127.0.0.1:6655") as client:
+    ...     print(await client.ping())
     """
     options = ClientOptions(
         name, token, connect_timeout, operation_timeout, reconnect_timeout, ping_interval
@@ -88,25 +93,29 @@ def connect(
 
 
 class Client:
-    """A set of connections to a cluster. Made by ``sulina.connect``; use it in ``async with``.
+    """Connections to a cluster. Created by ``sulina.connect``; use it in ``async with``.
 
-    Closing it closes its producers and consumers too.
+    Closing the client closes its producers and consumers. A client belongs to one event loop; any
+    number of tasks may use it.
     """
 
     def __init__(self, url: str, options: ClientOptions, runtime: Runtime) -> None:
         self._options = options
         self._runtime = runtime
         self._pool = Pool(parse_addresses(url), runtime, options)
-        self._doubts = Doubts(self._pool, runtime)
-        self._topics = Topics(self._pool)
+        self._silent_brokers = SilentBrokerCheck(self._pool, runtime)
+        self._topics = TopicLookup(self._pool)
         self._open: dict[Producer | Consumer, None] = {}
         self._closed = False
 
     # ---- life ----
 
     async def open(self) -> Self:
-        """Connect; ``async with`` does it. Raises ``Unavailable`` if no broker is there, at
-        once, and ``Refused`` if it does not want us."""
+        """Connect to a broker. ``async with`` calls this.
+
+        Tries each address once, for at most ``connect_timeout`` each. Raises ``Unavailable`` if no
+        broker answers and ``Refused`` if a broker rejects the client.
+        """
         self._check_open()
         try:
             await self._pool.any()
@@ -116,9 +125,10 @@ class Client:
         return self
 
     async def close(self) -> None:
-        """Close all producers and consumers, as their own ``close`` does, and the connections.
+        """Close all producers and consumers, like their own ``close``, and the connections.
 
-        May be called again. Raises the first error of a producer that nobody has seen.
+        Calling it again is safe. Raises the first error of a producer that was not yet raised by
+        awaiting a ticket.
         """
         await self._close([each.close for each in self._open])
 
@@ -127,9 +137,9 @@ class Client:
             return
         self._closed = True
         try:
-            await every(closing)
+            await run_all(closing)
         finally:
-            await self._doubts.close()
+            await self._silent_brokers.close()
             await self._pool.close()
 
     async def __aenter__(self) -> Self:
@@ -144,7 +154,7 @@ class Client:
         if error is None:
             await self.close()
         elif isinstance(error, Exception):
-            with contextlib.suppress(SulinaError):  # the error on its way out came first
+            with contextlib.suppress(SulinaError):  # the error that is being raised came first
                 await self.close()
         else:
             await self._close([each.abandon for each in self._open])
@@ -185,19 +195,25 @@ class Client:
         schema_id: int = 0,
         schema_version: int = 0,
     ) -> Producer | TypedProducer[Any]:
-        """A producer for ``topic``: ``async with client.producer(...) as producer``.
+        """Create a producer for ``topic``; it connects when entered with ``async with``.
 
-        ``name`` is for programs that continue a sequence after a restart; only one producer may
-        use it at a time. ``delivery`` is what the topic shall promise if it is made now
-        (``create``); the default is reliable. ``exclusive`` refuses other producers.
+        The topic is created if it does not exist, unless ``create`` is false, with the guarantee
+        ``delivery`` (reliable by default). ``name`` lets a program continue its sequence after a
+        restart; only one producer may use a name at a time. With ``exclusive``, the broker refuses
+        other producers on the topic.
 
-        Records are packed into frames of up to ``batch_bytes`` and ``batch_records``. A record
-        goes out at once when little is on its way, and else waits up to ``linger_ms`` for
-        company. At most ``max_pending_bytes`` are held; sends wait while there are more. What is
-        not acknowledged for ``send_timeout`` seconds fails. ``compression`` is none, lz4 or zstd.
+        Records are packed into frames of up to ``batch_bytes`` and ``batch_records``. A record is
+        sent at once while few frames are in flight, and otherwise waits up to ``linger_ms`` for
+        others to share its frame. Sends block while ``max_pending_bytes`` are unacknowledged.
+        Records that are not acknowledged within ``send_timeout`` seconds fail. ``compression`` is
+        none, lz4 or zstd.
 
-        With ``schema``, a pydantic model or a dataclass, it takes values of that class. The schema
-        is registered as ``subject`` (``namespace.topic`` unless told), and the topic bound to it.
+        With ``schema``, a pydantic model or a dataclass, the producer takes values of that class.
+        The schema is registered as ``subject`` (``namespace.topic`` by default) and the topic is
+        bound to it. ``schema_id`` and ``schema_version`` are for producers that encode payloads
+        themselves.
+
+        Raises ``Refused`` for invalid arguments, and ``Closed`` after :meth:`close`.
         """
         self._check_open()
         parsed = TopicName.parse(topic)
@@ -269,14 +285,19 @@ class Client:
         queue_bytes: int = 8 << 20,
         queue_records: int | None = None,
     ) -> Consumer:
-        """A consumer of ``subscription`` on ``topic``: ``async with client.consumer(...)``.
+        """Create a consumer of ``subscription``; it connects when entered with ``async with``.
 
-        The subscription is made if it is new, and begins at ``start`` then; an existing one goes
-        on from its position. ``failure_policy`` and ``key_filters`` (patterns of the keys wanted)
-        belong to the subscription as well. At most ``queue_bytes`` and ``queue_records`` (50,000,
-        or 1,000 for Shared and KeyShared) are kept here, waiting to be taken.
+        A new subscription is created with this ``type`` and ``failure_policy``, at ``start``; an
+        existing one continues from its position. The topic is created if it does not exist, unless
+        ``create`` is false. ``name`` is the consumer's name within the subscription.
+        ``key_filters`` are patterns: a KeyShared consumer receives only keys that match one.
+
+        At most ``queue_bytes`` and ``queue_records`` (50,000 by default, 1,000 for Shared and
+        KeyShared) are buffered in the client.
 
         With ``schema``, a pydantic model or a dataclass, messages have a ``value`` of that class.
+
+        Raises ``Refused`` for invalid arguments, and ``Closed`` after :meth:`close`.
         """
         self._check_open()
         kind = _subscription_type(type)
@@ -317,7 +338,7 @@ class Client:
     # ---- single calls ----
 
     async def topic(self, name: str) -> TopicInfo:
-        """What the cluster knows of a topic. Raises ``NotFound``."""
+        """Describe a topic. Waits at most ``operation_timeout``. Raises ``NotFound``."""
         self._check_open()
         return await self._try(lambda: self._topics.describe(str(TopicName.parse(name))))
 
@@ -329,15 +350,18 @@ class Client:
         max_records: int = 1000,
         max_bytes: int = 8 << 20,
     ) -> ReadResult:
-        """Records from ``start`` on, without a subscription and without an effect on any.
+        """Read records from ``start`` on, without a subscription.
 
-        One read of whole frames: it may give fewer than asked for, so go on at ``next_offset``
-        until ``at_end``. Of a partitioned topic, name a partition.
+        Returns at most ``max_records`` and may return fewer: continue at ``next_offset`` until
+        ``at_end``. Of a partitioned topic, pass the name of a partition. Waits at most
+        ``operation_timeout``. Raises ``NotFound``, and ``Refused`` for a partitioned topic.
+
+        >>> result = await client.read("/default/orders", Start.earliest())
         """
         self._check_open()
         name = str(TopicName.parse(topic))
         if max_records < 1 or max_bytes < 1:
-            raise Refused("max_records and max_bytes are at least 1")
+            raise Refused("max_records and max_bytes must be at least 1")
         return await self._try(lambda: read_once(self._topics, name, start, max_records, max_bytes))
 
     @cached_property
@@ -359,13 +383,13 @@ class Client:
         try:
             encoded = json.dumps(dict(arguments)).encode()
         except (TypeError, ValueError) as error:
-            raise Refused(f"the arguments of {name} can't be written as JSON: {error}") from None
+            raise Refused(f"the arguments of {name} cannot be written as JSON: {error}") from None
         body = pb.Admin(method=name, arguments=encoded)
         _, answer = await connection.request(Command.ADMIN, body, pb.AdminResult)
         return json.loads(answer.result) if answer.result else {}
 
     async def ping(self) -> float:
-        """Seconds for one way to a broker and back."""
+        """Measure the round trip to a broker, in seconds."""
         self._check_open()
         connection = await self._try(self._pool.any)
         began = self._runtime.clock.now()
@@ -384,7 +408,7 @@ def _delivery(value: Delivery | str) -> Delivery:
     try:
         return Delivery(value)
     except ValueError:
-        raise Refused(f"delivery is one of reliable and non_reliable, not {value!r}") from None
+        raise Refused(f"delivery must be reliable or non_reliable, not {value!r}") from None
 
 
 def _subscription_type(value: SubscriptionType | str) -> SubscriptionType:
@@ -392,4 +416,4 @@ def _subscription_type(value: SubscriptionType | str) -> SubscriptionType:
         return SubscriptionType(value)
     except ValueError:
         names = ", ".join(each.value for each in SubscriptionType)
-        raise Refused(f"a subscription's type is one of {names}, not {value!r}") from None
+        raise Refused(f"the subscription type must be one of {names}, not {value!r}") from None

@@ -1,8 +1,7 @@
-"""One connection to one broker: requests and their answers, pings, and who gets what arrives.
+"""One connection to one broker: requests, answers, pings, and dispatch of what arrives.
 
-A connection ends once, for one reason, and says so to everyone who depends on it: requests that
-were not answered have an unknown outcome, and each producer and consumer on it is told that it
-is lost. It never reconnects; ``pool`` makes new ones.
+A connection ends once, for one reason. Then unanswered requests have an unknown outcome, and each
+of its producers and consumers is notified. It never reconnects: ``pool`` opens new ones.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ LARGEST_COMMAND: Final = HEADER_SIZE + MAX_BODY + (64 << 10)
 _UNANSWERED_PINGS: Final = 6
 _REQUESTS: Final = 0xFFFF_FFFF
 _AT_ONCE: Final = 128
-"""Requests under way. Brokers refuse what is far more, and who is refused has to come again: when a
-thousand producers lost their broker, each waits for its turn here instead."""
+"""Requests in flight. Brokers refuse many more than that, and refused requests must be retried; so
+when a thousand producers lose their broker, they wait for their turn here instead."""
 
 Answer = Incoming | SulinaError
 _B = TypeVar("_B", bound=Body)
 
 
-class Peer(Protocol):
-    """A producer or consumer of this connection. Calls are made on the event loop."""
+class ConnectionUser(Protocol):
+    """A producer or consumer that uses a connection. Called on the event loop."""
 
     topic: str
 
@@ -47,7 +46,7 @@ class Peer(Protocol):
 
 
 class Connection:
-    """Made by :meth:`open`. ``producers`` and ``consumers`` are the peers, by their handles."""
+    """Created by :meth:`open`. ``producers`` and ``consumers`` are its users, by handle."""
 
     def __init__(
         self,
@@ -58,13 +57,13 @@ class Connection:
         on_silence: Callable[[Connection], None] | None = None,
     ) -> None:
         self.address = address
-        self.producers: dict[int, Peer] = {}
-        self.consumers: dict[int, Peer] = {}
+        self.producers: dict[int, ConnectionUser] = {}
+        self.consumers: dict[int, ConnectionUser] = {}
         self.max_frame_bytes = MAX_BODY
         self.brokers: tuple[str, ...] = ()
-        """URLs of other brokers, as this one told them."""
+        """URLs of other brokers, as announced by this one."""
         self.broker_id = ""
-        """Who answers here."""
+        """The id of the broker at the other end."""
         self.ended: SulinaError | None = None
         self._runtime = runtime
         self._options = options
@@ -91,22 +90,24 @@ class Connection:
         on_end: Callable[[Connection], None],
         on_silence: Callable[[Connection], None] | None = None,
     ) -> Connection:
-        """Dial and introduce ourselves, within the connect timeout.
+        """Connect and authenticate, within the connect timeout.
 
-        ``on_silence`` is called now and then while the broker leaves pings unanswered.
-        Raises ``Unavailable`` if no broker answers and ``Refused`` if it does not want us.
+        ``on_silence`` is called periodically while the broker leaves pings unanswered. Raises
+        ``Unavailable`` if no broker answers and ``Refused`` if it rejects the client.
         """
         connection = cls(address, runtime, options, on_end, on_silence)
         seconds = options.connect_timeout
         try:
             await within(runtime.clock, seconds, connection._introduce())
         except TimeoutError:
-            error = Unavailable(f"no answer from {address} in {seconds:g} s: is a broker there?")
+            error = Unavailable(
+                f"no answer from {address} within {seconds:g} s: is a broker running there?"
+            )
             connection.end(error, politely=False)
             raise error from None
         except BaseException:
-            given_up = Unavailable(f"the connection to {address} was given up")
-            connection.end(given_up, politely=False)
+            abandoned = Unavailable(f"the connection to {address} was abandoned")
+            connection.end(abandoned, politely=False)
             raise
         connection._watch = asyncio.create_task(connection._watch_over())
         return connection
@@ -128,8 +129,8 @@ class Connection:
             if isinstance(self.ended, ProtocolError):
                 raise self.ended from None
             raise Unavailable(
-                f"{address} closed the connection at once: is it a broker's binary port "
-                "(6655, with sulina+tls:// if it wants TLS)?"
+                f"{address} closed the connection immediately: is it a broker's binary port "
+                "(6655; use sulina+tls:// if it requires TLS)?"
             ) from None
         self.max_frame_bytes = body.max_frame_bytes or MAX_BODY
         self.brokers = tuple(body.brokers)
@@ -139,11 +140,11 @@ class Connection:
 
     @property
     def writable(self) -> bool:
-        """Whether data may be sent now; ``Peer.writable_again`` tells when it may again."""
+        """Whether data may be sent now; if not, ``writable_again`` of its users is called later."""
         return self._stream.writable and self.ended is None
 
     def send(self, command: Command, body: Body, *data: Buffer) -> None:
-        """Queue a command that has no answer. Does nothing once the connection has ended."""
+        """Queue a command without an answer. Does nothing once the connection has ended."""
         if self.ended is None:
             self._spoke = True
             self._stream.send(command, 0, body, *data)
@@ -151,8 +152,8 @@ class Connection:
     def ask(self, command: Command, body: Body, answered: Callable[[Answer], None]) -> None:
         """Queue a command; ``answered`` is called once, with the answer or an error.
 
-        Answers to commands of one topic come in the order of the commands. Without a deadline:
-        the end of the connection is one, at the latest.
+        Answers to commands of one topic arrive in the order of the commands. There is no timeout,
+        but the end of the connection answers every pending command.
         """
         if self.ended is not None:
             answered(Unavailable(str(self.ended)))
@@ -175,12 +176,12 @@ class Connection:
         arrived: Callable[[_B], None] | None = None,
         abandoned: Callable[[_B], None] | None = None,
     ) -> tuple[Incoming, _B]:
-        """Ask and wait for the answer, for ``seconds`` or else for the operation timeout.
+        """Send a request and wait for its answer, for ``seconds`` or the operation timeout.
 
-        ``arrived`` is called in the moment the answer arrives, before any later command is
-        looked at; ``abandoned`` instead of it if by then nobody waits any more. Raises the
+        ``arrived`` is called as soon as the answer arrives, before any later command is processed;
+        ``abandoned`` is called instead if the caller has stopped waiting by then. Raises the
         broker's error, ``UnknownOutcome`` when the connection is lost or time is up, and
-        ``Unavailable`` when it was lost before.
+        ``Unavailable`` if the connection was lost before.
         """
         future: asyncio.Future[Incoming] = asyncio.get_running_loop().create_future()
 
@@ -190,7 +191,7 @@ class Connection:
                     future.set_exception(answer)
                 return
             if not isinstance(answer.body, expected):
-                raise ProtocolError(f"{command.name} was answered with {answer.command.name}")
+                raise ProtocolError(f"{command.name} was answered by {answer.command.name}")
             if future.done():
                 if abandoned is not None:
                     abandoned(answer.body)
@@ -202,22 +203,22 @@ class Connection:
         if seconds is None:
             seconds = self._options.operation_timeout
         end = self._runtime.clock.now() + seconds
-        await self._turn(seconds)
+        await self._acquire_slot(seconds)
         try:
             self.ask(command, body, answered)
             left = end - self._runtime.clock.now()
             incoming = await within(self._runtime.clock, left, future)
         except TimeoutError:
             raise UnknownOutcome(
-                f"{self.address} did not answer {command.name} in {seconds:g} s: "
-                "it may or may not have been done"
+                f"{self.address} did not answer {command.name} within {seconds:g} s: "
+                "it may or may not have happened; check before trying again"
             ) from None
         finally:
             self._room.release()
         return incoming, cast(_B, incoming.body)
 
-    async def _turn(self, seconds: float) -> None:
-        """Wait until one request more may be made."""
+    async def _acquire_slot(self, seconds: float) -> None:
+        """Wait until another request may be sent."""
         if not self._room.locked():
             await self._room.acquire()
             return
@@ -226,19 +227,19 @@ class Connection:
             await within(clock, seconds, room.acquire(), discard=lambda _: room.release())
         except TimeoutError:
             raise Unavailable(
-                f"{self.address} did not answer {_AT_ONCE} requests in {seconds:g} s"
+                f"{self.address} did not answer {_AT_ONCE} requests within {seconds:g} s: try again"
             ) from None
 
     @property
     def silent(self) -> bool:
-        """Whether nothing came for a ping's interval, although a ping was sent before."""
+        """Whether nothing has arrived for a ping interval, although a ping was sent before."""
         silent = self._runtime.clock.now() - self._heard
         return self.ended is None and self._pings > 0 and silent >= self._options.ping_interval
 
     # ---- receiving (the stream's handler) ----
 
     def connected(self, stream: CommandStream) -> None:
-        """The stream is ready; nothing to do before the dialler returns."""
+        """Nothing to do: ``dial`` returns next."""
 
     def received(self, incoming: Incoming) -> None:
         self._heard = self._runtime.clock.now()
@@ -257,17 +258,17 @@ class Connection:
         elif isinstance(body, pb.Error):
             self.end(error_from(body))
 
-    def _pass_on(self, peer: Peer | None, incoming: Incoming) -> None:
-        # A handle that is not known here was closed, and this was on its way already.
-        if peer is not None:
-            peer.received(incoming)
+    def _pass_on(self, user: ConnectionUser | None, incoming: Incoming) -> None:
+        # An unknown handle was closed while this was in flight.
+        if user is not None:
+            user.received(incoming)
 
     def writable_again(self) -> None:
-        for peer in list(self.producers.values()):
-            peer.writable_again()
+        for user in list(self.producers.values()):
+            user.writable_again()
 
     def broke_protocol(self, error: ProtocolError) -> None:
-        self.end(ProtocolError(f"{self.address} does not speak the protocol of a broker: {error}"))
+        self.end(ProtocolError(f"{self.address} does not speak the broker protocol: {error}"))
 
     def lost(self, reason: Exception | None) -> None:
         self._gone.set()
@@ -277,9 +278,9 @@ class Connection:
     # ---- the end ----
 
     def end(self, reason: SulinaError, *, politely: bool = True) -> None:
-        """Close for ``reason``, and tell everyone. Further calls do nothing.
+        """Close for ``reason`` and notify all users and pending requests. Further calls do nothing.
 
-        Politely: what is queued is sent first, which must not be tried with a dead peer.
+        With ``politely``, queued data is sent first; do not use it with a dead peer.
         """
         if self.ended is not None:
             return
@@ -292,36 +293,36 @@ class Connection:
             self._watch.cancel()
         asked, self._asked = self._asked, {}
         for answered in asked.values():
-            answered(UnknownOutcome(f"{reason}, with an answer still to come"))
-        peers = [*self.producers.values(), *self.consumers.values()]
+            answered(UnknownOutcome(f"{reason} before the broker answered"))
+        users = [*self.producers.values(), *self.consumers.values()]
         self.producers.clear()
         self.consumers.clear()
-        # To a peer this is only a lost connection, whatever ended it: a new one may do better.
+        # For its users this is a lost connection, whatever ended it: a new one may work.
         lost = reason if isinstance(reason, Retriable) else Unavailable(str(reason))
-        for peer in peers:
-            peer.lost(lost)
+        for user in users:
+            user.lost(lost)
         self._on_end(self)
 
     async def closed(self) -> None:
-        """Wait until the transport is gone too, after :meth:`end`."""
+        """Wait until the transport is closed as well, after :meth:`end`."""
         await self._gone.wait()
         if self._watch is not None:
             await asyncio.wait((self._watch,))
 
     async def _watch_over(self) -> None:
-        """Ping when either side is quiet; give up when nothing came for three intervals.
+        """Ping when either side is idle; close when nothing has arrived for three intervals.
 
-        And only after several pings, which are sent more often while none is answered: a program
-        that blocks its loop for a minute must find its connections alive afterwards.
+        It closes only after several pings, which are sent more often while none is answered, so
+        that a program that blocks its event loop for a minute keeps its connections.
         """
         clock, interval = self._runtime.clock, self._options.ping_interval
         while True:
             self._spoke = False
-            # While a ping is unanswered doubts shall come soon.
+            # While a ping is unanswered, look again sooner.
             await clock.sleep(interval / 3 if self._pings else interval)
             silent = clock.now() - self._heard
             if silent >= 3 * interval and self._pings >= _UNANSWERED_PINGS:
-                reason = f"nothing came from {self.address} for {silent:.0f} s: it seems gone"
+                reason = f"nothing has arrived from {self.address} for {silent:.0f} s"
                 self.end(Unavailable(reason), politely=False)
                 return
             if self.silent and self._on_silence is not None:

@@ -1,4 +1,4 @@
-"""The consumer: what an application receives with."""
+"""The consumer: receives messages of a subscription."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from functools import partial
 from typing import Final, Self
 
 from sulina.client.acks import Acks
-from sulina.client.feed import Feed
 from sulina.client.message import Batch, Message
 from sulina.client.options import ClientOptions, ConsumerOptions
+from sulina.client.partition_consumer import PartitionConsumer
 from sulina.client.queue import Credit
 from sulina.client.receiver import Receiver
 from sulina.client.retry import retry
 from sulina.client.session import closed_error
-from sulina.client.tasks import every, stop_tasks, together
-from sulina.client.topics import TopicInfo, Topics
+from sulina.client.tasks import run_all, run_all_or_cancel, stop_tasks
+from sulina.client.topics import TopicInfo, TopicLookup
 from sulina.errors import Closed, Refused, SulinaError, UnknownOutcome
 from sulina.model import Start
 from sulina.runtime.deadline import within
@@ -30,23 +30,29 @@ _LEAST_QUEUE_BYTES: Final = 64 << 10
 
 
 class Consumer:
-    """Receives from one subscription. Made by ``Client.consumer``; use it in ``async with``.
+    """Receives from one subscription. Created by ``Client.consumer``; use it in ``async with``.
 
-    ``async for message in consumer`` gives messages one by one, ``async for batch in
-    consumer.batches()`` as they were packed, which is much faster. Delivery is at least once on a
-    reliable topic: what is not acknowledged comes again, also after a lost connection. Messages
-    of one topic or partition come in order, unless they are shared with others or come again.
+    Iterate over it for single messages, or over :meth:`batches` for whole frames, which is much
+    faster. On a reliable topic delivery is at least once: a message that is not acknowledged is
+    delivered again, also after a lost connection. On an Exclusive or Failover subscription the
+    messages of one topic or partition arrive in order, except those delivered again or delayed.
 
-    At most ``queue_bytes`` and ``queue_records`` wait here; the broker sends no more before the
-    application takes some. Iteration ends when the consumer is closed, and raises the error when
-    the broker refuses to go on or could not be reached for the reconnect timeout.
+    At most ``queue_bytes`` and ``queue_records`` are buffered here; the broker sends more as the
+    application takes messages. Iteration ends when the consumer is closed. It raises the broker's
+    error if the broker ends the subscription, and ``Unavailable`` if no broker could be reached
+    for ``reconnect_timeout``.
+
+    >>> async with client.consumer("/default/orders", "billing") as consumer:
+    ...     async for message in consumer:
+    ...         handle(message.payload)
+    ...         await consumer.ack(message)
     """
 
     def __init__(
         self,
         options: ConsumerOptions,
         client: ClientOptions,
-        topics: Topics,
+        topics: TopicLookup,
         runtime: Runtime,
         on_close: Callable[[Consumer], None],
     ) -> None:
@@ -55,7 +61,7 @@ class Consumer:
         self._topics = topics
         self._runtime = runtime
         self._on_close = on_close
-        self._feeds: list[Feed] = []
+        self._parts: list[PartitionConsumer] = []
         self._receiver = Receiver()
         self._acked = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -70,7 +76,7 @@ class Consumer:
 
     @property
     def topic(self) -> str:
-        """The topic as it was given, without a partition."""
+        """The topic that was passed to ``Client.consumer``."""
         return self._options.topic
 
     @property
@@ -80,23 +86,24 @@ class Consumer:
 
     @property
     def active(self) -> bool:
-        """Whether this consumer receives, at least from one partition.
+        """Whether this consumer receives messages from at least one partition.
 
-        A Failover subscription has one active consumer a partition; the others stand by. False
-        too while the connection is lost.
+        A Failover subscription has one active consumer per partition; the others are on standby.
+        Also false while the connection is lost.
         """
-        return any(feed.active for feed in self._feeds)
+        return any(part.active for part in self._parts)
 
     @property
     def corrupt_frames(self) -> int:
-        """Deliveries that could not be read, and were given back to the broker."""
-        return sum(feed.corrupt_frames for feed in self._feeds)
+        """The number of received frames that were corrupt and were returned to the broker."""
+        return sum(part.corrupt_frames for part in self._parts)
 
     async def open(self) -> Self:
-        """Find the topic and subscribe to it, or to all its partitions; ``async with`` does it.
+        """Look up the topic and subscribe to all its partitions. ``async with`` calls this.
 
-        Waits for the broker, at most for the operation timeout. Raises what the broker refuses,
-        or ``Unavailable``.
+        Waits at most ``operation_timeout``. Raises ``NotFound`` if the topic does not exist and
+        ``create`` is false, ``Unavailable`` if no broker answers, and any other error of the
+        broker, for example for a second consumer on an Exclusive subscription.
         """
         if self._closed:
             raise closed_error("consumer")
@@ -105,23 +112,23 @@ class Consumer:
             self._client.operation_timeout,
             lambda: self._topics.describe(self._options.topic, create=self._options.create),
         )
-        self._feeds = self._make_feeds(info)
+        self._parts = self._make_parts(info)
         self._receiver.begin()
         try:
-            await together([feed.open for feed in self._feeds])
+            await run_all_or_cancel([part.open for part in self._parts])
         except BaseException:
             await self.close()
             raise
         self._tasks = [asyncio.create_task(self._send_acks())]
         return self
 
-    def _make_feeds(self, info: TopicInfo) -> list[Feed]:
+    def _make_parts(self, info: TopicInfo) -> list[PartitionConsumer]:
         options, parts = self._options, info.parts
         records = max(options.queue_records // len(parts), 1)
-        # With very many partitions a little more than was asked for: a frame must go through.
+        # With very many partitions this exceeds queue_bytes a little: a frame must fit.
         bytes_ = max(options.queue_bytes // len(parts), _LEAST_QUEUE_BYTES)
         return [
-            Feed(
+            PartitionConsumer(
                 name,
                 number,
                 Credit(records, bytes_ if len(parts) > 1 else options.queue_bytes),
@@ -138,19 +145,18 @@ class Consumer:
         ]
 
     async def close(self) -> None:
-        """Send the acknowledgements, and leave the subscription, which stays. May be called
-        again.
+        """Send pending acknowledgements and leave the subscription, which remains. Raises nothing.
 
-        Waits for the broker, if it is connected, at most for the operation timeout; raises
-        nothing. Acknowledgements that could not be sent mean that messages come again.
+        Calling it again is safe. If connected, waits for the broker, at most
+        ``operation_timeout``. Messages whose acknowledgement could not be sent are delivered again.
         """
         if self._closed:
             return
         self._closed = True
         self._receiver.end(closed_error("consumer"))
-        attached = [feed for feed in self._feeds if feed.attached]
+        attached = [part for part in self._parts if part.attached]
         try:
-            flushing = together([feed.acks.flush for feed in attached])
+            flushing = run_all_or_cancel([part.acks.flush for part in attached])
             await within(self._runtime.clock, self._client.operation_timeout, flushing)
         except (TimeoutError, SulinaError):
             pass
@@ -158,14 +164,14 @@ class Consumer:
             await self._leave()
 
     async def abandon(self) -> None:
-        """Leave without waiting for acknowledgements to be confirmed. Raises nothing."""
+        """Close without waiting for acknowledgements to be confirmed. Raises nothing."""
         if not self._closed:
             self._closed = True
             await self._leave()
 
     async def _leave(self) -> None:
         await stop_tasks(self._tasks)
-        await every([feed.close for feed in self._feeds])
+        await run_all([part.close for part in self._parts])
         self._receiver.end(closed_error("consumer"))
         self._on_close(self)
 
@@ -186,10 +192,10 @@ class Consumer:
     # ---- receiving ----
 
     async def receive(self, timeout: float | None = None) -> Message:
-        """The next message. Waits for it, at most ``timeout`` seconds: then ``TimeoutError``.
+        """Wait for the next message. Raises ``TimeoutError`` after ``timeout`` seconds.
 
-        Nothing is lost by cancelling it. Raises ``Closed`` after :meth:`close`, and the error
-        that has put an end to the consumer.
+        Cancelling the call loses no message. Raises ``Closed`` after :meth:`close`, and the error
+        that stopped the consumer, if one did.
         """
         receiver = self._receiver
         for message in receiver.messages:
@@ -199,13 +205,18 @@ class Consumer:
         return await within(self._runtime.clock, timeout, receiver.next_message())
 
     async def receive_batch(self, timeout: float | None = None) -> Batch:
-        """The next messages, as they were packed. Waits and raises as :meth:`receive` does."""
+        """Wait for the next batch: the messages of one frame. Raises like :meth:`receive`."""
         if timeout is None:
             return await self._receiver.next_batch()
         return await within(self._runtime.clock, timeout, self._receiver.next_batch())
 
     def batches(self) -> AsyncIterator[Batch]:
-        """Iterate over batches; ends when the consumer is closed."""
+        """An iterator over batches; it ends when the consumer is closed.
+
+        >>> async for batch in consumer.batches():
+        ...     handle_all(batch.payloads)
+        ...     await consumer.ack(batch)
+        """
         return _Batches(self)
 
     def __aiter__(self) -> Self:
@@ -222,71 +233,72 @@ class Consumer:
     # ---- acknowledging ----
 
     async def ack(self, item: Message | Batch) -> None:
-        """This message, or every message of this batch, is done with.
+        """Acknowledge a message, or all messages of a batch: they are not delivered again.
 
-        Acknowledgements are collected for some milliseconds; this does not wait for the broker
-        (:meth:`flush_acks` does), unless it is far behind. Messages received before a seek are
-        not acknowledged. Raises ``Refused`` for messages of another consumer.
+        Acknowledgements are collected for about 10 ms and sent together. This waits for the broker
+        only if it is far behind; use :meth:`flush_acks` to wait for confirmation. Messages received
+        before a :meth:`seek` are ignored. Raises ``Refused`` for messages of another consumer.
         """
         batch = item.batch if isinstance(item, Message) else item
-        feed = self._feed_of(batch)
-        if batch.generation != feed.generation:
+        part = self._part_of(batch)
+        if batch.generation != part.generation:
             return
-        acks = feed.acks.collected
+        acks = part.acks.collected
         if isinstance(item, Message):
             acks.one(batch.offsets[item.index])
         else:
             _put(acks, batch)
         if self._note_ack(acks):
-            feed.acks.send()
-            await feed.acks.room()
+            part.acks.send()
+            await part.acks.room()
 
     async def ack_cumulative(self, item: Message | Batch) -> None:
-        """This and everything before it, in its topic or partition, is done with.
+        """Acknowledge this message and all earlier ones of its topic or partition.
 
-        Not meant is what has a delivery time and was delivered after it, or was not yet.
-        As :meth:`ack` otherwise. Only for Exclusive and Failover subscriptions: raises
-        ``Refused`` where other consumers may hold messages from before this one.
+        Delayed messages that were not delivered yet, or were delivered after this one, are not
+        acknowledged. For Exclusive and Failover subscriptions only: raises ``Refused`` where other
+        consumers may hold earlier messages. Otherwise like :meth:`ack`.
         """
         if not self._options.ordered:
             raise Refused(
-                f"a {self._options.type.value} subscription gives earlier messages to other "
-                "consumers, so they can't be acknowledged all together: use ack"
+                f"a {self._options.type.value} subscription may have delivered earlier messages to "
+                "other consumers, so they cannot be acknowledged cumulatively: use ack"
             )
         batch = item.batch if isinstance(item, Message) else item
-        feed = self._feed_of(batch)
-        if batch.generation == feed.generation:
-            acks = feed.acks.collected
+        part = self._part_of(batch)
+        if batch.generation == part.generation:
+            acks = part.acks.collected
             acks.up_to(item.offset if isinstance(item, Message) else batch.offsets[-1])
             self._note_ack(acks)
 
     async def nack(self, item: Message | Batch, *, delay_ms: int = 0, reason: str = "") -> None:
-        """This message, or batch, could not be handled: deliver it again, after a delay.
+        """Request redelivery of a message, or of all messages of a batch, after a delay.
 
-        The subscription's failure policy decides about the delay, if ``delay_ms`` is shorter, and
-        about messages that fail too often. ``reason`` goes with a message to the dead-letter
-        topic. Does not wait for the broker.
+        The delay is the larger of ``delay_ms`` and that of the subscription's failure policy, up to
+        the policy's maximum. The policy also decides about messages that fail too often.
+        ``reason`` is recorded with a message that goes to the dead-letter topic. Does not wait for
+        the broker.
         """
         batch = item.batch if isinstance(item, Message) else item
-        feed = self._feed_of(batch)
-        if batch.generation != feed.generation:
+        part = self._part_of(batch)
+        if batch.generation != part.generation:
             return
         refused = Acks()
         if isinstance(item, Message):
             refused.one(item.offset)
         else:
             _put(refused, batch)
-        feed.nack(refused, delay_ms, reason)
+        part.nack(refused, delay_ms, reason)
 
     async def flush_acks(self) -> None:
-        """Wait until the broker has taken all acknowledgements made so far.
+        """Wait until the broker has confirmed all acknowledgements made so far.
 
-        Raises ``UnknownOutcome`` if that takes longer than the operation timeout, and the
-        broker's error if it refused some.
+        Raises ``UnknownOutcome`` after ``operation_timeout``, and the broker's error if it refused
+        any of them.
         """
         seconds = self._client.operation_timeout
         try:
-            flushing = together([feed.acks.flush for feed in self._feeds])
+            flushing = run_all_or_cancel([part.acks.flush for part in self._parts])
             await within(self._runtime.clock, seconds, flushing)
         except TimeoutError:
             raise UnknownOutcome(
@@ -295,7 +307,7 @@ class Consumer:
             ) from None
 
     def _note_ack(self, acks: Acks) -> bool:
-        """Have them sent in a moment. True: so many are collected that they go now."""
+        """Schedule sending. True if enough are collected to send them now."""
         if acks.records >= _ACK_RECORDS or acks.batches >= _ACK_BATCHES:
             return True
         if not self._acked.is_set():
@@ -307,46 +319,49 @@ class Consumer:
             await self._acked.wait()
             await self._runtime.clock.sleep(_ACK_PAUSE)
             self._acked.clear()
-            for feed in self._feeds:
-                if feed.acks.collected:
-                    feed.acks.send()
+            for part in self._parts:
+                if part.acks.collected:
+                    part.acks.send()
 
-    def _feed_of(self, batch: Batch) -> Feed:
+    def _part_of(self, batch: Batch) -> PartitionConsumer:
         if self._closed:
             raise closed_error("consumer")
-        feed = batch.feed
-        if feed is None or feed.owner is not self:
-            raise Refused("only the consumer that received a message can acknowledge it")
-        return feed
+        part = batch.source
+        if not isinstance(part, PartitionConsumer) or part.owner is not self:
+            raise Refused(
+                "this message was received by another consumer: acknowledge it with that one"
+            )
+        return part
 
     # ---- position ----
 
     async def seek(self, start: Start) -> None:
-        """Go on from ``start``, on every partition; what was received and not taken is dropped.
+        """Move the subscription to ``start``, on every partition, for all its consumers.
 
-        The subscription's other consumers are moved too. Waits for the broker; tries again after
-        a lost connection, within the operation timeout. Raises what the broker refuses.
+        Messages that are buffered here but not yet taken are dropped. Waits for the broker, and
+        retries after a lost connection, for at most ``operation_timeout``. Raises the broker's
+        error. The new position is durable when this returns.
         """
         self._check_open()
-        await together([partial(feed.seek, start) for feed in self._feeds])
+        await run_all_or_cancel([partial(part.seek, start) for part in self._parts])
 
     async def unsubscribe(self) -> None:
-        """Delete the subscription with its position, and close. Waits for the broker.
+        """Delete the subscription with its position, and close the consumer. Waits for the broker.
 
-        Raises what the broker refuses; the consumer stays open then.
+        If the broker returns an error, it is raised and the consumer stays open.
         """
         self._check_open()
-        await together([feed.unsubscribe for feed in self._feeds])
+        await run_all_or_cancel([part.unsubscribe for part in self._parts])
         self._closed = True
         await self._leave()
 
     def _check_open(self) -> None:
-        if self._closed or not self._feeds:
+        if self._closed or not self._parts:
             raise closed_error("consumer")
 
 
 class _Batches:
-    """Iterates over a consumer's batches; nothing to clean up when a loop is left early."""
+    """Iterates over a consumer's batches. Leaving the loop early leaves nothing to clean up."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer

@@ -1,9 +1,9 @@
-"""Dataclasses as JSON: their JSON Schema, and values both ways, without any other library.
+"""Encodes dataclasses as JSON, and derives their JSON Schema, without any other library.
 
-Fields may be texts, numbers, booleans, bytes (as base64), dates, times, UUIDs, enumerations,
-``Literal``, lists, tuples of one type, dictionaries with text keys, other dataclasses (also ones
-that contain themselves), and unions of these. What is written is always as the schema says; what is
-read may have more fields than the class, and lacks only those with a default.
+Fields may be strings, numbers, booleans, bytes (as base64), dates, times, UUIDs, enumerations,
+``Literal``, lists, tuples of one type, dictionaries with string keys, other dataclasses (also
+recursive ones), and unions of these. Encoded values always match the schema. Decoded values may
+have more fields than the class, and may lack fields that have a default.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ _PARSED: Final[dict[Any, tuple[str, Callable[[str], Any]]]] = {
 }
 
 
-class _Wrong(Exception):
-    """What is wrong with a value, and where."""
+class _Invalid(Exception):
+    """Why a value is invalid, and the path to it."""
 
     def __init__(self, why: str, *path: str) -> None:
         super().__init__(f"{'.'.join(path)}: {why}" if path else why)
         self.why = why
         self.path = path
 
-    def inside(self, name: str) -> _Wrong:
-        return _Wrong(self.why, name, *self.path)
+    def inside(self, name: str) -> _Invalid:
+        return _Invalid(self.why, name, *self.path)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Shape:
-    """How values of one annotation are described, written and read."""
+    """The schema, encoder and decoder of one annotation."""
 
     schema: dict[str, Any]
     write: Callable[[Any], Any]
@@ -52,7 +52,7 @@ class _Shape:
 
 
 class DataclassCodec:
-    """The codec of one dataclass. Raises ``Refused`` for annotations that have no JSON."""
+    """The codec of one dataclass. Raises ``Refused`` for annotations without a JSON form."""
 
     language: Final = "json_schema"
 
@@ -68,19 +68,21 @@ class DataclassCodec:
         self.definition: Final = json.dumps(described, sort_keys=True)
 
     def encode(self, value: Any) -> bytes:
-        """A value as a payload. Raises ``Refused`` for what is not as its annotations say."""
+        """Encode a value. Raises ``Refused`` if it does not match its annotations."""
         try:
             plain = self._shape.write(value)
             return json.dumps(plain, separators=(",", ":"), allow_nan=False).encode()
-        except (_Wrong, ValueError) as error:
-            raise Refused(f"this is no {self._kind.__name__}: {error}") from None
+        except (_Invalid, ValueError) as error:
+            raise Refused(f"the value is not a valid {self._kind.__name__}: {error}") from None
 
     def decode(self, payload: bytes) -> Any:
-        """A payload as a value. Raises ``Refused`` for what can't be one."""
+        """Decode a payload. Raises ``Refused`` if it is not a valid value."""
         try:
             return self._shape.read(json.loads(payload))
-        except (_Wrong, ValueError, RecursionError) as error:
-            raise Refused(f"the payload can't be read as {self._kind.__name__}: {error}") from None
+        except (_Invalid, ValueError, RecursionError) as error:
+            raise Refused(
+                f"the payload cannot be decoded as {self._kind.__name__}: {error}"
+            ) from None
 
     # ---- from annotations to shapes ----
 
@@ -134,21 +136,21 @@ class DataclassCodec:
                 partial(_entries, item.read),
             )
         raise Refused(
-            f"{kind} has no JSON Schema here: use texts, numbers, dates, lists, dictionaries with "
-            "text keys, enumerations, dataclasses and unions of these, or a pydantic model"
+            f"the type {kind} is not supported: use strings, numbers, dates, lists, dictionaries "
+            "with string keys, enumerations, dataclasses and unions of these, or a pydantic model"
         )
 
     def _dataclass(self, kind: type) -> _Shape:
         if kind in self._known:
             return self._known[kind]
         if kind.__name__ in self._definitions:
-            raise Refused(f"two dataclasses are called {kind.__name__}: rename one of them")
+            raise Refused(f"two dataclasses are named {kind.__name__}: rename one of them")
         described: dict[str, Any] = {"type": "object", "title": kind.__name__}
         self._definitions[kind.__name__] = described
         fields: dict[str, tuple[_Shape, bool]] = {}
         reference = {"$ref": f"#/$defs/{kind.__name__}"}
         shape = _Shape(reference, partial(_write, kind, fields), partial(_read, kind, fields))
-        self._known[kind] = shape  # before its fields: one of them may be of the same class
+        self._known[kind] = shape  # before its fields, because one of them may be of the same class
         hints = get_type_hints(kind)
         for field in dataclasses.fields(kind):
             needed = field.default is field.default_factory is dataclasses.MISSING
@@ -163,28 +165,28 @@ class DataclassCodec:
 
 def _write(kind: type, fields: dict[str, tuple[_Shape, bool]], value: Any) -> dict[str, Any]:
     if not isinstance(value, kind):
-        raise _Wrong(f"{value!r:.80} is no {kind.__name__}")
+        raise _Invalid(f"{value!r:.80} is not a valid {kind.__name__}")
     made = {}
     for name, (shape, _) in fields.items():
         try:
             made[name] = shape.write(getattr(value, name))
-        except _Wrong as error:
+        except _Invalid as error:
             raise error.inside(name) from None
     return made
 
 
 def _read(kind: type, fields: dict[str, tuple[_Shape, bool]], raw: Any) -> Any:
     if not isinstance(raw, dict):
-        raise _Wrong(f"{raw!r:.80} is no object")
+        raise _Invalid(f"{raw!r:.80} is not an object")
     found = {}
     for name, (shape, needed) in fields.items():
         if name in raw:
             try:
                 found[name] = shape.read(raw[name])
-            except _Wrong as error:
+            except _Invalid as error:
                 raise error.inside(name) from None
         elif needed:
-            raise _Wrong("it is missing", name)
+            raise _Invalid("this field is missing", name)
     return kind(**found)
 
 
@@ -193,7 +195,7 @@ def _scalar(kind: type, value: Any) -> Any:
         return value
     if kind is float and type(value) is int:
         return float(value)
-    raise _Wrong(f"{value!r:.80} is no {kind.__name__}")
+    raise _Invalid(f"{value!r:.80} is not a valid {kind.__name__}")
 
 
 def _as_it_is(value: Any) -> Any:
@@ -204,12 +206,12 @@ def _one_of(values: tuple[Any, ...], value: Any) -> Any:
     for each in values:
         if type(each) is type(value) and each == value:
             return value
-    raise _Wrong(f"{value!r:.80} is none of {', '.join(map(repr, values))}")
+    raise _Invalid(f"{value!r:.80} is not one of {', '.join(map(repr, values))}")
 
 
 def _value_of(kind: type[Enum], value: Any) -> Any:
     if not isinstance(value, kind):
-        raise _Wrong(f"{value!r:.80} is no {kind.__name__}")
+        raise _Invalid(f"{value!r:.80} is not a valid {kind.__name__}")
     return value.value
 
 
@@ -217,12 +219,12 @@ def _member(kind: type[Enum], value: Any) -> Any:
     try:
         return kind(value)
     except ValueError:
-        raise _Wrong(f"{value!r:.80} is no {kind.__name__}") from None
+        raise _Invalid(f"{value!r:.80} is not a valid {kind.__name__}") from None
 
 
 def _to_base64(value: Any) -> str:
     if not isinstance(value, bytes):
-        raise _Wrong(f"{value!r:.80} is no bytes")
+        raise _Invalid(f"{value!r:.80} is not bytes")
     return base64.b64encode(value).decode()
 
 
@@ -230,12 +232,12 @@ def _from_base64(value: Any) -> bytes:
     try:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError, TypeError):
-        raise _Wrong(f"{value!r:.80} is no base64") from None
+        raise _Invalid(f"{value!r:.80} is not base64") from None
 
 
 def _to_text(kind: type, value: Any) -> str:
     if not isinstance(value, kind):
-        raise _Wrong(f"{value!r:.80} is no {kind.__name__}")
+        raise _Invalid(f"{value!r:.80} is not a valid {kind.__name__}")
     return value.isoformat() if isinstance(value, date) else str(value)
 
 
@@ -243,7 +245,7 @@ def _parsed(kind: type, parse: Callable[[str], Any], value: Any) -> Any:
     try:
         return parse(value)
     except (ValueError, TypeError, AttributeError):
-        raise _Wrong(f"{value!r:.80} is no {kind.__name__}") from None
+        raise _Invalid(f"{value!r:.80} is not a valid {kind.__name__}") from None
 
 
 def _first(choices: list[Callable[[Any], Any]], value: Any) -> Any:
@@ -251,32 +253,32 @@ def _first(choices: list[Callable[[Any], Any]], value: Any) -> Any:
     for choice in choices:
         try:
             return choice(value)
-        except _Wrong as error:
+        except _Invalid as error:
             reasons.append(str(error))
-    raise _Wrong(" and ".join(reasons))
+    raise _Invalid(" and ".join(reasons))
 
 
 def _each(
     taken: type[Any], turn: Callable[[Any], Any], given: Callable[[Any], Any], value: Any
 ) -> Any:
     if not isinstance(value, taken):
-        raise _Wrong(f"{value!r:.80} is no {taken.__name__}")
+        raise _Invalid(f"{value!r:.80} is not a valid {taken.__name__}")
     made = []
     for index, each in enumerate(value):
         try:
             made.append(turn(each))
-        except _Wrong as error:
+        except _Invalid as error:
             raise error.inside(str(index)) from None
     return given(made)
 
 
 def _entries(turn: Callable[[Any], Any], value: Any) -> dict[str, Any]:
     if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
-        raise _Wrong(f"{value!r:.80} is no dictionary with text keys")
+        raise _Invalid(f"{value!r:.80} is not a dictionary with string keys")
     made = {}
     for name, each in value.items():
         try:
             made[name] = turn(each)
-        except _Wrong as error:
+        except _Invalid as error:
             raise error.inside(name) from None
     return made

@@ -1,42 +1,47 @@
-"""Packs the drafts that have waited long enough for company. One task for all lanes."""
+"""Packs batches that have been open for the linger time. One task for all partitions."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from sulina.client.batching import Draft
+from sulina.client.batching import OpenBatch
 from sulina.runtime.seam import Clock
 
-if TYPE_CHECKING:
-    from sulina.client.lane import Lane
+
+class BatchPacker(Protocol):
+    """The part of a producer that packs batches."""
+
+    open_batch: OpenBatch | None
+
+    def pack(self) -> None: ...
 
 
 class Linger:
-    """Every draft waits equally long, so they come due in the order in which they came."""
+    """All batches linger equally long, so they come due in the order in which they were opened."""
 
     def __init__(self, clock: Clock, seconds: float) -> None:
         self.seconds = seconds
         self._clock = clock
-        self._waiting: deque[tuple[float, Lane, Draft]] = deque()
+        self._waiting: deque[tuple[float, BatchPacker, OpenBatch]] = deque()
         self._some = asyncio.Event()
 
-    def watch(self, lane: Lane, draft: Draft) -> None:
-        """``draft`` is open in ``lane`` from now on."""
-        self._waiting.append((self._clock.now() + self.seconds, lane, draft))
+    def pack_later(self, part: BatchPacker, open_batch: OpenBatch) -> None:
+        """Pack ``open_batch`` of ``part`` after the linger time, if it is still open then."""
+        self._waiting.append((self._clock.now() + self.seconds, part, open_batch))
         self._some.set()
 
     async def run(self) -> None:
-        """For ever; the producer owns the task."""
+        """Runs until cancelled; the producer owns the task."""
         waiting = self._waiting
         while True:
             while waiting:
-                due, lane, draft = waiting.popleft()
-                # Most drafts fill up, or go when the way is free, before their time is over.
-                if lane.draft is draft and (left := due - self._clock.now()) > 0:
+                due, part, open_batch = waiting.popleft()
+                # Most batches fill up, or are sent because little is in flight, before that.
+                if part.open_batch is open_batch and (left := due - self._clock.now()) > 0:
                     await self._clock.sleep(left)
-                if lane.draft is draft:
-                    lane.seal()
+                if part.open_batch is open_batch:
+                    part.pack()
             self._some.clear()
             await self._some.wait()

@@ -1,7 +1,7 @@
-"""What a consumer hands to the application: messages, and batches of them.
+"""Received messages, and batches of them.
 
-A batch is one frame as it was delivered; its columns are lists, made natively for the whole frame.
-A message is a view of one record of a batch and keeps the batch in memory for as long as it lives.
+A batch is one delivered frame; its columns are lists, decoded natively for the whole frame. A
+message is a view of one record of a batch, and keeps the whole batch in memory.
 """
 
 from __future__ import annotations
@@ -11,99 +11,99 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import count, repeat
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sulina.wire import selection
 from sulina.wire.decode import Frame
-
-if TYPE_CHECKING:
-    from sulina.client.feed import Feed
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Message:
-    """One record. Cheap to make: everything but the payload is looked up when asked for."""
+    """One received record. Everything but the payload is decoded on first access.
+
+    A message keeps the batch that it came in, and thereby the whole frame, in memory.
+    """
 
     __slots__ = ("batch", "index", "payload")
 
     def __init__(self, batch: Batch, index: int, payload: bytes) -> None:
         self.batch = batch
-        """The batch it came in."""
+        """The batch that contains the message."""
         self.index = index
-        """Its place in the batch."""
+        """Its index in the batch."""
         self.payload = payload
-        """The bytes that were published."""
+        """The published bytes."""
 
     @property
     def key(self) -> bytes | None:
-        """The key it was published with, if any."""
+        """The key that it was published with, or None."""
         keys = self.batch.keys
         return None if keys is None else keys[self.index]
 
     @property
     def attributes(self) -> dict[str, str]:
-        """The attributes it was published with."""
+        """The attributes that it was published with."""
         attributes = self.batch.attributes
         return {} if attributes is None else attributes[self.index]
 
     @property
     def offset(self) -> int:
-        """Its place in the topic, or partition."""
+        """Its offset in the topic or partition."""
         return self.batch.offsets[self.index]
 
     @property
     def publish_time_us(self) -> int:
-        """When it was published, by the producer's clock: microseconds since 1970."""
+        """The publish time by the producer's clock, in microseconds since 1970 (UTC)."""
         return self.batch.times[self.index]
 
     @property
     def publish_time(self) -> datetime:
-        """When it was published, by the producer's clock, in UTC."""
+        """The publish time by the producer's clock, in UTC."""
         return _EPOCH + timedelta(microseconds=self.publish_time_us)
 
     @property
     def topic(self) -> str:
-        """The topic it came from; of a partitioned topic, the partition's full name."""
+        """The topic that it came from; for a partitioned topic, the partition's full name."""
         return self.batch.topic
 
     @property
     def partition(self) -> int | None:
-        """The number of the partition it came from, or None if the topic has none."""
+        """The number of its partition, or None if the topic is not partitioned."""
         return self.batch.partition
 
     @property
     def attempt(self) -> int:
-        """1 for the first delivery, more after each that was not acknowledged."""
+        """1 for the first delivery; one more for each redelivery."""
         return self.batch.attempt
 
     @property
     def producer(self) -> str:
-        """The name of the producer."""
+        """The name of the producer that published it."""
         return self.batch.producer
 
     @property
     def sequence(self) -> int:
-        """Its number among all records of the producer in this topic."""
+        """Its number among the producer's records in this topic or partition."""
         batch = self.batch
         return batch.frame.header.first_sequence + self.offset - batch.frame.header.base_offset
 
     @property
     def schema_id(self) -> int:
-        """The schema it was published with; 0 is none."""
+        """The id of the schema that it was published with; 0 means none."""
         return self.batch.frame.header.schema_id
 
     @property
     def schema_version(self) -> int:
-        """The version of that schema."""
+        """The version of its schema."""
         return self.batch.frame.header.schema_version
 
     def text(self) -> str:
-        """The payload as UTF-8 text. Raises ``UnicodeDecodeError`` if it is none."""
+        """The payload decoded as UTF-8. Raises ``UnicodeDecodeError``."""
         return self.payload.decode()
 
     def json(self) -> Any:
-        """The payload parsed as JSON. Raises ``ValueError`` if it is none."""
+        """The payload parsed as JSON. Raises ``ValueError``."""
         return json.loads(self.payload)
 
     def __repr__(self) -> str:
@@ -111,7 +111,11 @@ class Message:
 
 
 class Batch:
-    """The records of one delivery. Columns have an entry for each; iterating makes messages."""
+    """The records of one delivery.
+
+    ``payloads``, ``keys``, ``attributes``, ``times`` and ``offsets`` are columns with one entry per
+    record. Iterating over a batch yields messages.
+    """
 
     def __init__(
         self,
@@ -121,39 +125,40 @@ class Batch:
         *,
         mask: int | None = None,
         attempt: int = 1,
-        feed: Feed | None = None,
+        source: object = None,
         generation: int = 0,
     ) -> None:
         self.frame = frame
         self.topic = topic
-        """The topic or, of a partitioned topic, the partition."""
+        """The topic; for a partitioned topic, the partition's full name."""
         self.partition = partition
         self.attempt = attempt
         self.mask = None if mask == selection.whole(frame.count) else mask
-        """Which records of the frame are meant; None: all."""
-        self.feed = feed
+        """The selected records of the frame as a bit mask; None means all."""
+        self.source = source
+        """The part of a consumer that received it, which alone can acknowledge it."""
         self.generation = generation
 
     def narrowed(self, mask: int) -> Batch:
-        """The same delivery with only these records of the frame."""
+        """The same delivery, with only the records of the frame that ``mask`` selects."""
         return Batch(
             self.frame,
             self.topic,
             self.partition,
             mask=mask,
             attempt=self.attempt,
-            feed=self.feed,
+            source=self.source,
             generation=self.generation,
         )
 
     @property
     def producer(self) -> str:
-        """The name of the producer of all these records."""
+        """The name of the producer of all records."""
         return self.frame.producer_name
 
     @cached_property
     def payloads(self) -> list[bytes]:
-        """What was published."""
+        """The published bytes of each record."""
         return self._picked(self.frame.payloads)
 
     @cached_property
@@ -169,7 +174,7 @@ class Batch:
 
     @cached_property
     def times(self) -> list[int]:
-        """When each record was published: microseconds since 1970."""
+        """The publish time of each record, in microseconds since 1970 (UTC)."""
         return self._picked(self.frame.times)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Settings of a client, a producer and a consumer, checked where they are given."""
+"""Validated settings of a client, a producer and a consumer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_QUEUE_RECORDS: Final = 1 << 30
 def _positive(**values: float) -> None:
     for name, value in values.items():
         if not value > 0:
-            raise Refused(f"{name} must be more than 0, not {value}")
+            raise Refused(f"{name} must be greater than 0, not {value}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class ClientOptions:
 
     name: str
     token: str | Callable[[], str] = ""
-    """Shown with each connection; a function is asked anew for each."""
+    """Sent with each connection; a function is called for each connection."""
     connect_timeout: float = 10.0
     operation_timeout: float = 30.0
     reconnect_timeout: float = 300.0
@@ -62,7 +62,7 @@ class ProducerOptions:
     schema_id: int
     schema_version: int
     subject: str = ""
-    """The schema's; the first producer that names one binds the topic to it."""
+    """The schema subject; the first producer that names one binds the topic to it."""
 
     def __post_init__(self) -> None:
         _positive(
@@ -72,12 +72,14 @@ class ProducerOptions:
             send_timeout=self.send_timeout,
         )
         if self.batch_records > MAX_RECORDS:
-            raise Refused(f"batch_records is at most {MAX_RECORDS}, not {self.batch_records}")
+            raise Refused(f"batch_records must be at most {MAX_RECORDS}, not {self.batch_records}")
         if self.linger < 0:
-            raise Refused("linger_ms can't be negative; 0 sends without waiting for company")
+            raise Refused("linger_ms cannot be negative: use 0 to send without waiting")
         if not 0 <= self.schema_id < 1 << 64 or not 0 <= self.schema_version < 1 << 32:
-            raise Refused("schema_id has 64 bits and schema_version 32, both from 0 on")
-        compress(self.compression, b"")  # told now if the package is missing, not at a send
+            raise Refused(
+                "schema_id must be an unsigned 64-bit integer and schema_version a 32-bit one"
+            )
+        compress(self.compression, b"")  # fails here, not at a send, if the package is missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +100,16 @@ class ConsumerOptions:
     def __post_init__(self) -> None:
         _positive(queue_bytes=self.queue_bytes, queue_records=self.queue_records)
         if self.queue_records > _MOST_QUEUE_RECORDS:
-            raise Refused(f"queue_records is at most {_MOST_QUEUE_RECORDS}")
+            raise Refused(f"queue_records must be at most {_MOST_QUEUE_RECORDS}")
 
     @property
     def ordered(self) -> bool:
-        """One consumer at a time receives, in order, so a position can be acknowledged."""
+        """Whether one consumer receives everything in order, so that acks can be cumulative."""
         return self.type in ORDERED_TYPES
 
 
 def default_queue_records(type_: SubscriptionType) -> int:
-    """Few where records are shared: what waits here could be worked on by another consumer."""
+    """Few for shared types: another consumer could process what is buffered here."""
     return _QUEUE_RECORDS_ORDERED if type_ in ORDERED_TYPES else _QUEUE_RECORDS_SHARED
 
 
@@ -116,4 +118,4 @@ def parse_compression(value: str) -> Compression:
     try:
         return Compression[value.upper()]
     except KeyError:
-        raise Refused(f"compression is one of none, lz4 and zstd, not {value!r}") from None
+        raise Refused(f"compression must be none, lz4 or zstd, not {value!r}") from None

@@ -1,4 +1,4 @@
-"""The connections of a client: one an address, made when needed and shared by who needs it."""
+"""A client's connections: one per address, opened when needed and shared."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sulina.runtime.deadline import within
 from sulina.runtime.seam import Runtime
 
 _CLOSING = 2.0
-"""Seconds for the transports to go, once their connections have ended."""
+"""Seconds to wait for transports to close once their connections have ended."""
 
 
 _MOST_LEARNED = 16
 
 
 class Pool:
-    """Gives a live connection, dialling at most once at a time for each address."""
+    """Returns live connections; at most one connection attempt per address runs at a time."""
 
     def __init__(
         self, addresses: tuple[Address, ...], runtime: Runtime, options: ClientOptions
@@ -38,10 +38,10 @@ class Pool:
         """Called with a connection whose broker leaves pings unanswered."""
 
     async def any(self) -> Connection:
-        """A connection to one of the given addresses: a live one, else the first that answers.
+        """A connection to one of the configured addresses: a live one, or the first that answers.
 
-        If none does, to one of the brokers that were heard of. Tries each address once. Raises
-        ``Unavailable``, or ``Refused`` from a broker that does not want us.
+        If none does, tries other brokers that earlier ones announced. Tries each address once.
+        Raises ``Unavailable``, or ``Refused`` from a broker that rejects the client.
         """
         for address in (*self._addresses, *self._learned):
             if address in self._live:
@@ -64,7 +64,7 @@ class Pool:
                 connection = await self.to(address)
                 if not connection.silent:
                     return connection
-        raise Unavailable(f"no broker but {than} could be reached")
+        raise Unavailable(f"no broker other than {than} could be reached")
 
     async def to(self, address: Address) -> Connection:
         """The connection to ``address``. Raises as :meth:`any` does."""
@@ -79,10 +79,10 @@ class Pool:
             self._dialling[address] = dialling
             dialling.add_done_callback(lambda task: self._dialled(address, task))
         try:
-            # Others may wait for the same attempt: who is cancelled leaves, the attempt goes on.
+            # Others may wait for the same attempt: cancelling one caller must not end it.
             return await asyncio.shield(dialling)
         except asyncio.CancelledError:
-            if dialling.cancelled():  # which only close does
+            if dialling.cancelled():  # only close does that
                 raise closed from None
             raise
 
@@ -99,9 +99,9 @@ class Pool:
         return connection
 
     def _learn(self, urls: Sequence[str]) -> None:
-        """Remember other brokers, for when all that were given are gone."""
+        """Remember other brokers, in case all configured ones are gone."""
         for url in urls:
-            with contextlib.suppress(Refused):  # of a newer scheme, perhaps
+            with contextlib.suppress(Refused):  # perhaps of a newer scheme
                 for address in parse_addresses(url):
                     if address not in self._addresses:
                         self._learned.pop(address, None)
@@ -110,21 +110,21 @@ class Pool:
             del self._learned[next(iter(self._learned))]
 
     async def pause(self, seconds: float) -> None:
-        """Wait, but not when a new connection stands: what failed without it may succeed now."""
+        """Wait, at most until a new connection is established: a retry may succeed then."""
         with contextlib.suppress(TimeoutError):
             await within(self._runtime.clock, seconds, self._arrival.wait())
 
     def _dialled(self, address: Address, task: asyncio.Task[Connection]) -> None:
         del self._dialling[address]
         if not task.cancelled():
-            task.exception()  # whoever waits gets it; if all have left, it is no news
+            task.exception()  # waiters get it; if there are none, asyncio must not log it
 
     def _forget(self, connection: Connection) -> None:
         if self._live.get(connection.address) is connection:
             del self._live[connection.address]
 
     async def close(self) -> None:
-        """End every connection and wait, for a moment, until the transports are gone."""
+        """End every connection and wait briefly until the transports are closed."""
         self._closed = True
         dialling = list(self._dialling.values())
         for task in dialling:

@@ -1,4 +1,4 @@
-"""The producer: what an application publishes with."""
+"""The producer: publishes records to a topic."""
 
 from __future__ import annotations
 
@@ -11,40 +11,47 @@ from typing import Self
 from sulina.client.batching import RECORD_OVERHEAD, fitting
 from sulina.client.budget import Budget
 from sulina.client.delays import Delay, DeliverAt, due_time
-from sulina.client.lane import Lane
 from sulina.client.linger import Linger
 from sulina.client.options import ClientOptions, ProducerOptions
-from sulina.client.records import Records, as_attributes, as_key, as_payload, as_time
+from sulina.client.partition_producer import PartitionProducer
+from sulina.client.records import RecordColumns, as_attributes, as_key, as_payload, as_time
 from sulina.client.retry import retry
 from sulina.client.routing import group_by_partition, partition_of
 from sulina.client.session import closed_error
-from sulina.client.tasks import every, stop_tasks, together
-from sulina.client.tickets import Outcome, Ticket
-from sulina.client.topics import Topics
+from sulina.client.tasks import run_all, run_all_or_cancel, stop_tasks
+from sulina.client.tickets import FrameOutcome, Ticket
+from sulina.client.topics import TopicLookup
 from sulina.errors import Closed, Refused, SulinaError, TooLarge
 from sulina.runtime.seam import Buffer, Runtime
 
 
 @types.coroutine
 def _turn() -> Generator[None, None, None]:
-    """Let the event loop go round once, so that a busy sender does not starve the network."""
+    """Yield to the event loop once, so that a busy sender does not starve the network."""
     yield
 
 
 class Producer:
-    """Publishes to one topic. Made by ``Client.producer``; use it in ``async with``.
+    """Publishes records to one topic. Created by ``Client.producer``; use it in ``async with``.
 
-    Records that go to one topic or partition are stored in the order in which the sends returned.
-    Each is stored once, also when connections are lost and frames are sent again. ``close`` (and
-    the end of the ``async with``) waits until everything is settled, and raises the first error
-    that no ticket has raised.
+    Records sent to the same topic or partition are stored in the order in which the sends
+    returned. On a reliable topic each record is stored exactly once, even if connections are lost
+    and frames are sent again. On a non-reliable topic a frame that may have been received is not
+    sent again: its ticket raises ``UnknownOutcome``.
+
+    Leaving the ``async with`` block waits for all acknowledgements, and raises the first error that
+    was not yet raised by awaiting a ticket.
+
+    >>> async with client.producer("/default/orders") as producer:
+    ...     ticket = await producer.send(b"an order", key="customer-7")
+    ...     message_id = await ticket  # durable now
     """
 
     def __init__(
         self,
         options: ProducerOptions,
         client: ClientOptions,
-        topics: Topics,
+        topics: TopicLookup,
         runtime: Runtime,
         on_close: Callable[[Producer], None],
     ) -> None:
@@ -56,7 +63,7 @@ class Producer:
         self._wall_us = runtime.clock.wall_us
         self._budget = Budget(options.max_pending_bytes)
         self._linger = Linger(runtime.clock, options.linger)
-        self._lanes: list[Lane] = []
+        self._parts: list[PartitionProducer] = []
         self._turn_of = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._closed = False
@@ -65,43 +72,46 @@ class Producer:
 
     @property
     def name(self) -> str:
-        """The producer's name. One that publishes under the name of an earlier one continues
-        its sequence."""
+        """The producer's name. A producer that reuses a name continues that name's sequence."""
         return self._options.name
 
     @property
     def topic(self) -> str:
-        """The topic as it was given, without a partition."""
+        """The topic that was passed to ``Client.producer``."""
         return self._options.topic
 
     @property
     def next_sequence(self) -> int:
-        """The sequence of the next record: before the first send, one more than the last that is
-        stored under this name. Of a topic without partitions, or of one partition, only."""
-        return self._only_lane().next_sequence
+        """The sequence number of the next record.
+
+        Before the first send it is one more than the last number stored under this name. Raises
+        ``Refused`` if the topic has several partitions: each has sequences of its own.
+        """
+        return self._only_part().next_sequence
 
     def skip_to(self, sequence: int) -> None:
-        """Number the first record ``sequence``, unless the name has come further already.
+        """Start numbering at ``sequence``, unless this name has stored higher numbers already.
 
-        For programs that number their records themselves: what they stored before they were
-        stopped is what ``next_sequence`` says. Call it before the first send. Of a topic without
-        partitions, or of one partition, only.
+        For programs that number their records themselves and, after a restart, read from
+        ``next_sequence`` how far they got. Call it before the first send. Raises ``Refused`` if
+        the topic has several partitions.
         """
-        self._only_lane().skip_to(sequence)
+        self._only_part().skip_to(sequence)
 
-    def _only_lane(self) -> Lane:
-        if len(self._lanes) != 1:
+    def _only_part(self) -> PartitionProducer:
+        if len(self._parts) != 1:
             raise Refused(
-                f"{self.topic} has {len(self._lanes)} partitions, each with sequences of its own: "
-                "open a producer for each of them"
+                f"{self.topic} has {len(self._parts)} partitions, each with its own sequence: "
+                "open one producer per partition"
             )
-        return self._lanes[0]
+        return self._parts[0]
 
     async def open(self) -> Self:
-        """Find the topic and create the producer there; ``async with`` does it.
+        """Look up the topic and register with its broker. ``async with`` calls this.
 
-        Waits for the broker, at most for the operation timeout. Raises what the broker refuses,
-        or ``Unavailable``.
+        Waits at most ``operation_timeout``. Raises ``NotFound`` if the topic does not exist and
+        ``create`` is false, ``AlreadyExists`` if another producer uses the name, ``Unavailable`` if
+        no broker answers, and any other error of the broker.
         """
         if self._closed:
             raise closed_error("producer")
@@ -113,8 +123,8 @@ class Producer:
                 options.topic, create=options.create, delivery=options.delivery
             ),
         )
-        self._lanes = [
-            Lane(
+        self._parts = [
+            PartitionProducer(
                 name,
                 info.delivery,
                 options,
@@ -127,7 +137,7 @@ class Producer:
             for name, _ in info.parts
         ]
         try:
-            await together([lane.open for lane in self._lanes])
+            await run_all_or_cancel([part.open for part in self._parts])
         except BaseException:
             await self.abandon()
             raise
@@ -138,10 +148,10 @@ class Producer:
         return self
 
     async def close(self) -> None:
-        """Flush, say goodbye to the broker, and refuse further sends. May be called again.
+        """Flush, deregister from the broker, and refuse further sends. Calling it again is safe.
 
-        Waits for what is pending, at most for the send timeout. Raises as :meth:`flush` does,
-        after everything is closed.
+        Waits at most ``send_timeout`` for pending records. Raises like :meth:`flush`, after
+        everything is closed.
         """
         if self._closed:
             return
@@ -153,14 +163,14 @@ class Producer:
         self._raise_unseen()
 
     async def abandon(self) -> None:
-        """Close without waiting for what is pending: its tickets fail. Raises nothing."""
+        """Close without waiting for pending records: their tickets fail. Raises nothing."""
         if not self._closed:
             self._closed = True
             await self._leave()
 
     async def _leave(self) -> None:
         await stop_tasks(self._tasks)
-        await every([lane.close for lane in self._lanes])
+        await run_all([part.close for part in self._parts])
         self._budget.wake()
         self._on_close(self)
 
@@ -176,7 +186,7 @@ class Producer:
         if error is None:
             await self.close()
         elif isinstance(error, Exception):
-            with contextlib.suppress(SulinaError):  # the error on its way out came first
+            with contextlib.suppress(SulinaError):  # the error that is being raised came first
                 await self.close()
         else:
             await self.abandon()
@@ -193,17 +203,19 @@ class Producer:
         deliver_at: DeliverAt | None = None,
         delay: Delay | None = None,
     ) -> Ticket:
-        """Hand over one record; the ticket becomes its id once it is stored.
+        """Queue one record and return a ticket. Await the ticket for the record's ``MessageId``.
 
-        Waits only while ``max_pending_bytes`` are on their way already. Records with the same
-        ``key`` go to the same partition.
+        Returns before the record is stored. Blocks only while ``max_pending_bytes`` are waiting to
+        be acknowledged. Records with the same ``key`` go to the same partition. ``publish_time_us``
+        replaces the time of this machine's clock.
 
         No subscription delivers the record before ``deliver_at`` (a datetime with a time zone, or
-        seconds since 1970), or before ``delay`` (a timedelta or seconds, rounded up by at most a
-        hundredth or 1 ms) has passed; others overtake it. Reliable topics only.
+        seconds since 1970) or before ``delay`` (a timedelta or seconds) has passed; records sent
+        later overtake it. A delay is rounded up, by at most 1 % of it (at least 1 ms, at most 1 s).
+        Delayed records need a reliable topic.
 
-        Raises ``TooLarge`` and ``Refused`` for a record that can't be sent, ``Closed``, and what
-        has put an end to the producer.
+        Raises ``TooLarge`` and ``Refused`` for a record that cannot be sent, ``Closed`` after
+        :meth:`close`, and the error that stopped the producer, if one did.
         """
         if type(payload) is not bytes:
             payload = as_payload(payload)
@@ -221,14 +233,14 @@ class Producer:
         while True:
             while budget.used >= budget.limit and not self._closed:
                 await budget.change()
-            lane = self._lane_for(key)
-            if self._closed or lane.failure is not None or cost > lane.max_record:
-                raise self._refusal(lane, cost)
+            part = self._part_for(key)
+            if self._closed or part.failure is not None or cost > part.max_record:
+                raise self._refusal(part, cost)
             if due is not None:
-                lane.check_due(due, self._wall_us())
+                part.check_due(due, self._wall_us())
             time = self._wall_us() if publish_time_us is None else as_time(publish_time_us)
-            if not lane.make_room(cost, time, due):
-                return Ticket(*lane.add(payload, key, attributes, time, cost, due))
+            if not part.make_room(cost, time, due):
+                return Ticket(*part.add(payload, key, attributes, time, cost, due))
             await _turn()
 
     async def send_many(
@@ -241,32 +253,35 @@ class Producer:
         deliver_at: DeliverAt | None = None,
         delay: Delay | None = None,
     ) -> Ticket:
-        """Hand over many records at once: much faster than one by one.
+        """Queue many records at once, which is much faster than one by one.
 
-        ``keys`` and ``attributes`` have an entry for each payload; ``deliver_at`` and ``delay``,
-        as with :meth:`send`, hold for all. The ticket is done when all
-        records are, and becomes the id of the last. Waits under backpressure, with part of the
-        records on their way; raises as :meth:`send` does, with nothing sent if a record is
-        not acceptable.
+        ``keys`` and ``attributes`` have one entry per payload; ``publish_time_us``, ``deliver_at``
+        and ``delay`` apply to all of them, as in :meth:`send`. The ticket is done once every record
+        is acknowledged; awaiting it returns the id of the last one.
+
+        Blocks like :meth:`send`, possibly after part of the records was queued. Raises like
+        :meth:`send`; if the arguments are invalid, nothing is sent.
+
+        >>> ticket = await producer.send_many([b"a", b"b", b"c"])
         """
-        records = Records.check(payloads, keys, attributes)
+        records = RecordColumns.check(payloads, keys, attributes)
         now = self._wall_us()
         time = now if publish_time_us is None else as_time(publish_time_us)
         due = due_time(deliver_at, delay, now)
         if due is not None:
-            for lane in self._lanes:
-                lane.check_due(due, now)
-        outcomes: list[Outcome] = []
+            for part in self._parts:
+                part.check_due(due, now)
+        outcomes: list[FrameOutcome] = []
         index = 0
         for number, run in self._runs(records):
             index = await self._send_run(number, run, (time, due), outcomes)
         return Ticket(outcomes.pop(), index, outcomes)
 
-    def _runs(self, records: Records) -> list[tuple[int | None, Records]]:
-        """The records for each partition (None: any), those with the last record last."""
-        if records.keys is None or len(self._lanes) == 1:
+    def _runs(self, records: RecordColumns) -> list[tuple[int | None, RecordColumns]]:
+        """The records for each partition (None: any). The group with the last record comes last."""
+        if records.keys is None or len(self._parts) == 1:
             return [(None, records)]
-        groups = group_by_partition(records.keys, len(self._lanes))
+        groups = group_by_partition(records.keys, len(self._parts))
         last = len(records) - 1
         ordered = sorted(groups.items(), key=lambda group: group[1][-1] == last)
         return [(number, records.chosen(members)) for number, members in ordered]
@@ -274,13 +289,13 @@ class Producer:
     async def _send_run(
         self,
         number: int | None,
-        records: Records,
+        records: RecordColumns,
         times: tuple[int, int | None],
-        outcomes: list[Outcome],
+        outcomes: list[FrameOutcome],
     ) -> int:
-        """Send records to one partition; adds their frames' outcomes, returns the last's index.
+        """Queue records for one partition; returns the last one's index in its frame.
 
-        ``times``: of their publishing, and of their delivery.
+        Adds the outcomes of their frames to ``outcomes``. ``times`` are publish and delivery time.
         """
         time, due = times
         totals, largest = records.totals(), max(records.costs)
@@ -289,26 +304,27 @@ class Producer:
         while start < len(records):
             while budget.used >= budget.limit and not self._closed:
                 await budget.change()
-            lane = self._lane_for(None) if number is None else self._lanes[number]
-            if self._closed or lane.failure is not None or largest > lane.max_record:
-                raise self._refusal(lane, largest)
-            end = fitting(totals, start, *lane.room(time, due))
+            part = self._part_for(None) if number is None else self._parts[number]
+            if self._closed or part.failure is not None or largest > part.max_record:
+                raise self._refusal(part, largest)
+            end = fitting(totals, start, *part.room(time, due))
             if end == start:
-                if lane.draft is not None:
-                    lane.seal()
+                if part.open_batch is not None:
+                    part.pack()
                     await _turn()
                     continue
-                end = start + 1  # larger than a frame's usual size: it gets one of its own
+                end = start + 1  # larger than a usual frame: it gets a frame of its own
             cost = totals[end - 1] - (totals[start - 1] if start else 0)
-            outcome, index = lane.add_many(records.piece(start, end), time, cost, due)
+            outcome, index = part.add_many(records.piece(start, end), time, cost, due)
             outcomes.append(outcome)
             start = end
         return index
 
     async def flush(self) -> None:
-        """Wait until everything sent so far is settled: durable, on a reliable topic.
+        """Wait until everything sent so far is acknowledged: durable, on a reliable topic.
 
-        Raises the first error that no ticket has raised yet. Takes at most the send timeout.
+        Waits at most ``send_timeout``. Raises the first error that was not yet raised by awaiting a
+        ticket, and ``Closed`` after :meth:`close`.
         """
         if self._closed:
             raise closed_error("producer")
@@ -316,40 +332,40 @@ class Producer:
         self._raise_unseen()
 
     async def _settle(self) -> None:
-        for outcome in [outcome for lane in self._lanes for outcome in lane.outstanding()]:
+        for outcome in [outcome for part in self._parts for outcome in part.outstanding()]:
             if not outcome.settled:
                 await outcome.wait()
 
     def _raise_unseen(self) -> None:
-        for lane in self._lanes:
-            if lane.first_failed is not None and not lane.first_failed.seen:
-                lane.first_failed.check()
+        for part in self._parts:
+            if part.first_failed is not None and not part.first_failed.seen:
+                part.first_failed.check()
 
-    def _lane_for(self, key: bytes | None) -> Lane:
-        lanes = self._lanes
-        if len(lanes) == 1:
-            return lanes[0]
-        if key is not None and lanes:
-            return lanes[partition_of(key, len(lanes))]
-        if not lanes:
+    def _part_for(self, key: bytes | None) -> PartitionProducer:
+        parts = self._parts
+        if len(parts) == 1:
+            return parts[0]
+        if key is not None and parts:
+            return parts[partition_of(key, len(parts))]
+        if not parts:
             raise Closed("the producer is not open yet: use it in `async with`")
-        if lanes[self._turn_of].draft is None:
-            self._turn_of = (self._turn_of + 1) % len(lanes)
-        return lanes[self._turn_of]
+        if parts[self._turn_of].open_batch is None:
+            self._turn_of = (self._turn_of + 1) % len(parts)
+        return parts[self._turn_of]
 
-    def _refusal(self, lane: Lane, cost: int) -> SulinaError:
+    def _refusal(self, part: PartitionProducer, cost: int) -> SulinaError:
         if self._closed:
             return closed_error("producer")
-        if lane.failure is not None:
-            return lane.failure.with_traceback(None)
+        if part.failure is not None:
+            return part.failure.with_traceback(None)
         return TooLarge(
-            f"a record of {cost} bytes is too large for {lane.topic}: "
-            f"at most {lane.max_record} can be sent"
+            f"a record of {cost} bytes is too large for {part.topic}: "
+            f"the maximum is {part.max_record} bytes"
         )
 
     async def _expire(self) -> None:
         clock, timeout = self._runtime.clock, self._options.send_timeout
         while True:
             await clock.sleep(min(timeout / 4, 1.0))
-            for lane in self._lanes:
-                lane.expire(clock.now())
+            for part in self._parts:
+                part.expire(clock.now())

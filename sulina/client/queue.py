@@ -1,75 +1,81 @@
-"""What has arrived and was not handed to the application yet, and the credit that bounds it."""
+"""Received frames that the application has not taken yet, and the credit that limits them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from sulina.client.feed import Feed
+from sulina.client.message import Batch
+
+
+class FrameUnpacker(Protocol):
+    """The part of a consumer that received a frame."""
+
+    def unpack(self, delivery: ReceivedFrame) -> Batch | None:
+        """Decode a frame that the application takes; None if it is corrupt."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
-    """A frame as it arrived. It is opened when the application takes it: until then it is as
-    small as it was on the wire."""
+class ReceivedFrame:
+    """A delivered frame. It is decoded when the application takes it, and until then needs no more
+    memory than on the wire."""
 
-    feed: Feed
+    part: FrameUnpacker
     data: memoryview
     mask: int | None
-    """Which of its records are meant; None: all."""
+    """The selected records as a bit mask; None means all."""
     attempt: int
 
 
 class Inbox:
-    """The deliveries of all partitions in the order of their arrival."""
+    """The received frames of all partitions, in order of arrival."""
 
     def __init__(self) -> None:
-        self._deliveries: deque[Delivery] = deque()
+        self._deliveries: deque[ReceivedFrame] = deque()
         self._news = asyncio.Event()
 
-    def put(self, delivery: Delivery) -> None:
-        """One more, behind all others."""
+    def put(self, delivery: ReceivedFrame) -> None:
+        """Add a frame at the end."""
         self._deliveries.append(delivery)
         self._news.set()
 
-    def first(self) -> Delivery | None:
-        """The oldest one, which stays."""
+    def first(self) -> ReceivedFrame | None:
+        """The oldest frame, which stays in the queue."""
         if self._deliveries:
             return self._deliveries[0]
         self._news.clear()
         return None
 
     def remove_first(self) -> None:
-        """Take the oldest one out."""
+        """Remove the oldest frame."""
         self._deliveries.popleft()
 
-    def drop(self, feed: Feed) -> list[Delivery]:
-        """Take out all that came from ``feed``."""
-        dropped = [delivery for delivery in self._deliveries if delivery.feed is feed]
+    def drop(self, part: FrameUnpacker) -> list[ReceivedFrame]:
+        """Remove and return all frames of ``part``."""
+        dropped = [delivery for delivery in self._deliveries if delivery.part is part]
         if dropped:
-            kept = (delivery for delivery in self._deliveries if delivery.feed is not feed)
+            kept = (delivery for delivery in self._deliveries if delivery.part is not part)
             self._deliveries = deque(kept)
         return dropped
 
     def clear(self) -> None:
-        """Forget everything."""
         self._deliveries.clear()
 
     def wake(self) -> None:
-        """Let everyone who waits look again."""
+        """Let all waiting tasks check again."""
         self._news.set()
 
     async def news(self) -> None:
-        """Wait for a delivery, or to be woken. Only after :meth:`first` found nothing."""
+        """Wait for a frame or :meth:`wake`. Call it only after :meth:`first` returned None."""
         await self._news.wait()
 
 
 class Credit:
-    """How much a broker may send. What the application has taken is given back in lumps of half
-    the whole, so that few commands go over and the broker never runs dry. Pure."""
+    """How much a broker may send. Credit for taken messages is granted again in steps of half the
+    total, so that few commands are sent and the broker never runs out of credit. Pure."""
 
     __slots__ = ("_bytes", "_records", "_used_bytes", "_used_records")
 
@@ -79,12 +85,12 @@ class Credit:
         self._used_records = self._used_bytes = 0
 
     def begin(self) -> tuple[int, int]:
-        """The records and bytes to grant to a broker that has none yet."""
+        """The initial grant for a new attachment: records and bytes."""
         self._used_records = self._used_bytes = 0
         return self._records, self._bytes
 
     def use(self, records: int, bytes_: int) -> tuple[int, int] | None:
-        """So much was taken. What to grant now, if it is time to."""
+        """Record what was taken. Returns the records and bytes to grant now, if any."""
         self._used_records += records
         self._used_bytes += bytes_
         if 2 * self._used_records < self._records and 2 * self._used_bytes < self._bytes:

@@ -1,4 +1,4 @@
-"""Reads a topic without a subscription: for a look at it, not for work."""
+"""Reads a topic without a subscription, for inspection rather than processing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sulina.client.message import Batch
-from sulina.client.topics import Topics
+from sulina.client.topics import TopicLookup
 from sulina.client.translate import start_to_wire
 from sulina.errors import CorruptFrame, Refused
 from sulina.model import Start
@@ -20,28 +20,33 @@ from sulina.wire.header import MAX_RECORDS, parse_header
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """What was read, in order. ``next_offset`` is where to go on; ``at_end`` says that nothing
-    was behind it when the broker answered."""
+    """The result of ``Client.read``: batches in order. Iterate over it for the batches.
+
+    ``len()`` is the number of records in all batches.
+    """
 
     batches: tuple[Batch, ...]
     next_offset: int
+    """The offset to continue from."""
     at_end: bool
+    """Whether the topic ended at ``next_offset`` when the broker answered."""
 
     def __iter__(self) -> Iterator[Batch]:
         return iter(self.batches)
 
     def __len__(self) -> int:
-        """Records in all batches."""
         return sum(map(len, self.batches))
 
 
 async def read_once(
-    topics: Topics, topic: str, start: Start, max_records: int, max_bytes: int
+    topics: TopicLookup, topic: str, start: Start, max_records: int, max_bytes: int
 ) -> ReadResult:
-    """One read, of whole frames, cut to what was asked for."""
+    """Read once, and cut the frames to the requested records."""
     info = await topics.describe(topic)
     if info.partitions:
-        raise Refused(f"{topic} has partitions: read one of them, for example {info.partitions[0]}")
+        raise Refused(
+            f"{topic} is partitioned: read one of its partitions, for example {info.partitions[0]}"
+        )
     connection = await topics.owner(topic)
     body = pb.ReadFrames(
         topic=topic,
@@ -76,7 +81,7 @@ def _frames(data: memoryview) -> Iterator[Frame]:
     while data:
         size = parse_header(data).size
         if size > len(data):
-            raise CorruptFrame("the broker's answer ends within a frame")
+            raise CorruptFrame("the broker's answer ends in the middle of a frame")
         frame = Frame(data[:size])
         data = data[size:]
         if not frame.header.is_control:
@@ -84,7 +89,7 @@ def _frames(data: memoryview) -> Iterator[Frame]:
 
 
 def _wanted(batch: Batch, start: Start) -> int:
-    """The records from ``start`` on: a frame may begin before it."""
+    """A mask of the records from ``start`` on; a frame may begin before it."""
     frame = batch.frame
     everything = selection.whole(frame.count)
     if start.kind == "offset":

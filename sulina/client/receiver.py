@@ -1,34 +1,30 @@
-"""Hands what has arrived to the application: message by message, or batch by batch."""
+"""Passes received frames to the application, message by message or batch by batch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from sulina.client.message import Batch, Message
-from sulina.client.queue import Delivery, Inbox
+from sulina.client.queue import FrameUnpacker, Inbox, ReceivedFrame
 from sulina.errors import Closed, SulinaError
 from sulina.wire import selection
 
-if TYPE_CHECKING:
-    from sulina.client.feed import Feed
-
 
 class Receiver:
-    """Any number of tasks may wait for messages. Nothing is lost when one of them is cancelled:
-    a message is taken in the moment in which it is returned."""
+    """Any number of tasks may wait for messages. Cancelling one loses nothing: a message is taken
+    from the queue at the moment it is returned."""
 
     def __init__(self) -> None:
         self.inbox = Inbox()
         self.messages: Iterator[Message] = iter(())
-        """The rest of the batch that is being handed out; the fast way to the next message."""
+        """The rest of the current batch; the fast path to the next message."""
         self._current: Batch | None = None
         self._end: SulinaError | None = Closed(
             "the consumer is not open yet: use it in `async with`"
         )
 
     async def next_message(self) -> Message:
-        """Waits. Raises the error that has put an end to this, once nothing is left."""
+        """Wait for the next message. Once nothing is left, raises the error that ended this."""
         while True:
             for message in self.messages:
                 return message
@@ -39,7 +35,7 @@ class Receiver:
                 self._current, self.messages = batch, iter(batch)
 
     async def next_batch(self) -> Batch:
-        """As :meth:`next_message`. If messages of a batch were taken singly, its rest is first."""
+        """Like :meth:`next_message`. The rest of a partly taken batch comes first."""
         while True:
             for message in self.messages:
                 self.messages = iter(())
@@ -51,7 +47,7 @@ class Receiver:
 
     def _poll(self) -> Batch | None:
         while (delivery := self.inbox.first()) is not None:
-            batch = delivery.feed.unpack(delivery)
+            batch = delivery.part.unpack(delivery)
             self.inbox.remove_first()
             if batch:
                 return batch
@@ -59,24 +55,24 @@ class Receiver:
             raise self._end.with_traceback(None)
         return None
 
-    def drop(self, feed: Feed) -> list[Delivery]:
-        """What came from ``feed`` and was not handed out is void. The deliveries not begun."""
-        if self._current is not None and self._current.feed is feed:
+    def drop(self, part: FrameUnpacker) -> list[ReceivedFrame]:
+        """Discard what ``part`` received and nobody took; returns the frames not yet decoded."""
+        if self._current is not None and self._current.source is part:
             self.messages = iter(())
-        return self.inbox.drop(feed)
+        return self.inbox.drop(part)
 
     def fail(self, error: SulinaError) -> None:
-        """Nothing more will come."""
+        """No more frames will arrive, because of ``error``."""
         if self._end is None:
             self._end = error
         self.inbox.wake()
 
     def begin(self) -> None:
-        """From now on messages may come."""
+        """Start receiving."""
         self._end = None
 
     def end(self, error: SulinaError) -> None:
-        """Forget what has arrived; ``error`` is for who asks for more."""
+        """Discard everything; further calls raise ``error``."""
         self.inbox.clear()
         self.messages = iter(())
         self._end = error
@@ -84,7 +80,7 @@ class Receiver:
 
 
 def _from(message: Message) -> Batch:
-    """The batch of a message without what came before it."""
+    """A message's batch without the messages before it."""
     batch = message.batch
     meant = selection.whole(batch.frame.count) if batch.mask is None else batch.mask
     before = message.offset - batch.frame.header.base_offset

@@ -1,4 +1,4 @@
-"""Checks what an application hands to a producer, and says how much it weighs."""
+"""Validates records that an application sends, and computes their cost."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ _END_OF_TIME: Final = 1 << 62
 
 
 def as_payload(value: object) -> bytes:
-    """A payload as bytes that nobody can change any more. Raises ``Refused``."""
+    """A payload as immutable bytes. Raises ``Refused``."""
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     raise Refused(
-        f"a payload is bytes, not {type(value).__name__}: encode it first, as in text.encode()"
+        f"a payload must be bytes, not {type(value).__name__}: encode it first, as in text.encode()"
     )
 
 
 def as_key(value: object) -> bytes:
-    """A key as bytes; text is taken as UTF-8. Raises ``Refused``."""
+    """A key as bytes; text is encoded as UTF-8. Raises ``Refused``."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
         return _encoded(value)
-    raise Refused(f"a key is bytes or text, not {type(value).__name__}")
+    raise Refused(f"a key must be bytes or str, not {type(value).__name__}")
 
 
 def as_attributes(value: Mapping[str, str]) -> tuple[dict[str, str], int]:
-    """A copy of the attributes, and the bytes they take. Raises ``Refused``."""
+    """A copy of the attributes, and their size in bytes. Raises ``Refused``."""
     size = 0
     for name, text in value.items():
         size += len(_encoded(name)) + len(_encoded(text)) + 2 * RECORD_OVERHEAD
@@ -42,15 +42,15 @@ def as_attributes(value: Mapping[str, str]) -> tuple[dict[str, str], int]:
 
 
 def as_time(microseconds: object) -> int:
-    """A publish time that a frame can hold. Raises ``Refused``."""
+    """A valid publish time. Raises ``Refused``."""
     if not isinstance(microseconds, int) or not 0 <= microseconds < _END_OF_TIME:
-        raise Refused(f"a publish time is in microseconds since 1970, not {microseconds!r}")
+        raise Refused(f"publish_time_us must be microseconds since 1970, not {microseconds!r}")
     return microseconds
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
-    """Many records, column by column, each column as long as the payloads."""
+class RecordColumns:
+    """Many records as columns, each as long as ``payloads``."""
 
     payloads: list[bytes]
     keys: list[bytes | None] | None
@@ -63,14 +63,16 @@ class Records:
         payloads: Sequence[Buffer],
         keys: Sequence[bytes | str | None] | None,
         attributes: Sequence[Mapping[str, str] | None] | None,
-    ) -> Records:
-        """Raises ``Refused`` for anything that is no record. No work in Python a record for
-        plain payloads in a list."""
+    ) -> RecordColumns:
+        """Validate columns. Raises ``Refused``. For plain payloads in a list, no Python code runs
+        per record."""
         if not payloads:
             raise Refused("send_many needs at least one payload")
         for name, column in (("keys", keys), ("attributes", attributes)):
             if column is not None and len(column) != len(payloads):
-                raise Refused(f"{len(column)} {name} do not fit {len(payloads)} payloads")
+                raise Refused(
+                    f"{name} has {len(column)} entries for {len(payloads)} payloads: pass one each"
+                )
         if set(map(type, payloads)) == {bytes}:
             bodies = cast(list[bytes], payloads if isinstance(payloads, list) else [*payloads])
         else:
@@ -91,21 +93,21 @@ class Records:
         return len(self.payloads)
 
     def totals(self) -> list[int]:
-        """The costs of all records up to and with each one."""
+        """Running totals of the costs."""
         return list(accumulate(self.costs))
 
-    def chosen(self, indices: Sequence[int]) -> Records:
-        """Only these records, in this order."""
-        return Records(
+    def chosen(self, indices: Sequence[int]) -> RecordColumns:
+        """The records at ``indices``, in that order."""
+        return RecordColumns(
             [self.payloads[index] for index in indices],
             None if self.keys is None else [self.keys[index] for index in indices],
             None if self.attributes is None else [self.attributes[index] for index in indices],
             [self.costs[index] for index in indices],
         )
 
-    def piece(self, start: int, end: int) -> Records:
-        """The records from ``start`` to before ``end``."""
-        return Records(
+    def piece(self, start: int, end: int) -> RecordColumns:
+        """The records from ``start`` up to but not including ``end``."""
+        return RecordColumns(
             self.payloads[start:end],
             None if self.keys is None else self.keys[start:end],
             None if self.attributes is None else self.attributes[start:end],
@@ -115,8 +117,8 @@ class Records:
 
 def _encoded(text: object) -> bytes:
     if not isinstance(text, str):
-        raise Refused(f"names and values of attributes are text, not {type(text).__name__}")
+        raise Refused(f"attribute names and values must be str, not {type(text).__name__}")
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise Refused(f"{text!r} can't be written as UTF-8") from None
+        raise Refused(f"{text!r} cannot be encoded as UTF-8") from None

@@ -1,4 +1,4 @@
-"""Which partition a record goes to: by its key, or in turns."""
+"""Chooses the partition of a record by its key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _REMEMBERED_KEYS: Final = 8192
 
 @lru_cache(maxsize=_REMEMBERED_KEYS)
 def fnv1a(key: bytes) -> int:
-    """FNV-1a, 64 bits: the same in every client, so a key's records share a partition."""
+    """64-bit FNV-1a. Every client uses it, so that records of one key share a partition."""
     value = _FNV_OFFSET
     for byte in key:
         value = (value ^ byte) * _FNV_PRIME & _MASK
@@ -21,12 +21,12 @@ def fnv1a(key: bytes) -> int:
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """The number of the partition in which records of this key are."""
+    """The number of the partition for this key."""
     return fnv1a(key) % partitions
 
 
 def group_by_partition(keys: list[bytes | None], partitions: int) -> dict[int | None, list[int]]:
-    """The indices of the records for each partition, in their order; None: those without key."""
+    """The record indices for each partition, in order; None for records without a key."""
     groups: dict[int | None, list[int]] = {}
     for index, key in enumerate(keys):
         number = None if key is None else partition_of(key, partitions)

@@ -1,7 +1,7 @@
 """Keeps one producer or consumer attached to the broker that serves its topic.
 
-When the attachment breaks, for whatever reason, the session looks the topic up again and attaches
-anew, with growing pauses, until it succeeds, is refused, or has tried for too long.
+When the attachment breaks, for any reason, the session looks up the topic again and reattaches,
+with growing pauses, until it succeeds, is refused, or the reconnect timeout has passed.
 """
 
 from __future__ import annotations
@@ -12,45 +12,46 @@ from typing import Final, Protocol
 
 from sulina.client.connection import Connection
 from sulina.client.options import ClientOptions
-from sulina.client.retry import Backoff, may_retry, retry
-from sulina.client.topics import Topics
+from sulina.client.retry import may_retry, retry
+from sulina.client.topics import TopicLookup
 from sulina.errors import AlreadyExists, Closed, SulinaError
 from sulina.model import Delivery
+from sulina.runtime.retry_delay import RetryDelay
 from sulina.runtime.seam import Runtime
 
 GOODBYE_SECONDS: Final = 2.0
-"""How long a broker is waited for when a producer or consumer leaves it."""
+"""How long to wait for the broker when a producer or consumer closes."""
 
 _STABLE_SECONDS: Final = 5.0
-"""An attachment that lasted so long was a good one."""
+"""After an attachment has lasted this long, the next pause starts short again."""
 
 _log = logging.getLogger("sulina.client")
 
 
 class Attachment(Protocol):
-    """What a session keeps attached."""
+    """A producer or consumer that a session keeps attached."""
 
     async def attach(self, connection: Connection) -> None:
-        """Introduce yourself to the broker there. May be called again after any error."""
+        """Register with the broker. May be called again after any error."""
         ...
 
     def detached(self, reason: SulinaError) -> None:
-        """The attachment broke; a new one is being made."""
+        """The attachment broke; the session is reattaching."""
         ...
 
     def failed(self, error: SulinaError) -> None:
-        """There will be no new attachment: tell the application. Called at most once, last."""
+        """The session gave up: notify the application. Called at most once, as the last call."""
         ...
 
 
-class Session:
-    """One attachment's life. Owns one task from :meth:`start` to :meth:`stop`."""
+class TopicSession:
+    """Keeps one attachment alive. Owns one task from :meth:`start` to :meth:`stop`."""
 
     def __init__(
         self,
         topic: str,
         attachment: Attachment,
-        topics: Topics,
+        topics: TopicLookup,
         runtime: Runtime,
         options: ClientOptions,
     ) -> None:
@@ -59,12 +60,12 @@ class Session:
         self._topics = topics
         self._runtime = runtime
         self._options = options
-        self._backoff = Backoff(runtime.random)
+        self._backoff = RetryDelay(runtime.random)
         self._broken: asyncio.Future[SulinaError] | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, *, create: bool, delivery: Delivery | None) -> None:
-        """Attach for the first time, within the operation timeout. Raises what prevents it."""
+        """Attach for the first time, within the operation timeout. Raises the last error."""
         await retry(
             self._runtime,
             self._options.operation_timeout,
@@ -73,16 +74,16 @@ class Session:
         self._task = asyncio.create_task(self._keep())
 
     def broke(self, reason: SulinaError) -> None:
-        """To be told by the attachment: the broker closed it, or the connection is lost."""
+        """Called by the attachment when the broker closed it or the connection is lost."""
         if self._broken is not None and not self._broken.done():
             self._broken.set_result(reason)
 
     def progressed(self) -> None:
-        """To be told by the attachment: it does work, so the next pause may be short again."""
+        """Called by the attachment when it makes progress: the next pause starts short again."""
         self._backoff.reset()
 
     async def stop(self) -> None:
-        """End the task. The attachment itself is the caller's to close."""
+        """Stop the task. The caller closes the attachment itself."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))
@@ -98,20 +99,20 @@ class Session:
             attached = self._runtime.clock.now()
             reason = await self._broken
             if self._runtime.clock.now() - attached > _STABLE_SECONDS:
-                self._backoff.reset()  # one that is idle, or stands by, makes no other progress
+                self._backoff.reset()  # an idle or standby attachment makes no other progress
             if not may_retry(reason):
                 self._attachment.failed(reason)
                 return
-            _log.info("%s: %s; attaching again", self._topic, reason)
+            _log.info("%s: %s; reattaching", self._topic, reason)
             self._attachment.detached(reason)
             error = await self._attach_again()
             if error is not None:
                 self._attachment.failed(error)
                 return
-            _log.info("%s: attached again", self._topic)
+            _log.info("%s: reattached", self._topic)
 
     async def _attach_again(self) -> SulinaError | None:
-        """None once attached, or why that can't be."""
+        """None once attached, or the error that made it give up."""
         clock = self._runtime.clock
         began = clock.now()
         while True:
@@ -120,7 +121,7 @@ class Session:
             try:
                 await self._attach(create=False, delivery=None)
             except AlreadyExists as error:
-                # A broker may need a while to notice that our former connection is dead.
+                # A broker may take a while to notice that our previous connection is dead.
                 if tried_for > self._options.operation_timeout:
                     return error
             except SulinaError as error:
@@ -131,5 +132,5 @@ class Session:
 
 
 def closed_error(what: str) -> Closed:
-    """The error for calls on something that its own user closed."""
+    """The error for calls on a closed client, producer or consumer."""
     return Closed(f"the {what} is closed: open a new one")

@@ -1,4 +1,4 @@
-"""Running several things at once, and ending tasks, without leaving any behind."""
+"""Runs calls concurrently and stops tasks, leaving none behind."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _AT_ONCE: Final = 32
 Call = Callable[[], Awaitable[None]]
 
 
-async def together(calls: Sequence[Call]) -> None:
-    """Await all, up to 32 at a time; a failure cancels the rest and is raised."""
+async def run_all_or_cancel(calls: Sequence[Call]) -> None:
+    """Await all calls, up to 32 at a time. The first failure cancels the rest and is raised."""
     tasks = _start(calls)
     try:
         await asyncio.gather(*tasks)
@@ -20,8 +20,8 @@ async def together(calls: Sequence[Call]) -> None:
         await stop_tasks(tasks)
 
 
-async def every(calls: Sequence[Call]) -> None:
-    """Await all, up to 32 at a time, whatever happens to some; then raise the first failure."""
+async def run_all(calls: Sequence[Call]) -> None:
+    """Await all calls, up to 32 at a time, even if some fail; then raise the first failure."""
     tasks = _start(calls)
     try:
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
@@ -33,7 +33,7 @@ async def every(calls: Sequence[Call]) -> None:
 
 
 async def stop_tasks(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Cancel, and wait until they have ended. Their errors are not raised."""
+    """Cancel tasks and wait until they have ended. Their errors are not raised."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""What a send gives back: a ticket, which becomes the record's id once the broker has it."""
+"""Tickets for sent records, which resolve to message ids once the broker has stored them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ OFFSET_NOT_KNOWN: Final = -1
 
 @dataclass(frozen=True, slots=True, order=True)
 class MessageId:
-    """Where a record is: its topic (of a partitioned topic, the partition) and its offset.
+    """Identifies a stored record by its topic (or partition) and offset.
 
-    The offset is -1 when the broker had stored the record before a lost connection and was sent
-    it again: it is stored, once, but where is not known here.
+    The offset is -1 if the connection was lost after the broker stored the record and before it
+    answered. The record was then sent again, recognised as a duplicate and is stored once, but the
+    client does not learn its offset.
     """
 
     topic: str
     offset: int
 
 
-class Outcome:
-    """What became of one frame; all its tickets share it. Settled once."""
+class FrameOutcome:
+    """The outcome of one frame, shared by all its tickets. Settled once."""
 
     __slots__ = ("_waiters", "base_offset", "error", "seen", "settled", "topic")
 
@@ -35,16 +36,16 @@ class Outcome:
         self.base_offset = OFFSET_NOT_KNOWN
         self.error: SulinaError | None = None
         self.seen = False
-        """The error was raised to somebody."""
+        """Whether the error was raised to the application."""
         self._waiters: list[asyncio.Future[None]] = []
 
     def succeed(self, base_offset: int) -> None:
-        """The broker has the frame."""
+        """The broker acknowledged the frame."""
         self.base_offset = base_offset
         self._settle()
 
     def fail(self, error: SulinaError) -> None:
-        """The frame was refused, or what became of it can't be known."""
+        """The frame was refused, or its outcome is unknown."""
         self.error = error
         self._settle()
 
@@ -56,7 +57,7 @@ class Outcome:
                 waiter.set_result(None)
 
     def wait(self) -> asyncio.Future[None]:
-        """A future of the caller's own, done once this is settled: cancelling it hurts nobody."""
+        """A future for this caller only, done once this is settled. It may be cancelled."""
         waiter = asyncio.get_running_loop().create_future()
         if self.settled:
             waiter.set_result(None)
@@ -68,7 +69,7 @@ class Outcome:
         """Raise the error, if it failed."""
         if self.error is not None:
             self.seen = True
-            # One error, raised by many tickets: none shall carry the traces of the others.
+            # Many tickets raise this error: none should carry the tracebacks of the others.
             raise self.error.with_traceback(None)
 
     def id_of(self, index: int) -> MessageId:
@@ -80,23 +81,26 @@ class Outcome:
 
 
 class Ticket:
-    """A promise for sent records: ``await`` it for the id of the (last) record.
+    """The pending result of ``send`` or ``send_many``. Await it for the (last) record's id.
 
-    On a reliable topic it is done once the records are durable, on a non-reliable one once the
-    broker has taken them. Awaiting raises the error if the broker refused them, and
-    ``UnknownOutcome`` if it can't be known whether they are stored. It may be awaited any number
-    of times, or never: ``Producer.flush`` waits for all.
+    On a reliable topic it is done once the records are durable, on a non-reliable topic once the
+    broker has received them. Awaiting it raises the broker's error if the records were refused,
+    ``UnknownOutcome`` if they may or may not be stored, and the cause (usually ``Unavailable``) if
+    they could not be sent within ``send_timeout``. It may be awaited any number of times, or never:
+    ``Producer.flush`` waits for all records.
     """
 
     __slots__ = ("_earlier", "_index", "_outcome")
 
-    def __init__(self, outcome: Outcome, index: int, earlier: Sequence[Outcome] = ()) -> None:
+    def __init__(
+        self, outcome: FrameOutcome, index: int, earlier: Sequence[FrameOutcome] = ()
+    ) -> None:
         self._outcome = outcome
         self._index = index
         self._earlier = earlier
 
     def done(self) -> bool:
-        """Whether awaiting would return, or raise, at once."""
+        """Whether awaiting it returns or raises immediately."""
         return self._outcome.settled and all(outcome.settled for outcome in self._earlier)
 
     def __await__(self) -> Generator[Any, None, MessageId]:

@@ -1,4 +1,4 @@
-"""Finds topics: their partitions, what they promise, and which broker serves them."""
+"""Looks up topics: their partitions, their delivery guarantee, and the broker that serves them."""
 
 from __future__ import annotations
 
@@ -16,23 +16,25 @@ from sulina.wire.commands import Command
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic as the cluster knows it."""
+    """A topic's description, as returned by ``Client.topic``."""
 
     name: str
+    """The full name: ``/namespace/topic``."""
     partitions: tuple[str, ...]
-    """The names of its partitions in order; empty for a topic that has none."""
+    """The full names of its partitions, in order; empty if the topic is not partitioned."""
     delivery: Delivery
+    """What the topic guarantees."""
 
     @property
     def parts(self) -> tuple[tuple[str, int | None], ...]:
-        """Name and partition number of each topic that holds records."""
+        """Name and number of each partition, or the topic itself with None."""
         if not self.partitions:
             return ((self.name, None),)
         return tuple((name, number) for number, name in enumerate(self.partitions))
 
 
-class Topics:
-    """Lookups over a pool. Each is one round trip, bounded by the operation timeout."""
+class TopicLookup:
+    """Lookups over a connection pool. Each is one round trip, bounded by the operation timeout."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -40,7 +42,7 @@ class Topics:
     async def describe(
         self, topic: str, *, create: bool = False, delivery: Delivery | None = None
     ) -> TopicInfo:
-        """What ``topic`` is. Raises ``NotFound`` if it is absent and not to be created."""
+        """Describe ``topic``. Raises ``NotFound`` if it does not exist and ``create`` is false."""
         _, result = await self._look_up(topic, create, delivery)
         name = TopicName.parse(topic)
         partitions = tuple(str(name.partition(number)) for number in range(result.partitions))
@@ -49,13 +51,13 @@ class Topics:
     async def owner(
         self, topic: str, *, create: bool = False, delivery: Delivery | None = None
     ) -> Connection:
-        """A connection to the broker that serves ``topic`` now."""
+        """A connection to the broker that currently serves ``topic``."""
         connection, result = await self._look_up(topic, create, delivery)
         address = _address(result)
         return connection if address is None else await self._pool.to(address)
 
     async def pause(self, seconds: float) -> None:
-        """Wait before the next try, or until a new connection stands."""
+        """Wait before the next attempt, or until a new connection is established."""
         await self._pool.pause(seconds)
 
     async def _look_up(
@@ -68,7 +70,7 @@ class Topics:
 
 
 async def look_up_at(connection: Connection, topic: str) -> Address | None:
-    """Where ``topic`` is served as the broker there knows it; None if by itself."""
+    """The address of the owner of ``topic`` according to that broker; None if it is the owner."""
     _, result = await connection.request(
         Command.LOOKUP, pb.Lookup(topic=topic, create=False), pb.LookupResult
     )

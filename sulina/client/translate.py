@@ -1,4 +1,4 @@
-"""The model's words as the binary protocol writes them."""
+"""Translates between the model's types and the binary protocol."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def start_to_wire(start: Start) -> pb.Start:
         return pb.Start(offset=start.value)
     if start.kind == "time":
         return pb.Start(time_us=start.value)
-    raise Refused(f"a start is latest, earliest, offset or time, not {start.kind!r}")
+    raise Refused(f"start must be latest, earliest, an offset or a time, not {start.kind!r}")
 
 
 def policy_to_wire(policy: FailurePolicy | None) -> pb.FailurePolicy | None:

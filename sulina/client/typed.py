@@ -1,8 +1,8 @@
-"""Producers and consumers of values instead of bytes: their class is the schema.
+"""Producers and consumers of values instead of bytes; the values' class is the schema.
 
-The schema is registered when a producer opens, unless it is there; a class that readers of the
-topic would not understand is refused then, before anything is sent. Messages name the version they
-were written with. A consumer reads with its own class, whatever version that was.
+Opening a producer registers the schema if necessary, and fails if it is incompatible with the
+registered ones, before anything is sent. Messages carry the schema version that they were written
+with. A consumer decodes with its own class, whatever that version was.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import types
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Generic, Self, TypeVar
 
-from sulina.client.codecs import Codec
+from sulina.client.codecs import ValueCodec
 from sulina.client.consumer import Consumer
 from sulina.client.delays import Delay, DeliverAt
 from sulina.client.message import Batch, Message
@@ -22,42 +22,47 @@ from sulina.errors import Closed, NotFound
 
 T = TypeVar("T")
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
-"""An administrative call."""
+"""Runs an operation on a broker."""
 
 
 class TypedMessage(Message, Generic[T]):
-    """A message whose payload is a value."""
+    """A message whose payload decodes to a value of the consumer's class."""
 
     __slots__ = ("_codec",)
 
-    def __init__(self, batch: Batch, index: int, payload: bytes, codec: Codec) -> None:
+    def __init__(self, batch: Batch, index: int, payload: bytes, codec: ValueCodec) -> None:
         super().__init__(batch, index, payload)
         self._codec = codec
 
     @property
     def value(self) -> T:
-        """The value, read anew each time. Raises ``Refused`` if the payload can't be one."""
+        """The decoded payload; decoded at each access. Raises ``Refused`` if it is invalid."""
         found: T = self._codec.decode(self.payload)
         return found
 
 
 class TypedConsumer(Consumer, Generic[T]):
-    """Receives values. Made by ``Client.consumer`` with a ``schema``; else as ``Consumer``.
+    """Receives values. Created by ``Client.consumer`` with a ``schema``.
 
-    ``batches()`` gives the payloads as they are.
+    Like ``Consumer``, but messages have a ``value``. ``batches()`` yields undecoded payloads.
+
+    >>> async with client.consumer("/default/orders", "billing", schema=Order) as consumer:
+    ...     async for message in consumer:
+    ...         handle(message.value)
+    ...         await consumer.ack(message)
     """
 
-    _codec: Codec
+    _codec: ValueCodec
 
     @classmethod
-    def reading(cls, codec: Codec, *arguments: Any) -> TypedConsumer[T]:
-        """A consumer with what ``Consumer`` takes."""
+    def reading(cls, codec: ValueCodec, *arguments: Any) -> TypedConsumer[T]:
+        """A consumer that decodes with ``codec``; ``arguments`` are those of ``Consumer``."""
         made = cls(*arguments)
         made._codec = codec
         return made
 
     async def receive(self, timeout: float | None = None) -> TypedMessage[T]:
-        """The next message, as ``Consumer.receive``; look at its ``value``."""
+        """Like ``Consumer.receive``; the message has a ``value``."""
         return self._typed(await super().receive(timeout))
 
     async def __anext__(self) -> TypedMessage[T]:
@@ -68,27 +73,31 @@ class TypedConsumer(Consumer, Generic[T]):
 
 
 class TypedProducer(Generic[T]):
-    """Publishes values. Made by ``Client.producer`` with a ``schema``; use it in ``async with``."""
+    """Publishes values. Created by ``Client.producer`` with a ``schema``; use it in ``async with``.
+
+    >>> async with client.producer("/default/orders", schema=Order) as producer:
+    ...     await producer.send(Order(number=7))
+    """
 
     def __init__(
-        self, codec: Codec, subject: str, ask: Ask, make: Callable[[int, int], Producer]
+        self, codec: ValueCodec, subject: str, ask: Ask, make: Callable[[int, int], Producer]
     ) -> None:
-        """``make`` gives the producer of payloads, by the schema's id and version."""
+        """``make`` creates the underlying producer for a schema id and version."""
         self._codec = codec
         self._ask = ask
         self._make = make
         self._producer: Producer | None = None
         self._closed = False
         self.subject = subject
-        """Under which name the schema is registered."""
+        """The subject under which the schema is registered."""
         self.schema_id = 0
         self.schema_version = 0
 
     async def open(self) -> Self:
-        """Find or register the schema, then open the producer; ``async with`` does it.
+        """Find or register the schema, then open the producer. ``async with`` calls this.
 
-        Raises ``Refused`` if the schema does not fit those that are registered, if the topic is
-        bound to another subject, or without the right to register; and as ``Producer.open``.
+        Raises ``Refused`` if the schema is incompatible with the registered ones, if the topic is
+        bound to another subject, or without permission to register; and like ``Producer.open``.
         """
         if self._closed:
             raise closed_error("producer")
@@ -107,7 +116,7 @@ class TypedProducer(Generic[T]):
 
     @property
     def producer(self) -> Producer:
-        """The producer of payloads beneath. Raises ``Closed`` before :meth:`open`."""
+        """The underlying ``Producer``. Raises ``Closed`` before :meth:`open`."""
         if self._producer is None:
             raise Closed("the producer is not open yet: use it in `async with`")
         return self._producer
@@ -122,8 +131,7 @@ class TypedProducer(Generic[T]):
         deliver_at: DeliverAt | None = None,
         delay: Delay | None = None,
     ) -> Ticket:
-        """Hand over one value, as ``Producer.send``. Raises ``Refused`` if it is not as its class
-        says."""
+        """Queue one value, like ``Producer.send``. Raises ``Refused`` if it violates the schema."""
         return await self.producer.send(
             self._codec.encode(value),
             key=key,
@@ -143,7 +151,7 @@ class TypedProducer(Generic[T]):
         deliver_at: DeliverAt | None = None,
         delay: Delay | None = None,
     ) -> Ticket:
-        """Hand over many values at once, as ``Producer.send_many``."""
+        """Queue many values at once, like ``Producer.send_many``."""
         return await self.producer.send_many(
             [self._codec.encode(value) for value in values],
             keys=keys,
@@ -154,11 +162,11 @@ class TypedProducer(Generic[T]):
         )
 
     async def flush(self) -> None:
-        """As ``Producer.flush``."""
+        """Like ``Producer.flush``."""
         await self.producer.flush()
 
     async def close(self) -> None:
-        """As ``Producer.close``."""
+        """Like ``Producer.close``."""
         self._closed = True
         if self._producer is not None:
             await self._producer.close()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from sulina.client.retry import Backoff
 from sulina.errors import Unavailable
 from sulina.objects.answers import Passing
 from sulina.objects.store import ObjectSettings
 from sulina.runtime.deadline import within
+from sulina.runtime.retry_delay import RetryDelay
 from sulina.runtime.seam import Clock, Randomness
 
 _T = TypeVar("_T")
@@ -31,7 +31,7 @@ class Retrier:
         Any other error ends it at once. Raises ``Unavailable`` in the end: ``what`` is the subject
         of its sentence. ``attempts`` is for fewer than the settings allow; 0 for all.
         """
-        settings, backoff, reason = self._settings, Backoff(self._random), ""
+        settings, backoff, reason = self._settings, RetryDelay(self._random), ""
         attempts = min(attempts or settings.attempts, settings.attempts)
         for number in range(attempts):
             if number:

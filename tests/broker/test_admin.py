@@ -100,7 +100,7 @@ async def test_a_partitioned_topic_is_one_topic_with_parts(client: Client) -> No
     assert [log["topic"] for log in described["logs"]] == parts
     with pytest.raises(Refused, match="is a partition: delete /default/admin instead"):
         await client.admin("topic.delete", {"topic": parts[0]})
-    with pytest.raises(Refused, match="has partitions: read one of them"):
+    with pytest.raises(Refused, match="is partitioned: read one of its partitions"):
         await client.read(TOPIC, Start.earliest())
     await client.admin("topic.delete", {"topic": TOPIC})
     assert await names(client, all=True) == []
@@ -161,7 +161,7 @@ async def test_consumers_and_producers_of_a_deleted_topic_are_told(client: Clien
     [
         ({}, "topic is missing"),
         ({"topic": 5}, "topic is missing"),
-        ({"topic": "orders"}, "'orders' is not a topic name: write /namespace/topic"),
+        ({"topic": "orders"}, "'orders' is not a topic name: use /namespace/topic"),
         ({"topic": "/default/a/b"}, "is not a topic name"),
         ({"topic": "/default/spa ce"}, "is not a topic name"),
         ({"topic": "/default/" + "x" * 300}, "at most 255 characters"),

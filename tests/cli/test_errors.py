@@ -61,13 +61,13 @@ def test_debugging_shows_where_it_comes_from(nobody: Sulina) -> None:
 
 def test_a_url_that_is_none_is_explained(nobody: Sulina) -> None:
     ran = nobody("ping", "--url", "http://127.0.0.1", code=1)
-    assert "write sulina://host:port" in ran.stderr
+    assert "use sulina://host:port" in ran.stderr
 
 
 @pytest.mark.parametrize(
     ("command", "remedy"),
     [
-        (("topic", "create", "orders"), "write /namespace/topic"),
+        (("topic", "create", "orders"), "use /namespace/topic"),
         (("namespace", "create", "a/b"), "use letters, digits"),
         (("nonsense",), "No such command"),
         (("ping", "--timeout", "0"), "--timeout"),

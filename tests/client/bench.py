@@ -1,4 +1,4 @@
-"""The parts that a test of the client plugs together."""
+"""The parts that a test of the client plugs run_all_or_cancel."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sulina.client.batching import Draft, fitting
+from sulina.client.batching import OpenBatch, fitting
 from sulina.wire.compression import Compression
 from sulina.wire.decode import Frame
 from sulina.wire.encode import Origin
@@ -33,16 +33,16 @@ steps = st.lists(
 
 @given(steps)
 def test_a_frame_holds_what_was_added_in_order(steps: list[tuple[str, Any, int]]) -> None:
-    draft = Draft("/default/t", NOON)
+    open_batch = OpenBatch("/default/t", NOON)
     expected: list[tuple[bytes, bytes | None, dict[str, str], int]] = []
     for kind, what, time in steps:
         if kind == "one":
             payload, key, pairs = what
-            assert draft.add(payload, key, pairs, time, 1) == len(expected)
+            assert open_batch.add(payload, key, pairs, time, 1) == len(expected)
             expected.append((payload, key, dict(pairs or {}), time))
         else:
             rows = list(what)
-            last = draft.extend(
+            last = open_batch.extend(
                 [row[0] for row in rows],
                 [row[1] for row in rows] if any(row[1] is not None for row in rows) else None,
                 [row[2] for row in rows] if any(row[2] for row in rows) else None,
@@ -51,9 +51,9 @@ def test_a_frame_holds_what_was_added_in_order(steps: list[tuple[str, Any, int]]
             )
             expected += [(row[0], row[1], dict(row[2] or {}), time) for row in rows]
             assert last == len(expected) - 1
-    frame = Frame(draft.encode(Origin("me"), 7, Compression.NONE))
+    frame = Frame(open_batch.encode(Origin("me"), 7, Compression.NONE))
     count = len(expected)
-    assert draft.cost == frame.count == count
+    assert open_batch.cost == frame.count == count
     assert frame.payloads == [row[0] for row in expected]
     assert (frame.keys or [None] * count) == [row[1] for row in expected]
     assert (frame.attributes or [{}] * count) == [row[2] for row in expected]
@@ -62,19 +62,19 @@ def test_a_frame_holds_what_was_added_in_order(steps: list[tuple[str, Any, int]]
 
 
 def test_records_of_one_time_need_no_column_of_times() -> None:
-    draft = Draft("/default/t", NOON)
-    draft.add(b"a", None, None, NOON, 1)
-    draft.extend([b"b", b"c"], None, None, NOON, 2)
-    assert draft.times is None
-    assert draft.keys is None
-    assert draft.attributes is None
+    open_batch = OpenBatch("/default/t", NOON)
+    open_batch.add(b"a", None, None, NOON, 1)
+    open_batch.extend([b"b", b"c"], None, None, NOON, 2)
+    assert open_batch.times is None
+    assert open_batch.keys is None
+    assert open_batch.attributes is None
 
 
 def test_a_draft_takes_no_record_of_another_hour() -> None:
-    draft = Draft("/default/t", NOON)
-    assert draft.takes(NOON + 60_000_000)
-    assert not draft.takes(NOON + 3600_000_000)
-    assert not draft.takes(NOON - 3600_000_000)
+    open_batch = OpenBatch("/default/t", NOON)
+    assert open_batch.takes(NOON + 60_000_000)
+    assert not open_batch.takes(NOON + 3600_000_000)
+    assert not open_batch.takes(NOON - 3600_000_000)
 
 
 @given(

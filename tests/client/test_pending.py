@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sulina.client.pending import Pending, PendingFrame
-from sulina.client.tickets import Outcome
+from sulina.client.tickets import FrameOutcome
 from sulina.errors import (
     ProtocolError,
     StorageFull,
@@ -21,9 +21,9 @@ class Pile:
 
     def __init__(self, frames: int) -> None:
         self.freed = 0
-        self.failed: list[Outcome] = []
+        self.failed: list[FrameOutcome] = []
         self.pending = Pending(self._free, self.failed.append)
-        self.outcomes = [Outcome("/default/t") for _ in range(frames)]
+        self.outcomes = [FrameOutcome("/default/t") for _ in range(frames)]
         for number, outcome in enumerate(self.outcomes):
             self.pending.add(PendingFrame(b"%d" % number, 10, float(number), outcome))
 
@@ -34,7 +34,7 @@ class Pile:
         return list(self.pending.to_send())
 
 
-def error_of(outcome: Outcome) -> SulinaError | None:
+def error_of(outcome: FrameOutcome) -> SulinaError | None:
     assert outcome.settled
     return outcome.error
 

@@ -196,7 +196,7 @@ async def test_a_record_that_no_frame_can_hold_is_refused(
     bench: Bench, client: sulina.Client
 ) -> None:
     async with client.producer(TOPIC) as producer:
-        with pytest.raises(TooLarge, match="at most"):
+        with pytest.raises(TooLarge, match="the maximum is"):
             await producer.send(bytes(65 << 20))
         with pytest.raises(TooLarge):
             await producer.send_many([b"small", bytes(65 << 20)])
@@ -210,11 +210,11 @@ async def test_mistakes_are_told_in_a_sentence(client: sulina.Client) -> None:
             await producer.send("text")  # type: ignore[arg-type]
         with pytest.raises(Refused, match="bytes, not int"):
             await producer.send_many([b"x", 3])  # type: ignore[list-item]
-        with pytest.raises(Refused, match="2 keys do not fit 3 payloads"):
+        with pytest.raises(Refused, match="keys has 2 entries for 3 payloads"):
             await producer.send_many([b"x"] * 3, keys=["a", "b"])
         with pytest.raises(Refused, match="at least one"):
             await producer.send_many([])
-        with pytest.raises(Refused, match="attributes are text"):
+        with pytest.raises(Refused, match="attribute names and values must be str"):
             await producer.send(b"x", attributes={"a": 1})  # type: ignore[dict-item]
         with pytest.raises(Refused, match="microseconds since 1970"):
             await producer.send(b"x", publish_time_us=1 << 70)
@@ -222,7 +222,7 @@ async def test_mistakes_are_told_in_a_sentence(client: sulina.Client) -> None:
             await producer.send(b"x", key="\ud800")
     with pytest.raises(Refused, match="not a topic name"):
         client.producer("orders")
-    with pytest.raises(Refused, match="none, lz4 and zstd"):
+    with pytest.raises(Refused, match="none, lz4 or zstd"):
         client.producer(TOPIC, compression="gzip")
     with pytest.raises(Refused, match="schema_id"):
         client.producer(TOPIC, schema_id=-1)

@@ -6,13 +6,14 @@ import random
 
 import pytest
 
-from sulina.client.retry import FIRST_DELAY, LONGEST_DELAY, Backoff, may_retry, retry
+from sulina.client.retry import may_retry, retry
 from sulina.errors import Fenced, NotFound, Overloaded, Refused, Unavailable, UnknownOutcome
+from sulina.runtime.retry_delay import FIRST_DELAY, LONGEST_DELAY, RetryDelay
 from tests.client.bench import Bench
 
 
 def test_pauses_grow_and_stay_within_bounds() -> None:
-    backoff = Backoff(random.Random(1))
+    backoff = RetryDelay(random.Random(1))
     delays = [backoff.next() for _ in range(20)]
     assert FIRST_DELAY / 2 <= delays[0] <= FIRST_DELAY
     assert all(delay <= LONGEST_DELAY for delay in delays)

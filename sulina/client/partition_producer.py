@@ -1,8 +1,8 @@
-"""A producer's way to one topic, or to one partition: draft, pack, send, resend.
+"""The part of a producer that serves one topic or one partition: collect, pack, send, resend.
 
-Records are packed in the order in which they were added, and each frame's sequence follows on the
-one before it. All that is not acknowledged is kept and, after a lost connection or a failure that
-passes, sent again in the same order over a new handle; the broker stores no sequence twice.
+Records are packed in the order in which they were added, and sequence numbers continue from frame
+to frame. Unacknowledged frames are kept and, after a lost connection or a temporary failure, sent
+again in the same order over a new handle; the broker stores no sequence number twice.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import asyncio
 import contextlib
 from typing import Final
 
-from sulina.client.batching import Attributes, Draft
+from sulina.client.batching import Attributes, OpenBatch
 from sulina.client.budget import Budget
 from sulina.client.connection import Connection
 from sulina.client.delays import check_due
 from sulina.client.linger import Linger
 from sulina.client.options import ClientOptions, ProducerOptions
 from sulina.client.pending import Pending, PendingFrame
-from sulina.client.records import Records
+from sulina.client.records import RecordColumns
 from sulina.client.retry import may_retry
-from sulina.client.session import GOODBYE_SECONDS, Session, closed_error
-from sulina.client.tickets import Outcome
-from sulina.client.topics import Topics
+from sulina.client.session import GOODBYE_SECONDS, TopicSession, closed_error
+from sulina.client.tickets import FrameOutcome
+from sulina.client.topics import TopicLookup
 from sulina.client.translate import delivery_to_wire
 from sulina.errors import Refused, SulinaError, Unavailable
 from sulina.model import Delivery
@@ -33,15 +33,15 @@ from sulina.wire.encode import Origin
 from sulina.wire.header import MAX_BODY
 
 FRAME_ROOM: Final = 1024
-"""Bytes of a frame that are not records: header, producer's name, padding."""
+"""Bytes of a frame beyond its records: header, producer name, padding."""
 
 
 _IN_FLIGHT: Final = 3
-"""With fewer frames on their way a record does not wait for others to join it."""
+"""While fewer frames are in flight, records are sent without lingering."""
 
 
-class Lane:
-    """One topic of a producer. ``failure`` is set once nothing can be sent any more."""
+class PartitionProducer:
+    """Sends to one topic or partition. ``failure`` is set once nothing more can be sent."""
 
     def __init__(
         self,
@@ -49,16 +49,16 @@ class Lane:
         delivery: Delivery,
         options: ProducerOptions,
         client: ClientOptions,
-        topics: Topics,
+        topics: TopicLookup,
         runtime: Runtime,
         budget: Budget,
         linger: Linger,
     ) -> None:
         self.topic = topic
-        self.draft: Draft | None = None
+        self.open_batch: OpenBatch | None = None
         self.failure: SulinaError | None = None
-        self.first_failed: Outcome | None = None
-        """The first failure that was not raised to the application yet."""
+        self.first_failed: FrameOutcome | None = None
+        """The first failure that was not yet raised to the application."""
         self.max_record = MAX_BODY
         self._batch_bytes = options.batch_bytes
         self._max_delay_us = 0
@@ -69,33 +69,33 @@ class Lane:
         self._linger = linger
         self._origin = Origin(options.name, options.schema_id, options.schema_version)
         self._pending = Pending(budget.give_back, self._note)
-        self._session = Session(topic, self, topics, runtime, client)
+        self._session = TopicSession(topic, self, topics, runtime, client)
         self._connection: Connection | None = None
         self._handle = 0
         self._sending = False
         self._known = False
         self._next_sequence = 0
-        self._trouble: SulinaError = Unavailable(f"{topic} has not been reached yet")
+        self._trouble: SulinaError = Unavailable(f"no broker for {topic} has been reached yet")
 
     async def open(self) -> None:
-        """Create the producer at the topic's broker. Raises what prevents it."""
-        # Whoever looked the topic up before this created it, if it was to be created.
+        """Create the producer at the topic's broker. Raises the error if that fails."""
+        # The lookup before this created the topic, if it was to be created.
         await self._session.start(create=False, delivery=None)
 
     # ---- from the application ----
 
     @property
     def next_sequence(self) -> int:
-        """The sequence of the next record that is packed."""
+        """The sequence number of the next record to be packed."""
         return self._next_sequence
 
     def skip_to(self, sequence: int) -> None:
-        """Leave out the sequences before this one; nothing if they are used already."""
-        assert self.draft is None and not len(self._pending), "before the first record only"
+        """Skip the sequence numbers before this one; no effect if they are used already."""
+        assert self.open_batch is None and not len(self._pending), "call it before the first send"
         self._next_sequence = max(self._next_sequence, sequence)
 
     def check_due(self, due: int, now: int) -> None:
-        """Raise ``Refused`` if the topic can't deliver a record so late."""
+        """Raise ``Refused`` if the topic cannot delay a record until ``due``."""
         check_due(self.topic, self._delivery, due - now, self._max_delay_us)
 
     def add(
@@ -106,101 +106,105 @@ class Lane:
         time: int,
         cost: int,
         due: int | None,
-    ) -> tuple[Outcome, int]:
-        """Put one record into the open draft, which has room for it (see :meth:`make_room`)."""
-        draft = self.draft
-        if draft is None:
-            draft = self._open_draft(time, due)
+    ) -> tuple[FrameOutcome, int]:
+        """Add one record to the open batch, which has room for it (see :meth:`make_room`)."""
+        open_batch = self.open_batch
+        if open_batch is None:
+            open_batch = self._start_batch(time, due)
         self._budget.used += cost
-        return draft.outcome, draft.add(payload, key, attributes, time, cost)
+        return open_batch.outcome, open_batch.add(payload, key, attributes, time, cost)
 
     def make_room(self, cost: int, time: int, due: int | None) -> bool:
-        """Pack the open draft if a record of ``cost`` can't join it. Whether it was packed."""
-        draft = self.draft
-        if draft is None or (
-            draft.cost + cost <= self._batch_bytes
-            and len(draft.payloads) < self._options.batch_records
-            and draft.takes(time, due)
+        """Pack the open batch if a record of ``cost`` does not fit; whether it was packed."""
+        open_batch = self.open_batch
+        if open_batch is None or (
+            open_batch.cost + cost <= self._batch_bytes
+            and len(open_batch.payloads) < self._options.batch_records
+            and open_batch.takes(time, due)
         ):
             return False
-        self.seal()
+        self.pack()
         return True
 
     def room(self, time: int, due: int | None) -> tuple[int, int]:
-        """The cost and the records that the open draft, or a new one, still takes."""
-        draft, options = self.draft, self._options
-        if draft is None:
+        """The cost and the number of records that the open batch, or a new one, still takes."""
+        open_batch, options = self.open_batch, self._options
+        if open_batch is None:
             return self._batch_bytes, options.batch_records
-        if not draft.takes(time, due):
+        if not open_batch.takes(time, due):
             return 0, 0
-        return self._batch_bytes - draft.cost, options.batch_records - len(draft.payloads)
+        return self._batch_bytes - open_batch.cost, options.batch_records - len(open_batch.payloads)
 
     def add_many(
-        self, records: Records, time: int, cost: int, due: int | None
-    ) -> tuple[Outcome, int]:
-        """Put records into the open draft, which has room for all of them (see :meth:`room`)."""
-        draft = self.draft
-        if draft is None:
-            draft = self._open_draft(time, due)
+        self, records: RecordColumns, time: int, cost: int, due: int | None
+    ) -> tuple[FrameOutcome, int]:
+        """Add records to the open batch, which has room for all of them (see :meth:`room`)."""
+        open_batch = self.open_batch
+        if open_batch is None:
+            open_batch = self._start_batch(time, due)
         self._budget.used += cost
-        index = draft.extend(records.payloads, records.keys, records.attributes, time, cost)
-        return draft.outcome, index
+        index = open_batch.extend(records.payloads, records.keys, records.attributes, time, cost)
+        return open_batch.outcome, index
 
-    def _open_draft(self, time: int, due: int | None) -> Draft:
-        self.draft = draft = Draft(self.topic, time, due)
+    def _start_batch(self, time: int, due: int | None) -> OpenBatch:
+        self.open_batch = open_batch = OpenBatch(self.topic, time, due)
         if len(self._pending) >= _IN_FLIGHT and self._linger.seconds:
-            self._linger.watch(self, draft)
+            self._linger.pack_later(self, open_batch)
         else:
-            # Little is on its way: go at once, with what comes in this turn of the loop.
-            asyncio.get_running_loop().call_soon(self._seal_if_open, draft)
-        return draft
+            # Little is in flight: send at the end of this iteration of the event loop.
+            asyncio.get_running_loop().call_soon(self._pack_if_open, open_batch)
+        return open_batch
 
-    def _seal_if_open(self, draft: Draft) -> None:
-        if self.draft is draft:
-            self.seal()
+    def _pack_if_open(self, open_batch: OpenBatch) -> None:
+        if self.open_batch is open_batch:
+            self.pack()
 
-    def seal(self) -> None:
-        """Pack the open draft into a frame, and send it if the connection takes it now."""
-        draft, self.draft = self.draft, None
-        if draft is None:
+    def pack(self) -> None:
+        """Pack the open batch into a frame, and send it if the connection is writable."""
+        open_batch, self.open_batch = self.open_batch, None
+        if open_batch is None:
             return
         error = self.failure
         if error is None:
             try:
-                frame = draft.encode(self._origin, self._next_sequence, self._options.compression)
+                frame = open_batch.encode(
+                    self._origin, self._next_sequence, self._options.compression
+                )
             except SulinaError as refusal:
                 error = refusal
         if error is not None:
-            draft.outcome.fail(error)
-            self._budget.give_back(draft.cost)
-            self._note(draft.outcome)
+            open_batch.outcome.fail(error)
+            self._budget.give_back(open_batch.cost)
+            self._note(open_batch.outcome)
             return
-        self._next_sequence += len(draft.payloads)
+        self._next_sequence += len(open_batch.payloads)
         now = self._runtime.clock.now()
-        self._pending.add(PendingFrame(frame, draft.cost, now, draft.outcome))
+        self._pending.add(PendingFrame(frame, open_batch.cost, now, open_batch.outcome))
         self._pump()
 
-    def outstanding(self) -> list[Outcome]:
-        """What to wait for until all that was added so far is settled. Packs the open draft."""
-        self.seal()
+    def outstanding(self) -> list[FrameOutcome]:
+        """The outcomes of everything that was added so far. Packs the open batch."""
+        self.pack()
         return self._pending.outcomes()
 
     def expire(self, now: float) -> None:
-        """Fail what was not acknowledged for the send timeout; called every now and then."""
+        """Fail what was not acknowledged within the send timeout. Called periodically."""
         seconds = self._options.send_timeout
         if self._sending:
-            self._trouble = Unavailable(f"{self.topic} acknowledged nothing for {seconds:g} s")
+            self._trouble = Unavailable(
+                f"the broker of {self.topic} acknowledged nothing for {seconds:g} s"
+            )
         if self._pending.expire(now - seconds, self._trouble):
-            self._let_go()
+            self._release_handle()
             self._session.broke(self._trouble)
 
     async def close(self) -> None:
-        """Say goodbye to the broker; what is still pending fails. Waits for the answer."""
+        """Close the producer at the broker and wait for its answer. What is still pending fails."""
         await self._session.stop()
         connection, self._sending = self._connection, False
         if connection is not None:
             goodbye = pb.CloseProducer(producer=self._handle)
-            # If it can't be told, the end of the connection tells it.
+            # If this fails, the end of the connection closes it.
             with contextlib.suppress(SulinaError):
                 await connection.request(
                     Command.CLOSE_PRODUCER, goodbye, pb.Done, seconds=GOODBYE_SECONDS
@@ -215,7 +219,7 @@ class Lane:
         if isinstance(body, pb.Published):
             self._pending.published(body.first_number, body.base_offsets)
             self._session.progressed()
-            self._go_if_free()
+            self._pack_if_idle()
         elif isinstance(body, pb.PublishFailed):
             if self._sending:
                 self._publish_failed(body.number, error_from(body.error))
@@ -229,12 +233,12 @@ class Lane:
             self._break(error)
         else:
             self._pending.refused(number, error)
-            self._go_if_free()
+            self._pack_if_idle()
 
-    def _go_if_free(self) -> None:
-        """Little is on its way any more: what waits for company need not wait."""
-        if self.draft is not None and len(self._pending) < _IN_FLIGHT:
-            self.seal()
+    def _pack_if_idle(self) -> None:
+        """Pack the open batch if little is in flight."""
+        if self.open_batch is not None and len(self._pending) < _IN_FLIGHT:
+            self.pack()
 
     def writable_again(self) -> None:
         self._pump()
@@ -251,8 +255,8 @@ class Lane:
     # ---- from the session ----
 
     async def attach(self, connection: Connection) -> None:
-        """Create the producer over ``connection`` and send all that is pending."""
-        self._let_go()
+        """Create the producer over ``connection`` and send everything that is pending."""
+        self._release_handle()
         body = pb.CreateProducer(
             topic=self.topic,
             name=self._options.name,
@@ -283,10 +287,10 @@ class Lane:
             self._known = True
             self._next_sequence = created.last_sequence + 1
         elif created.last_sequence >= self._next_sequence:
-            # Its frames would be taken for ours, and ours for repeats of them.
+            # The broker would take its frames for ours, and ours for repeats of them.
             raise Refused(
                 f"another producer named {self._options.name!r} has published to {self.topic}: "
-                "give each producer a name of its own"
+                "give each producer its own name"
             )
         self._pending.restart(resend_in_doubt=self._delivery is Delivery.RELIABLE)
         self._sending = self._connection is not None
@@ -301,11 +305,11 @@ class Lane:
             self.failure = error
         self._sending = False
         self._pending.fail_all(error)
-        self.seal()
+        self.pack()
         self._budget.wake()
 
-    def _let_go(self) -> None:
-        """Leave the present handle, if there is one; its answers no longer reach us."""
+    def _release_handle(self) -> None:
+        """Close the current handle, if there is one, and ignore its answers."""
         connection = self._connection
         self._forget_handle()
         if connection is not None:
@@ -328,6 +332,6 @@ class Lane:
                 Command.PUBLISH, pb.Publish(producer=self._handle, number=number), frame
             )
 
-    def _note(self, failed: Outcome) -> None:
+    def _note(self, failed: FrameOutcome) -> None:
         if self.first_failed is None or self.first_failed.seen:
             self.first_failed = failed

@@ -1,8 +1,8 @@
-"""A consumer's way from one topic, or from one partition: credit, deliveries, acknowledgements.
+"""The part of a consumer that serves one topic or partition: credit, deliveries, acks.
 
-Deliveries that were not handed to the application when the attachment breaks are dropped, since
-the broker delivers them again. Acknowledgements that the broker has not confirmed are sent again,
-before any credit is given, so that it does not.
+When the attachment to the broker breaks, buffered deliveries are dropped, because the broker
+delivers them again. Unconfirmed acknowledgements are sent again before any credit is granted, so
+that the broker does not redeliver those messages.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from sulina.client.acks import Acks
 from sulina.client.connection import Connection
 from sulina.client.message import Batch
 from sulina.client.options import ClientOptions, ConsumerOptions
-from sulina.client.queue import Credit, Delivery
+from sulina.client.queue import Credit, ReceivedFrame
 from sulina.client.retry import retry
-from sulina.client.session import GOODBYE_SECONDS, Session
-from sulina.client.topics import Topics
+from sulina.client.session import GOODBYE_SECONDS, TopicSession
+from sulina.client.topics import TopicLookup
 from sulina.client.translate import policy_to_wire, start_to_wire, type_to_wire
 from sulina.errors import CorruptFrame, SulinaError, Unavailable
 from sulina.model import Start
@@ -30,11 +30,11 @@ from sulina.wire.decode import Frame
 from sulina.wire.header import HEADER_SIZE, MAX_RECORDS, parse_header
 
 
-class Feed:
-    """One topic of a consumer.
+class PartitionConsumer:
+    """Receives from one topic or partition.
 
-    ``owner`` is the consumer. ``arrived`` gets each delivery; ``dropped`` is told when those not
-    yet handed out are void; ``broken`` gets the error when there will be no more.
+    ``owner`` is the consumer. ``arrived`` receives each delivered frame, ``dropped`` is called when
+    those not yet taken are void, ``broken`` receives the error when no more will come.
     """
 
     def __init__(
@@ -44,12 +44,12 @@ class Feed:
         credit: Credit,
         options: ConsumerOptions,
         client: ClientOptions,
-        topics: Topics,
+        topics: TopicLookup,
         runtime: Runtime,
         *,
         owner: object,
-        arrived: Callable[[Delivery], None],
-        dropped: Callable[[Feed], list[Delivery]],
+        arrived: Callable[[ReceivedFrame], None],
+        dropped: Callable[[PartitionConsumer], list[ReceivedFrame]],
         broken: Callable[[SulinaError], None],
     ) -> None:
         self.topic = topic
@@ -57,7 +57,7 @@ class Feed:
         self.owner = owner
         self.active = False
         self.generation = 0
-        """Rises with each seek: what was received before it can't be acknowledged after it."""
+        """Incremented by each seek: messages received before it cannot be acknowledged after it."""
         self.corrupt_frames = 0
         self._credit = credit
         self._options = options
@@ -66,29 +66,29 @@ class Feed:
         self._arrived = arrived
         self._dropped = dropped
         self._broken = broken
-        self._session = Session(topic, self, topics, runtime, client)
+        self._session = TopicSession(topic, self, topics, runtime, client)
         self.acks = AckSender(self._session.broke)
         self._connection: Connection | None = None
         self._handle = 0
         self._seeking = False
 
     async def open(self) -> None:
-        """Subscribe at the topic's broker. Raises what prevents it."""
+        """Subscribe at the topic's broker. Raises the error if that fails."""
         await self._session.start(create=False, delivery=None)
 
     # ---- deliveries ----
 
-    def unpack(self, delivery: Delivery) -> Batch | None:
-        """Open a delivery for the application, which takes it out of the queue.
+    def unpack(self, delivery: ReceivedFrame) -> Batch | None:
+        """Decode a frame that the application takes from the queue.
 
-        None if it is corrupt: it is counted, and given back to the broker. Raises ``Refused`` if
-        it can't be opened here at all (a compression that is not installed).
+        None if it is corrupt: then it is counted and returned to the broker. Raises ``Refused`` if
+        its compression is not installed here.
         """
         try:
             frame = Frame(delivery.data)
         except CorruptFrame:
             self.corrupt_frames += 1
-            self._give_back_corrupt(delivery)
+            self._return_corrupt(delivery)
             self._use_credit(_records_of(delivery), len(delivery.data))
             return None
         mask = delivery.mask
@@ -98,14 +98,14 @@ class Feed:
             self.partition,
             mask=None if mask is None else mask & selection.whole(frame.count),
             attempt=delivery.attempt,
-            feed=self,
+            source=self,
             generation=self.generation,
         )
         self._use_credit(len(batch), len(delivery.data))
         return batch
 
-    def _give_back_corrupt(self, delivery: Delivery) -> None:
-        with contextlib.suppress(CorruptFrame):  # without a header nobody knows its offsets
+    def _return_corrupt(self, delivery: ReceivedFrame) -> None:
+        with contextlib.suppress(CorruptFrame):  # without a header its offsets are unknown
             header = parse_header(delivery.data)
             chosen = selection.whole(header.count) if delivery.mask is None else delivery.mask
             meant = Acks()
@@ -125,7 +125,7 @@ class Feed:
     # ---- acknowledgements ----
 
     def nack(self, refused: Acks, delay_ms: int, reason: str) -> None:
-        """Give records back, to be delivered again. Without a connection they will be anyway."""
+        """Request redelivery. Without a connection nothing is sent: it happens anyway."""
         if self._connection is None:
             return
         for ack in refused.take():
@@ -137,7 +137,7 @@ class Feed:
     # ---- position, and the end ----
 
     async def seek(self, start: Start) -> None:
-        """Go on from ``start``. Tries again after a lost connection, for the operation timeout."""
+        """Move to ``start``. Retries after a lost connection, within the operation timeout."""
         await retry(self._runtime, self._client.operation_timeout, lambda: self._seek_once(start))
 
     async def _seek_once(self, start: Start) -> None:
@@ -149,8 +149,8 @@ class Feed:
         try:
             await connection.request(Command.SEEK, body, pb.Done, arrived=self._sought)
         except BaseException:
-            # What came meanwhile is dropped: only a new attachment brings it again.
-            self._session.broke(Unavailable(f"{self.topic}: a seek did not succeed"))
+            # What arrived meanwhile was dropped: only a new attachment delivers it again.
+            self._session.broke(Unavailable(f"{self.topic}: a seek failed"))
             raise
 
     def _sought(self, _: pb.Done) -> None:
@@ -158,7 +158,7 @@ class Feed:
         self.generation += 1
 
     async def unsubscribe(self) -> None:
-        """Delete the subscription, which ends this consumer too. Waits for the broker."""
+        """Delete the subscription, which also closes this consumer. Waits for the broker."""
 
         async def attempt() -> None:
             connection = self._attached()
@@ -170,17 +170,17 @@ class Feed:
 
     def _attached(self) -> Connection:
         if self._connection is None:
-            raise Unavailable(f"{self.topic} is not connected at the moment")
+            raise Unavailable(f"{self.topic} is not connected at the moment: try again")
         return self._connection
 
     async def close(self) -> None:
-        """Say goodbye to the broker. Waits for the answer, and raises nothing."""
+        """Close the consumer at the broker and wait for its answer. Raises nothing."""
         await self._session.stop()
         self.acks.send()
         connection = self._connection
         if connection is not None:
             goodbye = pb.CloseConsumer(consumer=self._handle)
-            # If it can't be told, the end of the connection tells it.
+            # If this fails, the end of the connection closes it.
             with contextlib.suppress(SulinaError):
                 await connection.request(
                     Command.CLOSE_CONSUMER, goodbye, pb.Done, seconds=GOODBYE_SECONDS
@@ -189,7 +189,7 @@ class Feed:
 
     @property
     def attached(self) -> bool:
-        """Whether a broker serves this now."""
+        """Whether a broker currently serves this consumer."""
         return self._connection is not None
 
     # ---- from the broker ----
@@ -198,7 +198,7 @@ class Feed:
         body = incoming.body
         if isinstance(body, pb.Deliver):
             mask = selection.from_bytes(body.selection) if body.selection else None
-            delivery = Delivery(self, incoming.data, mask, body.attempt)
+            delivery = ReceivedFrame(self, incoming.data, mask, body.attempt)
             self._session.progressed()
             if self._seeking:
                 self._use_credit(_records_of(delivery), len(delivery.data))
@@ -211,7 +211,7 @@ class Feed:
             self._session.broke(error_from(body.error))
 
     def writable_again(self) -> None:
-        """Nothing to do: what a consumer sends is small and never waits."""
+        """Nothing to do: a consumer sends small commands and never waits to send."""
 
     def lost(self, reason: SulinaError) -> None:
         self._forget_handle()
@@ -220,8 +220,8 @@ class Feed:
     # ---- from the session ----
 
     async def attach(self, connection: Connection) -> None:
-        """Subscribe over ``connection``; then acknowledgements, then credit."""
-        self._let_go()
+        """Subscribe over ``connection``, then send acknowledgements, then grant credit."""
+        self._release_handle()
         options = self._options
         body = pb.Subscribe(
             topic=self.topic,
@@ -247,7 +247,7 @@ class Feed:
             Command.SUBSCRIBE, body, pb.Subscribed, arrived=arrived, abandoned=abandoned
         )
         if self._connection is None:
-            return  # lost again already; the session knows
+            return  # lost again already; the session was notified
         self.acks.attach(connection, self._handle)
         self._grant(*self._credit.begin())
 
@@ -263,7 +263,7 @@ class Feed:
         for delivery in self._dropped(self):
             self._use_credit(_records_of(delivery), len(delivery.data))
 
-    def _let_go(self) -> None:
+    def _release_handle(self) -> None:
         connection = self._connection
         self._forget_handle()
         if connection is not None:
@@ -277,8 +277,8 @@ class Feed:
         self.active = False
 
 
-def _records_of(delivery: Delivery) -> int:
-    """How many records a delivery counts for, without opening it."""
+def _records_of(delivery: ReceivedFrame) -> int:
+    """How many records a frame counts for, without decoding it."""
     if delivery.mask is not None:
         return delivery.mask.bit_count()
     if len(delivery.data) < HEADER_SIZE:

@@ -1,9 +1,9 @@
-"""A second opinion on a broker that has fallen silent.
+"""Checks with other brokers whether a broker that does not answer still owns its topics.
 
-A process that stands still keeps its connections, and whoever waits on one of them can't tell it
-from a broker that is merely slow. Other brokers can: once its lease is over they have its topics.
-So they are asked for one of the topics; when another broker serves it, the silent connection is
-given up, and all producers and consumers on it go on elsewhere. Until then nothing is given up.
+A frozen process keeps its connections open, so a client cannot tell it from a slow broker. Other
+brokers can: once its lease has expired they own its topics. So the client looks up one of the
+topics at another broker. If a different broker serves it, the silent connection is closed, and its
+producers and consumers reconnect elsewhere. Until then it is kept.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from sulina.runtime.deadline import within
 from sulina.runtime.seam import Runtime
 
 _BETWEEN: Final = 0.5
-"""Seconds between two questions."""
+"""Seconds between two lookups."""
 _DIAL: Final = 2.0
-"""Seconds for whoever is said to be the owner to answer."""
+"""Seconds to connect to the reported owner."""
 
 
-class Doubts:
-    """Asks about silent connections of a pool, one question at a time for each. ``close`` it."""
+class SilentBrokerCheck:
+    """Checks the silent connections of a pool, one lookup at a time each, until ``close``."""
 
     def __init__(self, pool: Pool, runtime: Runtime) -> None:
         self._pool = pool
@@ -36,7 +36,7 @@ class Doubts:
         pool.on_silence = self._silent
 
     async def close(self) -> None:
-        """Ask no more."""
+        """Stop all checks."""
         await stop_tasks(list(self._asking.values()))
 
     def _silent(self, connection: Connection) -> None:
@@ -47,24 +47,26 @@ class Doubts:
 
     async def _ask(self, connection: Connection) -> None:
         while connection.silent:
-            with contextlib.suppress(SulinaError):  # then nobody knows better
+            with contextlib.suppress(SulinaError):  # no other broker knows better
                 if await self._moved(connection) and connection.silent:
-                    reason = f"{connection.address} is silent, and others serve its topics"
+                    reason = (
+                        f"{connection.address} does not answer and other brokers serve its topics"
+                    )
                     connection.end(Unavailable(reason), politely=False)
             await self._runtime.clock.sleep(_BETWEEN)
 
     async def _moved(self, connection: Connection) -> bool:
-        """Whether some topic of the connection is served by another broker by now."""
-        peers = (*connection.producers.values(), *connection.consumers.values())
-        if not peers:
+        """Whether another broker serves a topic of this connection by now."""
+        users = (*connection.producers.values(), *connection.consumers.values())
+        if not users:
             return False
         other = await self._pool.other(connection.address)
-        address = await look_up_at(other, peers[0].topic)
-        # A broker may have several addresses: who answers there counts, and not where it is.
+        address = await look_up_at(other, users[0].topic)
+        # A broker may have several addresses: compare broker ids, not addresses.
         owner = other
         if address is not None:
             try:
                 owner = await within(self._runtime.clock, _DIAL, self._pool.to(address))
             except TimeoutError:
-                return False  # the silent one by another of its addresses, perhaps
+                return False  # perhaps the silent broker, at another of its addresses
         return owner.broker_id != connection.broker_id
