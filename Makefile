@@ -1,10 +1,10 @@
 # Sulina's commands. `make` alone lists them.
 #
-# Everything is set up in .venv from the lock files in requirements/, without root and with
-# nothing but Python 3.11 or newer. The stamps in .venv make that instant from the second time on.
+# Each command first installs what it needs into .venv, from the lock files in requirements/. That
+# takes Python 3.11 or newer and no root; stamp files in .venv skip it from the second time on.
 #
-#   ARGS=...     is handed to the command:  make test ARGS="-k journal -n0"
-#   PYTHON=...   is the interpreter for .venv, if the one found is not the one you want
+#   ARGS=...     is passed to the command:  make test ARGS="-k journal -n0"
+#   PYTHON=...   is the interpreter for .venv, instead of the first suitable one
 
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
@@ -14,28 +14,28 @@ ARGS ?=
 PYTHON ?=
 
 bin := .venv/bin
-# One more than there are processors: many tests wait for processes that they started.
+# One worker more than there are processors: many tests wait for processes that they started.
 workers := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 typed := sulina broker_containers storage_grpc emr_jobs functions infra localstack benchmarks tests docs
 packages := sulina broker_containers storage_grpc emr_jobs functions
-# Environments of their own, for what must not meet Sulina's packages: the tests run these programs.
+# Separate environments for programs whose dependencies conflict with ours; the tests run them.
 apart := $(patsubst %,.venv-%/installed.lock,danube emulators localstack spark)
 protos = $(shell find $(wildcard $(packages)) -name '*.proto')
 
 .PHONY: help
-help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: up
 up: .venv/.stamp-project $(if $(CLOUD),.venv/.stamp-lake .venv-localstack/installed.lock) ## run Sulina in one process; CLOUD=1: a cluster on an emulated AWS
 	@exec $(bin)/$(if $(CLOUD),python -m localstack.cloud,sulina up) $(ARGS)
 
 .PHONY: test
-test: .venv/.stamp-dev .venv/.stamp-project $(apart) ## run the tests; one of them: ARGS="-k name"
+test: .venv/.stamp-dev .venv/.stamp-project $(apart) ## run the tests: ARGS="-k name", ARGS=--cov
 	@$(bin)/python -m pytest -n $(workers) --dist worksteal $(ARGS)
 
 .PHONY: check
-check: .venv/.stamp-dev .venv/.stamp-project ## lint, format, types and imports; changes nothing
+check: .venv/.stamp-dev .venv/.stamp-project ## check lint, format, types and imports; changes nothing
 	@status=0; \
 	echo "ruff check";  $(bin)/ruff check --quiet . || status=1; \
 	echo "ruff format"; $(bin)/ruff format --quiet --diff . || status=1; \
@@ -49,27 +49,27 @@ format: .venv/.stamp-dev ## format the code and fix what can be fixed safely
 	@$(bin)/ruff format .
 
 .PHONY: bench
-bench: .venv/.stamp-bench .venv/.stamp-project ## measure Sulina side by side with others
+bench: .venv/.stamp-bench .venv/.stamp-project ## measure Sulina next to NATS, Redis and RabbitMQ
 	@$(bin)/python -m benchmarks $(ARGS)
 
 .PHONY: simulate
-simulate: .venv/.stamp-dev .venv/.stamp-project ## try to break the ledgers: SEEDS=0-299
+simulate: .venv/.stamp-dev .venv/.stamp-project ## try to break the ledgers in a simulation: SEEDS=0-299
 	@$(bin)/python -m tests.simulation --seeds $(or $(SEEDS),0-299) $(ARGS)
 
 .PHONY: chaos
-chaos: .venv/.stamp-dev .venv/.stamp-project ## harm a real cluster of processes: MINUTES=5
+chaos: .venv/.stamp-dev .venv/.stamp-project ## kill, pause and cut off processes of a real cluster: MINUTES=5
 	@$(bin)/python -m tests.chaos --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 .PHONY: containers
-containers: .venv/.stamp-dev .venv/.stamp-project ## build the images, run a cluster of them, kill a broker
+containers: .venv/.stamp-dev .venv/.stamp-project ## build the images, run a cluster of containers, kill a broker
 	@SULINA_CONTAINERS=1 $(bin)/python -m pytest tests/containers $(ARGS)
 
 .PHONY: functions
-functions: .venv/.stamp-project ## pack the Lambda functions: ARGS="--architecture x86_64"
+functions: .venv/.stamp-project ## package the Lambda functions: ARGS="--architecture x86_64"
 	@$(bin)/python -m functions.package $(ARGS)
 
 .PHONY: proto
-proto: .venv/.stamp-dev ## write *_pb2.py and *_pb2.pyi again from the .proto files
+proto: .venv/.stamp-dev ## regenerate *_pb2.py and *_pb2.pyi from the .proto files
 	@$(bin)/python -m grpc_tools.protoc --proto_path=. --python_out=. \
 		--plugin=protoc-gen-mypy=$(bin)/protoc-gen-mypy --mypy_out=quiet:. $(protos)
 
@@ -79,11 +79,11 @@ docs: .venv-docs/installed.lock ## build the documentation site into site/; fail
 	@echo "Open site/index.html"
 
 .PHONY: lock
-lock: .venv/bin/pip ## pin again after a change of pyproject.toml; newest: ARGS=--upgrade
+lock: .venv/bin/pip ## update the lock files after a change of pyproject.toml; newest versions: ARGS=--upgrade
 	@requirements/lock.sh $(ARGS)
 
 .PHONY: clean
-clean: ## remove .venv, caches and builds; data and results of benchmarks stay
+clean: ## remove environments, caches and builds; keeps data and benchmark results
 	@rm -rf .venv .venv-* build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -101,7 +101,7 @@ clean: ## remove .venv, caches and builds; data and results of benchmarks stay
 .venv-%/installed.lock: requirements/%.lock .venv/.stamp-project
 	@$(bin)/python -m localstack.environments $*
 
-# Editable: once more only when the metadata or the set of packages changes.
+# Editable: reinstalled only when the metadata or the set of packages changes.
 .venv/.stamp-project: .venv/.stamp-run pyproject.toml sulina/version.py $(wildcard $(packages:%=%/__init__.py))
 	@$(bin)/python -m pip install --quiet --quiet --disable-pip-version-check --no-deps \
 		--no-build-isolation --editable .

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[1]
 _SECTION: Final = re.compile(r"^## (.+)$")
-_ITEM: Final = re.compile(r"^- \[([^\]]+)\]\(([^)#]+)\)")
+_ITEM: Final = re.compile(r"^- \[([^\]]+)\]\(([^)#]+)(?:#[^)]*)?\)")
 _LINK: Final = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 _API: Final = re.compile(r"<!-- api: ([\w ]+) -->")
 _FENCE: Final = re.compile(r"^\s*```")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what a lock file pins into .venv: those versions alone, each checked by its hash.
-# Shows one line of progress on a terminal, and what pip said only when it fails.
+# Installs the packages of a lock file into .venv: exactly those versions, checked by their hashes.
+# Shows one line of progress on a terminal, and pip's output only if it fails.
 #
 #   requirements/install.sh requirements/dev.lock
 set -euo pipefail
@@ -31,8 +31,8 @@ echo "Installing $lock into .venv"
 if ! PYTHONUNBUFFERED=1 .venv/bin/python -m pip install --disable-pip-version-check --no-input \
     --progress-bar off --require-hashes --requirement "$lock" 2>&1 | tee "$log" | progress; then
     cat "$log" >&2
-    echo "The packages of $lock could not be installed; pip's words are above." >&2
-    echo "Is the package index reachable from here? Then run the same make command again." >&2
+    echo "Installing the packages of $lock failed; pip's output is above." >&2
+    echo "Check that the package index is reachable, then run the same make command again." >&2
     exit 1
 fi
 echo "  done in $SECONDS s"

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Writes the lock files from pyproject.toml, for every platform and for Python 3.11 and newer.
-# Pins that still fit stay; `--upgrade` takes the newest.
+# Writes the lock files from pyproject.toml, for all platforms and for Python 3.11 and newer.
+# Keeps pins that still fit; `--upgrade` takes the newest versions.
 #
 #   run.lock    what `make up` needs
 #   lake.lock   run.lock and Spark, for `make up CLOUD=1`
 #   dev.lock    run.lock and what `make test`, `make check` and `make proto` need
 #   bench.lock  run.lock and what `make bench` needs
-#   broker.lock, storage.lock, functions.lock   what the containers and the Lambda functions have
-#   emulators.lock, localstack.lock   servers that stand in for a cloud's, in environments of their own
-#   spark.lock, emr.lock   the newest Spark for a test; what the jobs take along to EMR
-#   docs.lock   what `make docs` needs, in an environment of its own
-#   danube.lock Danube's own client, unmodified, which the tests run in an environment of its own
+#   broker.lock, storage.lock, functions.lock   what the containers and the Lambda functions need
+#   emulators.lock, localstack.lock   emulators of cloud services, in separate environments
+#   spark.lock, emr.lock   the newest Spark, for a test; what the jobs bring along to EMR
+#   docs.lock   what `make docs` needs, in a separate environment
+#   danube.lock Danube's own client, which the tests run in a separate environment
 set -euo pipefail
 
 .venv/bin/python -m pip install --quiet --disable-pip-version-check uv==0.13.7
@@ -24,13 +24,13 @@ compile() {
         --group build --output-file "requirements/$name.lock" "$@" pyproject.toml
 }
 
-# The first decides the versions, the others follow it: all of these share one .venv.
+# The first one decides the versions and the others follow: all of them share one .venv.
 compile dev --extra all-in-one --extra dev "$@"
 compile run --extra all-in-one --constraint requirements/dev.lock "$@"
 compile lake --extra all-in-one --extra spark-local --constraint requirements/dev.lock "$@"
 compile bench --extra bench --constraint requirements/dev.lock "$@"
 
-# In environments of their own: what they need would not go together with ours.
+# In separate environments, because their dependencies conflict with ours.
 apart() {
     local name=$1
     shift
@@ -40,8 +40,8 @@ apart() {
         --output-file "requirements/$name.lock" "$@" "requirements/$name.in"
 }
 
-# LocalStack breaks with newer versions of what it uses: its source archive has those it was
-# tested with. Prints them as constraints for the Pythons of a marker.
+# LocalStack breaks with newer versions of its dependencies; its source archive lists those that
+# it was tested with. Prints them as constraints, for the Python versions of a marker.
 localstack_pins() {
     local version=$1 marker=$2 folder
     folder=$(mktemp -d)
@@ -65,7 +65,7 @@ done < <(grep '==' requirements/localstack.in) > "$pins"
 apart localstack --no-annotate --constraint "$pins" "$@"
 rm "$pins"
 
-# Containers and functions get no more than they run: no build tools, no etcd.
+# Containers and functions get only what they run: no build tools, no etcd.
 packed() {
     local name=$1
     shift
@@ -76,7 +76,7 @@ packed() {
         "$@" pyproject.toml
 }
 
-# Brokers leave the lake to the storage nodes, and its libraries with it.
+# Storage nodes do the tiering, so brokers do without its libraries.
 packed broker --extra broker --extra cli --extra etcd --extra schemas --extra storage "$@"
 packed storage --extra lake --extra storage "$@"
 packed functions --extra functions "$@"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Creates .venv with the interpreter given, or with the first one found that is new enough.
+# Creates .venv with the given interpreter, or with the first one found that is new enough.
 #
 #   requirements/venv.sh [python]
 set -euo pipefail
@@ -22,8 +22,8 @@ for candidate in "${candidates[@]}"; do
 done
 
 if [ -z "$python" ]; then
-    echo "Python 3.11 or newer is needed: none among ${candidates[*]}." >&2
-    echo "Install it (Debian 12: apt install python3 python3-venv), or say where it is:" >&2
+    echo "Python 3.11 or newer is required; tried ${candidates[*]}." >&2
+    echo "Install it (Debian 12: apt install python3 python3-venv), or name its path:" >&2
     echo "  make PYTHON=/path/to/python3.11 ..." >&2
     exit 1
 fi
@@ -32,6 +32,6 @@ echo "Creating .venv with $("$python" --version)"
 if ! output=$("$python" -m venv .venv 2>&1); then
     echo "$output" >&2
     echo "$python could not create a virtual environment." >&2
-    echo "On Debian and Ubuntu its venv module is a package of its own: apt install python3-venv" >&2
+    echo "On Debian and Ubuntu, venv is a separate package: apt install python3-venv" >&2
     exit 1
 fi

@@ -5,10 +5,17 @@ from __future__ import annotations
 import re
 import runpy
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from tests.documents.markdown import ROOT, anchors, links, name, pages
+
+_ARCHITECTURE: Final = ROOT / "docs" / "architecture.md"
+_IN_TREE: Final = re.compile(
+    "`((?:sulina|broker_containers|storage_grpc|emr_jobs|functions|infra|localstack|tests|docs)"
+    "/[\\w./]+)`"
+)
 
 
 @pytest.mark.parametrize("page", pages(), ids=name)
@@ -19,6 +26,23 @@ def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
         assert target.exists(), f"{name(page)} links to {link}: there is no such file"
         if anchor and target.suffix == ".md":
             assert anchor in anchors(target), f"{name(page)} links to {link}: no such heading"
+
+
+@pytest.mark.parametrize("page", pages(), ids=name)
+def test_every_file_of_the_tree_that_a_page_names_exists(page: Path) -> None:
+    for named in set(_IN_TREE.findall(page.read_text(encoding="utf-8"))):
+        assert (ROOT / named).exists(), f"{name(page)} names {named}: there is no such file"
+
+
+def test_the_table_of_the_architecture_names_files_to_read() -> None:
+    rows = re.findall(r"^\| (`.+?) \| .+ \| (`.+`) \|$", _ARCHITECTURE.read_text(), re.M)
+    assert len(rows) > 15
+    for folders, files in rows:
+        places = [ROOT / folder for folder in re.findall(r"`(.+?)`", folders)]
+        for file in re.findall(r"`(.+?)`", files):
+            parents = [*places, *(place.parent for place in places)]
+            found = any((place / file).exists() for place in parents)
+            assert found, f"{folders}: there is no {file}"
 
 
 def test_the_navigation_of_the_site_is_the_index() -> None:
