@@ -14,7 +14,7 @@ from broker_containers.assembly.clustered_broker import (
     serving,
 )
 from broker_containers.assembly.running import LedgerStorage, RunningBroker, open_broker
-from broker_containers.doors.http import parts
+from broker_containers.doors.http.health import storage_nodes_check
 from broker_containers.metrics.collectors import storage as storage_metrics
 from storage_grpc.quorum.ledgers import QuorumLedgers
 from storage_grpc.quorum.settings import QuorumSettings
@@ -54,7 +54,7 @@ async def run_in_cluster(
             await nodes.ready_within(_STORAGE_NODES_SECONDS, quorum.ack_quorum, who)
             storage = LedgerStorage(
                 QuorumLedgers(nodes, store, clock, quorum),
-                parts.storage_nodes(nodes, quorum),
+                storage_nodes_check(nodes, quorum),
                 storage_metrics.of_nodes(nodes, quorum),
                 RemoteTier(nodes, store, clock),
             )

@@ -13,7 +13,6 @@ from broker_containers.assembly.running import DoorSettings, LedgerStorage
 from broker_containers.assembly.services import build_services
 from broker_containers.broker.broker import Broker
 from broker_containers.broker.settings import BrokerSettings
-from broker_containers.cluster.config_methods import config_methods
 from broker_containers.cluster.election import Election
 from broker_containers.cluster.failure_detector import FailureDetector
 from broker_containers.cluster.isolation import IsolationMonitor
@@ -22,10 +21,8 @@ from broker_containers.cluster.liveness import BinaryLivenessConnector, Liveness
 from broker_containers.cluster.load_reports import LoadReporter
 from broker_containers.cluster.membership import Membership
 from broker_containers.cluster.metadata_cache import MetadataCache, follow_policies
-from broker_containers.cluster.methods import ClusterMethods
 from broker_containers.cluster.ownership import Ownership
 from broker_containers.cluster.peers import Connect, Peers
-from broker_containers.cluster.router import Router
 from broker_containers.cluster.settings import ClusterSettings
 from broker_containers.cluster.synchronizer import Synchronizer
 from broker_containers.cluster.tables import ClusterTables
@@ -33,6 +30,9 @@ from broker_containers.doors.binary.server import BinaryServer
 from broker_containers.doors.listen import Addresses
 from broker_containers.metrics.collectors.cluster import of_cluster
 from broker_containers.metrics.exposition import Write
+from broker_containers.operations.cluster import ClusterHandlers
+from broker_containers.operations.router import ClusterRouter
+from broker_containers.operations.settings import SettingHandlers
 from broker_containers.security.settings import AuthSettings
 from broker_containers.settings.apply import (
     apply_log_level,
@@ -107,10 +107,10 @@ class ClusteredBroker:
         self.leader_tasks = LeaderTasks(
             store, clock, self.tables, self.election, cluster, self.cache.known
         )
-        methods = ClusterMethods(
+        handlers = ClusterHandlers(
             store, clock, self.tables, self.ownership, self.leader_tasks, self.membership
         )
-        router = Router(self.tables, self.ownership, self.peers, me)
+        router = ClusterRouter(self.tables, self.ownership, self.peers, me)
         self.config = RuntimeConfig(
             store, clock, LiveSettings(settings.broker, cluster, log_level_now())
         )
@@ -125,7 +125,7 @@ class ClusteredBroker:
         self.services = build_services(
             self.broker,
             Addresses(listen.host, listen.tls is not None),
-            {**methods.methods(), **config_methods(self.config)},
+            [handlers, SettingHandlers(self.config)],
             settings.auth,
             router,
             self,

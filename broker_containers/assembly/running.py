@@ -11,8 +11,7 @@ from broker_containers.broker.broker import Broker
 from broker_containers.doors.binary.server import BinaryServer
 from broker_containers.doors.danube.settings import DanubeListen
 from broker_containers.doors.danube_admin.settings import AdminListen
-from broker_containers.doors.http import parts
-from broker_containers.doors.http.health import Check, Health
+from broker_containers.doors.http.health import Check, Health, metadata_check
 from broker_containers.doors.listen import Addresses, Listen
 from broker_containers.doors.services import Services
 from broker_containers.metrics.collectors.broker import BrokerMetrics
@@ -90,6 +89,7 @@ async def open_broker(
         # Closed after the broker, which tells its clients over these connections.
         stack.push_async_callback(binary.close)
         await stack.enter_async_context(broker)
+        stack.push_async_callback(services.publisher.close)
         http = _http_door(services, doors.http, storage, metrics, binary)
         danube_admin = _danube_admin_door(services, doors.danube_admin)
         danube = _danube_door(services, doors.danube)
@@ -128,7 +128,7 @@ def _http_door(
     for write in (*metrics, *own):
         collected.add(write)
     collected.add_connections({"binary": lambda: binary.connections})
-    needed = {"metadata": parts.metadata(broker.store), "storage": storage.ready}
+    needed = {"metadata": metadata_check(broker.store), "storage": storage.ready}
     health = Health(broker.settings.broker_id, broker.clock, needed)
     return HttpServer(services, listen, health, collected)
 

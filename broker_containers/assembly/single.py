@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from broker_containers.alone import Alone
 from broker_containers.assembly.running import (
     DoorSettings,
     LedgerStorage,
@@ -18,9 +17,11 @@ from broker_containers.broker.broker import Broker
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.doors.danube.settings import DanubeListen
 from broker_containers.doors.danube_admin.settings import AdminListen
-from broker_containers.doors.http import parts
+from broker_containers.doors.http.health import journal_check, storage_nodes_check
 from broker_containers.doors.listen import Addresses, Listen
 from broker_containers.metrics.collectors import storage as storage_metrics
+from broker_containers.operations.settings import SettingHandlers
+from broker_containers.operations.single_broker import SingleBrokerHandlers
 from broker_containers.security.settings import AuthSettings
 from broker_containers.settings.apply import single_broker_config
 from broker_containers.topic_log.cleanup import delete_orphans
@@ -74,7 +75,7 @@ async def run_embedded(
             )
         storage = LedgerStorage(
             ledgers,
-            parts.journal(entries),
+            journal_check(entries),
             storage_metrics.of_journal(entries),
             objects,
             entries.recovery,
@@ -113,7 +114,7 @@ async def run_on_storage_nodes(
         await nodes.ready_within(_STORAGE_NODES_SECONDS, copies.ack_quorum, who)
         storage = LedgerStorage(
             QuorumLedgers(nodes, store, clock, copies),
-            parts.storage_nodes(nodes, copies),
+            storage_nodes_check(nodes, copies),
             storage_metrics.of_nodes(nodes, copies),
             RemoteTier(nodes, store, clock),
         )
@@ -133,12 +134,11 @@ async def single_broker(
     """Run a broker that serves all topics of ``store``. Raises ``Refused`` if a port is taken."""
     broker = Broker(storage.ledgers, store, clock, settings or BrokerSettings(), tier=storage.tier)
     addresses = Addresses(doors.binary.host, doors.binary.tls is not None)
-    services = build_services(broker, addresses, Alone(broker, addresses).methods(), auth)
-    async with (
-        single_broker_config(broker, services.admin),
-        open_broker(services, doors, storage) as running,
-    ):
-        yield running
+    services = build_services(broker, addresses, [SingleBrokerHandlers(broker, addresses)], auth)
+    async with single_broker_config(broker) as config:
+        services.operations.serve(SettingHandlers(config))
+        async with open_broker(services, doors, storage) as running:
+            yield running
 
 
 @asynccontextmanager

@@ -17,15 +17,13 @@ from broker_containers.cluster.peers import Peers
 from broker_containers.cluster.tables import ClusterTables
 from broker_containers.doors.binary.server import BinaryServer
 from sulina.errors import SulinaError
+from sulina.operations.cluster import ClusterOperations
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
 
 _log = logging.getLogger(__name__)
 _PAUSE = 1.0
 _ASK_SECONDS = 2.0
-
-STANDING = "cluster.standing"
-"""The method by which brokers ask each other."""
 
 
 class IsolationMonitor:
@@ -70,7 +68,9 @@ class IsolationMonitor:
     async def _ask(self, broker: str) -> bool:
         try:
             answer = await within(
-                self._clock, _ASK_SECONDS, self._peers.admin(broker, STANDING, {})
+                self._clock,
+                _ASK_SECONDS,
+                self._peers.admin(broker, ClusterOperations.standing.name, {}),
             )
         except (SulinaError, TimeoutError):
             return False

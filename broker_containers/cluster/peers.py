@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from broker_containers.arguments import FORWARDED
 from sulina.client.client import Client
 from sulina.errors import Unavailable
 from sulina.metadata.keys.members import BrokerRecord
+from sulina.operations.declaration import FORWARDED
 
 Connect = Callable[[str], Client]
 

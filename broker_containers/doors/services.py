@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from broker_containers.admin import Admin
 from broker_containers.broker.broker import Broker
 from broker_containers.doors.listen import Addresses
 from broker_containers.metrics.requests import RequestCounts
+from broker_containers.operations.publishing import Publisher
+from broker_containers.operations.running import Operations
 from broker_containers.schemas.checks import SchemaChecks
 from broker_containers.security.authority import Authority
 from sulina.wire.stream import CommandStream
@@ -31,8 +32,10 @@ class Services:
     """Complete before the first port opens: no connection ever sees a part of it missing."""
 
     broker: Broker
-    admin: Admin
-    """The administrative methods; every door offers the same ones."""
+    operations: Operations
+    """The administrative operations; every door offers the same ones."""
+    publisher: Publisher
+    """Publishes messages for callers that are not producers."""
     authority: Authority
     """Decides what the holder of a token may do."""
     schemas: SchemaChecks

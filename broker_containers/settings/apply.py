@@ -11,9 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from broker_containers.admin import Admin
 from broker_containers.broker.broker import Broker
-from broker_containers.cluster.config_methods import config_methods
 from broker_containers.settings.live_settings import LiveSettings
 from broker_containers.settings.runtime_config import RuntimeConfig
 from broker_containers.settings.setting_list import LEVELS
@@ -24,8 +22,8 @@ PACKAGES: Final = ("sulina", "broker_containers", "storage_grpc")
 
 
 @asynccontextmanager
-async def single_broker_config(broker: Broker, admin: Admin) -> AsyncIterator[RuntimeConfig]:
-    """For a broker without a cluster: apply stored settings, and let ``admin`` change them."""
+async def single_broker_config(broker: Broker) -> AsyncIterator[RuntimeConfig]:
+    """Apply stored settings to a single broker, now and whenever they change."""
     base = LiveSettings(broker=broker.settings, log_level=log_level_now())
 
     def apply(live: LiveSettings) -> None:
@@ -34,7 +32,6 @@ async def single_broker_config(broker: Broker, admin: Admin) -> AsyncIterator[Ru
 
     async with RuntimeConfig(broker.store, broker.clock, base) as config:
         config.on_change(apply)
-        admin.offer(config_methods(config))
         try:
             yield config
         finally:

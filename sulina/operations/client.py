@@ -17,7 +17,7 @@ from sulina.operations.cluster import (
     ClusterOperations,
     ConfigOperations,
 )
-from sulina.operations.declaration import Call, Operation, OperationGroup
+from sulina.operations.declaration import Call, Declaration, OperationGroup
 from sulina.operations.messages import MessageOperations
 from sulina.operations.schemas import SchemaOperations
 from sulina.operations.security import (
@@ -62,7 +62,7 @@ GROUPS: Final[tuple[type[OperationGroup], ...]] = tuple(
     for group in vars(AdminClient(None)).values()  # type: ignore[arg-type]
     if isinstance(group, OperationGroup)
 )
-OPERATIONS: Final[Mapping[str, Operation[..., Any]]] = {
+OPERATIONS: Final[Mapping[str, Declaration]] = {
     each.name: each for group in GROUPS for each in group.operations
 }
 """Every declared operation, by name."""

@@ -47,6 +47,8 @@ R = TypeVar("R")
 Arguments = Mapping[str, Any]
 Call = Callable[[str, Arguments], Awaitable[Any]]
 """Runs an operation, by its name, with JSON arguments; returns its JSON result."""
+FORWARDED: Final = "_forwarded"
+"""An argument that a broker adds to a call that it forwards: the receiver runs it itself."""
 _PATH_ARGUMENT: Final = re.compile(r"\{(\w+)\}")
 
 
@@ -112,12 +114,12 @@ class Argument:
     """Whether null has a meaning of its own; otherwise null is the same as not given."""
 
 
-class Operation(Generic[P, R]):
-    """A declared operation. As an attribute of a group's instance, it is the call."""
+class Declaration:
+    """What is declared of an operation."""
 
     def __init__(
         self,
-        declared: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]],
+        declared: Callable[..., Any],
         http: HttpRoute,
         rights: tuple[Right, ...],
         runs_on: RunsOn,
@@ -159,22 +161,6 @@ class Operation(Generic[P, R]):
         """Every HTTP route of it."""
         return [self.http] if self.read is None else [self.read, self.http]
 
-    @overload
-    def __get__(self, instance: None, owner: type) -> Operation[P, R]: ...
-
-    @overload
-    def __get__(
-        self, instance: OperationGroup, owner: type
-    ) -> Callable[P, Coroutine[Any, Any, R]]: ...
-
-    def __get__(self, instance: OperationGroup | None, owner: type) -> Any:
-        return self if instance is None else partial(self._call, instance)
-
-    async def _call(self, group: OperationGroup, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self.result_of(await group.call(self.name, self.encoded(*args, **kwargs)))
-
-    # ---- types ----
-
     @cached_property
     def _hints(self) -> dict[str, Any]:
         return get_type_hints(self._declared, include_extras=True)
@@ -206,6 +192,39 @@ class Operation(Generic[P, R]):
         """What it answers."""
         return described_as(self._hints["return"])
 
+    def decoded(self, arguments: Arguments) -> dict[str, Any]:
+        """The typed arguments of a call, for a handler. Raises ``Refused``."""
+        known = self.arguments
+        found: dict[str, Any] = {}
+        for name, value in arguments.items():
+            argument = known.get(name)
+            if argument is None:
+                raise Refused(f"{self.name} has no argument {name!r}: {choices(known)}")
+            if value is not None or argument.nullable:
+                found[name] = argument.described.form.decode(value, name)
+        for name, argument in known.items():
+            if argument.required and name not in found:
+                raise Refused(f"{name} is missing")
+        return found
+
+
+class Operation(Declaration, Generic[P, R]):
+    """A declared operation. As an attribute of a group's instance, it is the call."""
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Operation[P, R]: ...
+
+    @overload
+    def __get__(
+        self, instance: OperationGroup, owner: type
+    ) -> Callable[P, Coroutine[Any, Any, R]]: ...
+
+    def __get__(self, instance: OperationGroup | None, owner: type) -> Any:
+        return self if instance is None else partial(self._call, instance)
+
+    async def _call(self, group: OperationGroup, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.result_of(await group.call(self.name, self.encoded(*args, **kwargs)))
+
     def encoded(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
         """The JSON arguments of a call; those that are None are left out, except for options.
 
@@ -227,21 +246,6 @@ class Operation(Generic[P, R]):
     def _encode(self, name: str, value: Any) -> Any:
         return None if value is None else self.arguments[name].described.form.encode(value)
 
-    def decoded(self, arguments: Arguments) -> dict[str, Any]:
-        """The typed arguments of a call, for a handler. Raises ``Refused``."""
-        known = self.arguments
-        found: dict[str, Any] = {}
-        for name, value in arguments.items():
-            argument = known.get(name)
-            if argument is None:
-                raise Refused(f"{self.name} has no argument {name!r}: {choices(known)}")
-            if value is not None or argument.nullable:
-                found[name] = argument.described.form.decode(value, name)
-        for name, argument in known.items():
-            if argument.required and name not in found:
-                raise Refused(f"{name} is missing")
-        return found
-
     def result_of(self, answer: Any) -> R:
         """A broker's JSON answer as the declared type. Raises ``ProtocolError``."""
         try:
@@ -257,10 +261,10 @@ class Operation(Generic[P, R]):
 class OperationGroup:
     """Operations on one kind of thing; ``call`` runs them, on a connection or in this process."""
 
-    operations: ClassVar[tuple[Operation[..., Any], ...]] = ()
+    operations: ClassVar[tuple[Declaration, ...]] = ()
 
     def __init_subclass__(cls, *, name: str) -> None:
-        found = [each for each in vars(cls).values() if isinstance(each, Operation)]
+        found = [each for each in vars(cls).values() if isinstance(each, Declaration)]
         for each in found:
             each.group = name
         cls.operations = tuple(found)
@@ -278,7 +282,7 @@ def operation(
     read_right: Right | None = None,
     needs_cluster: bool = False,
 ) -> Callable[[Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]], Operation[P, R]]:
-    """Declare an operation; see ``Operation`` for what the arguments mean."""
+    """Declare an operation; see ``Declaration`` for what the arguments mean."""
     rights = right if isinstance(right, tuple) else (right,)
 
     def declare(

@@ -179,7 +179,7 @@ class FlagForm(AnyForm):
 
 @dataclass(frozen=True, slots=True)
 class ChoiceForm(JsonForm):
-    """A member of an enumeration of text."""
+    """A member of an enumeration of text; upper and lower case are the same."""
 
     kind: type[StrEnum]
 
@@ -187,11 +187,12 @@ class ChoiceForm(JsonForm):
         return value.value if isinstance(value, StrEnum) else value
 
     def decode(self, value: Any, name: str) -> Any:
-        try:
-            return self.kind(value)
-        except ValueError:
-            names = ", ".join(item.value for item in self.kind)
-            raise Refused(f"{name} is one of {names}, not {shown(value)}") from None
+        wanted = str(value).casefold()
+        for item in self.kind:
+            if item.value.casefold() == wanted:
+                return item
+        names = ", ".join(item.value for item in self.kind)
+        raise Refused(f"{name} is one of {names}, not {shown(value)}")
 
     def schema(self, named: dict[str, Schema]) -> Schema:
         return {"type": "string", "enum": [item.value for item in self.kind]}

@@ -24,6 +24,7 @@ _TopicText = Annotated[str, Bounds(1), "The topic's name, as /namespace/topic."]
 _MANAGE = Right(Action.SCHEMAS, "{subject}")
 Definition = Annotated[str, "The schema; JSON as text, too."]
 DefinitionBase64 = Annotated[str | None, "Any bytes in Base64, instead of definition."]
+SchemaTypeName = Annotated[str, Bounds(1), f"{', '.join(SchemaType)}, or another name of one."]
 _Latest = Annotated[Count, "0 is the latest."]
 
 
@@ -135,7 +136,7 @@ class SchemaOperations(OperationGroup, name="schema"):
     async def register(
         self,
         subject: Name,
-        type: SchemaType,
+        type: SchemaTypeName,
         *,
         definition: Definition = "",
         definition_base64: DefinitionBase64 = None,
@@ -149,7 +150,7 @@ class SchemaOperations(OperationGroup, name="schema"):
     async def find(
         self,
         subject: Name,
-        type: SchemaType,
+        type: SchemaTypeName,
         *,
         definition: Definition = "",
         definition_base64: DefinitionBase64 = None,
@@ -160,7 +161,7 @@ class SchemaOperations(OperationGroup, name="schema"):
     async def check(
         self,
         subject: Name,
-        type: SchemaType,
+        type: SchemaTypeName,
         *,
         definition: Definition = "",
         definition_base64: DefinitionBase64 = None,

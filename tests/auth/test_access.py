@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_containers.arguments import FORWARDED
+from broker_containers.operations.running import authorize
 from broker_containers.security.access import (
     ANYBODY,
     BROKERS,
@@ -17,10 +17,10 @@ from broker_containers.security.access import (
 )
 from broker_containers.security.errors import Denied, Unauthenticated
 from broker_containers.security.jwt import read_jwt
-from broker_containers.security.needs import check_method
 from broker_containers.security.settings import AuthSettings
 from sulina.errors import Refused
 from sulina.metadata.keys.auth import Action, Grant
+from sulina.operations.declaration import FORWARDED
 from tests.auth.broker import JWT_KEY, json_web_token
 
 ORDERS = "/default/orders"
@@ -107,30 +107,30 @@ def test_a_denial_says_what_is_missing_and_how_to_get_it() -> None:
         somebody().check(of_topic(Action.PRODUCE, ORDERS))
 
 
-def test_methods_that_nobody_decided_about_are_for_administrators() -> None:
+def test_operations_that_do_not_exist_are_for_administrators() -> None:
     with pytest.raises(Denied):
-        check_method(somebody("admin:/default/*", "produce:*"), "made.up", {"topic": ORDERS})
-    check_method(somebody("admin:*"), "made.up", {})
+        authorize(somebody("admin:/default/*", "produce:*"), "made.up", {"topic": ORDERS})
+    authorize(somebody("admin:*"), "made.up", {})
 
 
 def test_reading_a_policy_takes_less_than_changing_it() -> None:
     consumer = somebody(f"consume:{ORDERS}")
-    check_method(consumer, "topic.policy", {"topic": ORDERS})
+    authorize(consumer, "topic.policy", {"topic": ORDERS})
     with pytest.raises(Denied):
-        check_method(consumer, "topic.policy", {"topic": ORDERS, "retention_ms": 1})
+        authorize(consumer, "topic.policy", {"topic": ORDERS, "retention_ms": 1})
 
 
 def test_dead_letters_go_only_where_one_may_publish() -> None:
     owner = somebody(f"admin:{ORDERS}")
     arguments = {"topic": ORDERS, "subscription": "s", "dead_letter_topic": "/other/letters"}
     with pytest.raises(Denied, match="produce on /other/letters"):
-        check_method(owner, "subscription.policy", arguments)
+        authorize(owner, "subscription.policy", arguments)
 
 
 def test_only_brokers_may_say_that_a_call_was_passed_on() -> None:
     with pytest.raises(Denied):
-        check_method(somebody("admin:*"), "topic.list", {FORWARDED: True})
-    check_method(ANYBODY, "topic.list", {FORWARDED: True})
+        authorize(somebody("admin:*"), "topic.list", {FORWARDED: True})
+    authorize(ANYBODY, "topic.list", {FORWARDED: True})
 
 
 def test_a_good_json_web_token_names_its_principal() -> None:

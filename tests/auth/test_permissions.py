@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
+from broker_containers.operations.running import authorize
 from broker_containers.security.access import Access, of_topic
 from broker_containers.security.authority import Authority
 from broker_containers.security.bound import Bound
 from broker_containers.security.errors import Denied
-from broker_containers.security.needs import check_method
 from broker_containers.security.permissions import grants_of
 from broker_containers.security.records import SecurityRecords
 from broker_containers.security.settings import AuthSettings
@@ -70,10 +70,10 @@ def test_a_permission_for_everything_is_for_nothing_but_what_it_names(
         for method, arguments in calls:
             allowed = named == permission or (named == "Lookup" and looks)
             if allowed:
-                check_method(access, method, arguments)
+                authorize(access, method, arguments)
             else:
                 with pytest.raises(Denied):
-                    check_method(access, method, arguments)
+                    authorize(access, method, arguments)
 
 
 def test_at_a_subject_only_the_permission_for_schemas_counts() -> None:

@@ -14,7 +14,7 @@ from broker_containers.assembly.running import DoorSettings, LedgerStorage, Runn
 from broker_containers.assembly.single import single_broker
 from broker_containers.broker.broker import Broker
 from broker_containers.broker.settings import BrokerSettings
-from broker_containers.doors.http import parts
+from broker_containers.doors.http.health import journal_check
 from broker_containers.doors.listen import Listen
 from broker_containers.metrics.collectors.storage import of_journal
 from broker_containers.topic_log.cleanup import delete_orphans
@@ -95,7 +95,7 @@ class MemoryCluster:
             await delete_orphans(self.store, metadata)
             storage = LedgerStorage(
                 EmbeddedLedgers(self.store, high_water=self._high_water),
-                parts.journal(self.store),
+                journal_check(self.store),
                 of_journal(self.store),
             )
             doors = DoorSettings(Listen(port=self.port), http=self._http)

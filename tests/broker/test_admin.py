@@ -160,7 +160,7 @@ async def test_consumers_and_producers_of_a_deleted_topic_are_told(client: Clien
     ("arguments", "why"),
     [
         ({}, "topic is missing"),
-        ({"topic": 5}, "topic is missing"),
+        ({"topic": 5}, "topic must be text, not 5"),
         ({"topic": "orders"}, "'orders' is not a topic name: use /namespace/topic"),
         ({"topic": "/default/a/b"}, "is not a topic name"),
         ({"topic": "/default/spa ce"}, "is not a topic name"),
@@ -232,9 +232,9 @@ async def test_the_brokers_numbers_add_up(client: Client) -> None:
     assert stats["bytes_in"] > 0
 
 
-async def test_an_unknown_method_is_refused_with_the_known_ones(client: Client) -> None:
+async def test_an_unknown_operation_is_refused_with_the_known_ones(client: Client) -> None:
     with pytest.raises(
-        Refused, match=r"there is no method 'topic.destroy': choose from .*topic.del"
+        Refused, match=r"there is no operation 'topic.destroy': choose from .*topic.del"
     ):
         await client.admin("topic.destroy", {"topic": TOPIC})
 

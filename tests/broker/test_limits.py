@@ -241,9 +241,9 @@ async def test_limits_survive_a_restart(cluster: Cluster, client: Client) -> Non
 @pytest.mark.parametrize(
     ("limits", "why"),
     [
-        ({"max_producers_per_topic": -1}, "cannot be -1: use 0 for no limit"),
-        ({"max_producers_per_topic": "two"}, "must be a whole number, not 'two'"),
-        ({"max_beer": 3}, "there is no limit 'max_beer': choose from max_producers_per_topic"),
+        ({"max_producers_per_topic": -1}, "must be a whole number from 0 to .* not -1"),
+        ({"max_producers_per_topic": "two"}, "must be a whole number from 0 to .* not 'two'"),
+        ({"max_beer": 3}, "no argument 'max_beer': choose from .*max_producers_per_topic"),
     ],
 )
 async def test_limits_that_make_no_sense_are_refused(

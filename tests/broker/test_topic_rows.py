@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_containers.topic_rows import topic_rows
+from broker_containers.operations.topic_rows import topic_rows
 from sulina import Client, Retriable
 from sulina.metadata.keys import topics
 from sulina.names import TopicName
@@ -53,8 +53,7 @@ async def test_a_topic_that_another_broker_writes_has_no_number_rather_than_a_wr
 
     async def counted() -> int | None:
         (row,) = await topic_rows(broker.store, {name: found[name]}, here)
-        number: int | None = row["records"]
-        return number
+        return row.records
 
     assert await counted() == 20
     del here[name.partition(1)]  # as if it were open elsewhere

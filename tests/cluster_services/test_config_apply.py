@@ -35,7 +35,7 @@ async def cluster() -> AsyncIterator[MemoryCluster]:
 @pytest.fixture
 async def config(cluster: MemoryCluster) -> AsyncIterator[RuntimeConfig]:
     """The settings of the cluster's broker, which goes by them."""
-    async with single_broker_config(cluster.broker, cluster.server.services.admin) as config:
+    async with single_broker_config(cluster.broker) as config:
         yield config
 
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from broker_containers.broker.settings import BrokerSettings
+from broker_containers.operations.settings import SettingHandlers
 from broker_containers.settings.apply import single_broker_config
 from sulina.runtime.memory_disk import MemoryDisk
 from tests.broker.memory_cluster import MemoryCluster
@@ -22,8 +23,9 @@ async def sulina() -> AsyncIterator[Run]:
     settings = BrokerSettings(broker_id="b1")
     async with (
         MemoryCluster(MemoryDisk(), settings=settings) as cluster,
-        single_broker_config(cluster.broker, cluster.server.services.admin),
+        single_broker_config(cluster.broker) as config,
     ):
+        cluster.server.services.operations.serve(SettingHandlers(config))
         command = Sulina(f"sulina://127.0.0.1:{cluster.port}")
 
         async def run(*arguments: str, code: int = 0) -> Ran:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from broker_containers.broker.settings import BrokerSettings
-from broker_containers.cluster.config_methods import config_methods
 from broker_containers.load.settings import RankingName
+from broker_containers.operations.settings import SettingHandlers
 from broker_containers.settings.live_settings import LiveSettings
 from broker_containers.settings.runtime_config import RuntimeConfig
 from sulina.errors import NotFound, Refused, Unavailable
@@ -173,25 +173,20 @@ async def test_a_broker_that_hears_nothing_says_yes_only_to_what_is_stored(
             await config.set("log.level", "info")
 
 
-async def test_the_methods_list_set_unset_and_tell(store: MetadataStore) -> None:
+async def test_operations_list_set_and_unset_settings(store: MetadataStore) -> None:
     async with broker(store, cache_bytes=7 * MIB) as config:
-        methods = config_methods(config)
-        assert set(methods) == {"config.list", "config.set", "config.unset", "config.history"}
-        await methods["config.set"]({"name": "ledger.roll_seconds", "value": "2h", "by": "ann"})
-        await methods["config.set"]({"name": "ledger.roll_seconds", "value": 60, "broker": "b2"})
-        answer = await methods["config.list"]({})
-        rows = {row["name"]: row for row in answer["settings"]}
+        handlers = SettingHandlers(config)
+        await handlers.set("ledger.roll_seconds", "2h", by="ann")
+        await handlers.set("ledger.roll_seconds", 60, broker="b2")
+        answer = await handlers.list()
+        rows = {row.name: row for row in answer.settings}
         roll = rows["ledger.roll_seconds"]
-        assert (roll["value"], roll["source"], roll["cluster"]) == (7200, "cluster", 7200)
-        assert roll["brokers"] == {"b2": 60}
-        assert rows["broker.cache_bytes"]["source"] == "start"
-        assert rows["broker.cache_bytes"]["default"] == 256 * MIB
-        assert rows["log.level"]["source"] == "default"
-        fixed = {row["name"]: row for row in answer["fixed"]}
-        assert fixed["broker.broker_id"]["value"] == "b1"
-        assert (await methods["config.unset"]({"name": "ledger.roll_seconds"}))["changed"]
-        told = await methods["config.history"]({"limit": 1})
-        assert [row["name"] for row in told] == ["ledger.roll_seconds"]
-        for wrong in ({}, {"name": "log.level"}, {"name": "log.level", "value": 1, "broker": 2}):
-            with pytest.raises(Refused):
-                await methods["config.set"](wrong)
+        assert (roll.value, roll.source, roll.cluster) == (7200, "cluster", 7200)
+        assert roll.brokers == {"b2": 60}
+        assert rows["broker.cache_bytes"].source == "start"
+        assert rows["broker.cache_bytes"].default == 256 * MIB
+        assert rows["log.level"].source == "default"
+        fixed = {row.name: row for row in answer.fixed}
+        assert fixed["broker.broker_id"].value == "b1"
+        assert (await handlers.unset("ledger.roll_seconds")).changed
+        assert [row.name for row in await handlers.history(limit=1)] == ["ledger.roll_seconds"]

@@ -23,7 +23,7 @@ from broker_containers.broker.broker import Broker
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.doors.danube.server import DanubeServer
 from broker_containers.doors.danube.settings import DanubeListen, DanubeSettings
-from broker_containers.doors.http import parts
+from broker_containers.doors.http.health import storage_nodes_check
 from broker_containers.doors.listen import Listen
 from broker_containers.metrics.collectors.storage import of_nodes
 from storage_grpc.quorum.ledgers import QuorumLedgers
@@ -155,7 +155,7 @@ async def test_weakness_04_two_brokers_can_not_both_append_to_a_topic() -> None:
             copies = QuorumSettings()
             storage = LedgerStorage(
                 QuorumLedgers(nodes, store, clock, copies),
-                parts.storage_nodes(nodes, copies),
+                storage_nodes_check(nodes, copies),
                 of_nodes(nodes, copies),
             )
             doors = DoorSettings(Listen(port=0), danube=DanubeListen(port=0, settings=QUICK))
@@ -327,7 +327,7 @@ async def test_weakness_12_who_is_gone_is_detached_so_that_limits_do_not_leak() 
     ):
         await calls.producer(TOPIC, "first")
         limits = {"max_producers_per_topic": 1, "max_consumers_per_topic": 1}
-        await cluster.server.services.admin.call("topic.policy", {"topic": TOPIC, **limits})
+        await cluster.server.services.operations.run("topic.policy", {"topic": TOPIC, **limits})
         await calls.subscribe(TOPIC, "first", kind="Shared")
         newcomers: tuple[Callable[[], Awaitable[int]], ...] = (
             lambda: calls.producer(TOPIC, "second"),

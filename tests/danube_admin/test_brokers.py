@@ -1,4 +1,4 @@
-"""A broker that is alone: a cluster of one, as far as that makes sense."""
+"""A single broker: a cluster of one, as far as that makes sense."""
 
 from __future__ import annotations
 
@@ -77,4 +77,4 @@ async def test_its_load_is_all_there_is(admin: AdminClient, topic: str) -> None:
 async def test_there_is_nothing_to_rebalance(admin: AdminClient) -> None:
     found = await admin("BrokerAdmin/TriggerRebalance", dry_run=True, max_moves=3)
     assert found.success and not found.moves_executed and not found.proposed_moves
-    assert "alone" in found.error_message
+    assert "single broker" in found.error_message

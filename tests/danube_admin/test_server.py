@@ -7,13 +7,11 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
 import trustme
 
-from broker_containers.arguments import Arguments
 from broker_containers.assembly.running import RunningBroker
 from broker_containers.assembly.single import run_embedded
 from broker_containers.commands.listening import danube_admin_listen
@@ -34,6 +32,7 @@ from sulina.errors import (
     Unavailable,
     UnknownOutcome,
 )
+from sulina.operations.topics import NamespaceOperations
 from tests.cli.runner import Sulina
 from tests.danube_admin.client import AdminClient, admin_client
 from tests.support.server import SulinaProcess
@@ -60,16 +59,16 @@ async def _until_refused(client: AdminClient) -> None:
 
 
 class Slow:
-    """An administrative method that takes as long as the test wants."""
+    """A handler that takes as long as the test wants."""
 
     def __init__(self) -> None:
         self.called = asyncio.Event()
         self.go_on = asyncio.Event()
 
-    async def __call__(self, _: Arguments) -> Any:
+    async def __call__(self) -> tuple[str, ...]:
         self.called.set()
         await self.go_on.wait()
-        return ["done"]
+        return ("done",)
 
 
 async def test_a_broker_has_the_door_only_if_asked(tmp_path: Path) -> None:
@@ -119,7 +118,7 @@ async def test_tls_is_served_with_the_brokers_certificate(tmp_path: Path) -> Non
 async def test_a_call_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
     listen = AdminListen(port=0, settings=AdminSettings(call_seconds=0.05))
     async with running(tmp_path, listen) as (server, client):
-        server.services.admin.offer({"namespace.list": Slow()})
+        server.services.operations.handle(NamespaceOperations.list, Slow())
         said = await client.refused(grpc.StatusCode.DEADLINE_EXCEEDED, METHOD)
     assert "0.05 s" in said
 
@@ -129,7 +128,7 @@ async def test_calls_beyond_the_limit_are_refused_and_the_others_go_on(tmp_path:
     listen = AdminListen(port=0, settings=AdminSettings(max_calls=1))
     async with running(tmp_path, listen) as (server, client):
         assert server.addresses.danube_admin_port is not None
-        server.services.admin.offer({"namespace.list": slow})
+        server.services.operations.handle(NamespaceOperations.list, slow)
         first = asyncio.create_task(client(METHOD))
         await slow.called.wait()
         options = [("grpc.use_local_subchannel_pool", 1)]
@@ -167,7 +166,7 @@ async def test_a_call_under_way_is_finished_when_the_broker_stops(tmp_path: Path
     serving = run_embedded(tmp_path, Listen(port=0), danube_admin=listen)
     server = await serving.__aenter__()
     assert server.addresses.danube_admin_port is not None
-    server.services.admin.offer({"namespace.list": slow})
+    server.services.operations.handle(NamespaceOperations.list, slow)
     async with admin_client(server.addresses.danube_admin_port) as client:
         call = asyncio.create_task(client(METHOD))
         await slow.called.wait()
@@ -200,10 +199,10 @@ async def test_a_call_under_way_is_finished_when_the_broker_stops(tmp_path: Path
 async def test_every_kind_of_error_has_a_status(
     tmp_path: Path, error: type[Exception], status: grpc.StatusCode
 ) -> None:
-    async def fail(_: Arguments) -> Any:
+    async def fail() -> tuple[str, ...]:
         raise error("something is wrong: mend it " + "x" * 100_000)
 
     async with running(tmp_path) as (server, client):
-        server.services.admin.offer({"namespace.list": fail})
+        server.services.operations.handle(NamespaceOperations.list, fail)
         said = await client.refused(status, METHOD)
     assert ("mend it" in said) == issubclass(error, SulinaError)

@@ -105,12 +105,12 @@ async def test_a_topic_that_is_not_there_is_not_found(
     await admin.refused(grpc.StatusCode.NOT_FOUND, f"TopicAdmin/{method}", name=topic)
 
 
-async def test_a_topic_can_not_leave_a_broker_that_is_alone(admin: AdminClient, topic: str) -> None:
+async def test_a_topic_can_not_leave_a_single_broker(admin: AdminClient, topic: str) -> None:
     await admin("TopicAdmin/CreateTopic", name=topic)
     said = await admin.refused(
         grpc.StatusCode.FAILED_PRECONDITION, "TopicAdmin/UnloadTopic", name=topic
     )
-    assert "alone" in said
+    assert "single broker" in said
 
 
 async def test_a_topic_is_bound_to_the_subject_it_is_made_with(

@@ -6,14 +6,14 @@ from typing import Any
 
 from openapi_schema_validator import OAS31Validator
 
-from broker_containers.doors.http.routes import Route
+from broker_containers.doors.http.routes import Endpoint
 from tests.http.client import Answer
 
 
-def check_documented(route: Route, answer: Answer, document: dict[str, Any]) -> None:
-    """Status, media type and content of a success."""
-    assert answer.status == route.status, (route.path, answer)
-    operation = document["paths"][route.path][route.verb.lower()]
+def check_documented(endpoint: Endpoint, answer: Answer, document: dict[str, Any]) -> None:
+    """Check status, media type and content of a success."""
+    assert answer.status == endpoint.status, (endpoint.path, answer)
+    operation = document["paths"][endpoint.path][endpoint.verb.lower()]
     documented = operation["responses"][str(answer.status)]
     if answer.status == 204:
         assert not answer.body and "content" not in documented
@@ -21,4 +21,5 @@ def check_documented(route: Route, answer: Answer, document: dict[str, Any]) -> 
     [(media, content)] = documented["content"].items()
     assert answer.type.partition(";")[0] == media
     if media == "application/json":
-        OAS31Validator(content["schema"]).validate(answer.json)
+        schema = {**content["schema"], "components": document["components"]}
+        OAS31Validator(schema).validate(answer.json)

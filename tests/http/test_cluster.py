@@ -14,8 +14,8 @@ from broker_containers.assembly.clustered_broker import ClusteredBroker, Cluster
 from broker_containers.assembly.running import DoorSettings, LedgerStorage
 from broker_containers.assembly.single import run_on_storage_nodes
 from broker_containers.broker.settings import BrokerSettings
-from broker_containers.doors.http import parts
-from broker_containers.doors.http.routes import API, ROUTES
+from broker_containers.doors.http.health import journal_check
+from broker_containers.doors.http.routes import API, ENDPOINTS
 from broker_containers.doors.listen import Listen
 from broker_containers.metrics.collectors.storage import of_journal
 from storage_grpc.journal import JournalSettings, JournalStore
@@ -42,9 +42,11 @@ _ABOUT_THE_CLUSTER = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Two:
-    """The HTTP doors of two brokers, by name."""
+    """Two brokers, by name."""
 
     doors: dict[str, Http]
+    urls: dict[str, str]
+    """For clients."""
 
     async def owner_and_other(self, topic: str) -> tuple[str, str]:
         """Who serves a topic of the namespace default, and who does not."""
@@ -62,13 +64,14 @@ async def two_brokers(folder: Path) -> AsyncIterator[Two]:
     store = await EmbeddedStore.open(clock)
     try:
         async with AsyncExitStack() as stack:
-            doors = {
+            running = {
                 name: await stack.enter_async_context(_broker(name, store, entries))
                 for name in ("broker-1", "broker-2")
             }
+            doors = {name: http for name, (http, _) in running.items()}
             for http in doors.values():
                 await _knows_all(http, len(doors))
-            yield Two(doors)
+            yield Two(doors, {name: url for name, (_, url) in running.items()})
     finally:
         await entries.close()
         await store.close()
@@ -84,16 +87,18 @@ async def _knows_all(http: Http, count: int) -> None:
 
 
 @asynccontextmanager
-async def _broker(name: str, store: MetadataStore, entries: JournalStore) -> AsyncIterator[Http]:
+async def _broker(
+    name: str, store: MetadataStore, entries: JournalStore
+) -> AsyncIterator[tuple[Http, str]]:
     doors = DoorSettings(Listen(port=0), http=Listen(port=0))
     settings = ClusteredBrokerSettings(BrokerSettings(broker_id=name), doors)
-    storage = LedgerStorage(EmbeddedLedgers(entries), parts.journal(entries), of_journal(entries))
+    storage = LedgerStorage(EmbeddedLedgers(entries), journal_check(entries), of_journal(entries))
     node = ClusteredBroker(settings, store, storage, RealClock(), sulina.connect, RealNetwork())
     async with (
         cluster_broker(node, storage) as running,
         http_client(running.addresses.http_url) as http,
     ):
-        yield http
+        yield http, running.addresses.url
 
 
 async def test_messages_are_published_and_read_through_any_broker(tmp_path: Path) -> None:
@@ -186,8 +191,8 @@ async def test_answers_about_the_cluster_are_as_documented(tmp_path: Path) -> No
         for http in two.doors.values():
             await http.ok("POST", f"{API}/topics/default/t/messages", data=b"x")
             document = await http.ok("GET", "/openapi.json")
-            for route in ROUTES:
-                if route.call in _ABOUT_THE_CLUSTER:
-                    body: dict[str, str] | None = None if route.body is None else {}
-                    answer = await http(route.verb, route.path.format(**names), body)
-                    check_documented(route, answer, document)
+            for endpoint in ENDPOINTS:
+                if endpoint.name in _ABOUT_THE_CLUSTER:
+                    body: dict[str, str] | None = None if endpoint.body is None else {}
+                    answer = await http(endpoint.verb, endpoint.path.format(**names), body)
+                    check_documented(endpoint, answer, document)

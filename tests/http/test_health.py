@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from broker_containers.assembly.single import run_on_storage_nodes
-from broker_containers.doors.http.health import Health
+from broker_containers.doors.http.health import Health, PartHealth
 from broker_containers.doors.listen import Listen
 from storage_grpc.quorum.settings import QuorumSettings
 from sulina.errors import Unavailable
@@ -42,10 +42,10 @@ async def test_a_broker_is_live_and_ready(http: Http) -> None:
 
 async def test_one_part_that_fails_makes_the_broker_unready_and_says_why() -> None:
     health = Health("b", ManualClock(), {"good": fine, "bad": failing})
-    ready, how = await health.ready()
-    assert not ready and how["status"] == "unready"
-    assert how["parts"]["good"] == {"ok": True, "detail": "fine"}
-    assert how["parts"]["bad"] == {"ok": False, "detail": "nobody is there: start it"}
+    report = await health.ready()
+    assert report.status == "unready"
+    assert report.parts["good"] == PartHealth(True, "fine")
+    assert report.parts["bad"] == PartHealth(False, "nobody is there: start it")
 
 
 async def test_a_part_that_hangs_is_not_waited_for() -> None:
@@ -53,16 +53,16 @@ async def test_a_part_that_hangs_is_not_waited_for() -> None:
     health = Health("b", clock, {"good": fine, "slow": hanging})
     asking = asyncio.create_task(health.ready())
     await clock.advance(10.0)
-    ready, how = await asking
-    assert not ready
-    assert "no answer" in how["parts"]["slow"]["detail"]
+    report = await asking
+    assert report.status == "unready"
+    assert "no answer" in report.parts["slow"].detail
 
 
 async def test_a_broker_that_stops_is_not_ready() -> None:
     health = Health("b", ManualClock(), {"good": fine})
     health.stopping = True
-    ready, how = await health.ready()
-    assert not ready and "shutting down" in how["parts"]["broker"]["detail"]
+    report = await health.ready()
+    assert report.status == "unready" and "shutting down" in report.parts["broker"].detail
 
 
 async def test_a_broker_without_enough_storage_nodes_is_unready_until_they_are_back(

@@ -1,120 +1,92 @@
-"""The table of routes: complete, and what it documents is what is answered."""
+"""The endpoints: what is documented is what is answered."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from openapi_spec_validator import validate
 
+from broker_containers.doors.http.openapi import document
 from broker_containers.doors.http.problems import KINDS
-from broker_containers.doors.http.routes import ROUTES, Route, offered
+from broker_containers.doors.http.routes import ENDPOINTS, PAGES, PUBLISH, Endpoint
 from tests.http.broker import running
-from tests.http.client import PROBLEM, Http
+from tests.http.client import Answer, Http
 from tests.http.documented import check_documented
-
-_MAY_BE_REFUSED = frozenset(
-    {"topic.move", "broker.drain", "broker.activate", "balance.rebalance", "config.set"}
-    | {"config.unset", "token.revoke", "ledger.offload", "ledger.verify"}
-)
-"""A broker that is alone has reasons to refuse these."""
-
-_PATH = {
-    "namespace": "default",
-    "topic": "documented",
-    "subscription": "sub%2Fwith%20%7B%7D",
-    "broker": "broker-1",
-    "name": "retention_seconds",
-    "subject": "sub%2Fject",
-    "id": "1",
-    "principal": "documented",
-    "role": "documented",
-    "scope": "cluster",
-    "binding": "documented",
-}
-_BODIES: dict[str, dict[str, Any]] = {
-    "namespace.create": {"namespace": "made"},
-    "namespace.policy": {"max_producers_per_topic": 100},
-    "topic.create": {"topic": "/default/documented", "partitions": 0},
-    "topic.policy": {"retention_ms": 1000, "retention_bytes": None},
-    "subscription.create": {"subscription": "sub/with {}", "start": "earliest"},
-    "subscription.seek": {"start": {"offset": 1}},
-    "subscription.policy": {"poison": "drop"},
-    "subscription.dispatch": {"max_unacked": 100},
-    "ledger.verify": {"ledger": 1},
-    "config.set": {"value": 10},
-    "principal.grant": {"grants": ["produce:/default/*"]},
-    "principal.withdraw": {"grants": ["produce:/default/*"]},
-    "role.create": {"role": "documented", "permissions": ["Lookup"]},
-    "binding.create": {
-        "binding": "documented",
-        "principal": "documented",
-        "roles": ["documented"],
-        "scope": "cluster",
-    },
-    "token.create": {"principal": "documented", "seconds": 60},
-    "schema.register": {"type": "string", "tags": ["documented"]},
-    "schema.find": {"type": "string"},
-    "schema.check": {"type": "string", "compatibility": "full"},
-    "schema.compatibility": {"compatibility": "full"},
-    "schema.bind": {"subject": "sub/ject", "validation": "enforce"},
-}
-_ORDER = ("POST", "PUT", "PATCH", "GET", "DELETE")
+from tests.operations.examples import EXAMPLES, REFUSED_HERE
 
 
-def _path(route: Route) -> str:
-    names = dict(_PATH)
-    if route.path.startswith("/api/v1/namespaces"):
-        names["namespace"] = "made"
-    return route.path.format(**names)
+async def call(http: Http, endpoint: Endpoint, arguments: dict[str, Any], **more: Any) -> Answer:
+    """Send the arguments of an operation the way that its endpoint takes them."""
+    path = endpoint.path
+    rest = {name: value for name, value in arguments.items() if name not in endpoint.path_arguments}
+    for name in endpoint.path_arguments:
+        if name == "topic":
+            namespace, topic = arguments["topic"][1:].split("/")
+            path = path.replace("{namespace}/{topic}", f"{namespace}/{topic}")
+        else:
+            path = path.replace(f"{{{name}}}", quote(str(arguments[name]), safe=""))
+    if endpoint.name == PUBLISH:
+        return await http(endpoint.verb, path, data=b"hello", **more)
+    if endpoint.query:
+        query = "&".join(f"{name}={quote(str(value))}" for name, value in rest.items())
+        return await http(endpoint.verb, f"{path}?{query}" if query else path, **more)
+    return await http(endpoint.verb, path, None if endpoint.body is None else rest, **more)
 
 
-def _turn(route: Route) -> tuple[int, int]:
-    """Make first, from the general to the special, and delete last, the other way round."""
-    depth = route.path.count("/")
-    verb = _ORDER.index(route.verb)
-    return verb, -depth if route.verb == "DELETE" else depth
-
-
-async def test_every_method_of_admin_has_a_route(tmp_path: Path) -> None:
+async def test_every_operation_is_reached_over_http_and_answers_as_documented(
+    tmp_path: Path,
+) -> None:
+    documented = document()
+    by_name: dict[str, list[Endpoint]] = {}
+    for endpoint in ENDPOINTS:
+        by_name.setdefault(endpoint.name, []).append(endpoint)
     async with running(tmp_path) as broker:
-        methods = broker.server.services.admin.methods
-    assert methods <= {route.call for route in ROUTES}
+        for name, arguments in EXAMPLES:
+            for endpoint in by_name[name]:
+                assert endpoint.operation is not None
+                answer = await call(broker.http, endpoint, arguments)
+                if endpoint.operation.needs_cluster:
+                    assert "needs a cluster" in answer.problem(404, "no-such-path")
+                elif name in REFUSED_HERE:
+                    assert answer.json["detail"]
+                else:
+                    check_documented(endpoint, answer, documented)
+        for page in PAGES:
+            check_documented(page, await broker.http("GET", page.path), documented)
 
 
-async def test_the_openapi_document_is_valid_and_names_what_is_offered(tmp_path: Path) -> None:
-    async with running(tmp_path) as broker:
-        document = await broker.http.ok("GET", "/openapi.json")
-        routes = offered(broker.server.services.admin.methods)
-    validate(document)
-    named = {(verb.upper(), path) for path, verbs in document["paths"].items() for verb in verbs}
-    assert named == {(route.verb, route.path) for route in routes}
+async def test_the_openapi_document_is_valid_and_names_every_endpoint(http: Http) -> None:
+    found = await http.ok("GET", "/openapi.json")
+    validate(found)
+    named = {(verb.upper(), path) for path, verbs in found["paths"].items() for verb in verbs}
+    assert named == {(endpoint.verb, endpoint.path) for endpoint in ENDPOINTS}
 
 
-async def test_every_answer_is_as_documented(tmp_path: Path) -> None:
-    async with running(tmp_path) as broker:
-        http = broker.http
-        document = await http.ok("GET", "/openapi.json")
-        routes = offered(broker.server.services.admin.methods)
-        for route in sorted(routes, key=_turn):
-            if route.call == "messages.publish":
-                answer = await http("POST", _path(route), data=b"hello")
-            else:
-                body = None if route.body is None else _BODIES.get(route.call, {})
-                answer = await http(route.verb, _path(route), body)
-            if route.call not in _MAY_BE_REFUSED or answer.type != PROBLEM:
-                check_documented(route, answer, document)
+def test_no_documented_schema_is_empty() -> None:
+    found = document()
+    for name, schema in found["components"]["schemas"].items():
+        assert schema.get("properties") or schema.get("oneOf"), name
+    for endpoint in ENDPOINTS:
+        described = found["paths"][endpoint.path][endpoint.verb.lower()]
+        if endpoint.status != 204:
+            for content in described["responses"][str(endpoint.status)]["content"].values():
+                assert content["schema"], endpoint
+        if endpoint.body:
+            [content, *_] = described["requestBody"]["content"].values()
+            assert endpoint.name == PUBLISH or content["schema"]["properties"]
 
 
-async def test_what_needs_a_cluster_says_so_on_a_broker_that_is_alone(http: Http) -> None:
-    answer = await http("POST", "/api/v1/balance/rebalance", {})
-    assert "this broker is alone" in answer.problem(404, "no-such-path")
-
-
-async def test_methods_that_admin_lacks_are_not_offered() -> None:
-    calls = {route.call for route in offered({"topic.list"}) if not route.own}
-    assert calls == {"topic.list"}
+async def test_the_root_lists_what_there_is_for_people_and_for_programs(http: Http) -> None:
+    page = await http("GET", "/", headers={"Accept": "text/html,*/*"})
+    assert page.status == 200 and page.type.startswith("text/html")
+    for path in ("/docs", "/openapi.json", "/metrics", "/health/ready"):
+        assert f'href="{path}"' in page.text
+    answer = await http("GET", "/", headers={"Accept": "application/json"})
+    assert answer.type.startswith("application/json")
+    assert answer.json["links"]["docs"] == "/docs"
 
 
 async def test_every_kind_of_problem_is_explained_on_the_page(http: Http) -> None:
@@ -125,14 +97,15 @@ async def test_every_kind_of_problem_is_explained_on_the_page(http: Http) -> Non
     assert len({kind.name for kind in KINDS}) == len(KINDS)
 
 
-async def test_the_page_needs_nothing_from_elsewhere(http: Http) -> None:
-    page = await http("GET", "/docs")
+@pytest.mark.parametrize("path", ["/docs", "/"])
+async def test_the_pages_need_nothing_from_elsewhere(http: Http, path: str) -> None:
+    page = await http("GET", path)
     for word in ("<script", "src=", "@import", "url(", "http://", "https://"):
         assert word not in page.text
     assert "default-src 'none'" in page.headers["Content-Security-Policy"]
 
 
-@pytest.mark.parametrize("path", ["/docs", "/health/live", "/api/v1/topics", "/metrics"])
+@pytest.mark.parametrize("path", ["/", "/docs", "/health/live", "/api/v1/topics", "/metrics"])
 async def test_head_is_answered_like_get_without_the_body(http: Http, path: str) -> None:
     answer = await http("HEAD", path)
     assert answer.status == 200 and not answer.body

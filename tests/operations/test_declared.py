@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -10,13 +11,19 @@ import pytest
 
 import sulina
 from broker_containers.assembly.single import run_embedded
+from broker_containers.doors.http.routes import ENDPOINTS
 from broker_containers.doors.listen import Listen
-from sulina.errors import ProtocolError, Refused, Retriable
+from broker_containers.operations.reference import reference
+from sulina.errors import ProtocolError, Refused, Retriable, SulinaError
 from sulina.metadata.keys.policy import Policy
 from sulina.model import FailurePolicy
-from sulina.operations.client import OPERATIONS, AdminClient
+from sulina.operations.client import GROUPS, OPERATIONS, AdminClient
+from sulina.operations.declaration import SIGNED_IN
 from sulina.operations.subscriptions import FailureChanges
 from sulina.operations.topics import NamespaceLimits, TopicLimits, TopicOperations
+from tests.auth.broker import bearer, guarded_broker
+from tests.http.test_cluster import PATIENCE, two_brokers
+from tests.http.test_table import call
 from tests.operations.examples import EXAMPLES, REFUSED_HERE
 
 
@@ -94,16 +101,62 @@ def test_null_is_the_same_as_not_given_where_it_has_no_meaning() -> None:
     }
 
 
+async def typed_calls(client: sulina.Client) -> dict[str, SulinaError]:
+    """Call every example by the typed client; returns those that were refused, and why."""
+    groups = {type(group): group for group in vars(client.admin).values()}
+    refused: dict[str, SulinaError] = {}
+    for name, arguments in EXAMPLES:
+        group, method = next(each for each in GROUPS if OPERATIONS[name] in each.operations), name
+        call = getattr(groups[group], method.partition(".")[2])
+        try:
+            await call(**OPERATIONS[name].decoded(arguments))
+        except (Refused, Retriable) as error:
+            refused[name] = error
+    return refused
+
+
 async def test_the_typed_client_reaches_every_operation_of_one_process(tmp_path: Path) -> None:
     async with (
-        run_embedded(tmp_path, Listen(port=0), http=Listen(port=0)) as server,
+        run_embedded(tmp_path, Listen(port=0)) as server,
         sulina.connect(server.addresses.url) as client,
     ):
-        refused = set()
-        for name, arguments in EXAMPLES:
-            if name in server.services.admin.methods:
-                try:
-                    OPERATIONS[name].result_of(await client.admin(name, arguments))
-                except (Refused, Retriable):
-                    refused.add(name)
-        assert refused == REFUSED_HERE
+        refused = await typed_calls(client)
+    clustered = {name for name, each in OPERATIONS.items() if each.needs_cluster}
+    assert refused.keys() == REFUSED_HERE | clustered
+    for name in clustered:
+        assert "needs a cluster" in str(refused[name])
+
+
+async def test_the_typed_client_reaches_every_operation_of_a_cluster(tmp_path: Path) -> None:
+    async with (
+        asyncio.timeout(PATIENCE),
+        two_brokers(tmp_path) as two,
+        sulina.connect(two.urls["broker-2"]) as client,
+    ):
+        refused = await typed_calls(client)
+    assert refused.keys() == REFUSED_HERE
+
+
+async def test_what_was_left_out_is_refused_and_nothing_else(tmp_path: Path) -> None:
+    """Without a right, every operation that needs one is denied by every door."""
+    async with guarded_broker(tmp_path) as guarded:
+        token = await guarded.token("nobody-in-particular")
+        headers = bearer(token)
+        endpoints = {each.name: each for each in ENDPOINTS if each.operation is not None}
+        async with guarded.connect(token) as client:
+            for name, arguments in EXAMPLES:
+                if OPERATIONS[name].rights == (SIGNED_IN,):
+                    continue
+                with pytest.raises(Refused, match="may not do this, it needs"):
+                    await client.admin(name, arguments)
+                answer = await call(guarded.http, endpoints[name], arguments, headers=headers)
+                assert "it needs" in answer.problem(403, "denied")
+                anonymous = await call(guarded.http, endpoints[name], arguments)
+                anonymous.problem(401, "unauthenticated")
+
+
+def test_the_reference_is_current() -> None:
+    page = Path(__file__).parents[2] / "docs" / "reference" / "operations.md"
+    assert page.read_text() == reference(), (
+        "run: python -m broker_containers.operations.reference > docs/reference/operations.md"
+    )

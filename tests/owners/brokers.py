@@ -12,7 +12,7 @@ from broker_containers.assembly.clustered_broker import ClusteredBroker, Cluster
 from broker_containers.assembly.running import DoorSettings, LedgerStorage, RunningBroker
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.cluster.settings import ClusterSettings
-from broker_containers.doors.http import parts
+from broker_containers.doors.http.health import storage_nodes_check
 from broker_containers.doors.listen import Listen
 from broker_containers.metrics.collectors.storage import of_nodes
 from storage_grpc.loss_record import LossRecord
@@ -86,7 +86,7 @@ class Brokers:
             copies = QuorumSettings()
             storage = LedgerStorage(
                 QuorumLedgers(self._nodes, way, self._clock, copies),
-                parts.storage_nodes(self._nodes, copies),
+                storage_nodes_check(self._nodes, copies),
                 of_nodes(self._nodes, copies),
             )
             node = ClusteredBroker(

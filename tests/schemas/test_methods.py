@@ -1,4 +1,4 @@
-"""Schemas through ``Admin``, and so on the command line, against a real broker."""
+"""Operations on schemas, by the command line, against a real broker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import pytest
 from broker_containers.assembly.running import RunningBroker
 from broker_containers.assembly.single import run_embedded
 from broker_containers.doors.listen import Listen
-from broker_containers.schemas.methods import schema_methods
+from broker_containers.operations.running import Operations
+from broker_containers.operations.schemas import SchemaHandlers
 from broker_containers.schemas.opening import open_registry
 from broker_containers.schemas.registry import SchemaRegistry
 from sulina.errors import NotFound, Refused
@@ -28,8 +29,14 @@ from tests.support.shell import Ran, Shell
 @pytest.fixture
 async def server(tmp_path: Path, store: MetadataStore) -> AsyncIterator[RunningBroker]:
     async with run_embedded(tmp_path / "data", Listen(port=0)) as server:
-        server.services.admin.offer(schema_methods(open_registry(store, RealClock())))
+        server.services.operations.serve(SchemaHandlers(open_registry(store, RealClock())))
         yield server
+
+
+def _operations(registry: SchemaRegistry) -> Operations:
+    operations = Operations()
+    operations.serve(SchemaHandlers(registry))
+    return operations
 
 
 class Lines:
@@ -106,18 +113,17 @@ async def test_the_command_line_asks_for_what_it_can_not_guess(shell: Lines) -> 
     assert "no schema subject" in (await shell("schema", "get", "nobody", code=1)).stderr
 
 
-async def test_methods_take_any_bytes_and_tell_what_is_wrong(registry: SchemaRegistry) -> None:
-    methods = schema_methods(registry)
+async def test_definitions_are_any_bytes_and_wrong_arguments_are_refused(
+    registry: SchemaRegistry,
+) -> None:
+    run = _operations(registry).run
     order = json.dumps(record()).encode()
-    made = await methods["schema.register"](
-        {
-            "subject": "orders",
-            "type": "avro",
-            "definition_base64": base64.b64encode(order).decode(),
-        }
+    encoded = base64.b64encode(order).decode()
+    made = await run(
+        "schema.register", {"subject": "orders", "type": "avro", "definition_base64": encoded}
     )
     assert made["version"] == 1
-    found = await methods["schema.lookup"]({"id": str(made["id"])})
+    found = await run("schema.lookup", {"id": made["id"]})
     assert found["definition"] == order.decode() and found["compatibility"] == "backward"
     for method, arguments in (
         ("schema.register", {"subject": "x"}),
@@ -130,24 +136,24 @@ async def test_methods_take_any_bytes_and_tell_what_is_wrong(registry: SchemaReg
         ("schema.bind", {"topic": "orders", "subject": "orders"}),
     ):
         with pytest.raises(Refused):
-            await methods[method](arguments)
+            await run(method, arguments)
     with pytest.raises(NotFound):
-        await methods["schema.topic"]({"topic": "/default/none"})
+        await run("schema.topic", {"topic": "/default/none"})
 
 
 async def test_a_topic_is_bound_and_changed_in_part(
     registry: SchemaRegistry, store: MetadataStore
 ) -> None:
     await topic_lifecycle.create(store, TopicName.parse("/default/users"), TopicRecord())
-    methods = schema_methods(registry)
+    run = _operations(registry).run
     topic = {"topic": "/default/users"}
     free = {**topic, "subject": None, "validation": "none", "payload": False}
-    assert await methods["schema.topic"](topic) == free
+    assert await run("schema.topic", topic) == free
     with pytest.raises(Refused, match="subject is missing"):
-        await methods["schema.bind"]({**topic, "validation": "warn"})
+        await run("schema.bind", {**topic, "validation": "warn"})
     await registry.register("users", "json", json.dumps(NAME_AND_AGE).encode())
-    bound = await methods["schema.bind"]({**topic, "subject": "users"})
+    bound = await run("schema.bind", {**topic, "subject": "users"})
     assert bound == {**topic, "subject": "users", "validation": "warn", "payload": False}
-    changed = await methods["schema.bind"]({**topic, "validation": "enforce", "payload": True})
+    changed = await run("schema.bind", {**topic, "validation": "enforce", "payload": True})
     assert changed == {**topic, "subject": "users", "validation": "enforce", "payload": True}
-    assert await methods["schema.topic"](topic) == changed
+    assert await run("schema.topic", topic) == changed

@@ -18,7 +18,6 @@ from broker_containers.assembly.clustered_broker import (
     serving,
 )
 from broker_containers.assembly.running import DoorSettings, LedgerStorage
-from broker_containers.cluster.isolation import STANDING
 from broker_containers.cluster.settings import ClusterSettings
 from broker_containers.doors.binary.server import BinaryServer
 from broker_containers.doors.listen import Listen
@@ -27,6 +26,7 @@ from storage_grpc.ledgers import Ledgers
 from sulina.errors import NobodyThere, SulinaError, Unavailable
 from sulina.metadata.mirror import Table
 from sulina.names import TopicName
+from sulina.operations.cluster import ClusterOperations
 from tests.simulation.brokers import Door, SimBroker
 from tests.simulation.cluster_checker import ClusterChecker
 from tests.simulation.loop import Life, Machine
@@ -180,7 +180,7 @@ class SimPeers:
         self._find = find
 
     async def admin(self, broker: str, method: str, arguments: object) -> dict[str, bool]:
-        assert method == STANDING
+        assert method == ClusterOperations.standing.name
         connection = self._network.connect(self._machine, self._find(broker))
         try:
             answer: dict[str, bool] = await connection.request(lambda door: door.standing())

@@ -19,7 +19,6 @@ from broker_containers.doors.binary.attachments import (
 )
 from broker_containers.doors.services import Services
 from broker_containers.security.access import Access, Need, of_topic
-from broker_containers.security.needs import check_method
 from sulina.errors import Refused
 from sulina.metadata.keys.auth import Action
 from sulina.names import TopicName, check_label
@@ -54,7 +53,7 @@ class Requests:
     ) -> None:
         """``access`` returns what the client may do at the moment."""
         self._broker = services.broker
-        self._admin = services.admin
+        self._operations = services.operations
         self._attachments = attachments
         self._schemas = services.schemas
         self._access = access
@@ -68,7 +67,7 @@ class Requests:
             Command.UNSUBSCRIBE: self.unsubscribe,
             Command.CLOSE_CONSUMER: self.close_consumer,
             Command.READ_FRAMES: self.read_frames,
-            Command.ADMIN: self.call_admin,
+            Command.ADMIN: self.run_operation,
         }
 
     def find(self, command: Command) -> Request | None:
@@ -198,13 +197,12 @@ class Requests:
         answer = pb.FramesRead(next_offset=following, at_end=following >= topic.log.end)
         return Reply(Command.FRAMES_READ, answer, tuple(frame.data for frame in frames))
 
-    async def call_admin(self, body: pb.Admin) -> Reply:
+    async def run_operation(self, body: pb.Admin) -> Reply:
         try:
             arguments = json.loads(body.arguments or b"{}")
-        except (ValueError, RecursionError):  # the latter for what is nested without an end
-            raise Refused("the arguments of an admin command must be JSON") from None
+        except (ValueError, RecursionError):  # the latter for very deep nesting
+            raise Refused("the arguments of an operation must be JSON") from None
         if not isinstance(arguments, dict):
-            raise Refused("the arguments of an admin command must be an object")
-        check_method(self._access(), body.method, arguments)
-        result = await self._admin.call(body.method, arguments)
+            raise Refused("the arguments of an operation must be a JSON object")
+        result = await self._operations.run_as(self._access(), body.method, arguments)
         return Reply(Command.ADMIN_RESULT, pb.AdminResult(result=json.dumps(result).encode()))

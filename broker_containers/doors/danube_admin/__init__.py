@@ -1,7 +1,7 @@
-"""Danube's administrative gRPC services, for Danube's own tools: the same methods as every door.
+"""Danube's administrative gRPC services, for Danube's own tools, over the operations of every door.
 
-``danube_admin.proto`` describes them. ``server`` listens and stops, ``calls`` is what every call
-passes through, ``brokers``, ``clusters``, ``namespaces``, ``topics``, ``subscriptions`` and
-``security`` are the services over ``Admin``, ``places`` is the cluster as they see it, be it of one
-broker alone, and ``absent`` tells what is not served.
+``danube_admin.proto`` describes them. ``server`` listens and stops; every call passes through
+``calls``; ``needs`` maps calls to the operations whose rights they need. ``brokers``, ``clusters``,
+``namespaces``, ``topics``, ``subscriptions`` and ``security`` are the services. ``cluster_map`` is
+the cluster as they see it, which may be a single broker. ``absent`` explains what is not served.
 """

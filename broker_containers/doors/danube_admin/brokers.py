@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import Any, Final
+from typing import Final
 
 from google.protobuf.message import Message
 
-from broker_containers.admin import Admin
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
 from broker_containers.doors.danube_admin.calls import Call
+from broker_containers.doors.danube_admin.cluster_map import ClusterMap, status_of_broker
 from broker_containers.doors.danube_admin.numbers import number_of
-from broker_containers.doors.danube_admin.places import Place, Places
 from broker_containers.doors.danube_admin.settings import AdminSettings
 from broker_containers.doors.danube_admin.unload import Unloading
 from sulina.errors import SulinaError
+from sulina.operations.client import AdminClient
+from sulina.operations.cluster import BalancePlan, BrokerRow, PlannedMove
 from sulina.runtime.seam import Clock
 
 _NOBODY: Final = "not_found"
 """Danube's word for a cluster without a leader."""
 _STRATEGIES: Final = {"simple": "Fair", "composite": "Balanced", "weighted": "WeightedLoad"}
-"""Rankings, by Danube's names of those that do the same."""
+"""Danube's names of the equivalent rankings."""
 
 
 class BrokerAdmin:
     """The service."""
 
-    def __init__(self, admin: Admin, places: Places, clock: Clock, settings: AdminSettings) -> None:
+    def __init__(
+        self, admin: AdminClient, places: ClusterMap, clock: Clock, settings: AdminSettings
+    ) -> None:
         self._admin = admin
         self._places = places
         self._unloading = Unloading(admin, places, clock, settings)
@@ -45,28 +48,27 @@ class BrokerAdmin:
         }
 
     def seconds(self, request: Message) -> float | None:
-        """UnloadBroker says itself how long it waits."""
+        """An UnloadBroker request says how long to wait."""
         if isinstance(request, pb.UnloadBrokerRequest):
             return self._unloading.longest(request)
         return None
 
     async def _list(self, _: pb.Empty) -> Message:
         found = await self._places.brokers()
-        led = any(one.leads for one in found)
+        led = any(one.leader for one in found)
         return pb.BrokerListResponse(brokers=[_info(one, led=led) for one in found])
 
     async def _leader(self, _: pb.Empty) -> Message:
         found = await self._places.brokers()
-        return pb.BrokerResponse(leader=next((one.broker for one in found if one.leads), _NOBODY))
+        return pb.BrokerResponse(leader=next((one.broker for one in found if one.leader), _NOBODY))
 
     async def _namespaces(self, _: pb.Empty) -> Message:
-        return pb.NamespaceListResponse(namespaces=await self._admin.call("namespace.list", {}))
+        return pb.NamespaceListResponse(namespaces=await self._admin.namespaces.list())
 
     async def _activate(self, request: pb.ActivateBrokerRequest) -> Message:
         place = await self._places.broker(request.broker_id)
-        if self._places.clustered:  # one that is alone is always active
-            arguments = {"broker": place.broker, "reason": request.reason}
-            await self._admin.call("broker.activate", arguments)
+        if self._places.clustered:  # a single broker is always active
+            await self._admin.brokers.activate(place.broker, reason=request.reason)
         return pb.ActivateBrokerResponse(success=True)
 
     # ---- balance ----
@@ -74,31 +76,31 @@ class BrokerAdmin:
     async def _balance(self, _: pb.ClusterBalanceRequest) -> Message:
         if not self._places.clustered:
             return await self._balance_alone()
-        found = await self._admin.call("balance.show", {})
-        balance, rows = found["balance"], found["brokers"]
-        high, low = found["high"] * balance["mean"], found["low"] * balance["mean"]
+        found = await self._admin.balance.show()
+        balance, rows = found.balance, found.brokers
+        high, low = found.high * balance.mean, found.low * balance.mean
         return pb.ClusterBalanceResponse(
-            coefficient_of_variation=balance["cv"],
-            mean_load=balance["mean"],
-            max_load=balance["highest"],
-            min_load=balance["lowest"],
-            std_deviation=balance["cv"] * fmean([row["load"] for row in rows] or [0.0]),
+            coefficient_of_variation=balance.cv,
+            mean_load=balance.mean,
+            max_load=balance.highest,
+            min_load=balance.lowest,
+            std_deviation=balance.cv * fmean([row.load for row in rows] or [0.0]),
             broker_count=len(rows),
             brokers=[
                 pb.BrokerLoadInfo(
-                    broker_id=number_of(row["broker"]),
-                    load=row["load"],
-                    topic_count=row["topics"],
-                    is_overloaded=row["load"] > high,
-                    is_underloaded=row["load"] < low,
+                    broker_id=number_of(row.broker),
+                    load=row.load,
+                    topic_count=row.topics,
+                    is_overloaded=row.load > high,
+                    is_underloaded=row.load < low,
                 )
                 for row in rows
             ],
-            assignment_strategy=_STRATEGIES[found["ranking"]],
+            assignment_strategy=_STRATEGIES[found.ranking],
         )
 
     async def _balance_alone(self) -> Message:
-        """A load of one has nothing to be compared with: it is the number of topics."""
+        """The load of a single broker is its number of topics: there is nothing to compare with."""
         [me] = await self._places.brokers()
         count = len(await self._places.owners())
         return pb.ClusterBalanceResponse(
@@ -115,17 +117,18 @@ class BrokerAdmin:
     async def _rebalance(self, request: pb.RebalanceRequest) -> Message:
         if not self._places.clustered:
             return pb.RebalanceResponse(
-                success=True, error_message="this broker is alone: nobody could take its topics"
+                success=True,
+                error_message="this is a single broker: no other could take its topics",
             )
         chosen = request.HasField("max_moves")
-        plan = await self._admin.call("balance.rebalance", {"dry_run": request.dry_run or chosen})
-        moves = plan["moves"][: request.max_moves] if chosen else plan["moves"]
+        plan = await self._admin.balance.rebalance(dry_run=request.dry_run or chosen)
+        moves = plan.moves[: request.max_moves] if chosen else plan.moves
         answer = pb.RebalanceResponse(
             success=True,
             proposed_moves=[_proposed(move) for move in moves],
             error_message="" if moves else _why_not(plan),
         )
-        if request.dry_run or plan["dry_run"]:
+        if request.dry_run or plan.dry_run:
             return answer
         if chosen:
             await self._make(moves, answer)
@@ -133,41 +136,40 @@ class BrokerAdmin:
             answer.moves_executed = len(moves)
         return answer
 
-    async def _make(self, moves: list[dict[str, Any]], answer: pb.RebalanceResponse) -> None:
+    async def _make(self, moves: Sequence[PlannedMove], answer: pb.RebalanceResponse) -> None:
         """Start some moves of a plan, until one fails."""
         for move in moves:
             try:
-                arguments = {"topic": move["topic"], "broker": move["target"]}
-                await self._admin.call("topic.move", arguments)
+                await self._admin.topics.move(move.topic, broker=move.target)
             except SulinaError as error:
                 answer.success = False
-                answer.error_message = f"{move['topic']} could not be moved: {error}"
+                answer.error_message = f"{move.topic} could not be moved: {error}"
                 return
             answer.moves_executed += 1
 
 
-def _info(place: Place, *, led: bool) -> pb.BrokerInfo:
+def _info(row: BrokerRow, *, led: bool) -> pb.BrokerInfo:
     follower = "Cluster_Follower" if led else "None"
     return pb.BrokerInfo(
-        broker_id=place.broker,
-        broker_addr=place.url,
-        broker_role="Cluster_Leader" if place.leads else follower,
-        admin_addr=place.admin,
-        metrics_addr=place.http,
-        broker_status=place.status,
+        broker_id=row.broker,
+        broker_addr=row.url,
+        broker_role="Cluster_Leader" if row.leader else follower,
+        admin_addr=row.admin,
+        metrics_addr=row.http,
+        broker_status=status_of_broker(row),
     )
 
 
-def _proposed(move: Mapping[str, Any]) -> pb.ProposedMove:
+def _proposed(move: PlannedMove) -> pb.ProposedMove:
     return pb.ProposedMove(
-        topic_name=move["topic"],
-        from_broker=number_of(move["source"]),
-        to_broker=number_of(move["target"]),
-        estimated_load=move["cost"],
-        reason=move["why"],
+        topic_name=move.topic,
+        from_broker=number_of(move.source),
+        to_broker=number_of(move.target),
+        estimated_load=move.cost,
+        reason=move.why,
     )
 
 
-def _why_not(plan: Mapping[str, Any]) -> str:
-    counted = ", ".join(f"{reason} {count}" for reason, count in plan["reasons"].items() if count)
+def _why_not(plan: BalancePlan) -> str:
+    counted = ", ".join(f"{reason} {count}" for reason, count in plan.reasons.items() if count)
     return f"nothing is moved: {counted}"

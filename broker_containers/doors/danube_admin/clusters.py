@@ -1,8 +1,8 @@
-"""ClusterAdmin: what Danube tells of its Raft group, told of the brokers.
+"""ClusterAdmin: what Danube reports of its Raft group, reported of the brokers.
 
-Sulina has no Raft group among its brokers; metadata is in etcd. A voter is a broker that lives, the
-term is that of the leader's election, and what was applied last is the revision of the metadata
-that the answering broker has seen.
+Sulina's brokers form no Raft group; metadata is in etcd. Each running broker is reported as a
+voter, the term is that of the leader's election, and what was applied last is the revision of the
+metadata that the answering broker has seen.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Mapping
 
 from google.protobuf.message import Message
 
-from broker_containers.admin import Admin
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
 from broker_containers.doors.danube_admin.calls import Call
 from broker_containers.doors.danube_admin.numbers import number_of
+from sulina.operations.client import AdminClient
 
 
 class ClusterAdmin:
     """The service."""
 
-    def __init__(self, admin: Admin) -> None:
+    def __init__(self, admin: AdminClient) -> None:
         self._admin = admin
 
     def calls(self) -> Mapping[str, Call]:
@@ -28,15 +28,15 @@ class ClusterAdmin:
         return {"ClusterStatus": self._status}
 
     def seconds(self, request: Message) -> float | None:
-        """As usual."""
+        """The usual time."""
         return None
 
     async def _status(self, _: pb.Empty) -> Message:
-        found = await self._admin.call("cluster.describe", {})
+        found = await self._admin.cluster.describe()
         return pb.ClusterStatusResponse(
-            leader_id=0 if found["leader"] is None else number_of(found["leader"]),
-            current_term=found["term"],
-            last_applied=found["revision"],
-            voters=[number_of(row["broker"]) for row in found["brokers"]],
-            self_node_id=number_of(found["answered_by"]),
+            leader_id=0 if found.leader is None else number_of(found.leader),
+            current_term=found.term,
+            last_applied=found.revision,
+            voters=[number_of(row.broker) for row in found.brokers],
+            self_node_id=number_of(found.answered_by),
         )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Final
 
 from google.protobuf.message import Message
 
-from broker_containers.admin import Admin
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
 from broker_containers.doors.danube_admin.calls import Call
-from broker_containers.doors.danube_admin.places import Places
+from broker_containers.doors.danube_admin.cluster_map import ClusterMap
 from broker_containers.doors.grpc_shared.names import namespace_name
+from sulina.operations.client import AdminClient
 
 _NO_LIMITS: Final = {"max_publish_rate": 0, "max_subscription_dispatch_rate": 0}
 """Limits that Danube's tools read and Sulina does not have."""
@@ -21,7 +22,7 @@ _NO_LIMITS: Final = {"max_publish_rate": 0, "max_subscription_dispatch_rate": 0}
 class NamespaceAdmin:
     """The service."""
 
-    def __init__(self, admin: Admin, places: Places) -> None:
+    def __init__(self, admin: AdminClient, places: ClusterMap) -> None:
         self._admin = admin
         self._places = places
 
@@ -35,23 +36,23 @@ class NamespaceAdmin:
         }
 
     def seconds(self, request: Message) -> float | None:
-        """As usual."""
+        """The usual time."""
         return None
 
     async def _create(self, request: pb.NamespaceRequest) -> Message:
-        await self._admin.call("namespace.create", {"namespace": namespace_name(request.name)})
+        await self._admin.namespaces.create(namespace_name(request.name))
         return pb.NamespaceResponse(success=True)
 
     async def _delete(self, request: pb.NamespaceRequest) -> Message:
-        await self._admin.call("namespace.delete", {"namespace": namespace_name(request.name)})
+        await self._admin.namespaces.delete(namespace_name(request.name))
         return pb.NamespaceResponse(success=True)
 
     async def _topics(self, request: pb.NamespaceRequest) -> Message:
         name = namespace_name(request.name)
-        await self._admin.call("namespace.policy", {"namespace": name})  # raises if it is not there
+        await self._admin.namespaces.policy(name)  # raises if it does not exist
         return pb.TopicListResponse(topics=[one.topic for one in await self._places.topics([name])])
 
     async def _policies(self, request: pb.NamespaceRequest) -> Message:
         name = namespace_name(request.name)
-        limits = await self._admin.call("namespace.policy", {"namespace": name})
+        limits = asdict(await self._admin.namespaces.policy(name))
         return pb.PolicyResponse(policies=json.dumps({**_NO_LIMITS, **limits}))

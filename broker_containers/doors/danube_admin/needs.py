@@ -1,6 +1,6 @@
-"""What each call of Danube's administrative services takes of who makes it.
+"""Which operation each call of Danube's administrative services amounts to: its right is needed.
 
-A call that is not named here is for administrators of the whole cluster.
+A call that is not listed needs the right to administer the whole cluster.
 """
 
 from __future__ import annotations
@@ -9,99 +9,93 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from broker_containers.doors.grpc_shared.names import namespace_name, topic_name
-from broker_containers.security.access import (
-    BROKERS,
-    CLUSTER,
-    SIGNED_IN,
-    Need,
-    of_namespace,
-    of_topic,
-    topics_of_namespace,
-)
-from sulina.metadata.keys.auth import EVERYTHING, Action
+from broker_containers.operations.running import needs_of
+from broker_containers.security.access import CLUSTER, SIGNED_IN, Need
+from sulina.operations.cluster import BrokerOperations
+from sulina.operations.declaration import Declaration
+from sulina.operations.schemas import SchemaOperations
+from sulina.operations.subscriptions import SubscriptionOperations
+from sulina.operations.topics import NamespaceOperations, TopicOperations
 
 NeedOf = Callable[[str, Any], list[Need]]
-"""From a method's name and its request to what it takes."""
+"""From a method's name and its request to what its caller needs."""
+_Arguments = Callable[[Any], dict[str, Any]]
+_Rule = tuple[Declaration, _Arguments]
 
 
-def _topic(action: Action | None, field: str = "name") -> Callable[[Any], list[Need]]:
-    return lambda request: [of_topic(action, topic_name(getattr(request, field)))]
+def _none(_: Any) -> dict[str, Any]:
+    return {}
 
 
-def _namespace(request: Any) -> list[Need]:
-    return [of_namespace(namespace_name(request.name))]
+def _topic(field: str = "name") -> _Arguments:
+    return lambda request: {"topic": str(topic_name(getattr(request, field)))}
 
 
-def _listing(request: Any) -> list[Need]:
-    return [topics_of_namespace(namespace_name(request.name))]
+def _namespace(request: Any) -> dict[str, Any]:
+    return {"namespace": namespace_name(request.name)}
 
 
-def _all(need: Need) -> Callable[[Any], list[Need]]:
-    return lambda _: [need]
+def _subject(request: Any) -> dict[str, Any]:
+    return {"subject": request.subject}
 
 
-def _unsubscribing(request: Any) -> list[Need]:
-    """For its consumers, and for who looks after the topic."""
-    topic = topic_name(request.topic)
-    return [Need(Action.CONSUME, str(topic), instead=Action.TOPICS)]
+def _dead_letters(request: Any) -> dict[str, Any]:
+    found = {"topic": str(topic_name(request.topic))}
+    letters = request.failure_policy.dead_letter_topic
+    return {**found, "dead_letter_topic": str(topic_name(letters))} if letters else found
 
 
-def _policy(request: Any) -> list[Need]:
-    """Whoever lets messages go to a dead-letter topic publishes there."""
-    found = [of_topic(Action.TOPICS, topic_name(request.topic))]
-    if request.failure_policy.dead_letter_topic:
-        dead_letters = topic_name(request.failure_policy.dead_letter_topic)
-        found.append(of_topic(Action.PRODUCE, dead_letters))
-    return found
+def _dispatch(request: Any) -> dict[str, Any]:
+    limit = request.dispatch_config.max_unacked_messages
+    return {"topic": str(topic_name(request.topic)), "max_unacked": limit}
 
 
-_ADMIN: Final[dict[str, Callable[[Any], list[Need]]]] = {
-    "ListBrokers": _all(BROKERS),
-    "GetLeaderBroker": _all(BROKERS),
-    "UnloadBroker": _all(BROKERS),
-    "ActivateBroker": _all(BROKERS),
-    "ListNamespaces": _all(Need(Action.NAMESPACES, EVERYTHING)),
-    "CreateNamespace": _namespace,
-    "DeleteNamespace": _namespace,
-    "GetNamespaceTopics": _listing,
-    "GetNamespacePolicies": _namespace,
-    "ListNamespaceTopics": _listing,
-    "ListBrokerTopics": _all(Need(Action.TOPICS, EVERYTHING)),
-    "CreateTopic": _topic(Action.TOPICS),
-    "CreatePartitionedTopic": _topic(Action.TOPICS, "base_name"),
-    "DeleteTopic": _topic(Action.TOPICS),
-    "UnloadTopic": _topic(Action.TOPICS),
-    "DescribeTopic": _topic(None),
-    "ListSubscriptions": _topic(None),
-    "Unsubscribe": _unsubscribing,
-    "SetSubscriptionFailurePolicy": _policy,
-    "GetSubscriptionFailurePolicy": _topic(None, "topic"),
-    "SetSubscriptionDispatchConfig": _topic(Action.TOPICS, "topic"),
-    "GetSubscriptionDispatchConfig": _topic(None, "topic"),
+_ADMIN: Final[dict[str, _Rule]] = {
+    "ListBrokers": (BrokerOperations.list, _none),
+    "GetLeaderBroker": (BrokerOperations.list, _none),
+    "UnloadBroker": (BrokerOperations.drain, _none),
+    "ActivateBroker": (BrokerOperations.activate, _none),
+    "ListNamespaces": (NamespaceOperations.list, _none),
+    "CreateNamespace": (NamespaceOperations.create, _namespace),
+    "DeleteNamespace": (NamespaceOperations.delete, _namespace),
+    "GetNamespaceTopics": (TopicOperations.list, _namespace),
+    "GetNamespacePolicies": (NamespaceOperations.policy, _namespace),
+    "ListNamespaceTopics": (TopicOperations.list, _namespace),
+    "ListBrokerTopics": (TopicOperations.list, _none),
+    "CreateTopic": (TopicOperations.create, _topic()),
+    "CreatePartitionedTopic": (TopicOperations.create, _topic("base_name")),
+    "DeleteTopic": (TopicOperations.delete, _topic()),
+    "UnloadTopic": (TopicOperations.move, _topic()),
+    "DescribeTopic": (TopicOperations.describe, _topic()),
+    "ListSubscriptions": (SubscriptionOperations.list, _topic()),
+    "Unsubscribe": (SubscriptionOperations.delete, _topic("topic")),
+    "SetSubscriptionFailurePolicy": (SubscriptionOperations.policy, _dead_letters),
+    "GetSubscriptionFailurePolicy": (SubscriptionOperations.describe, _topic("topic")),
+    "SetSubscriptionDispatchConfig": (SubscriptionOperations.dispatch, _dispatch),
+    "GetSubscriptionDispatchConfig": (SubscriptionOperations.dispatch, _topic("topic")),
+}
+_SCHEMAS: Final[dict[str, _Rule]] = {
+    "RegisterSchema": (SchemaOperations.register, _subject),
+    "DeleteSchemaVersion": (SchemaOperations.delete, _subject),
+    "SetCompatibilityMode": (SchemaOperations.compatibility, _subject),
+    "ConfigureTopicSchema": (SchemaOperations.bind, _topic("topic_name")),
+    "UpdateTopicValidationPolicy": (SchemaOperations.bind, _topic("topic_name")),
+    "GetTopicSchemaConfig": (SchemaOperations.topic, _topic("topic_name")),
 }
 
 
 def admin_needs(method: str, request: Any) -> list[Need]:
-    """Of a call to one of the administrative services. Raises ``BadRequest`` for its names."""
-    rule = _ADMIN.get(method)
-    return [CLUSTER] if rule is None else rule(request)
-
-
-def _subject(request: Any) -> list[Need]:
-    return [Need(Action.SCHEMAS, request.subject or EVERYTHING)]
-
-
-_SCHEMAS: Final[dict[str, Callable[[Any], list[Need]]]] = {
-    "RegisterSchema": _subject,
-    "DeleteSchemaVersion": _subject,
-    "SetCompatibilityMode": _subject,
-    "ConfigureTopicSchema": _topic(Action.TOPICS, "topic_name"),
-    "UpdateTopicValidationPolicy": _topic(Action.TOPICS, "topic_name"),
-    "GetTopicSchemaConfig": _topic(None, "topic_name"),
-}
+    """For a call of an administrative service. Raises ``BadRequest`` for invalid names."""
+    return _needs(_ADMIN.get(method), request, CLUSTER)
 
 
 def schema_needs(method: str, request: Any) -> list[Need]:
-    """Of a call to the schema registry: everybody who is somebody may read it."""
-    rule = _SCHEMAS.get(method)
-    return [SIGNED_IN] if rule is None else rule(request)
+    """For a call of the schema registry: any valid token may read it."""
+    return _needs(_SCHEMAS.get(method), request, SIGNED_IN)
+
+
+def _needs(rule: _Rule | None, request: Any, otherwise: Need) -> list[Need]:
+    if rule is None:
+        return [otherwise]
+    operation, arguments = rule
+    return needs_of(operation, arguments(request))

@@ -7,25 +7,25 @@ request.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 from google.protobuf.message import Message
 
-from broker_containers.admin import Admin
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
 from broker_containers.doors.danube_admin.calls import Call
 from broker_containers.doors.grpc_shared.names import BadRequest, label
 from sulina.errors import Refused
 from sulina.metadata.keys import bindings, roles
 from sulina.metadata.keys.bindings import Reach
+from sulina.operations.client import AdminClient
+from sulina.operations.security import BindingRow, RoleRow
 
 
 class SecurityAdmin:
     """The service."""
 
-    def __init__(self, admin: Admin) -> None:
+    def __init__(self, admin: AdminClient) -> None:
         self._admin = admin
 
     def calls(self) -> Mapping[str, Call]:
@@ -43,105 +43,97 @@ class SecurityAdmin:
         }
 
     def seconds(self, request: Message) -> float | None:
-        """As usual."""
+        """The usual time."""
         return None
 
     async def _create_role(self, request: pb.CreateRoleRequest) -> Message:
         wanted = request.role
         with _checked():
             permissions = roles.permissions_of(wanted.permissions)
-        arguments = {
-            "role": label("role", wanted.name),
-            "permissions": [each.value for each in permissions],
-            "system": wanted.system,
-        }
-        await self._admin.call("role.create", arguments)
+        name = label("role", wanted.name)
+        await self._admin.roles.create(name, permissions, system=wanted.system)
         return pb.CreateRoleResponse(success=True)
 
     async def _get_role(self, request: pb.GetRoleRequest) -> Message:
-        found = await self._admin.call("role.describe", {"role": label("role", request.name)})
+        found = await self._admin.roles.describe(label("role", request.name))
         return pb.GetRoleResponse(role=_role(found))
 
     async def _list_roles(self, _: pb.Empty) -> Message:
-        return pb.ListRolesResponse(roles=map(_role, await self._admin.call("role.list", {})))
+        return pb.ListRolesResponse(roles=map(_role, await self._admin.roles.list()))
 
     async def _delete_role(self, request: pb.DeleteRoleRequest) -> Message:
-        await self._admin.call("role.delete", {"role": label("role", request.name)})
+        await self._admin.roles.delete(label("role", request.name))
         return pb.DeleteRoleResponse(success=True)
 
     async def _create_binding(self, request: pb.CreateBindingRequest) -> Message:
         wanted = request.binding
-        named = _named(wanted.scope, wanted.resource_name, wanted.id)
+        reach, name = _named(wanted.scope, wanted.resource_name, wanted.id)
         with _checked():
             made = bindings.wanted(
                 wanted.principal_name, wanted.principal_type, list(wanted.role_names)
             )
-        arguments = {
-            **named,
-            "principal": made.principal,
-            "principal_type": made.type.value,
-            "roles": list(made.roles),
-        }
-        await self._admin.call("binding.create", arguments)
+        await self._admin.bindings.create(
+            name,
+            made.principal,
+            made.roles,
+            reach.scope,
+            resource=reach.resource,
+            principal_type=made.type,
+        )
         return pb.CreateBindingResponse(success=True)
 
     async def _get_binding(self, request: pb.GetBindingRequest) -> Message:
-        named = _named(request.scope, request.resource_name, request.binding_id)
-        return pb.GetBindingResponse(
-            binding=_binding(await self._admin.call("binding.describe", named))
-        )
+        reach, name = _named(request.scope, request.resource_name, request.binding_id)
+        found = await self._admin.bindings.describe(reach.scope, name, resource=reach.resource)
+        return pb.GetBindingResponse(binding=_binding(found))
 
     async def _list_bindings(self, request: pb.ListBindingsRequest) -> Message:
         """Of one resource; without one, all of that scope."""
         with _checked():
             scope = bindings.scope_of(request.scope)
             at = Reach.parse(scope, request.resource_name) if request.resource_name else None
-        arguments = {"scope": scope.value, "resource": at.resource if at else ""}
-        return _listed(await self._admin.call("binding.list", arguments))
+        resource = at.resource if at else ""
+        return _listed(await self._admin.bindings.list(scope=scope, resource=resource))
 
     async def _list_all_bindings(self, _: pb.Empty) -> Message:
-        return _listed(await self._admin.call("binding.list", {}))
+        return _listed(await self._admin.bindings.list())
 
     async def _delete_binding(self, request: pb.DeleteBindingRequest) -> Message:
-        named = _named(request.scope, request.resource_name, request.binding_id)
-        await self._admin.call("binding.delete", named)
+        reach, name = _named(request.scope, request.resource_name, request.binding_id)
+        await self._admin.bindings.delete(reach.scope, name, resource=reach.resource)
         return pb.DeleteBindingResponse(success=True)
 
 
 @contextmanager
 def _checked() -> Iterator[None]:
-    """What is refused within makes no sense, whatever the state of the cluster is."""
+    """What is refused within is invalid in itself, whatever the state of the cluster."""
     try:
         yield
     except Refused as error:
         raise BadRequest(str(error)) from None
 
 
-def _named(scope: str, resource: str, binding_id: str) -> dict[str, Any]:
-    """The arguments that name a binding. Raises ``BadRequest``."""
+def _named(scope: str, resource: str, binding_id: str) -> tuple[Reach, str]:
+    """Where a binding applies, and its id. Raises ``BadRequest``."""
     with _checked():
         reach = Reach.parse(scope, resource)
-    return {
-        "scope": reach.scope.value,
-        "resource": reach.resource,
-        "binding": label("binding", binding_id),
-    }
+    return reach, label("binding", binding_id)
 
 
-def _role(row: Mapping[str, Any]) -> pb.RoleDefinition:
-    return pb.RoleDefinition(name=row["role"], permissions=row["permissions"], system=row["system"])
+def _role(row: RoleRow) -> pb.RoleDefinition:
+    return pb.RoleDefinition(name=row.role, permissions=row.permissions, system=row.system)
 
 
-def _binding(row: Mapping[str, Any]) -> pb.BindingDefinition:
+def _binding(row: BindingRow) -> pb.BindingDefinition:
     return pb.BindingDefinition(
-        id=row["binding"],
-        principal_type=row["principal_type"],
-        principal_name=row["principal"],
-        role_names=row["roles"],
-        scope=row["scope"],
-        resource_name=row["resource"],
+        id=row.binding,
+        principal_type=row.principal_type,
+        principal_name=row.principal,
+        role_names=row.roles,
+        scope=row.scope,
+        resource_name=row.resource,
     )
 
 
-def _listed(rows: list[dict[str, Any]]) -> Message:
+def _listed(rows: Iterable[BindingRow]) -> Message:
     return pb.ListBindingsResponse(bindings=map(_binding, rows))

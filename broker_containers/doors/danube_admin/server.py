@@ -12,10 +12,10 @@ from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
 from broker_containers.doors.danube_admin.absent import Absent
 from broker_containers.doors.danube_admin.brokers import BrokerAdmin
 from broker_containers.doors.danube_admin.calls import Guard, Service, handlers_of
+from broker_containers.doors.danube_admin.cluster_map import ClusterMap
 from broker_containers.doors.danube_admin.clusters import ClusterAdmin
 from broker_containers.doors.danube_admin.namespaces import NamespaceAdmin
 from broker_containers.doors.danube_admin.needs import admin_needs
-from broker_containers.doors.danube_admin.places import Places
 from broker_containers.doors.danube_admin.security import SecurityAdmin
 from broker_containers.doors.danube_admin.settings import AdminListen, AdminSettings
 from broker_containers.doors.danube_admin.topics import TopicAdmin
@@ -34,8 +34,9 @@ class AdminServer:
     def __init__(self, services: Services, listen: AdminListen) -> None:
         """The schema registry is served on the same port."""
         self._listen = listen
-        admin, clock, registry = services.admin, services.broker.clock, services.schemas.registry
-        places, callers = Places(admin), Callers(services.authority)
+        admin, clock = services.operations.client, services.broker.clock
+        places, registry = ClusterMap(services.operations), services.schemas.registry
+        callers = Callers(services.authority)
         guard = Guard(callers, admin_needs, services.requests)
         settings = listen.settings
         described = pb.DESCRIPTOR.services_by_name

@@ -7,18 +7,19 @@ that do.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any, Final
+from typing import Final
 
 from google.protobuf.message import Message
 
-from broker_containers.admin import Admin
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
 from broker_containers.doors.danube_admin.calls import Call
 from broker_containers.doors.grpc_shared.names import BadRequest, label, topic_name
 from sulina.errors import NotFound, Refused
 from sulina.metadata.keys.subscriptions import check_max_unacked
 from sulina.model import Backoff, Delivery, FailurePolicy, Poison, SubscriptionType
+from sulina.operations.client import AdminClient
+from sulina.operations.subscriptions import FailureChanges
+from sulina.operations.topics import TopicDetails
 
 _BACKOFFS: Final = {pb.Fixed: Backoff.FIXED, pb.Exponential: Backoff.EXPONENTIAL}
 _POISONS: Final = {
@@ -38,7 +39,7 @@ _TYPES: Final = (
 class Subscriptions:
     """The calls, for ``TopicAdmin``."""
 
-    def __init__(self, admin: Admin) -> None:
+    def __init__(self, admin: AdminClient) -> None:
         self._admin = admin
 
     def calls(self) -> Mapping[str, Call]:
@@ -54,31 +55,31 @@ class Subscriptions:
 
     async def _list(self, request: pb.TopicRequest) -> Message:
         name = topic_name(request.name)
-        found = await self._admin.call("topic.describe", {"topic": str(name)})
+        found = await self._admin.topics.describe(str(name))
         return pb.SubscriptionListResponse(subscriptions=names_in(found))
 
     async def _unsubscribe(self, request: pb.SubscriptionRequest) -> Message:
-        for one in (await self._find(request.topic, request.subscription))[1]:
-            await self._admin.call("subscription.delete", one)
+        for part, name in (await self._find(request.topic, request.subscription))[1]:
+            await self._admin.subscriptions.delete(part, name)
         return pb.SubscriptionResponse(success=True)
 
     async def _set_policy(self, request: pb.SetSubscriptionFailurePolicyRequest) -> Message:
         if not request.HasField("failure_policy"):
             raise BadRequest("failure_policy is missing")
-        policy = asdict(_policy(request.failure_policy))
+        policy = _policy(request.failure_policy)
         topic, several = await self._find(request.topic, request.subscription)
-        if topic["delivery"] != Delivery.RELIABLE:
-            raise Refused(f"{topic['topic']} is not reliable: nothing is delivered again there")
-        for one in several:
-            await self._admin.call("subscription.policy", {**one, **policy})
+        if topic.delivery is not Delivery.RELIABLE:
+            raise Refused(f"{topic.topic} is not reliable: nothing is delivered again there")
+        for part, name in several:
+            await self._admin.subscriptions.policy(part, name, **_changes(policy))
         return pb.SubscriptionResponse(success=True)
 
     async def _get_policy(self, request: pb.GetSubscriptionFailurePolicyRequest) -> Message:
         _, several = await self._find(request.topic, request.subscription)
-        found = await self._admin.call("subscription.describe", several[0])
+        found = await self._admin.subscriptions.describe(*several[0])
         return pb.GetSubscriptionFailurePolicyResponse(
-            failure_policy=_told(found["failure_policy"]),
-            subscription_type=_TYPES.index(SubscriptionType(found["type"])),
+            failure_policy=_written(found.failure_policy),
+            subscription_type=_TYPES.index(found.type),
         )
 
     async def _set_dispatch(self, request: pb.SetSubscriptionDispatchConfigRequest) -> Message:
@@ -91,40 +92,52 @@ class Subscriptions:
         except Refused as error:
             raise BadRequest(str(error)) from None
         _, several = await self._find(request.topic, request.subscription)
-        for one in several:
-            await self._admin.call("subscription.dispatch", {**one, "max_unacked": limit})
+        for part, name in several:
+            await self._admin.subscriptions.dispatch(part, name, max_unacked=limit)
         return pb.SubscriptionResponse(success=True)
 
     async def _get_dispatch(self, request: pb.GetSubscriptionDispatchConfigRequest) -> Message:
         """Nothing, if no limit was set."""
         _, several = await self._find(request.topic, request.subscription)
-        limit = (await self._admin.call("subscription.dispatch", several[0]))["max_unacked"]
+        limit = (await self._admin.subscriptions.dispatch(*several[0])).max_unacked
         found = pb.SubscriptionDispatchConfig(max_unacked_messages=limit) if limit else None
         return pb.GetSubscriptionDispatchConfigResponse(dispatch_config=found)
 
     async def _find(
         self, topic: str, subscription: str
-    ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """The topic, and the arguments that name the subscription, on each partition that has it.
+    ) -> tuple[TopicDetails, list[tuple[str, str]]]:
+        """The topic, and each of its partitions that has the subscription, with its name.
 
         Raises ``NotFound`` if none does.
         """
         name, wanted = topic_name(topic), label("subscription", subscription)
-        found = await self._admin.call("topic.describe", {"topic": str(name)})
+        found = await self._admin.topics.describe(str(name))
         several = [
-            {"topic": log["topic"], "subscription": wanted}
-            for log in found["logs"]
-            if any(row["subscription"] == wanted for row in log["subscriptions"])
+            (log.topic, wanted)
+            for log in found.logs
+            if any(row.subscription == wanted for row in log.subscriptions)
         ]
         if not several:
-            raise NotFound(f"{name} has no subscription {wanted!r}: ListSubscriptions tells them")
+            raise NotFound(f"{name} has no subscription {wanted!r}: ListSubscriptions lists them")
         return found, several
 
 
-def names_in(described: Mapping[str, Any]) -> list[str]:
+def names_in(described: TopicDetails) -> list[str]:
     """The subscriptions of a topic, or of all its partitions."""
-    rows = (row for log in described["logs"] for row in log["subscriptions"])
-    return sorted({row["subscription"] for row in rows})
+    return sorted({row.subscription for log in described.logs for row in log.subscriptions})
+
+
+def _changes(policy: FailurePolicy) -> FailureChanges:
+    """A change of every field."""
+    return FailureChanges(
+        max_redelivery_count=policy.max_redelivery_count,
+        ack_timeout_ms=policy.ack_timeout_ms,
+        base_redelivery_delay_ms=policy.base_redelivery_delay_ms,
+        max_redelivery_delay_ms=policy.max_redelivery_delay_ms,
+        backoff=policy.backoff,
+        poison=policy.poison,
+        dead_letter_topic=policy.dead_letter_topic,
+    )
 
 
 def _policy(wanted: pb.SubscriptionFailurePolicy) -> FailurePolicy:
@@ -148,15 +161,15 @@ def _policy(wanted: pb.SubscriptionFailurePolicy) -> FailurePolicy:
         raise BadRequest(str(error)) from None
 
 
-def _told(policy: Mapping[str, Any]) -> pb.SubscriptionFailurePolicy:
-    [backoff] = (number for number, one in _BACKOFFS.items() if one == policy["backoff"])
-    [poison] = (number for number, one in _POISONS.items() if one == policy["poison"])
+def _written(policy: FailurePolicy) -> pb.SubscriptionFailurePolicy:
+    [backoff] = (number for number, one in _BACKOFFS.items() if one is policy.backoff)
+    [poison] = (number for number, one in _POISONS.items() if one is policy.poison)
     return pb.SubscriptionFailurePolicy(
-        max_redelivery_count=policy["max_redelivery_count"],
-        ack_timeout_ms=policy["ack_timeout_ms"],
-        base_redelivery_delay_ms=policy["base_redelivery_delay_ms"],
-        max_redelivery_delay_ms=policy["max_redelivery_delay_ms"],
+        max_redelivery_count=policy.max_redelivery_count,
+        ack_timeout_ms=policy.ack_timeout_ms,
+        base_redelivery_delay_ms=policy.base_redelivery_delay_ms,
+        max_redelivery_delay_ms=policy.max_redelivery_delay_ms,
         backoff_strategy=backoff,
-        dead_letter_topic=policy["dead_letter_topic"] or None,
+        dead_letter_topic=policy.dead_letter_topic or None,
         poison_policy=poison,
     )

@@ -11,27 +11,27 @@ from typing import Final
 
 from google.protobuf.message import Message
 
-from broker_containers.admin import Admin
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
 from broker_containers.doors.danube_admin.calls import Call
-from broker_containers.doors.danube_admin.places import Found, Places
+from broker_containers.doors.danube_admin.cluster_map import ClusterMap, ServedTopic
 from broker_containers.doors.danube_admin.subscriptions import Subscriptions, names_in
 from broker_containers.doors.grpc_shared.names import BadRequest, namespace_name, topic_name
 from broker_containers.schemas.registry import SchemaRegistry
 from sulina.errors import Refused
 from sulina.model import Delivery
 from sulina.names import TopicName
+from sulina.operations.client import AdminClient
 
 _STRATEGIES: Final = {pb.NonReliable: Delivery.NON_RELIABLE, pb.Reliable: Delivery.RELIABLE}
 _WORDS: Final = {
-    delivery.value: pb.DispatchStrategy.Name(number) for number, delivery in _STRATEGIES.items()
+    delivery: pb.DispatchStrategy.Name(number) for number, delivery in _STRATEGIES.items()
 }
 
 
 class TopicAdmin:
     """The service."""
 
-    def __init__(self, admin: Admin, places: Places, registry: SchemaRegistry) -> None:
+    def __init__(self, admin: AdminClient, places: ClusterMap, registry: SchemaRegistry) -> None:
         self._admin = admin
         self._registry = registry
         self._places = places
@@ -51,12 +51,12 @@ class TopicAdmin:
         }
 
     def seconds(self, request: Message) -> float | None:
-        """As usual."""
+        """The usual time."""
         return None
 
     async def _of_namespace(self, request: pb.NamespaceRequest) -> Message:
         name = namespace_name(request.name)
-        await self._admin.call("namespace.policy", {"namespace": name})  # raises if it is not there
+        await self._admin.namespaces.policy(name)  # raises if it does not exist
         owners = await self._places.owners(namespace=name)
         return _listed(await self._places.topics([name]), owners)
 
@@ -67,16 +67,13 @@ class TopicAdmin:
 
     async def _describe(self, request: pb.DescribeTopicRequest) -> Message:
         name = topic_name(request.name)
-        found = await self._admin.call("topic.describe", {"topic": str(name)})
-        serving = {
-            (await self._admin.call("topic.lookup", {"topic": log["topic"]}))["broker"]
-            for log in found["logs"]
-        }
+        found = await self._admin.topics.describe(str(name))
+        serving = {(await self._admin.topics.lookup(log.topic)).broker for log in found.logs}
         answer = pb.DescribeTopicResponse(
-            name=found["topic"],
+            name=found.topic,
             subscriptions=names_in(found),
             broker_id=",".join(sorted(serving)),
-            delivery=_WORDS[found["delivery"]],
+            delivery=_WORDS[found.delivery],
         )
         bound = await self._registry.topics.get(name)
         if bound is not None:
@@ -114,32 +111,31 @@ class TopicAdmin:
                 f"there is no dispatch_strategy {strategy}: 0 is NonReliable, 1 Reliable"
             )
         if subject:
-            await self._registry.subject(subject)  # raises if it is not there: then make nothing
-        arguments = {"topic": str(name), "delivery": delivery.value, "partitions": partitions}
-        await self._admin.call("topic.create", arguments)
+            await self._registry.subject(subject)  # raises if it does not exist
+        await self._admin.topics.create(str(name), delivery=delivery, partitions=partitions)
         if subject:
             await self._registry.topics.bind(name, subject)
         return pb.TopicResponse(success=True)
 
     async def _delete(self, request: pb.TopicRequest) -> Message:
-        await self._admin.call("topic.delete", {"topic": str(topic_name(request.name))})
+        await self._admin.topics.delete(str(topic_name(request.name)))
         return pb.TopicResponse(success=True)
 
     async def _unload(self, request: pb.TopicRequest) -> Message:
         """Start to move it to the least loaded of the other brokers, each partition by itself."""
         name = topic_name(request.name)
-        await self._admin.call("topic.policy", {"topic": str(name)})  # raises if it is not there
+        await self._admin.topics.policy(str(name))  # raises if it does not exist
         if not self._places.clustered:
-            raise Refused(f"this broker is alone: no other could serve {name}")
+            raise Refused(f"this is a single broker: no other could serve {name}")
         for owned in await self._places.owners(namespace=name.namespace):
             part = TopicName.parse(owned)
             base = part.partition_of
             if part == name or (base is not None and base[0] == name):
-                await self._admin.call("topic.move", {"topic": owned})
+                await self._admin.topics.move(owned)
         return pb.TopicResponse(success=True)
 
 
-def _listed(found: Iterable[Found], owners: Mapping[str, str]) -> Message:
+def _listed(found: Iterable[ServedTopic], owners: Mapping[str, str]) -> Message:
     return pb.TopicInfoListResponse(
         topics=[
             pb.TopicInfo(

@@ -13,14 +13,15 @@ from typing import Final
 
 from google.protobuf.message import Message
 
-from broker_containers.admin import Admin
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
-from broker_containers.doors.danube_admin.places import Place, Places
+from broker_containers.doors.danube_admin.cluster_map import ClusterMap
 from broker_containers.doors.danube_admin.settings import AdminSettings
 from broker_containers.doors.grpc_shared.names import namespace_name
 from sulina.errors import Refused, SulinaError
 from sulina.metadata.keys.members import BrokerMode
 from sulina.names import TopicName
+from sulina.operations.client import AdminClient
+from sulina.operations.cluster import BrokerRow
 from sulina.runtime.seam import Clock
 
 _LOOK_SECONDS: Final = 0.1
@@ -32,7 +33,9 @@ _MAX_TOLD: Final = 100
 class Unloading:
     """The call."""
 
-    def __init__(self, admin: Admin, places: Places, clock: Clock, settings: AdminSettings) -> None:
+    def __init__(
+        self, admin: AdminClient, places: ClusterMap, clock: Clock, settings: AdminSettings
+    ) -> None:
         self._admin = admin
         self._places = places
         self._clock = clock
@@ -58,8 +61,7 @@ class Unloading:
             at_once = min(request.max_parallel or _PARALLEL, self._settings.max_unload_parallel)
             failed = await self._move(topics, at_once, end)
         else:
-            arguments = {"broker": place.broker, "reason": "UnloadBroker"}
-            await self._admin.call("broker.drain", arguments)
+            await self._admin.brokers.drain(place.broker, reason="UnloadBroker")
         left = await self._wait(place.broker, set(topics) - failed.keys(), end)
         return pb.UnloadBrokerResponse(
             started=True,
@@ -74,7 +76,7 @@ class Unloading:
         settings = self._settings
         return min(request.timeout_seconds or settings.unload_seconds, settings.max_unload_seconds)
 
-    async def _check_takers(self, place: Place) -> None:
+    async def _check_takers(self, place: BrokerRow) -> None:
         others = [one for one in await self._places.brokers() if one.broker != place.broker]
         if not any(one.mode is BrokerMode.ACTIVE for one in others):
             raise Refused(f"{place.broker} is the only active broker: nobody could take its topics")
@@ -85,7 +87,7 @@ class Unloading:
 
         async def move(topic: str) -> None:
             try:
-                await self._admin.call("topic.move", {"topic": topic})
+                await self._admin.topics.move(topic)
             except SulinaError as error:
                 failed[topic] = str(error)
 

@@ -1,4 +1,4 @@
-"""Puts the table of routes to work: each row becomes a handler."""
+"""Turns every endpoint into a handler of the HTTP library."""
 
 from __future__ import annotations
 
@@ -7,118 +7,123 @@ from typing import Any
 
 from aiohttp import web
 
-from broker_containers.doors.http.arguments import arguments, topic_of
-from broker_containers.doors.http.callers import access_of
+from broker_containers.doors.http.arguments import arguments_of, topic_of
+from broker_containers.doors.http.bodies import read_body
 from broker_containers.doors.http.guard import OPERATION, Guard, Handler
-from broker_containers.doors.http.health import Health
-from broker_containers.doors.http.message_methods import PUBLISH, MessageMethods
-from broker_containers.doors.http.messages import Messages
+from broker_containers.doors.http.health import Health, HealthReport, HealthStatus
+from broker_containers.doors.http.messages import HttpPublishing
 from broker_containers.doors.http.openapi import document
-from broker_containers.doors.http.page import page
+from broker_containers.doors.http.page import documentation_page, index, index_page
 from broker_containers.doors.http.problems import NO_SUCH_PATH, Problem
-from broker_containers.doors.http.routes import ROUTES, Route, offered
+from broker_containers.doors.http.routes import ENDPOINTS, PUBLISH, Endpoint
 from broker_containers.doors.services import Services
 from broker_containers.metrics.collectors.broker import BrokerMetrics
 from broker_containers.metrics.exposition import CONTENT_TYPE
 from broker_containers.metrics.requests import RequestMetrics
-from broker_containers.security.access import of_topic
-from broker_containers.security.needs import check_method
-from sulina.metadata.keys.auth import Action
+from broker_containers.operations.running import authorize
+from broker_containers.security.access import Access
+from broker_containers.security.bearer import bearer_token
+from sulina.operations.json_forms import form_of
 
 _PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 
 
 class Application:
-    """Everything that the door answers, of one broker."""
+    """Everything that the HTTP door of one broker answers."""
 
     def __init__(self, services: Services, health: Health, metrics: BrokerMetrics) -> None:
-        broker, admin = services.broker, services.admin
-        settings = broker.settings.http
-        self._settings = settings
+        broker = services.broker
+        self._broker = broker.settings.broker_id
+        self._settings = broker.settings.http
         self._authority = services.authority
-        self._admin = admin
+        self._operations = services.operations
         self._health = health
         self._metrics = metrics
-        methods = MessageMethods(broker, settings, services.schemas)
-        admin.offer(methods.methods())
-        self._publisher = methods.publisher
-        self._messages = Messages(broker, admin, methods.publisher)
+        self._publishing = HttpPublishing(broker, services.operations.client, services.publisher)
         requests = RequestMetrics("http", services.requests)
         metrics.add(requests.write)
-        routes = offered(admin.methods)
-        self._document = _json(document(routes))
-        self._page = page(routes)
-        self._own: dict[str, Handler] = {
-            PUBLISH: self._publish,
+        self._document = _json(document())
+        self._page = documentation_page()
+        pages: dict[str, Handler] = {
+            "index": self._index,
             "health.live": self._live,
             "health.ready": self._ready,
             "metrics": self._collect,
             "openapi": self._openapi,
             "docs": self._docs,
         }
-        guard = Guard(settings, broker.clock, requests)
+        guard = Guard(self._settings, broker.clock, requests)
         self.web = web.Application(middlewares=[guard.__call__])
-        for route in ROUTES:
-            self._add(route, self._handler(route) if route in routes else _without_cluster)
+        for endpoint in ENDPOINTS:
+            self._add(endpoint, self._handler(endpoint, pages.get(endpoint.name)))
 
-    async def close(self) -> None:
-        """Nothing is taken any more; what is being published is given up."""
-        await self._publisher.close()
+    def _access(self, request: web.Request) -> Access:
+        """What the caller may do; does not wait. Raises ``Unauthenticated``."""
+        return self._authority.access(bearer_token(request.headers.get("Authorization", "")))
 
-    def _handler(self, route: Route) -> Handler:
+    def _handler(self, endpoint: Endpoint, page: Handler | None) -> Handler:
+        operation = endpoint.operation
+
         async def handle(request: web.Request) -> web.StreamResponse:
-            request[OPERATION] = route.call
-            own = self._own.get(route.call)
-            if route.open:
-                assert own is not None
-                return await own(request)
-            # Before the body is read: whoever may not is told at once.
-            access = access_of(request, self._authority)
-            if own is not None:
-                if "topic" in route.parameters:
-                    access.check(of_topic(Action.PRODUCE, topic_of(request)))
-                return await own(request)
-            given = await arguments(route, request, self._settings.max_body_bytes)
-            check_method(access, route.call, given)
-            result = await self._admin.call(route.call, given)
-            if route.status == 204:
+            request[OPERATION] = endpoint.name
+            # Before the body is read: a caller without a valid token is refused at once.
+            access = None if endpoint.public else self._access(request)
+            if operation is None or access is None:
+                assert page is not None
+                return await page(request)
+            if endpoint.name == PUBLISH:
+                return await self._publish(request, access)
+            given = await arguments_of(endpoint, request, self._settings.max_body_bytes)
+            authorize(access, operation.name, given)
+            if not self._operations.serves(operation):
+                raise Problem(
+                    NO_SUCH_PATH, f"{request.path} needs a cluster, and this is a single broker"
+                )
+            result = await self._operations.run(operation.name, given)
+            if endpoint.status == 204:
                 return web.Response(status=204)
-            return _answer(result[route.pick] if route.pick else result, route.status)
+            return _answer(result, endpoint.status)
 
         return handle
 
-    def _add(self, route: Route, handle: Handler) -> None:
-        # As the library reads the table's paths, names could not have braces.
-        path = route.path.replace("}", ":[^/]+}")
-        if route.verb == "GET":
+    def _add(self, endpoint: Endpoint, handle: Handler) -> None:
+        # The library's own pattern for a name does not match one with braces.
+        path = endpoint.path.replace("}", ":[^/]+}")
+        if endpoint.verb == "GET":
             self.web.router.add_get(path, handle, allow_head=True)
         else:
-            self.web.router.add_route(route.verb, path, handle)
+            self.web.router.add_route(endpoint.verb, path, handle)
 
-    async def _publish(self, request: web.Request) -> web.StreamResponse:
-        return _answer(await self._messages.publish(request))
+    async def _publish(self, request: web.Request, access: Access) -> web.StreamResponse:
+        topic = topic_of(request)
+        authorize(access, PUBLISH, {"topic": topic})
+        body = await read_body(request, self._publishing.max_body)
+        published = await self._publishing.publish(topic, request, body)
+        return _answer(form_of(type(published)).encode(published))
 
-    async def _live(self, request: web.Request) -> web.StreamResponse:
-        return _answer(self._health.live())
+    # ---- pages ----
 
-    async def _ready(self, request: web.Request) -> web.StreamResponse:
-        ready, how = await self._health.ready()
-        return _answer(how, 200 if ready else 503)
+    async def _index(self, request: web.Request) -> web.StreamResponse:
+        accepted = request.headers.get("Accept", "")
+        if "application/json" in accepted and "text/html" not in accepted:
+            return _answer(index(self._broker))
+        return _html(index_page(self._broker))
 
-    async def _collect(self, request: web.Request) -> web.StreamResponse:
-        body = await self._metrics.collect()
-        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+    async def _docs(self, request: web.Request) -> web.StreamResponse:
+        return _html(self._page)
 
     async def _openapi(self, request: web.Request) -> web.StreamResponse:
         return web.Response(body=self._document, content_type="application/json")
 
-    async def _docs(self, request: web.Request) -> web.StreamResponse:
-        headers = {"Content-Security-Policy": _PAGE_POLICY}
-        return web.Response(text=self._page, content_type="text/html", headers=headers)
+    async def _live(self, request: web.Request) -> web.StreamResponse:
+        return _health(self._health.live())
 
+    async def _ready(self, request: web.Request) -> web.StreamResponse:
+        return _health(await self._health.ready())
 
-async def _without_cluster(request: web.Request) -> web.StreamResponse:
-    raise Problem(NO_SUCH_PATH, f"{request.path} is about a cluster, and this broker is alone")
+    async def _collect(self, request: web.Request) -> web.StreamResponse:
+        body = await self._metrics.collect()
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
 
 def _json(value: Any) -> bytes:
@@ -127,3 +132,13 @@ def _json(value: Any) -> bytes:
 
 def _answer(value: Any, status: int = 200) -> web.Response:
     return web.Response(body=_json(value), status=status, content_type="application/json")
+
+
+def _html(text: str) -> web.Response:
+    headers = {"Content-Security-Policy": _PAGE_POLICY}
+    return web.Response(text=text, content_type="text/html", headers=headers)
+
+
+def _health(report: HealthReport) -> web.Response:
+    status = 503 if report.status is HealthStatus.UNREADY else 200
+    return _answer(form_of(HealthReport).encode(report), status)

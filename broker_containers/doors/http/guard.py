@@ -124,5 +124,5 @@ def _translated(error: web.HTTPException, request: web.Request) -> web.StreamRes
         case web.HTTPExpectationFailed():
             return answer(problems.EXPECTATION, "only 100-continue can be expected here", path)
         case _:
-            kind = problems.Kind("refused", error.status, error.reason)
+            kind = problems.ProblemKind("refused", error.status, error.reason)
             return answer(kind, error.text or error.reason, path)

@@ -1,52 +1,119 @@
-"""Whether the broker serves: every part that it needs is asked, each with a deadline."""
+"""Whether the broker serves: checks every part that it needs, each with a deadline."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
 
-from sulina.errors import SulinaError
+from storage_grpc.journal import JournalStore
+from storage_grpc.quorum.nodes import Nodes
+from storage_grpc.quorum.settings import QuorumSettings
+from sulina.errors import Overloaded, SulinaError, Unavailable
+from sulina.metadata.store import MetadataStore
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
 
-_SECONDS = 2.0
+_SECONDS: Final = 2.0
+_ANY_KEY: Final = "/cluster/leader"
 
 Check = Callable[[], Awaitable[str]]
-"""Says how the part is; raises a ``SulinaError`` with the reason if it does not serve."""
+"""Describes the part; raises a ``SulinaError`` with the reason if it does not serve."""
+
+
+class HealthStatus(StrEnum):
+    """Whether a broker is alive, or serves."""
+
+    LIVE = "live"
+    READY = "ready"
+    UNREADY = "unready"
+
+
+@dataclass(frozen=True, slots=True)
+class PartHealth:
+    """One part that the broker needs."""
+
+    ok: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class HealthReport:
+    """A broker's health, with that of each part."""
+
+    status: HealthStatus
+    broker: str
+    parts: Mapping[str, PartHealth]
 
 
 class Health:
-    """The parts of one broker, by name."""
+    """Checks the parts of one broker, by name."""
 
     def __init__(self, broker: str, clock: Clock, parts: Mapping[str, Check]) -> None:
         self._broker = broker
         self._clock = clock
         self._parts = dict(parts)
         self.stopping = False
-        """A broker that stops is not ready, so that nobody new is sent to it."""
+        """A broker that is stopping is not ready, so that no new clients are sent to it."""
 
-    def live(self) -> dict[str, Any]:
-        """The process answers; that is all."""
-        return {"status": "live", "broker": self._broker, "parts": {}}
+    def live(self) -> HealthReport:
+        """The process answers."""
+        return HealthReport(HealthStatus.LIVE, self._broker, {})
 
-    async def ready(self) -> tuple[bool, dict[str, Any]]:
-        """Whether all parts serve, and how each of them is."""
+    async def ready(self) -> HealthReport:
+        """Whether all parts serve, and the state of each."""
         answers = await asyncio.gather(*map(self._ask, self._parts.values()))
-        parts = {
-            name: {"ok": ok, "detail": detail}
-            for name, (ok, detail) in zip(self._parts, answers, strict=True)
-        }
+        parts = dict(zip(self._parts, answers, strict=True))
         if self.stopping:
-            parts["broker"] = {"ok": False, "detail": "it is shutting down"}
-        ready = all(part["ok"] for part in parts.values())
-        status = "ready" if ready else "unready"
-        return ready, {"status": status, "broker": self._broker, "parts": parts}
+            parts["broker"] = PartHealth(False, "it is shutting down")
+        ready = all(part.ok for part in parts.values())
+        status = HealthStatus.READY if ready else HealthStatus.UNREADY
+        return HealthReport(status, self._broker, parts)
 
-    async def _ask(self, check: Check) -> tuple[bool, str]:
+    async def _ask(self, check: Check) -> PartHealth:
         try:
-            return True, await within(self._clock, _SECONDS, check())
+            return PartHealth(True, await within(self._clock, _SECONDS, check()))
         except SulinaError as error:
-            return False, str(error)
+            return PartHealth(False, str(error))
         except TimeoutError:
-            return False, f"no answer within {_SECONDS:g} s"
+            return PartHealth(False, f"no answer within {_SECONDS:g} s")
+
+
+def metadata_check(store: MetadataStore) -> Check:
+    """Whether the metadata store answers a read."""
+
+    async def check() -> str:
+        await store.get(_ANY_KEY)
+        return "it answers"
+
+    return check
+
+
+def journal_check(entries: JournalStore) -> Check:
+    """Whether the journal of this process takes appends."""
+
+    async def check() -> str:
+        try:
+            entries.check_room()
+        except Overloaded:
+            return "it is busy: publishers wait"
+        return "it takes appends"
+
+    return check
+
+
+def storage_nodes_check(nodes: Nodes, settings: QuorumSettings) -> Check:
+    """Whether enough storage nodes are healthy to create a ledger."""
+
+    async def check() -> str:
+        healthy = len(nodes.choose(settings.write_quorum))
+        if healthy < settings.ack_quorum:
+            raise Unavailable(
+                f"{healthy} storage nodes are healthy and {settings.ack_quorum} are needed: "
+                "start more, or wait for them"
+            )
+        return f"{healthy} storage nodes are healthy, {settings.ack_quorum} are needed"
+
+    return check

@@ -1,8 +1,8 @@
 """Publishing over HTTP, for browsers, scripts and functions: small and bounded.
 
-The body of a publish is the message, whatever its type; key and attributes come in headers. With
+The body of a request is the message, whatever its type; key and attributes come in headers. With
 the media type ``application/vnd.sulina.messages+json`` the body lists several messages instead.
-Any broker takes messages of any topic: the owner of the topic, or the partition, publishes them.
+Any broker accepts messages for any topic: the owner of the topic or partition publishes them.
 """
 
 from __future__ import annotations
@@ -10,95 +10,122 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Final
 
 from aiohttp import web
 
-from broker_containers.admin import Admin
 from broker_containers.broker.broker import Broker
-from broker_containers.doors.http.arguments import json_object, number, read_body, topic_of
-from broker_containers.doors.http.message_methods import PUBLISH, as_json, messages_of, texts
-from broker_containers.doors.http.publishing import Message, Publisher
-from broker_containers.doors.http.routes import MESSAGES_TYPE
+from broker_containers.doors.http.bodies import json_object
+from broker_containers.operations.publishing import Publisher
 from sulina.client.routing import group_by_partition
 from sulina.errors import Overloaded, Refused, Retriable, StorageFull, SulinaError, UnknownOutcome
 from sulina.names import TopicName
+from sulina.operations.client import AdminClient
+from sulina.operations.json_forms import Bounds, Count, WholeForm
+from sulina.operations.messages import MessageOperations, NewMessage, checked_attributes
+from sulina.operations.topics import TopicText
 
-KEY_HEADER = "Sulina-Key"
-SCHEMA_HEADER = "Sulina-Schema-Id"
-VERSION_HEADER = "Sulina-Schema-Version"
-ATTRIBUTE_HEADER = "Sulina-Attribute-"
-_ENVELOPE = 64 << 10
+MESSAGES_TYPE: Final = "application/vnd.sulina.messages+json"
+KEY_HEADER: Final = "Sulina-Key"
+SCHEMA_HEADER: Final = "Sulina-Schema-Id"
+VERSION_HEADER: Final = "Sulina-Schema-Version"
+ATTRIBUTE_HEADER: Final = "Sulina-Attribute-"
+_ENVELOPE: Final = 64 << 10
 """What a frame may have besides its messages."""
-_REMEMBERED = 10_000
-_MOVE_SECONDS = 5.0
-"""How long a topic that is between two owners is waited for."""
-_MOVE_PAUSE = 0.05
+_MOST_CACHED: Final = 10_000
+_MOVE_SECONDS: Final = 5.0
+"""How long to wait for the new owner of a topic that is moving."""
+_MOVE_PAUSE: Final = 0.05
+_WHOLE: Final = WholeForm(Bounds())
+_LIST: Final = MessageOperations.publish.arguments["messages"].described.form
 
 
-class Messages:
-    """Takes messages and sees to it that the right broker publishes them."""
+@dataclass(frozen=True, slots=True)
+class PublishedMessage:
+    """Where a published message is; ``topic`` is the partition if the topic has any."""
 
-    def __init__(self, broker: Broker, admin: Admin, publisher: Publisher) -> None:
+    topic: TopicText
+    offset: int
+    time_us: Count
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedMessages:
+    """Where each of several messages is, in the order of the request."""
+
+    messages: tuple[PublishedMessage, ...]
+
+
+class HttpPublishing:
+    """Accepts messages and has the right broker publish them."""
+
+    def __init__(self, broker: Broker, admin: AdminClient, publisher: Publisher) -> None:
+        """``admin`` reaches the brokers that own other topics."""
         self._broker = broker
         self._admin = admin
         self._publisher = publisher
         settings = broker.settings
-        self._max_body = min(settings.http.max_message_bytes, settings.max_frame_bytes - _ENVELOPE)
+        self.max_body = min(settings.http.max_message_bytes, settings.max_frame_bytes - _ENVELOPE)
         self._partitions: OrderedDict[TopicName, int] = OrderedDict()
-        """So that the metadata is not asked for every message."""
+        """A cache, so that not every message reads the metadata."""
         self._turn = 0
 
-    async def publish(self, request: web.Request) -> Any:
-        """Answered when everything is durable."""
-        name = TopicName.parse(topic_of(request))
+    async def publish(
+        self, topic: str, request: web.Request, body: bytes
+    ) -> PublishedMessage | PublishedMessages:
+        """Publish what a request carries; returns when everything is durable."""
+        name = TopicName.parse(topic)
         if request.query:
             raise Refused("publishing takes no parameters: key and attributes go in headers")
-        body = await read_body(request, self._max_body)
-        now = self._broker.clock.wall_us()
         if request.content_type == MESSAGES_TYPE:
-            listed = messages_of(json_object(body).get("messages"), now)
-            return {"messages": await self._send(name, listed)}
+            listed = _LIST.decode(json_object(body).get("messages"), "messages")
+            return PublishedMessages(tuple(await self._send(name, listed)))
+        headers = request.headers
         attributes = {
             header[len(ATTRIBUTE_HEADER) :].lower(): value
-            for header, value in request.headers.items()
+            for header, value in headers.items()
             if header.lower().startswith(ATTRIBUTE_HEADER.lower())
         }
-        key = request.headers.get(KEY_HEADER)
-        # A key that is not UTF-8 came in as surrogates, and goes on as the bytes it was.
-        encoded = None if key is None else key.encode(errors="surrogateescape")
-        schema = (
-            number(SCHEMA_HEADER, request.headers.get(SCHEMA_HEADER, "0")),
-            number(VERSION_HEADER, request.headers.get(VERSION_HEADER, "0")),
+        key = headers.get(KEY_HEADER)
+        message = NewMessage(
+            body,
+            # A key that is not UTF-8 was read as surrogates, and becomes the bytes it was.
+            None if key is None else key.encode(errors="surrogateescape"),
+            checked_attributes(attributes),
+            _WHOLE.parse(headers.get(SCHEMA_HEADER, "0"), SCHEMA_HEADER),
+            _WHOLE.parse(headers.get(VERSION_HEADER, "0"), VERSION_HEADER),
         )
-        message = Message(body, now, encoded, texts(attributes), schema)
         return (await self._send(name, [message]))[0]
 
-    async def _send(self, name: TopicName, messages: Sequence[Message]) -> list[dict[str, Any]]:
+    async def _send(
+        self, name: TopicName, messages: Sequence[NewMessage]
+    ) -> list[PublishedMessage]:
         """Where each message is now."""
+        now = self._broker.clock.wall_us()
         try:
             groups = await self._grouped(name, messages)
             offsets = await asyncio.gather(
                 *(
-                    self._place(part, [messages[index] for index in indices])
+                    self._publish(part, [messages[index] for index in indices], now)
                     for part, indices in groups.items()
                 ),
                 return_exceptions=True,
             )
-            return _placed(messages, groups, offsets)
+            return _placed(now, groups, offsets)
         except SulinaError:
-            self._partitions.pop(name, None)  # it may have been deleted and made anew
+            self._partitions.pop(name, None)  # it may have been deleted and created again
             raise
 
     async def _grouped(
-        self, name: TopicName, messages: Sequence[Message]
+        self, name: TopicName, messages: Sequence[NewMessage]
     ) -> dict[TopicName, Sequence[int]]:
-        """Which messages go to which partition: by key as clients do it, the others in turns."""
+        """Which messages go to which partition: by key as in clients, without one in turns."""
         partitions = self._partitions.get(name)
         if partitions is None:
             record = await self._broker.describe(name, create=True, delivery=None)
             partitions = self._partitions[name] = record.partitions
-            if len(self._partitions) > _REMEMBERED:
+            if len(self._partitions) > _MOST_CACHED:
                 self._partitions.popitem(last=False)
         if not partitions:
             return {name: range(len(messages))}
@@ -110,16 +137,15 @@ class Messages:
             groups[part] = sorted([*groups.get(part, ()), *indices])
         return groups
 
-    async def _place(self, topic: TopicName, messages: Sequence[Message]) -> int:
-        """The offset of the first message. While the topic moves, its new owner is waited for."""
+    async def _publish(self, topic: TopicName, messages: Sequence[NewMessage], now: int) -> int:
+        """The offset of the first message. While the topic moves, waits for its new owner."""
         clock = self._broker.clock
         end = clock.now() + _MOVE_SECONDS
         while True:
             try:
                 if await self._broker.serves(topic):
-                    return await self._publisher.publish(topic, messages)
-                arguments = {"topic": str(topic), "messages": as_json(messages)}
-                return int((await self._admin.call(PUBLISH, arguments))["offset"])
+                    return await self._publisher.publish(topic, messages, now)
+                return (await self._admin.messages.publish(str(topic), messages)).offset
             except (Overloaded, StorageFull):
                 raise
             except Retriable:  # nothing happened, so it may be tried again
@@ -129,19 +155,16 @@ class Messages:
 
 
 def _placed(
-    messages: Sequence[Message],
-    groups: Mapping[TopicName, Sequence[int]],
-    offsets: Sequence[int | BaseException],
-) -> list[dict[str, Any]]:
+    now: int, groups: Mapping[TopicName, Sequence[int]], offsets: Sequence[int | BaseException]
+) -> list[PublishedMessage]:
     errors = [each for each in offsets if isinstance(each, BaseException)]
     if errors and len(errors) < len(offsets):
         raise UnknownOutcome(f"some of the messages were stored, others not: {errors[0]}")
     if errors:
         raise errors[0]
-    places: dict[int, dict[str, Any]] = {}
+    places: dict[int, PublishedMessage] = {}
     for (part, indices), base in zip(groups.items(), offsets, strict=True):
         assert isinstance(base, int)
         for offset, index in enumerate(indices, base):
-            time_us = messages[index].time_us
-            places[index] = {"topic": str(part), "offset": offset, "time_us": time_us}
-    return [places[index] for index in range(len(messages))]
+            places[index] = PublishedMessage(str(part), offset, now)
+    return [places[index] for index in range(len(places))]

@@ -1,24 +1,33 @@
-"""The OpenAPI 3.1 document, made from the table of routes."""
+"""The OpenAPI 3.1 document, written from the endpoints."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
-from broker_containers.doors.http import schemas as s
-from broker_containers.doors.http.messages import KEY_HEADER, SCHEMA_HEADER, VERSION_HEADER
-from broker_containers.doors.http.problems import MEDIA_TYPE
-from broker_containers.doors.http.routes import MESSAGES_TYPE, Route
+from broker_containers.doors.http.messages import (
+    KEY_HEADER,
+    MESSAGES_TYPE,
+    SCHEMA_HEADER,
+    VERSION_HEADER,
+)
+from broker_containers.doors.http.problems import MEDIA_TYPE, ProblemDetails
+from broker_containers.doors.http.routes import ENDPOINTS, PUBLISH, Endpoint
+from sulina.operations.declaration import Argument
+from sulina.operations.json_forms import Schema, form_of
 from sulina.version import __version__
 
-_TOKEN = "token"
+_TOKEN: Final = "token"
+_NAME: Final = {"type": "string", "minLength": 1}
 
 
-def document(routes: Iterable[Route]) -> dict[str, Any]:
-    """What these routes offer."""
+def document(endpoints: Iterable[Endpoint] = ENDPOINTS) -> dict[str, Any]:
+    """The document of these endpoints."""
+    named: dict[str, Schema] = {}
+    form_of(ProblemDetails).schema(named)
     paths: dict[str, dict[str, Any]] = {}
-    for route in routes:
-        paths.setdefault(route.path, {})[route.verb.lower()] = _operation(route)
+    for endpoint in endpoints:
+        paths.setdefault(endpoint.path, {})[endpoint.verb.lower()] = _described(endpoint, named)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -28,69 +37,96 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
         },
         "paths": paths,
         "components": {
-            "schemas": {"Problem": s.PROBLEM},
+            "schemas": named,
             "securitySchemes": {_TOKEN: {"type": "http", "scheme": "bearer"}},
         },
-        # Either: only a broker that was told to asks for tokens.
+        # Either: only a broker that runs with --auth asks for tokens.
         "security": [{}, {_TOKEN: []}],
     }
 
 
-def _operation(route: Route) -> dict[str, Any]:
-    operation: dict[str, Any] = {
-        "operationId": f"{route.verb.lower()}.{route.call}{'.' + route.pick if route.pick else ''}",
-        "summary": route.summary,
-        "tags": [route.group],
-        "parameters": [_parameter("path", name, s.NAME) for name in route.parameters],
-        "responses": _responses(route),
+def body_schema(endpoint: Endpoint, named: dict[str, Schema]) -> Schema:
+    """The JSON Schema of a body that is an object."""
+    arguments = endpoint.body or {}
+    return {
+        "type": "object",
+        "properties": {name: each.described.schema(named) for name, each in arguments.items()},
+        "required": sorted(endpoint.required),
+        "additionalProperties": False,
     }
-    operation["parameters"] += [
-        _parameter("query", name, schema) for name, schema in route.query.items()
-    ]
-    if route.body is not None:
-        operation["requestBody"] = {
-            "required": bool(route.body["required"]),
-            "content": {"application/json": {"schema": route.body}},
-        }
-    if route.open:
+
+
+def _described(endpoint: Endpoint, named: dict[str, Schema]) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": f"{endpoint.verb.lower()}.{endpoint.name}",
+        "summary": endpoint.summary,
+        "tags": [endpoint.group],
+        "parameters": [
+            *_path_parameters(endpoint, named),
+            *(_parameter("query", each, named) for each in endpoint.query.values()),
+        ],
+        "responses": _responses(endpoint, named),
+    }
+    if endpoint.operation is not None:
+        operation["description"] = endpoint.operation.description
+        if endpoint.operation.needs_cluster:
+            operation["description"] += "\n\nA single broker answers 404: this needs a cluster."
+    if endpoint.public:
         operation["security"] = []
-    if route.call == "messages.publish":
+    if endpoint.name == PUBLISH:
+        headers = {KEY_HEADER: "string", SCHEMA_HEADER: "integer", VERSION_HEADER: "integer"}
         operation["parameters"] += [
-            _parameter("header", KEY_HEADER, s.TEXT),
-            _parameter("header", SCHEMA_HEADER, s.COUNT),
-            _parameter("header", VERSION_HEADER, s.COUNT),
+            {"name": name, "in": "header", "required": False, "schema": {"type": kind}}
+            for name, kind in headers.items()
         ]
         operation["requestBody"] = {
             "content": {
                 "application/octet-stream": {"schema": {}},
-                MESSAGES_TYPE: {"schema": s.MESSAGES_IN},
+                MESSAGES_TYPE: {"schema": body_schema(endpoint, named)},
             }
+        }
+    elif endpoint.body is not None:
+        operation["requestBody"] = {
+            "required": bool(endpoint.required),
+            "content": {"application/json": {"schema": body_schema(endpoint, named)}},
         }
     return operation
 
 
-def _responses(route: Route) -> dict[str, Any]:
-    problem = {"schema": {"$ref": "#/components/schemas/Problem"}}
-    responses: dict[str, Any] = {
-        "default": {"description": "What went wrong.", "content": {MEDIA_TYPE: problem}}
+def _responses(endpoint: Endpoint, named: dict[str, Schema]) -> dict[str, Any]:
+    problem = {"schema": {"$ref": f"#/components/schemas/{ProblemDetails.__name__}"}}
+    success: dict[str, Any] = {"description": endpoint.summary}
+    if endpoint.status != 204:
+        success["content"] = {endpoint.media: {"schema": endpoint.answer_schema(named)}}
+    responses = {
+        "default": {"description": "What went wrong.", "content": {MEDIA_TYPE: problem}},
+        str(endpoint.status): success,
     }
-    answer = {"schema": route.answer}
-    success: dict[str, Any] = {"description": route.summary}
-    if route.status != 204:
-        success["content"] = {route.media: answer}
-    responses[str(route.status)] = success
-    if route.call == "health.ready":
-        responses["503"] = {"description": "It does not serve.", "content": {route.media: answer}}
-    if route.call == "messages.publish":
-        success["content"] = {route.media: {"schema": {"oneOf": [s.PUBLISHED, s.PUBLISHED_ALL]}}}
+    if endpoint.name == "health.ready":
+        responses["503"] = {**success, "description": "The broker does not serve."}
     return responses
 
 
-def _parameter(place: str, name: str, schema: s.Schema) -> dict[str, Any]:
-    return {
-        "name": name,
+def _path_parameters(endpoint: Endpoint, named: dict[str, Schema]) -> list[dict[str, Any]]:
+    found = []
+    for name, argument in endpoint.path_arguments.items():
+        if name == "topic":
+            found += [
+                {"name": part, "in": "path", "required": True, "schema": _NAME}
+                for part in ("namespace", "topic")
+            ]
+        else:
+            found.append(_parameter("path", argument, named))
+    return found
+
+
+def _parameter(place: str, argument: Argument, named: dict[str, Schema]) -> dict[str, Any]:
+    found = {
+        "name": argument.name,
         "in": place,
         "required": place == "path",
-        "schema": schema,
-        **({"description": schema["description"]} if "description" in schema else {}),
+        "schema": argument.described.form.schema(named),
     }
+    if argument.described.description:
+        found["description"] = argument.described.description
+    return found

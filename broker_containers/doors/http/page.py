@@ -1,15 +1,16 @@
-"""The documentation page: the table of routes as HTML, complete in itself, without scripts."""
+"""The pages of the door: an index, and the documentation of all endpoints, without scripts."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from html import escape
 from itertools import groupby
 from typing import Any
 
+from broker_containers.doors.http.openapi import body_schema
 from broker_containers.doors.http.problems import KINDS
-from broker_containers.doors.http.routes import Route
+from broker_containers.doors.http.routes import ENDPOINTS, PAGES, PUBLISH, Endpoint
+from sulina.operations.json_forms import Schema
 from sulina.version import __version__
 
 _STYLE = """
@@ -29,56 +30,87 @@ td, th { border-bottom: 1px solid var(--line); padding: .25rem .5rem; text-align
 """
 
 
-def page(routes: Sequence[Route]) -> str:
-    """The whole page."""
-    groups = [(name, list(rows)) for name, rows in groupby(_sorted(routes), key=lambda r: r.group)]
-    links = " ".join(f'<a href="#{name}">{name}</a>' for name, _ in groups)
-    chapters = "".join(_chapter(name, rows) for name, rows in groups)
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Sulina: HTTP</title><style>{_STYLE}</style></head><body>"
-        f"<h1>Sulina over HTTP</h1><p>Version {escape(__version__)}. For machines: "
-        '<a href="/openapi.json">openapi.json</a>. How the broker is: '
-        '<a href="/health/ready">health</a>, <a href="/metrics">metrics</a>.</p>'
-        f'<nav>{links} <a href="#problems">problems</a></nav>{chapters}{_problems()}</body></html>'
+_ABOUT = "Sulina is a publish/subscribe messaging platform. This is the HTTP door of one broker."
+
+
+def index(broker: str) -> dict[str, Any]:
+    """What ``GET /`` answers as JSON."""
+    links = {page.name: page.path for page in PAGES if page.path != "/"}
+    return {"about": _ABOUT, "broker": broker, "version": __version__, "links": links}
+
+
+def index_page(broker: str) -> str:
+    """What ``GET /`` answers as HTML."""
+    links = "".join(
+        f'<li><a href="{page.path}">{page.path}</a>: {escape(page.summary)}</li>'
+        for page in PAGES
+        if page.path != "/"
+    )
+    return _html(
+        "Sulina",
+        f"<h1>Sulina</h1><p>{_ABOUT}</p><p>Broker {escape(broker)}, version "
+        f"{escape(__version__)}.</p><ul>{links}</ul>",
     )
 
 
-def _sorted(routes: Sequence[Route]) -> list[Route]:
-    """The groups together, in the order in which the table first names them."""
-    first: dict[str, int] = {}
-    for route in routes:
-        first.setdefault(route.group, len(first))
-    return sorted(routes, key=lambda route: first[route.group])
+def documentation_page() -> str:
+    """The documentation of all endpoints."""
+    order = list(dict.fromkeys(endpoint.group for endpoint in ENDPOINTS))
+    ordered = sorted(ENDPOINTS, key=lambda each: order.index(each.group))
+    groups = [(name, list(rows)) for name, rows in groupby(ordered, key=lambda each: each.group)]
+    links = " ".join(f'<a href="#{name}">{name}</a>' for name, _ in groups)
+    named: dict[str, Schema] = {}
+    chapters = "".join(
+        f'<h2 id="{name}">{name.capitalize()}</h2>' + "".join(_entry(row, named) for row in rows)
+        for name, rows in groups
+    )
+    return _html(
+        "Sulina: HTTP",
+        f"<h1>Sulina over HTTP</h1><p>Version {escape(__version__)}. For machines: "
+        '<a href="/openapi.json">openapi.json</a>. State of the broker: '
+        '<a href="/health/ready">health</a>, <a href="/metrics">metrics</a>.</p>'
+        f'<nav>{links} <a href="#problems">problems</a></nav>{chapters}{_problems()}',
+    )
 
 
-def _chapter(name: str, routes: Sequence[Route]) -> str:
-    return f'<h2 id="{name}">{name.capitalize()}</h2>' + "".join(map(_entry, routes))
+def _html(title: str, body: str) -> str:
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{title}</title><style>{_STYLE}</style></head><body>{body}</body></html>"
+    )
 
 
-def _entry(route: Route) -> str:
+def _entry(endpoint: Endpoint, named: dict[str, Schema]) -> str:
+    operation = endpoint.operation
+    about = endpoint.summary if operation is None else operation.description
     parts = [
-        f'<details><summary><span class="verb">{route.verb}</span>'
-        f"<code>{escape(route.path)}</code><br>{escape(route.summary)}</summary><div>"
+        f'<details><summary><span class="verb">{endpoint.verb}</span>'
+        f"<code>{escape(endpoint.path)}</code><br>{escape(endpoint.summary)}</summary><div>"
     ]
-    if route.query:
+    if about != endpoint.summary:
+        parts.append(f"<p>{escape(about.removeprefix(endpoint.summary).strip())}</p>")
+    if operation is not None and operation.needs_cluster:
+        parts.append("<p>A single broker answers 404: this needs a cluster.</p>")
+    if endpoint.query:
         rows = "".join(
-            f"<tr><td><code>{escape(name)}</code></td><td>{escape(_short(schema))}</td></tr>"
-            for name, schema in route.query.items()
+            f"<tr><td><code>{escape(name)}</code></td>"
+            f"<td>{escape(_short(each.described.schema(named), named))}</td></tr>"
+            for name, each in endpoint.query.items()
         )
         parts.append(f"<p>Parameters:</p><table>{rows}</table>")
-    if route.body is not None:
-        parts.append(f"<p>Takes:</p><pre>{_sketch(route.body)}</pre>")
-    if route.call == "messages.publish":
+    if endpoint.name == PUBLISH:
         parts.append(
             "<p>The body is the message. <code>Sulina-Key</code> gives its key, "
             "<code>Sulina-Attribute-<i>name</i></code> an attribute.</p>"
         )
-    if route.status == 204:
+    elif endpoint.body:
+        parts.append(f"<p>Body:</p><pre>{_sketch(body_schema(endpoint, named), named)}</pre>")
+    if endpoint.status == 204:
         parts.append("<p>Answers 204 without a body.</p>")
-    elif route.answer and route.media == "application/json":
-        parts.append(f"<p>Answers {route.status}:</p><pre>{_sketch(route.answer)}</pre>")
+    elif endpoint.media == "application/json":
+        answer = _sketch(endpoint.answer_schema(named), named)
+        parts.append(f"<p>Answers {endpoint.status}:</p><pre>{answer}</pre>")
     return "".join(parts) + "</div></details>"
 
 
@@ -90,31 +122,36 @@ def _problems() -> str:
     )
     return (
         '<h2 id="problems">Problems</h2><p>Every error is <code>application/problem+json</code> '
-        "(RFC 9457); its <code>detail</code> says the cause and the remedy.</p><table><tr>"
-        f"<th>status</th><th>kind</th><th>meaning</th><th>try again</th></tr>{rows}</table>"
+        "(RFC 9457); <code>detail</code> gives the cause and the remedy.</p><table><tr>"
+        f"<th>status</th><th>kind</th><th>meaning</th><th>retriable</th></tr>{rows}</table>"
     )
 
 
-def _sketch(schema: dict[str, Any]) -> str:
-    return escape(json.dumps(_example(schema), indent=2), quote=False)
+def _sketch(schema: Schema, named: dict[str, Schema]) -> str:
+    return escape(json.dumps(_example(schema, named), indent=2), quote=False)
 
 
-def _example(schema: dict[str, Any]) -> Any:
-    """The shape of what a schema takes, with types in the place of values."""
-    if "properties" in schema:
-        return {name: _example(each) for name, each in schema["properties"].items()}
+def _example(schema: Schema, named: dict[str, Schema]) -> Any:
+    """The shape that a schema describes, with types in place of values."""
+    if "$ref" in schema:
+        return _example(named[schema["$ref"].rpartition("/")[2]], named)
+    if schema.get("properties"):
+        return {name: _example(each, named) for name, each in schema["properties"].items()}
     if "items" in schema:
-        return [_example(schema["items"])]
-    return _short(schema)
+        return [_example(schema["items"], named)]
+    return _short(schema, named)
 
 
-def _short(schema: dict[str, Any]) -> str:
+def _short(schema: Schema, named: dict[str, Schema]) -> str:
+    if "$ref" in schema:
+        schema = {**named[schema["$ref"].rpartition("/")[2]], **schema}
+    several = schema.get("oneOf") or schema.get("anyOf")
     if "enum" in schema:
-        words = " | ".join(schema["enum"])
-    elif "oneOf" in schema:
-        words = " | ".join(json.dumps(_example(each)).strip('"') for each in schema["oneOf"])
+        words = " | ".join(map(str, schema["enum"]))
+    elif several:
+        words = " | ".join(json.dumps(_example(each, named)).strip('"') for each in several)
     else:
         kind = schema.get("type", "anything")
         words = kind if isinstance(kind, str) else " | ".join(kind)
-    told = schema.get("description", "")
-    return f"{words}. {told}" if told else words
+    description = schema.get("description", "")
+    return f"{words}. {description}" if description else words

@@ -1,10 +1,11 @@
-"""Errors as HTTP tells them: problem details of RFC 9457, with the cause and the remedy."""
+"""Errors over HTTP: problem details of RFC 9457, with the cause and the remedy."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated, Final
 
 from aiohttp import web
 
@@ -26,6 +27,7 @@ from sulina.errors import (
     Unavailable,
     UnknownOutcome,
 )
+from sulina.operations.json_forms import OMITTED, form_of
 
 MEDIA_TYPE = "application/problem+json"
 _RETRY_AFTER = {"Retry-After": "1"}
@@ -33,7 +35,7 @@ _WHO = {"WWW-Authenticate": 'Bearer realm="sulina"'}
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ProblemKind:
     """A kind of problem: its name is the anchor in the documentation page."""
 
     name: str
@@ -42,36 +44,38 @@ class Kind:
     retriable: bool = False
 
 
-UNAVAILABLE = Kind("unavailable", 503, "Something needed can't be reached", retriable=True)
-UNKNOWN_OUTCOME = Kind("unknown-outcome", 504, "It may have happened or not")
-_KINDS: dict[type[SulinaError], Kind] = {
-    Unauthenticated: Kind("unauthenticated", 401, "Show a token that holds"),
-    Denied: Kind("denied", 403, "The token is for something else"),
-    InvalidPayload: Kind("invalid-payload", 422, "The message is not as its schema says"),
-    NotFound: Kind("not-found", 404, "It does not exist"),
-    AlreadyExists: Kind("already-exists", 409, "The name is taken"),
-    TooLarge: Kind("too-large", 413, "Larger than a stated limit"),
-    Closed: Kind("closed", 503, "The broker is stopping", retriable=True),
-    Refused: Kind("refused", 400, "The request is wrong or not allowed"),
-    StorageFull: Kind("storage-full", 507, "No space is left", retriable=True),
-    StorageFailed: Kind("storage-failed", 503, "The storage failed", retriable=True),
-    Overloaded: Kind("overloaded", 429, "A limit was reached", retriable=True),
+UNAVAILABLE = ProblemKind("unavailable", 503, "A required service can't be reached", retriable=True)
+UNKNOWN_OUTCOME = ProblemKind("unknown-outcome", 504, "It may or may not have taken effect")
+_KINDS: dict[type[SulinaError], ProblemKind] = {
+    Unauthenticated: ProblemKind("unauthenticated", 401, "A valid token is required"),
+    Denied: ProblemKind("denied", 403, "The token does not allow this"),
+    InvalidPayload: ProblemKind("invalid-payload", 422, "The message does not match its schema"),
+    NotFound: ProblemKind("not-found", 404, "It does not exist"),
+    AlreadyExists: ProblemKind("already-exists", 409, "The name is taken"),
+    TooLarge: ProblemKind("too-large", 413, "Larger than the limit"),
+    Closed: ProblemKind("closed", 503, "The broker is stopping", retriable=True),
+    Refused: ProblemKind("refused", 400, "The request is wrong or not allowed"),
+    StorageFull: ProblemKind("storage-full", 507, "No space is left", retriable=True),
+    StorageFailed: ProblemKind("storage-failed", 503, "The storage failed", retriable=True),
+    Overloaded: ProblemKind("overloaded", 429, "A limit was reached", retriable=True),
     Unavailable: UNAVAILABLE,
-    Retriable: Kind("retriable", 503, "It may succeed later", retriable=True),
-    Fenced: Kind("fenced", 503, "Another broker took over", retriable=True),
+    Retriable: ProblemKind("retriable", 503, "It may succeed later", retriable=True),
+    Fenced: ProblemKind("fenced", 503, "Another broker took over", retriable=True),
     UnknownOutcome: UNKNOWN_OUTCOME,
-    CorruptEntry: Kind("corrupt-entry", 500, "Stored bytes are damaged"),
+    CorruptEntry: ProblemKind("corrupt-entry", 500, "Stored bytes are damaged"),
 }
-INTERNAL = Kind("internal", 500, "The broker failed in an unexpected way")
-NO_SUCH_PATH = Kind("no-such-path", 404, "There is nothing at this path")
-WRONG_METHOD = Kind("wrong-method", 405, "The path does not take this method")
-TOO_SLOW = Kind("too-slow", 408, "The request did not arrive in time")
-OTHER_SITE = Kind("other-site", 403, "Another web site may not do this")
-WRONG_MEDIA_TYPE = Kind("wrong-media-type", 415, "The body has the wrong type")
-EXPECTATION = Kind("expectation-failed", 417, "The expectation can't be met")
-TOO_MANY = Kind("too-many-connections", 503, "The broker has too many connections", retriable=True)
+INTERNAL = ProblemKind("internal", 500, "The broker failed in an unexpected way")
+NO_SUCH_PATH = ProblemKind("no-such-path", 404, "There is nothing at this path")
+WRONG_METHOD = ProblemKind("wrong-method", 405, "The path does not support this method")
+TOO_SLOW = ProblemKind("too-slow", 408, "The request did not arrive in time")
+OTHER_SITE = ProblemKind("other-site", 403, "Requests from this web site are not allowed")
+WRONG_MEDIA_TYPE = ProblemKind("wrong-media-type", 415, "The body has the wrong type")
+EXPECTATION = ProblemKind("expectation-failed", 417, "The expectation can't be met")
+TOO_MANY = ProblemKind(
+    "too-many-connections", 503, "The broker has too many connections", retriable=True
+)
 
-KINDS: tuple[Kind, ...] = (
+KINDS: tuple[ProblemKind, ...] = (
     *_KINDS.values(),
     INTERNAL,
     NO_SUCH_PATH,
@@ -85,37 +89,46 @@ KINDS: tuple[Kind, ...] = (
 
 
 class Problem(Exception):
-    """A refusal of the door itself, for which the errors of the core have no word."""
+    """A refusal of the door itself, for which the core has no error."""
 
-    def __init__(self, kind: Kind, detail: str) -> None:
+    def __init__(self, kind: ProblemKind, detail: str) -> None:
         super().__init__(detail)
         self.kind = kind
 
 
-def kind_of(error: SulinaError) -> Kind:
-    """The kind of the nearest class that is known."""
+def kind_of(error: SulinaError) -> ProblemKind:
+    """The kind of the nearest known base class."""
     for base in type(error).__mro__:
         if issubclass(base, SulinaError) and base in _KINDS:
             return _KINDS[base]
     return INTERNAL
 
 
-def content(kind: Kind, detail: str, instance: str = "") -> bytes:
+@dataclass(frozen=True, slots=True)
+class ProblemDetails:
+    """The body of an error."""
+
+    type: Annotated[str, "Where the documentation explains this kind of problem."]
+    title: str
+    status: int
+    detail: Annotated[str, "The cause and the remedy."]
+    retriable: Annotated[bool, "Whether the same request may succeed later."]
+    instance: Annotated[str | None, OMITTED, "The path of the request."] = None
+
+
+_DETAILS: Final = form_of(ProblemDetails)
+
+
+def content(kind: ProblemKind, detail: str, instance: str = "") -> bytes:
     """The body of a problem."""
-    body = {
-        "type": f"/docs#{kind.name}",
-        "title": kind.title,
-        "status": kind.status,
-        "detail": detail,
-        "retriable": kind.retriable,
-    }
-    if instance:
-        body["instance"] = instance
-    return json.dumps(body).encode() + b"\n"
+    details = ProblemDetails(
+        f"/docs#{kind.name}", kind.title, kind.status, detail, kind.retriable, instance or None
+    )
+    return json.dumps(_DETAILS.encode(details)).encode() + b"\n"
 
 
 def answer(
-    kind: Kind, detail: str, instance: str = "", headers: Mapping[str, str] | None = None
+    kind: ProblemKind, detail: str, instance: str = "", headers: Mapping[str, str] | None = None
 ) -> web.Response:
     """The whole answer."""
     own = _RETRY_AFTER if kind.retriable else _WHO if kind.status == 401 else {}
@@ -127,8 +140,8 @@ def answer(
     )
 
 
-def raw_answer(kind: Kind, detail: str) -> bytes:
-    """The same for a connection that gets nothing else."""
+def raw_answer(kind: ProblemKind, detail: str) -> bytes:
+    """The same as bytes, for a connection that gets nothing else."""
     body = content(kind, detail)
     head = (
         f"HTTP/1.1 {kind.status} Refused\r\nContent-Type: {MEDIA_TYPE}\r\n"

@@ -93,7 +93,6 @@ class HttpServer:
             self._sweeper.cancel()
             await asyncio.wait([self._sweeper])
         await self._runner.cleanup()
-        await self._application.close()
         await self._metrics.__aexit__()
 
     @property

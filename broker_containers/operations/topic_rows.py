@@ -1,10 +1,10 @@
-"""Rows of the list of topics: what is known of each here, and from the metadata."""
+"""Rows of the list of topics, from what is loaded here and from the metadata."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from broker_containers.topics.topic import Topic
 from sulina.metadata.keys import ledgers
@@ -12,10 +12,11 @@ from sulina.metadata.keys.topics import TopicRecord
 from sulina.metadata.store import MetadataStore
 from sulina.model import Delivery
 from sulina.names import TopicName
+from sulina.operations.topics import TopicRow
 
 _AT_ONCE: Final = 64
 _MOST_READ: Final = 1_000
-"""Logs that are looked up in the metadata for one list; of further ones the length is not told."""
+"""Logs looked up in the metadata for one list; the length of further ones is not reported."""
 
 Lengths = Mapping[TopicName, int | None]
 
@@ -24,10 +25,10 @@ async def topic_rows(
     store: MetadataStore,
     found: Mapping[TopicName, TopicRecord],
     loaded: Mapping[TopicName, Topic],
-) -> list[dict[str, Any]]:
-    """A row for each topic. Producers and consumers are those of this broker."""
+) -> tuple[TopicRow, ...]:
+    """One row per topic. Producers and consumers are those of this broker."""
     lengths = await _lengths(store, found, loaded)
-    return [_row(name, record, loaded, lengths) for name, record in found.items()]
+    return tuple(_row(name, record, loaded, lengths) for name, record in found.items())
 
 
 def parts_of(name: TopicName, record: TopicRecord) -> list[TopicName]:
@@ -40,18 +41,18 @@ def _row(
     record: TopicRecord,
     loaded: Mapping[TopicName, Topic],
     lengths: Lengths,
-) -> dict[str, Any]:
+) -> TopicRow:
     parts = parts_of(name, record)
     opened = [loaded[part] for part in parts if part in loaded]
     records = [lengths.get(part) for part in parts]
-    return {
-        "topic": str(name),
-        "delivery": record.delivery.value,
-        "partitions": record.partitions,
-        "producers": sum(len(topic.producers) for topic in opened),
-        "consumers": sum(topic.consumer_count for topic in opened),
-        "records": None if None in records else sum(filter(None, records)),
-    }
+    return TopicRow(
+        topic=str(name),
+        delivery=record.delivery,
+        partitions=record.partitions,
+        producers=sum(len(topic.producers) for topic in opened),
+        consumers=sum(topic.consumer_count for topic in opened),
+        records=None if None in records else sum(filter(None, records)),
+    )
 
 
 async def _lengths(
@@ -59,7 +60,7 @@ async def _lengths(
     found: Mapping[TopicName, TopicRecord],
     loaded: Mapping[TopicName, Topic],
 ) -> Lengths:
-    """How many records each log holds; None where only the broker that writes it knows."""
+    """How many records each log holds; None if only the broker that writes it knows."""
     lengths: dict[TopicName, int | None] = {}
     elsewhere = []
     for name, record in found.items():

@@ -1,0 +1,124 @@
+"""Handlers of the operations on ledgers and the objects they were tiered to."""
+
+from __future__ import annotations
+
+from broker_containers.broker.broker import Broker
+from broker_containers.operations.running import handles
+from broker_containers.operations.topic_rows import parts_of
+from broker_containers.topic_log.managed_ledger import ManagedLedger
+from storage_grpc.tier.tier import Tier, head_of, key_of
+from sulina.errors import CorruptEntry, NotFound, Refused, Unavailable
+from sulina.metadata.keys import ledgers
+from sulina.metadata.keys.ledgers import LedgerRef
+from sulina.model import Delivery
+from sulina.names import TopicName
+from sulina.operations.client import AdminClient
+from sulina.operations.topics import LedgerOperations, LedgerRow, Offloading
+
+
+class LedgerHandlers:
+    """Ledgers; ``admin`` reaches partitions that other brokers own."""
+
+    def __init__(self, broker: Broker, admin: AdminClient) -> None:
+        self._broker = broker
+        self._admin = admin
+
+    async def _parts(self, topic: str) -> tuple[TopicName, list[TopicName]]:
+        name = TopicName.parse(topic)
+        found = await self._broker.describe(name, create=False, delivery=None)
+        if found.delivery is not Delivery.RELIABLE:
+            raise Refused(f"{name} is {found.delivery}: it stores nothing, so it has no ledgers")
+        return name, parts_of(name, found)
+
+    @handles(LedgerOperations.list)
+    async def list(self, topic: str) -> tuple[LedgerRow, ...]:
+        _, parts = await self._parts(topic)
+        rows = []
+        for part in parts:
+            stored = await ledgers.get(self._broker.store, part)
+            rows += [_row(part, ref) for ref in stored.list.ledgers]
+        return tuple(rows)
+
+    @handles(LedgerOperations.offload)
+    async def offload(self, topic: str) -> Offloading:
+        name, parts = await self._parts(topic)
+        if parts != [name]:
+            started = [await self._admin.ledgers.offload(str(part)) for part in parts]
+            return Offloading(
+                topic=str(name),
+                ledgers=sum(each.ledgers for each in started),
+                bytes=sum(each.bytes for each in started),
+                until={part: offset for each in started for part, offset in each.until.items()},
+            )
+        if not self._broker.tiering.ready:
+            raise _no_object_store()
+        log = (await self._broker.topic(name, create=False)).log
+        assert isinstance(log, ManagedLedger)
+        wanted = await self._broker.tiering.flush(log)
+        if not log.usable:
+            raise Unavailable(f"the open ledger of {name} can't be closed now: try again")
+        return Offloading(
+            topic=str(name),
+            ledgers=len(wanted),
+            bytes=sum(ref.bytes for ref in wanted),
+            until={str(name): log.end},
+        )
+
+    @handles(LedgerOperations.verify)
+    async def verify(self, topic: str, ledger: int) -> LedgerRow:
+        name = TopicName.parse(topic)
+        stored = await ledgers.get(self._broker.store, name)
+        ref = next((ref for ref in stored.list.ledgers if ref.id == ledger), None)
+        if ref is None:
+            raise NotFound(
+                f"{name} has no ledger {ledger}: `sulina ledger list` shows those it has"
+            )
+        if ref.tiered is None:
+            raise Refused(f"ledger {ledger} of {name} is not tiered to an object yet")
+        tier = self._broker.tier
+        if tier is None or not tier.ready:
+            raise _no_object_store()
+        await _verify(tier, name, ref)
+        return _row(name, ref)
+
+
+async def _verify(tier: Tier, topic: TopicName, ref: LedgerRef) -> None:
+    assert ref.tiered is not None
+    head = head_of(topic, ref)
+    found = await tier.verify(head)
+    actual = (found.last_offset, found.digest, found.size)
+    expected = (ref.last_offset, ref.tiered.digest, ref.tiered.size)
+    if actual != expected:
+        raise CorruptEntry(
+            f"the object {key_of(head)} is intact, but is not the one written from ledger "
+            f"{ref.id}: last offset, digest and size are {actual} and should be {expected}"
+        )
+
+
+def _row(topic: TopicName, ref: LedgerRef) -> LedgerRow:
+    tiered = ref.tiered
+    if tiered is None:
+        where = "entries"
+    else:
+        where = "entries and object" if tiered.local else "object"
+    return LedgerRow(
+        topic=str(topic),
+        ledger=ref.id,
+        state=ref.state,
+        where=where,
+        first_offset=ref.first_offset,
+        last_offset=ref.last_offset,
+        records=ref.records if ref.last_offset is not None else None,
+        bytes=ref.bytes,
+        first_time_us=ref.first_time_us,
+        last_time_us=ref.last_time_us,
+        object_bytes=None if tiered is None else tiered.size,
+        digest=None if tiered is None else tiered.digest,
+        key=None if tiered is None else key_of(head_of(topic, ref)),
+    )
+
+
+def _no_object_store() -> Unavailable:
+    return Unavailable(
+        "there is no object store: start the broker, or the storage nodes of a cluster, with --tier"
+    )

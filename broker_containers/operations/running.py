@@ -1,0 +1,135 @@
+"""Looks operations up, authorizes, forwards and runs them: the same for every door."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
+
+from broker_containers.security.access import Access, Need
+from broker_containers.security.errors import Denied
+from sulina.errors import Refused
+from sulina.metadata.keys.auth import EVERYTHING
+from sulina.operations.client import OPERATIONS, AdminClient
+from sulina.operations.declaration import (
+    CLUSTER,
+    FORWARDED,
+    Arguments,
+    Declaration,
+    Operation,
+    Right,
+)
+
+_HANDLES: Final = "__handles__"
+_PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Self_ = TypeVar("Self_")
+_Method = Callable[Concatenate[Self_, P], Coroutine[Any, Any, R]]
+
+
+def handles(operation: Operation[P, R]) -> Callable[[_Method[Self_, P, R]], _Method[Self_, P, R]]:
+    """Mark a method as the handler of an operation; it has the operation's signature."""
+
+    def mark(handler: _Method[Self_, P, R]) -> _Method[Self_, P, R]:
+        setattr(handler, _HANDLES, operation)
+        return handler
+
+    return mark
+
+
+class OperationRouter(Protocol):
+    """Forwards operations that another broker of the cluster must run."""
+
+    async def broker_for(self, operation: Declaration, arguments: Arguments) -> str | None:
+        """The broker that must run the operation; None if it is this one."""
+        ...
+
+    async def call(self, broker: str, name: str, arguments: Arguments) -> Any:
+        """Run the operation on another broker."""
+        ...
+
+
+class Operations:
+    """The operations that this broker serves. Handlers are added before its ports open."""
+
+    def __init__(self, router: OperationRouter | None = None) -> None:
+        """Without a ``router`` every operation runs here."""
+        self._router = router
+        self._handlers: dict[str, Callable[..., Awaitable[Any]]] = {}
+        self.client: Final = AdminClient(self.run)
+        """Typed calls from within this process; in a cluster they reach the right broker."""
+
+    def serve(self, *handlers: object) -> None:
+        """Add every method of ``handlers`` that is marked with ``handles``."""
+        for each in handlers:
+            for name in dir(type(each)):
+                operation = getattr(getattr(type(each), name), _HANDLES, None)
+                if operation is not None:
+                    self.handle(operation, getattr(each, name))
+
+    def handle(self, operation: Operation[P, R], handler: Callable[P, Awaitable[R]]) -> None:
+        """Let ``handler`` run ``operation``, in place of an earlier one."""
+        self._handlers[operation.name] = handler
+
+    def serves(self, operation: Declaration) -> bool:
+        """Whether this broker can run it; a single broker lacks those that need a cluster."""
+        return operation.name in self._handlers
+
+    async def run_as(self, access: Access, name: str, arguments: Arguments) -> Any:
+        """Run an operation for a caller: JSON in, JSON out. Raises ``Denied``, and as ``run``."""
+        authorize(access, name, arguments)
+        return await self.run(name, arguments)
+
+    async def run(self, name: str, arguments: Arguments) -> Any:
+        """Run an operation, here or where it must run: JSON in, JSON out.
+
+        Raises ``Refused`` for an unknown name and for wrong arguments, and what the handler raises.
+        """
+        operation = OPERATIONS.get(name)
+        if operation is None:
+            raise Refused(f"there is no operation {name!r}: choose from {', '.join(OPERATIONS)}")
+        handler = self._handlers.get(name)
+        if handler is None:
+            raise Refused(f"{name} needs a cluster, and this is a single broker")
+        if FORWARDED in arguments:
+            arguments = {key: value for key, value in arguments.items() if key != FORWARDED}
+        elif self._router is not None:
+            broker = await self._router.broker_for(operation, arguments)
+            if broker is not None:
+                return await self._router.call(broker, name, arguments)
+        return operation.result.form.encode(await handler(**operation.decoded(arguments)))
+
+
+def authorize(access: Access, name: str, arguments: Arguments) -> None:
+    """Raise ``Denied`` unless the caller may run this operation with these arguments."""
+    if FORWARDED in arguments and not access.is_root:
+        raise Denied(f"only brokers may send {FORWARDED}: leave it out")
+    operation = OPERATIONS.get(name)
+    needs = [_need(CLUSTER, arguments)] if operation is None else needs_of(operation, arguments)
+    for need in needs:
+        access.check(need)
+
+
+def needs_of(operation: Declaration, arguments: Arguments) -> list[Need]:
+    """What a caller needs to be allowed to run an operation with these arguments."""
+    rights = operation.rights
+    read = () if operation.read is None else operation.read.path_arguments
+    if operation.read_right is not None and arguments.keys() <= {*read, FORWARDED}:
+        rights = (operation.read_right,)
+    return [_need(right, arguments) for right in rights]
+
+
+def _need(right: Right, arguments: Arguments) -> Need:
+    """Arguments are used as they were sent: the handler checks what they say."""
+    scope, placeholder = right.scope, _PLACEHOLDER.search(right.scope)
+    if placeholder is not None:
+        value = arguments.get(placeholder[1])
+        if isinstance(value, str) and value:
+            scope = scope.replace(placeholder[0], value)
+        elif right.missing is not None:
+            return _need(right.missing, arguments)
+        else:
+            scope = EVERYTHING  # only a right to everything covers a call that names nothing
+    return Need(right.action, scope, right.instead)
