@@ -1,5 +1,5 @@
-"""Subscriptions: who gets which record, what was acknowledged, what comes again.
+"""Subscriptions: which consumer gets which record, acknowledgements, redelivery, cursors.
 
-``window`` and ``dispatcher`` decide and never wait; ``subscription`` runs them with the frames
-that ``reading`` brings.
+``delivery_window`` and ``dispatcher`` decide and never wait; ``subscription`` runs them on the
+event loop with the frames that ``frame_reader`` reads.
 """

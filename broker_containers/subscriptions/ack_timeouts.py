@@ -1,4 +1,4 @@
-"""When a delivery that nobody acknowledges counts as failed."""
+"""Finds deliveries that were not acknowledged before the ack timeout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from broker_containers.subscriptions.loaded_frame import Flight, LoadedFrame
 def take_timed_out(
     window: DeliveryWindow, members: Mapping[int, AttachedConsumer], timeout: float, now: float
 ) -> tuple[list[tuple[LoadedFrame, Flight]], float]:
-    """Take the flights whose time is up out of their frames; with them, when the next will be."""
+    """Remove timed-out flights from their frames; returns them and when the next one times out."""
     late: list[tuple[LoadedFrame, Flight]] = []
     following = NEVER
     for loaded in window.frames.values():
@@ -31,11 +31,10 @@ def take_timed_out(
 
 
 def _since(flight: Flight, member: AttachedConsumer | None) -> float:
-    """When the time of a flight began to run.
+    """When the ack timeout of a flight started.
 
-    That is when the application took it. Until then (it stands in the consumer's queue) it is the
-    consumer's last sign of progress: a slow consumer keeps what it was given, a stuck one loses
-    it.
+    That is when the application received it. While it is in the consumer's queue, the consumer's
+    last progress counts: a slow consumer keeps what it was sent, a stuck one loses it.
     """
     if member is not None and not flight.taken:
         flight.since = max(flight.since, member.progress)

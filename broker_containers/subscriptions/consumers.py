@@ -1,4 +1,4 @@
-"""The consumers of a subscription: their credit, and what they were given."""
+"""The consumers of a subscription: their credit, and what they were sent."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from sulina.runtime.seam import Buffer
 
 
 class ConsumerSink(Protocol):
-    """The consumer's end of a connection, whichever door it came through."""
+    """The consumer's connection, over any protocol."""
 
     def deliver(self, frame: Buffer, selection: int | None, attempt: int) -> bool:
-        """Send a frame, or the selected part of it. False: no more until ``writable_again``."""
+        """Send a frame or the selected part of it. False: send no more until it is writable."""
         ...
 
     def active_changed(self, active: bool) -> None:
-        """Failover: this consumer receives from now on, or no longer."""
+        """Failover: this consumer became active, or is no longer."""
         ...
 
     def closed(self, reason: Exception) -> None:
-        """The subscription lets the consumer go; nothing is delivered any more."""
+        """The subscription disconnects the consumer; nothing more is delivered."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class AttachedConsumer:
-    """One consumer, as the dispatcher sees it."""
+    """One consumer of a subscription."""
 
     number: int
     name: str
@@ -38,9 +38,9 @@ class AttachedConsumer:
     """Credit in bytes; one frame may overshoot it."""
     writable: bool = True
     sent: int = 0
-    """Records sent to it, ever."""
+    """Records sent to it in total."""
     returned: int = 0
-    """Records whose credit came back: the application took them."""
+    """Records whose credit was returned: the application received them."""
     progress: float = 0.0
     """When it last returned credit or acknowledged something."""
     granted: int = field(default=0, repr=False)
@@ -50,7 +50,7 @@ class AttachedConsumer:
         return self.records > 0 and self.bytes > 0 and self.writable
 
     def grant(self, records: int, bytes_: int, now: float) -> None:
-        """More credit. What exceeds the first grant is credit for what the application took."""
+        """Add credit. After the first grant, credit means that the application received records."""
         if self.granted == 0:
             self.granted = records
         else:

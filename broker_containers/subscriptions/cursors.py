@@ -1,4 +1,4 @@
-"""Stores the cursors of all subscriptions of a broker, many in a transaction, a little behind."""
+"""Stores changed cursors of all subscriptions of a broker periodically, many per transaction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class CursorWriter:
-    """Flushes dirty cursors every interval, and on demand."""
+    """Stores changed cursors at an interval, and on demand."""
 
     def __init__(
         self,
@@ -30,21 +30,21 @@ class CursorWriter:
         self._store = store
         self._clock = clock
         self.interval = interval
-        """Seconds between flushes; may be changed at any time, for those to come."""
+        """Seconds between flushes; a change applies after the current interval."""
         self._subscriptions = subscriptions
         self._flushing = asyncio.Lock()
 
     async def run(self) -> None:
-        """Flush until cancelled. A failed flush is tried again with the next one."""
+        """Flush until cancelled. A failed flush is repeated with the next one."""
         while True:
             await self._clock.sleep(self.interval)
             try:
                 await self.flush(self._subscriptions())
             except SulinaError as error:
-                _log.warning("cursors could not be stored, they will be later: %s", error)
+                _log.warning("storing cursors failed; will retry: %s", error)
 
     async def flush(self, subscriptions: Iterable[Subscription]) -> None:
-        """Store the cursors that moved; durable when this returns."""
+        """Store the cursors that changed; durable when this returns."""
         async with self._flushing:
             moved = [s for s in subscriptions if s.dirty and s.stored]
             now = self._clock.wall_us()
@@ -55,13 +55,13 @@ class CursorWriter:
                     writes[subscription] = _write(subscription, now)
                 refused = await cursors.put_all(self._store, writes.values())
             except BaseException:
-                # Also when it was cancelled: whoever stops the broker flushes once more.
+                # Also if cancelled: the broker flushes once more when it stops.
                 for subscription in moved:
                     subscription.dirty = True
                 raise
             for subscription, write in writes.items():
                 # The topic rolled to a new ledger meanwhile, or has another owner: the next
-                # flush tells the two apart.
+                # flush succeeds or fails accordingly.
                 if any(write is other for other in refused):
                     subscription.dirty = True
 

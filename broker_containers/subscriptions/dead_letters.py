@@ -1,4 +1,4 @@
-"""Turns records that failed too often into records of the dead-letter topic."""
+"""Converts records that failed too often into records of the dead-letter topic."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def dead_letter_frame(
     broker_id: str,
     sequence: int,
 ) -> bytes:
-    """A frame of the letter's records: same payloads and keys, and where they come from."""
+    """A frame with the failed records' payloads and keys, and attributes that name their origin."""
     opened = Frame(frame.data)
     chosen = selection.indices(letter.mask)
     origin = {

@@ -1,7 +1,7 @@
-"""Frames whose delivery time has not come: when each is due, and little more.
+"""Frames whose delivery time is in the future.
 
-Of such a frame a subscription keeps its place, its length and its time; it is read again when it
-is due. Times are those of the wall clock, in microseconds since 1970.
+A subscription keeps only their offset, length and delivery time, and reads them again when they
+are due. Times are wall-clock times in microseconds since 1970.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _STALE = 1000
 
 @dataclass(slots=True)
 class DelayedFrame:
-    """One frame that is not due yet, or was not taken yet."""
+    """One frame that is not due yet, or due and not loaded yet."""
 
     due_us: int
     count: int
     done: int = 0
-    """Records that were acknowledged all the same."""
+    """Records that are acknowledged already."""
 
     @property
     def undone(self) -> int:
@@ -32,20 +32,20 @@ class DelayedFrame:
 
 
 class DelayedFrames:
-    """Delayed frames by base offset. Each costs a few hundred bytes, whatever it holds."""
+    """Delayed frames by base offset. Each takes a few hundred bytes, whatever its size."""
 
     def __init__(self) -> None:
         self._frames: dict[int, DelayedFrame] = {}
         self._bases: list[int] = []
         self._heap: list[tuple[int, int]] = []
-        """When each is due, and its base offset; those that went are passed over when met."""
+        """Delivery time and base offset; entries of removed frames are skipped."""
 
     def __len__(self) -> int:
         return len(self._frames)
 
     @property
     def bases(self) -> Sequence[int]:
-        """The base offsets, rising."""
+        """The base offsets, ascending."""
         return self._bases
 
     @property
@@ -57,13 +57,13 @@ class DelayedFrames:
         return self._frames[base]
 
     def add(self, base: int, count: int, due_us: int, done: int) -> None:
-        """Keep a frame in mind, of which ``done`` is acknowledged already."""
+        """Track a frame, of which the records in ``done`` are acknowledged already."""
         self._frames[base] = DelayedFrame(due_us, count, done)
         insort(self._bases, base)
         heappush(self._heap, (due_us, base))
 
     def remove(self, base: int) -> DelayedFrame | None:
-        """Forget a frame; what was known of it, if anything was."""
+        """Stop tracking a frame; returns what was known of it."""
         known = self._frames.pop(base, None)
         if known is not None:
             del self._bases[bisect_left(self._bases, base)]
@@ -74,23 +74,23 @@ class DelayedFrames:
 
     @property
     def next_due_us(self) -> int | None:
-        """The earliest time at which a frame is due."""
+        """The earliest delivery time."""
         while self._heap and self._heap[0][1] not in self._frames:
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def due(self, wall_us: int) -> int | None:
-        """The frame to deliver next, if one is due: the earliest, and of those the lowest."""
+        """The next frame that is due: the earliest, and of those the lowest offset."""
         due_us = self.next_due_us
         return None if due_us is None or due_us > wall_us else self._heap[0][1]
 
     def is_due(self, base: int, wall_us: int) -> bool:
-        """Whether a frame is one of these, and its time has come."""
+        """Whether a frame is tracked and due."""
         known = self._frames.get(base)
         return known is not None and known.due_us <= wall_us
 
     def settle_range(self, first: int, last: int, mask: int | None) -> int:
-        """Records are acknowledged before they were delivered; how many were not yet."""
+        """Acknowledge records before they are delivered; returns how many are new."""
         settled = 0
         index = max(bisect_right(self._bases, first) - 1, 0)
         for base in self._bases[index : bisect_right(self._bases, last)]:

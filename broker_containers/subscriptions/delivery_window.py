@@ -1,11 +1,10 @@
-"""The frames of a subscription that are loaded and not wholly acknowledged.
+"""The frames of a subscription that are loaded and not fully acknowledged.
 
 Every loaded record is in exactly one state: to do (may be delivered), in flight (delivered, not
-acknowledged), waiting (comes again later), dead (on its way to the dead-letter
-topic) or done.
-Frames whose delivery time has not come are not loaded, only noted (``delays``). The cursor follows
-from it: its position is the lowest record that is not done, so it can never pass an unacknowledged
-one. States are kept as one selection mask a frame and state.
+acknowledged), waiting (for redelivery), dead (being published to the dead-letter topic) or done.
+Frames with a future delivery time are not loaded, only tracked (``delays``). The cursor's position
+is the lowest record that is not done, so it never passes an unacknowledged one. There is one
+selection mask per frame and state.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ class DeliveryWindow:
         self._due_times = DueTimes()
         self.delays = DelayedFrames()
         self.returns = 0
-        """How often records became ready again; while it stays, only what is loaded is new."""
+        """How often records became ready again; unchanged means that only loaded frames are new."""
         self.read_offset = position
-        """The next offset to load. Everything from here on is untouched or in ``_ahead``."""
+        """The next offset to load. Later offsets are untouched or in ``_ahead``."""
         self.records = 0
         """Records of the loaded frames."""
         self._acked_below = 0
-        """All that came before this offset was acknowledged, whatever it was."""
+        """Everything below this offset was acknowledged cumulatively."""
 
     def __len__(self) -> int:
         return len(self.frames)
@@ -56,7 +55,7 @@ class DeliveryWindow:
 
     def _undone_runs(self, base: int) -> Iterable[tuple[int, int]]:
         frame = self.frames.get(base) or self.delays[base]
-        if not frame.done:  # of thousands of delayed frames most are so
+        if not frame.done:  # the usual case among thousands of delayed frames
             return ((0, frame.count - 1),)
         return selection.ranges(frame.undone)
 
@@ -81,12 +80,12 @@ class DeliveryWindow:
         return acked[:limit]
 
     def load(self, base: int, count: int, size: int, slots: bytes | int) -> LoadedFrame | None:
-        """Take a frame into the window; None if all of it is acknowledged already."""
+        """Load a frame; None if it is fully acknowledged already."""
         done = self._read_past(base, count)
         return self._take_in(LoadedFrame(base, count, size, slots, done=done))
 
     def _read_past(self, base: int, count: int, *, timed: bool = False) -> int:
-        """Go on reading behind a frame; which of its records are done already."""
+        """Advance the read offset past a frame; returns which of its records are done already."""
         assert base + count > self.read_offset, "frames are loaded in order"
         done = selection.span(0, self.read_offset - base - 1)
         if not timed:
@@ -108,7 +107,7 @@ class DeliveryWindow:
         return loaded
 
     def delay(self, base: int, count: int, due_us: int) -> None:
-        """Read past a frame whose time has not come, and keep it in mind."""
+        """Skip a frame whose delivery time is in the future, and track it."""
         done = self._read_past(base, count, timed=True)
         if done != selection.whole(count):
             self.delays.add(base, count, due_us, done)
@@ -116,7 +115,7 @@ class DeliveryWindow:
     def load_timed(
         self, base: int, count: int, size: int, slots: bytes | int
     ) -> LoadedFrame | None:
-        """Load a frame with a delivery time, which has come: one that was delayed, or the next."""
+        """Load a frame whose delivery time has come: a delayed one, or the next one."""
         known = self.delays.remove(base)
         done = self._read_past(base, count, timed=True) if known is None else known.done
         loaded = self._take_in(LoadedFrame(base, count, size, slots, done=done, timed=True))
@@ -124,12 +123,12 @@ class DeliveryWindow:
         return loaded
 
     def forget_delayed(self, base: int) -> int:
-        """A delayed frame is gone for good; how many of its records were not done yet."""
+        """A delayed frame was deleted; returns how many of its records were not done."""
         known = self.delays.remove(base)
         return 0 if known is None else known.undone.bit_count()
 
     def pass_done(self) -> None:
-        """Go on reading behind what is known to be done, without reading it."""
+        """Skip acknowledged records without reading them."""
         if len(self._ahead):
             self.skip_to(self._ahead.end_of_run(self.read_offset))
 
@@ -138,7 +137,7 @@ class DeliveryWindow:
         return map(self.frames.__getitem__, self._bases)
 
     def make_ready(self, loaded: LoadedFrame, attempt: int, mask: int) -> None:
-        """Let ``mask`` be delivered again."""
+        """Allow ``mask`` to be delivered again."""
         if mask:
             if not loaded.todo:
                 insort(self._ready, loaded.base)
@@ -146,18 +145,18 @@ class DeliveryWindow:
             self.returns += 1
 
     def put_off(self, loaded: LoadedFrame, attempt: int, mask: int, due: float, now: float) -> None:
-        """Let ``mask`` be delivered again at a later time."""
+        """Allow ``mask`` to be delivered again at ``due``."""
         if mask:
             loaded.wait(attempt, mask, due, now)
             self._due_times.note(loaded.base, due)
 
     @property
     def next_due(self) -> float:
-        """When ``release_due`` has something to do, at the earliest."""
+        """The earliest time at which ``release_due`` has something to do."""
         return self._due_times.next_due
 
     def release_due(self, now: float) -> None:
-        """Make ready what waited until now."""
+        """Make records ready whose redelivery time has come."""
         for base in self._due_times.take(now):
             loaded = self.frames[base]
             due = [waiting for waiting in loaded.waiting if waiting.due <= now]
@@ -168,11 +167,11 @@ class DeliveryWindow:
                 self._due_times.note(base, min(waiting.due for waiting in loaded.waiting))
 
     def waiting(self) -> list[LoadedFrame]:
-        """Frames with records that wait, in any order."""
+        """Frames with waiting records, in any order."""
         return [self.frames[base] for base in self._due_times]
 
     def recall(self, consumer: int) -> None:
-        """Make ready what a consumer has in flight: it will not be heard of again."""
+        """Make ready what a consumer has in flight, because it left."""
         for loaded in self.frames.values():
             theirs = [flight for flight in loaded.flights if flight.consumer == consumer]
             if theirs:
@@ -181,7 +180,7 @@ class DeliveryWindow:
                 self.make_ready(loaded, flight.attempt, flight.mask)
 
     def ready(self, start: int = 0) -> Iterator[LoadedFrame]:
-        """Frames from offset ``start`` on with something to deliver, in order."""
+        """Frames with something to deliver, from offset ``start`` on, in order."""
         for index in range(bisect_left(self._ready, start), len(self._ready)):
             yield self.frames[self._ready[index]]
 
@@ -193,7 +192,7 @@ class DeliveryWindow:
         return self.frames[self._ready[0]] if self._ready else None
 
     def took(self, loaded: LoadedFrame) -> None:
-        """Call after taking from ``loaded``: keeps the list of ready frames true."""
+        """Call after taking from ``loaded``: updates the list of ready frames."""
         if not loaded.todo:
             self._unready(loaded.base)
 
@@ -203,7 +202,7 @@ class DeliveryWindow:
             del self._ready[index]
 
     def settle(self, loaded: LoadedFrame, mask: int) -> int:
-        """Mark records of one frame as done; returns how many were not yet."""
+        """Mark records of one frame as done; returns how many were not done before."""
         fresh = loaded.settle(mask)
         if not loaded.todo:
             self._unready(loaded.base)
@@ -214,9 +213,9 @@ class DeliveryWindow:
         return fresh.bit_count()
 
     def settle_range(self, first: int, last: int, mask: int | None = None) -> int:
-        """Mark offsets ``first`` to ``last`` as done; ``mask``, from ``first`` on, narrows it.
+        """Mark offsets ``first`` to ``last`` as done; ``mask``, starting at ``first``, narrows it.
 
-        Offsets that are not loaded yet are remembered. Returns how many records were not done yet.
+        Offsets that are not loaded yet are remembered. Returns how many records were not done.
         """
         settled = 0
         index = max(bisect_right(self._bases, first) - 1, 0)
@@ -240,9 +239,9 @@ class DeliveryWindow:
     def settle_up_to(self, last: int, consumer: int) -> int:
         """Mark everything up to ``last`` as done that ``consumer`` received before it.
 
-        Of frames with a delivery time that is only what it was sent before ``last``: higher
-        offsets overtake them, and what is not delivered yet, or still on its way, would be lost.
-        Offsets that are not loaded yet are remembered. Returns how many records were not done yet.
+        Of frames with a delivery time, only what it was sent before ``last``: they may be delivered
+        after higher offsets, so undelivered records would be lost. Offsets that are not loaded yet
+        are remembered. Returns how many records were not done before.
         """
         settled = 0
         holding = self.find(last)
@@ -258,7 +257,7 @@ class DeliveryWindow:
         return settled
 
     def find(self, offset: int) -> LoadedFrame | None:
-        """The loaded frame that holds ``offset``."""
+        """The loaded frame that contains ``offset``."""
         index = bisect_right(self._bases, offset) - 1
         if index < 0:
             return None
@@ -278,7 +277,7 @@ class DeliveryWindow:
         del self._bases[index]
 
     def skip_to(self, offset: int) -> None:
-        """Go on loading at ``offset``: what lies between is gone and counts as done."""
+        """Continue loading at ``offset``: what lies between was deleted and counts as done."""
         assert offset >= self.read_offset
         self.read_offset = offset
         self._ahead.drop_below(offset)

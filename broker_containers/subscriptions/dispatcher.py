@@ -1,7 +1,7 @@
-"""Decides what a subscription delivers next, and what becomes of each delivery.
+"""Decides what a subscription delivers next, and handles the outcome of each delivery.
 
-Plain calls, no waiting: the caller loads frames, sends what ``next`` answers, and passes on
-acknowledgements, credit and the time. So every decision can be replayed and simulated.
+Never waits: the caller loads frames, sends what ``next`` returns, and passes in acknowledgements,
+credit and the time. So every decision can be replayed and simulated.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from sulina.model import FailurePolicy, Poison, SubscriptionType
 from sulina.wire import selection
 
 _TIMEOUT_STEPS = 32
-"""Time-outs may come late by this part of the time, so that looking for them costs little."""
+"""Timeouts may be detected late by this fraction, so that checking for them is cheap."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionLimits:
-    """How much a subscription may have loaded at once."""
+    """How much a subscription may keep loaded."""
 
     frames: int = 4096
     records: int = 1 << 20
     delayed: int = 1 << 16
-    """Frames kept in mind until they are due; at one more of them reading ahead stops."""
+    """Frames tracked until they are due; reading ahead stops at this limit."""
 
 
 @dataclass(slots=True)
 class SubscriptionCounters:
-    """What happened so far, in records."""
+    """Totals since the subscription was opened, in records."""
 
     delivered: int = 0
     acknowledged: int = 0
@@ -53,12 +53,12 @@ class SubscriptionCounters:
     dead_lettered: int = 0
     skipped: int = 0
     bytes_out: int = 0
-    """Of the frames sent, each as a whole."""
+    """Bytes of the frames sent, each counted whole."""
 
 
 @dataclass(slots=True, eq=False)
 class Dispatcher:
-    """The state of one subscription. ``reliable`` off: a delivery counts as acknowledged."""
+    """The state of one subscription. Unless ``reliable``, a delivery counts as acknowledged."""
 
     type: SubscriptionType
     policy: FailurePolicy
@@ -66,19 +66,19 @@ class Dispatcher:
     reliable: bool = True
     limits: SubscriptionLimits = SubscriptionLimits()
     max_unacked: int = 0
-    """Records that all members together may have in flight; 0 leaves it to their credit."""
+    """Records that all members together may have in flight; 0: only their credit limits."""
     counters: SubscriptionCounters = field(default_factory=SubscriptionCounters)
     members: dict[int, AttachedConsumer] = field(default_factory=dict)
     dead_letters: list[DeadLetter] = field(default_factory=list)
     _selector: Selector = field(init=False)
     _next_number: int = 1
     _timed: FailurePolicy = field(init=False)
-    """The policy by which ``_next_timeout`` was worked out."""
+    """The policy that ``_next_timeout`` was computed with."""
     _next_timeout: float = NEVER
     _barrier: int | None = None
-    """The lowest record that failed too often and is kept."""
+    """The lowest record that failed too often and blocks later ones."""
     _in_flight: int | None = None
-    """Records in flight, where that is limited; None: to be counted again."""
+    """Records in flight, where they are limited; None: count again."""
 
     def __post_init__(self) -> None:
         match self.type:
@@ -95,7 +95,7 @@ class Dispatcher:
     def join(
         self, name: str, sink: ConsumerSink, key_filters: tuple[str, ...], now: float
     ) -> AttachedConsumer:
-        """A consumer comes. The same name again takes the place of the one before."""
+        """Add a consumer. One with the same name replaces the previous one."""
         if key_filters and self.type is not SubscriptionType.KEY_SHARED:
             raise Refused("key filters need a key_shared subscription")
         member = AttachedConsumer(self._next_number, name, sink, key_filters, progress=now)
@@ -109,7 +109,7 @@ class Dispatcher:
         return member
 
     def leave(self, number: int, now: float) -> None:
-        """A consumer goes. What it had in flight can be delivered again at once, as before."""
+        """Remove a consumer. What it had in flight can be redelivered immediately."""
         member = self.members.get(number)
         if member is None:
             return
@@ -148,7 +148,7 @@ class Dispatcher:
         )
 
     def grant(self, number: int, records: int, bytes_: int, now: float) -> None:
-        """The consumer can take more."""
+        """Add credit."""
         member = self.members.get(number)
         if member is not None:
             member.grant(records, bytes_, now)
@@ -162,7 +162,7 @@ class Dispatcher:
 
     @property
     def wants_more(self) -> bool:
-        """Whether a further frame could be of use now, one that was delayed or the next."""
+        """Whether another frame could be delivered now, a delayed one or the next one."""
         return (
             len(self.window) < self.limits.frames
             and self.window.records < self.limits.records
@@ -173,14 +173,14 @@ class Dispatcher:
 
     @property
     def may_delay(self) -> bool:
-        """Whether one more frame may be kept in mind until it is due."""
+        """Whether one more delayed frame may be tracked."""
         return len(self.window.delays) < self.limits.delayed
 
     @property
     def wants_ahead(self) -> bool:
-        """Whether one more frame, loaded before ``next``, would spare cutting one.
+        """Whether loading one more frame before ``next`` avoids splitting one.
 
-        Shared: a frame that is cut is sent whole to each consumer that gets a part.
+        Shared: a split frame is sent whole to each consumer that gets a part.
         """
         selector = self._selector
         return (
@@ -199,9 +199,9 @@ class Dispatcher:
         *,
         timed: bool = False,
     ) -> bool:
-        """A frame was read at the window's read offset, or one that was delayed again.
+        """Add a frame that was read at the window's read offset, or a delayed one that is due.
 
-        ``timed``: it has a delivery time, which has come. False: all of it is done already.
+        ``timed``: it has a delivery time, which has come. False: all its records are done already.
         """
         load = self.window.load_timed if timed else self.window.load
         loaded = load(base, count, size, slots)
@@ -212,7 +212,7 @@ class Dispatcher:
     # ---- delivering ----
 
     def next(self, now: float) -> Pick | None:
-        """The next delivery, already counted as in flight; None when there is none now."""
+        """The next delivery, already counted as in flight; None if there is none now."""
         if self.max_unacked and self._room <= 0:
             return None
         pick = self._selector.pick(self.window, self._barrier)
@@ -241,7 +241,7 @@ class Dispatcher:
 
     @property
     def _room(self) -> int:
-        """How many more records may be in flight, where that is limited."""
+        """How many more records may be in flight, where they are limited."""
         if self._in_flight is None:
             self._in_flight = sum(
                 flight.mask.bit_count()
@@ -251,27 +251,27 @@ class Dispatcher:
         return self.max_unacked - self._in_flight
 
     def _flights_changed(self) -> None:
-        """Records are in flight no more."""
+        """Call when records are no longer in flight."""
         self._in_flight = None
         self._selector.flights_changed()
 
     def pass_over(self, loaded: LoadedFrame) -> None:
-        """A frame is gone for good: nobody can get its records any more."""
+        """Skip a frame that was deleted and can no longer be delivered."""
         self.counters.skipped += self.window.settle(loaded, loaded.undone)
         self._flights_changed()
 
     # ---- acknowledging ----
 
     def ack(self, number: int, first: int, last: int, mask: int | None, now: float) -> None:
-        """Records are done, whoever had them and however late the word comes."""
+        """Acknowledge records, whichever consumer had them and however late."""
         self._progress(number, now)
         self.counters.acknowledged += self.window.settle_range(first, last, mask)
         self._after_settling()
 
     def ack_up_to(self, number: int, last: int, now: float) -> None:
-        """Everything up to ``last`` is done; only where one consumer receives in order.
+        """Acknowledge everything up to ``last``; only where one consumer receives in order.
 
-        Of what has a delivery time only that is meant which was delivered before ``last`` was.
+        Records with a delivery time count only if they were delivered before ``last`` was.
         """
         if self.type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
             raise Refused(
@@ -292,7 +292,7 @@ class Dispatcher:
         reason: str,
         now: float,
     ) -> None:
-        """The consumer could not handle records that it has in flight."""
+        """The consumer failed to process records that it has in flight."""
         self._progress(number, now)
         for loaded in self.window.between(first, last):
             part = loaded.part(first, last, mask)
@@ -317,7 +317,7 @@ class Dispatcher:
     def _failed(
         self, loaded: LoadedFrame, attempt: int, mask: int, due: float, reason: str, now: float
     ) -> None:
-        """A delivery failed: it comes again when due, or the poison policy decides."""
+        """Handle a failed delivery: redeliver when due, or apply the poison policy."""
         if attempt > self.policy.max_redelivery_count:
             match self.policy.poison:
                 case Poison.DROP:
@@ -329,18 +329,18 @@ class Dispatcher:
                     return
                 case Poison.BLOCK:
                     due = now + self.policy.max_redelivery_delay_ms / 1000
-                    self._barrier = 0  # until it is found, after settling
+                    self._barrier = 0  # computed in _after_settling
         self.window.put_off(loaded, attempt + 1, mask, due, now)
 
     def dead_letter_stored(self, letter: DeadLetter) -> None:
-        """The dead letter is safely published: its records are done."""
+        """The dead letter is published durably: its records are done."""
         loaded = self.window.frames.get(letter.base)
         if loaded is not None:
             self.counters.dead_lettered += self.window.settle(loaded, letter.mask & loaded.dead)
             self._after_settling()
 
     def dead_letter_failed(self, letter: DeadLetter, now: float) -> None:
-        """The dead letter could not be published: its records are tried again later."""
+        """Publishing the dead letter failed: its records are retried later."""
         loaded = self.window.frames.get(letter.base)
         if loaded is not None:
             mask = letter.mask & loaded.dead
@@ -369,11 +369,11 @@ class Dispatcher:
 
     @property
     def next_due(self) -> float:
-        """When ``tick`` has something to do, at the earliest."""
+        """The earliest time at which ``tick`` has something to do."""
         return min(self._next_timeout, self.window.next_due)
 
     def tick(self, now: float) -> None:
-        """Let waits and acknowledgement time-outs that are due take effect."""
+        """Apply redeliveries and ack timeouts that are due."""
         if self.policy is not self._timed:
             self._timed = self.policy
             self._next_timeout = now
@@ -398,7 +398,7 @@ class Dispatcher:
             self._failed(loaded, flight.attempt, failed, now, "not acknowledged in time", now)
 
     def restart(self, position: int) -> None:
-        """Forget all state and go on at ``position`` (a seek)."""
+        """Discard all state and continue at ``position`` (a seek)."""
         self.window = DeliveryWindow(position, RangeSet())
         self.dead_letters.clear()
         self._barrier = None

@@ -1,4 +1,4 @@
-"""When which frame has records that come due: the earliest time of each, in order of time."""
+"""The frames that have records coming due, ordered by their earliest time."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _STALE = 1000
 
 
 class DueTimes:
-    """Frames, by base offset, and when to look at each. Costs a logarithm, whatever is due."""
+    """Base offsets of frames, and when to look at each. Costs O(log n) per operation."""
 
     def __init__(self) -> None:
         self._times: dict[int, float] = {}
         self._heap: list[tuple[float, int]] = []
 
     def note(self, base: int, due: float) -> None:
-        """Look at a frame when ``due``, or before if that was noted already."""
+        """Look at a frame at ``due``, or earlier if an earlier time is noted."""
         if due < self._times.get(base, NEVER):
             self._times[base] = due
             heappush(self._heap, (due, base))
@@ -26,7 +26,7 @@ class DueTimes:
                 heapify(self._heap)
 
     def drop(self, base: int) -> None:
-        """Do not look at a frame any more."""
+        """Remove a frame."""
         self._times.pop(base, None)
 
     @property
@@ -37,7 +37,7 @@ class DueTimes:
         return self._heap[0][0] if self._heap else NEVER
 
     def take(self, now: float) -> list[int]:
-        """The frames to look at now; they are no longer noted."""
+        """Remove and return the frames that are due now."""
         taken: list[int] = []
         while self.next_due <= now:
             _, base = heappop(self._heap)
@@ -46,5 +46,5 @@ class DueTimes:
         return taken
 
     def __iter__(self) -> Iterator[int]:
-        """The frames that are noted, in any order."""
+        """The noted frames, in any order."""
         return iter(self._times)

@@ -1,6 +1,6 @@
-"""Loads a subscription's frames for delivery: those that are due, and the next of the log.
+"""Loads a subscription's frames for delivery: delayed ones that are due, and the next in the log.
 
-A frame whose delivery time has not come is only kept in mind. It is the wall clock that decides.
+A frame with a future delivery time, by the wall clock, is only tracked.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from sulina.wire.encode import key_slot
 from sulina.wire.header import parse_header, read_due
 
 _LOOK_AT_WALL: Final = 30.0
-"""Seconds after which delayed frames are looked at, in case the wall clock was set meanwhile."""
+"""Seconds after which delayed frames are checked, in case the wall clock was adjusted."""
 _SOONEST: Final = 0.001
 
 
 class FrameLoader:
-    """Gives frames to the dispatcher. ``moved`` is called when that alone moves the cursor."""
+    """Passes frames to the dispatcher; calls ``moved`` when loading alone moves the cursor."""
 
     def __init__(
         self,
@@ -41,10 +41,10 @@ class FrameLoader:
         self._clock = clock
         self._moved = moved
         self._one_too_many = -1, 0
-        """Where a delayed frame stands that could not be kept in mind, and when it is due."""
+        """Offset and delivery time of a delayed frame beyond the limit of tracked frames."""
 
     def load_next(self) -> bool:
-        """Load a frame if it is of use and at hand; start reading it if it is not."""
+        """Load a frame if it is useful and in memory; start reading it if it is not in memory."""
         return self._dispatcher.wants_more and (self._load_due() or self._load_new())
 
     def _load_due(self) -> bool:
@@ -67,7 +67,7 @@ class FrameLoader:
         return frame is not None
 
     def _load_new(self) -> bool:
-        """Load the frame at the read offset, or keep it in mind until it is due."""
+        """Load the frame at the read offset, or track it until it is due."""
         window = self._dispatcher.window
         if window.read_offset >= self._source.log.end or self._stands_at_one_too_many():
             return False
@@ -91,7 +91,7 @@ class FrameLoader:
         return True
 
     def _stands_at_one_too_many(self) -> bool:
-        """Whether a delayed frame comes next, and no more of them can be kept in mind."""
+        """Whether the next frame is delayed and no more of them can be tracked."""
         offset, due_us = self._one_too_many
         return (
             offset == self._dispatcher.window.read_offset
@@ -113,10 +113,10 @@ class FrameLoader:
         ):
             self._reading.keep(frame)
         else:
-            self._moved()  # what was acknowledged before it was loaded counts now
+            self._moved()  # it was acknowledged before it was loaded
 
     def _skip_what_is_gone(self) -> None:
-        """Pass over what retention deleted or, on a topic that stores nothing, the cache forgot."""
+        """Skip what retention deleted or, on a NonReliable topic, the cache evicted."""
         start = self._source.log.start
         if not self._dispatcher.reliable and self._source.tail.first is not None:
             start = self._source.tail.first
@@ -129,9 +129,9 @@ class FrameLoader:
         window.skip_to(offset)
 
     def next_look(self, now: float) -> float:
-        """When to look at delayed frames again.
+        """When to check delayed frames again.
 
-        What is due by now was loaded, or waits for credit or for a read, whose end wakes us.
+        Frames that are due now were loaded, or wait for credit or a read, which wakes the loader.
         """
         due_us = self._dispatcher.window.delays.next_due_us
         if due_us is not None and self._stands_at_one_too_many():
@@ -141,10 +141,10 @@ class FrameLoader:
 
 
 def _keys_of(data: bytes | bytearray | memoryview, producer: str) -> list[str]:
-    """The key of each record as text; the producer's name for records without one.
+    """The key of each record as text; the producer's name for records without a key.
 
-    Also for all records of a frame that can't be opened: it is delivered like any other, and its
-    consumer finds out, because a bad frame must not stop a subscription.
+    The producer's name as well for all records of a frame that cannot be decoded: it is
+    delivered like any other, since a bad frame must not block a subscription.
     """
     try:
         frame = Frame(data)

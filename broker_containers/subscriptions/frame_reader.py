@@ -1,7 +1,7 @@
-"""Brings frames to a subscription: from the topic's tail, or from storage with read-ahead.
+"""Provides a subscription's frames from the topic's tail, or from storage with read-ahead.
 
-One read at a time, in a task that belongs to the subscription. What is kept is bounded: what was
-read ahead, what is loaded and not wholly delivered, and what was read for a single frame.
+One read at a time, in a task that belongs to the subscription. Memory is bounded: frames read
+ahead, frames loaded and not fully delivered, and the result of the last single-frame read.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from sulina.runtime.seam import Clock
 _log = logging.getLogger(__name__)
 _READ_AHEAD: Final = 2 << 20
 _READ_MORE_AT: Final = 4
-"""Frames left of what was read ahead when the next read starts."""
+"""The next read starts when this many read-ahead frames are left."""
 _READ_AROUND: Final = 256 << 10
-"""Bytes read for one frame: those behind it are often wanted next."""
+"""Bytes read around a single frame: following frames are often needed next."""
 _KEEP_LOADED: Final = 4 << 20
 _RETRY_SECONDS: Final = 1.0
 
 
 class SubscribedTopic(Protocol):
-    """What a subscription needs of its topic."""
+    """What a subscription needs from its topic."""
 
     name: TopicName
     delivery: Delivery
@@ -40,13 +40,13 @@ class SubscribedTopic(Protocol):
 
 
 class FrameGone(Exception):
-    """Retention deleted the frame, or nothing but the tail is kept and it left that."""
+    """The frame was deleted, or a NonReliable topic's cache evicted it."""
 
 
 class FrameReader:
-    """The frames of one subscription. ``wake`` is called when a read has ended.
+    """The frames of one subscription. Calls ``wake`` when a read ends.
 
-    ``stored`` off: there is nothing but the tail.
+    Unless ``stored``, only the tail can be read.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class FrameReader:
         stored: bool,
     ) -> None:
         self.stalled: str | None = None
-        """Why frames can't be read at present."""
+        """Why frames cannot be read at present."""
         self._source = source
         self._clock = clock
         self._wake = wake
@@ -69,18 +69,18 @@ class FrameReader:
         self._ahead: deque[CachedFrame] = deque()
         self._loaded: OrderedDict[int, CachedFrame] = OrderedDict()
         self.kept_bytes = 0
-        """Bytes of the frames that are held until they are delivered."""
+        """Bytes of the frames kept until they are delivered."""
         self._single: dict[int, CachedFrame | None] = {}
-        """What the last read for a single frame brought. None: that frame is gone."""
+        """Result of the last single-frame read. None: that frame was deleted."""
         self._task: asyncio.Task[None] | None = None
 
     # ---- frames in order ----
 
     def next(self, offset: int) -> CachedFrame | None:
-        """The frame that holds ``offset``, or the first behind it, if it is at hand.
+        """The frame that contains ``offset``, or the first one after it, if it is in memory.
 
-        If it is not, and when little is left of what was read ahead, a read starts. The caller
-        comes with a higher offset the next time, or with the same one.
+        If it is not, or few read-ahead frames are left, a read starts. The next call must have the
+        same or a higher offset.
         """
         ahead, tail = self._ahead, self._source.tail
         while ahead and ahead[0].header.next_offset <= offset:
@@ -100,7 +100,7 @@ class FrameReader:
         if self._reader is None or self._reader[0] != offset:
             self._reader = (offset, self._source.log.reader(offset))
         reader = self._reader[1]
-        self._reader = None  # a place that failed is looked up again
+        self._reader = None  # after a failure the position is looked up again
         frames = await reader.read(_READ_AHEAD)
         if frames:
             self._ahead.extend(frames)
@@ -109,10 +109,10 @@ class FrameReader:
     # ---- single frames ----
 
     def at(self, base: int, also: Callable[[int], bool] | None = None) -> CachedFrame | None:
-        """The frame that starts at ``base``, if it is at hand; if it is not, a read starts.
+        """The frame that starts at ``base``, if it is in memory; if it is not, a read starts.
 
-        ``also`` tells which of the frames behind it will be asked for next: those that lie close
-        are read together. Raises ``FrameGone`` if there is no such frame any more.
+        ``also`` selects following frames that will be needed next: close ones are read together.
+        Raises ``FrameGone`` if the frame no longer exists.
         """
         frame = self._loaded.get(base) or self._source.tail.at(base)
         if frame is None and base in self._single:
@@ -132,9 +132,9 @@ class FrameReader:
         self._single[base] = frames[0] if frames and frames[0].base == base else None
 
     async def stored(self, base: int) -> CachedFrame | None:
-        """The frame that starts at ``base``, for who can wait; None if it is gone.
+        """The frame that starts at ``base``; waits for storage. None if it was deleted.
 
-        Raises as ``LogReader.read`` does.
+        Raises what ``LogReader.read`` raises.
         """
         frame = self._source.tail.at(base)
         if frame is None:
@@ -145,7 +145,7 @@ class FrameReader:
     # ---- what is kept ----
 
     def keep(self, frame: CachedFrame) -> None:
-        """Hold on to a frame that will be delivered soon; the oldest go beyond a bound."""
+        """Keep a frame that will be delivered soon; the oldest are dropped beyond a limit."""
         self.drop(frame.base)
         self._loaded[frame.base] = frame
         self.kept_bytes += frame.header.size
@@ -153,13 +153,13 @@ class FrameReader:
             self.drop(next(iter(self._loaded)))
 
     def drop(self, base: int) -> None:
-        """A frame is delivered, and not wanted for now."""
+        """Drop a frame that was delivered."""
         frame = self._loaded.pop(base, None)
         if frame is not None:
             self.kept_bytes -= frame.header.size
 
     def forget(self) -> None:
-        """The subscription goes on elsewhere: nothing that was read is of use."""
+        """Discard everything that was read: the subscription continues elsewhere."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -182,7 +182,7 @@ class FrameReader:
             self.stalled = None
         except SulinaError as error:
             if self.stalled is None:
-                _log.error("%s of %s can't read: %s", self._label, self._source.name, error)
+                _log.error("%s of %s cannot read: %s", self._label, self._source.name, error)
             self.stalled = str(error)
             await self._clock.sleep(_RETRY_SECONDS)
         finally:
@@ -191,7 +191,7 @@ class FrameReader:
         self._wake()
 
     async def close(self) -> None:
-        """Stop reading; waits for the read under way to end."""
+        """Stop reading; waits for the current read to end."""
         if self._task is not None:
             task = self._task
             task.cancel()

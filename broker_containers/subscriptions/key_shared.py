@@ -1,12 +1,12 @@
 """KeyShared: records of one key go to one consumer at a time, in order.
 
-Keys fall into 256 slots, and each slot belongs to one member. A slot is held back while its order
-would suffer: while a record of it waits to come again, or is still in flight at the member that
-had the slot before. Members with key filters (globs) receive only keys that match; then each key
-belongs to one of the members whose filters accept it, and waits if there is none.
+Keys are hashed into 256 slots, and each slot belongs to one member. A slot is held back while
+delivering could break its order: while one of its records waits for redelivery, or is in flight at
+the slot's previous member. Members with key filters (globs) receive only keys that match; each key
+then belongs to one of the members whose filters accept it, and waits if there is none.
 
-Each member goes through the frames once: where it found nothing it looks again only after records
-came back or a slot was let go, so members without credit do not slow the others down.
+Each member scans the frames once: where it found nothing it looks again only after records came
+back or a slot was released, so members without credit do not slow down the others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class KeySharedSelector:
 
     def __init__(self) -> None:
         self.has_filters = False
-        """Whether keys themselves are needed to choose, not just their slots."""
+        """Whether choosing needs the keys themselves, not only their slots."""
         self._members: dict[int, AttachedConsumer] = {}
         self._owners: list[int | None] = [None] * SLOTS
         self._tables: dict[int, bytes] = {}
@@ -38,11 +38,11 @@ class KeySharedSelector:
         self._starts: dict[int, int] = {}
         """Consumer number -> offset below which nothing is ready for it."""
         self._misplaced: list[tuple[LoadedFrame, Flight]] = []
-        """Flights with records that belong to another member now."""
+        """Flights with records that now belong to another member."""
         self._held: frozenset[int] = frozenset()
         self._held_table = b""
         self._stale = True
-        """Slots may have to be held, or let go, since these were worked out."""
+        """The held slots may be out of date."""
 
     def join(self, member: AttachedConsumer, instead_of: AttachedConsumer | None) -> None:
         if instead_of is not None:
@@ -103,7 +103,7 @@ class KeySharedSelector:
         self._starts[member.number] = start
         return None
 
-    # ---- whose records ----
+    # ---- which records belong to whom ----
 
     def _share(self, loaded: LoadedFrame, number: int) -> int:
         """The records of ``loaded`` that belong to a member."""
@@ -139,7 +139,7 @@ class KeySharedSelector:
 
     @staticmethod
     def _of(loaded: LoadedFrame, table: bytes) -> int:
-        """The records of ``loaded`` with the slots of ``table``."""
+        """The records of ``loaded`` in the slots of ``table``."""
         if isinstance(loaded.slots, int):
             return selection.whole(loaded.count) if table[loaded.slots] == 0x31 else 0
         return selection.of_slots(loaded.slots, table)
@@ -147,8 +147,8 @@ class KeySharedSelector:
     # ---- which slots are held back ----
 
     def _look_again(self, window: DeliveryWindow) -> None:
-        """Take note of what changed since the last pick."""
-        if window is not self._window:  # or members came or went
+        """Update the state after changes since the last pick."""
+        if window is not self._window:  # after a seek, or when members joined or left
             self._window, self._stale, self._held = window, True, frozenset()
             self._starts.clear()
             self._misplaced = [

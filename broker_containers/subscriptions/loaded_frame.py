@@ -1,4 +1,4 @@
-"""One frame of a subscription, and the state of each of its records."""
+"""One loaded frame of a subscription, with the state of each of its records."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ class Flight:
     attempt: int
     mask: int
     mark: int
-    """The consumer's count of records sent to it, this flight included."""
+    """The consumer's count of records sent, including this flight."""
     since: float
     taken: bool = False
-    """The application has it: its time runs, whatever else the consumer does."""
+    """The application received it, so its ack timeout runs."""
 
 
 @dataclass(slots=True, eq=False)
 class Waiting:
-    """A part of a frame that will be delivered again at a time."""
+    """A part of a frame that waits for redelivery."""
 
     due: float
     attempt: int
     mask: int
     latest: float
-    """How far ``due`` may be put off for records that wait together with these."""
+    """Latest time that ``due`` may be moved to, to combine it with other records."""
 
 
 _TOGETHER = 64
-"""Records that wait may come late by this part of their delay, to come back together."""
+"""Redelivery may be late by this fraction of the delay, to combine records."""
 
 
 def part_of(base: int, count: int, first: int, last: int, mask: int | None) -> int:
@@ -43,7 +43,7 @@ def part_of(base: int, count: int, first: int, last: int, mask: int | None) -> i
     ``mask``, whose lowest bit is ``first``, narrows it.
     """
     part = selection.span(max(first - base, 0), min(last - base, count - 1))
-    if mask is not None and part:  # without it, a far `first` would shift by its distance
+    if mask is not None and part:  # otherwise a distant `first` would shift by its distance
         shift = first - base
         part &= mask << shift if shift >= 0 else mask >> -shift
     return part
@@ -51,33 +51,33 @@ def part_of(base: int, count: int, first: int, last: int, mask: int | None) -> i
 
 @dataclass(slots=True, eq=False)
 class LoadedFrame:
-    """One frame and the state of its records."""
+    """One loaded frame and the state of its records."""
 
     base: int
     count: int
     size: int
     slots: bytes | int
-    """Key slot of each record, or the one slot of all."""
+    """Key slot of each record, or one slot for all."""
     keys: list[str] | None = None
-    """Keys as text, loaded only where key filters need them."""
+    """Keys as text, loaded only for key filters."""
     done: int = 0
     todo: dict[int, int] = field(default_factory=dict)
-    """Attempt number -> records whose next delivery will have that number."""
+    """Attempt number -> records whose next delivery has that number."""
     flights: list[Flight] = field(default_factory=list)
     waiting: list[Waiting] = field(default_factory=list)
     dead: int = 0
     shares: dict[int, int] = field(default_factory=dict)
-    """KeyShared: member -> its records, as of the assignment ``shares_of``."""
+    """KeyShared: member -> its records, for the assignment ``shares_of``."""
     shares_of: int = -1
     timed: bool = False
-    """The frame has a delivery time: later ones may have been delivered before it."""
+    """The frame has a delivery time: later frames may have been delivered before it."""
 
     @property
     def undone(self) -> int:
         return selection.whole(self.count) & ~self.done
 
     def sent_until(self, consumer: int, mark: int) -> int:
-        """Records that a consumer has in flight, and was sent up to a mark."""
+        """Records that a consumer has in flight and was sent up to a mark."""
         sent = 0
         for flight in self.flights:
             if flight.consumer == consumer and flight.mark <= mark:
@@ -85,7 +85,7 @@ class LoadedFrame:
         return sent
 
     def mark_of(self, consumer: int, offset: int) -> int:
-        """The mark of the flight in which a consumer has a record; 0 if it has it in none."""
+        """The mark of the flight with a record at a consumer; 0 if there is none."""
         marks = (
             flight.mark
             for flight in self.flights
@@ -94,7 +94,7 @@ class LoadedFrame:
         return next(marks, 0)
 
     def part(self, first: int, last: int, mask: int | None) -> int:
-        """The selection of this frame's records that is meant; see :func:`part_of`."""
+        """The selection of this frame's records; see :func:`part_of`."""
         return part_of(self.base, self.count, first, last, mask)
 
     def unfinished(self) -> Iterator[tuple[int, int]]:
@@ -116,9 +116,9 @@ class LoadedFrame:
             del self.todo[attempt]
 
     def wait(self, attempt: int, mask: int, due: float, now: float) -> None:
-        """Let ``mask`` wait. Due times close to each other become one, the latest of them.
+        """Let ``mask`` wait until ``due``. Due times that are close are combined into the latest.
 
-        Without that, a frame that is refused record by record would cost a mask each.
+        Otherwise a frame that is nacked record by record would need one mask per record.
         """
         slack = (due - now) / _TOGETHER
         for waiting in self.waiting:
@@ -130,7 +130,7 @@ class LoadedFrame:
         self.waiting.append(Waiting(due, attempt, mask, due + slack))
 
     def settle(self, mask: int) -> int:
-        """Mark records as done, in whatever state they are; returns those that were not yet."""
+        """Mark records as done in any state; returns those that were not done before."""
         fresh = mask & self.undone
         if fresh:
             self.done |= fresh

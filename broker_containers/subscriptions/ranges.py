@@ -1,4 +1,4 @@
-"""A set of offsets kept as disjoint ranges, for acknowledgements that are ahead of the window."""
+"""A set of offsets as disjoint ranges, for acknowledgements ahead of the window."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class RangeSet:
     def add(self, first: int, last: int) -> None:
         """Add all offsets from ``first`` to ``last``.
 
-        When the limit of ranges is reached, a range that touches no other is forgotten: a
-        forgotten acknowledgement means one more delivery, never a lost record.
+        At the limit, a range that touches no other is dropped: a dropped acknowledgement means one
+        more delivery, never a lost record.
         """
         assert first <= last
         start = bisect_left(self._lasts, first - 1)
@@ -68,7 +68,7 @@ class RangeSet:
 
     @property
     def full(self) -> bool:
-        """Whether it takes no range that touches no other."""
+        """Whether ``add`` drops ranges that touch no other."""
         return len(self._firsts) >= self._limit
 
     def __len__(self) -> int:

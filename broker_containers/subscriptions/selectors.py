@@ -1,7 +1,7 @@
-"""How each subscription type chooses the next part of a frame and the consumer that gets it.
+"""How each subscription type chooses the next part of a frame and the consumer for it.
 
-A selector looks at the window and the members and answers with a pick; it changes neither.
-What it picks of a frame it picks in order, whether it comes for the first time or again.
+A selector reads the window and the members and returns a pick; it changes neither. Within a frame
+it picks in order, for first deliveries and redeliveries alike.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sulina.wire import selection
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """Give ``mask`` of ``loaded``, its delivery number ``attempt``, to ``member``."""
+    """Deliver ``mask`` of ``loaded`` to ``member``, as attempt number ``attempt``."""
 
     loaded: LoadedFrame
     attempt: int
@@ -29,31 +29,31 @@ class Pick:
 
 
 class Selector(Protocol):
-    """One subscription type's rule."""
+    """The rule of one subscription type."""
 
     def join(self, member: AttachedConsumer, instead_of: AttachedConsumer | None) -> None:
-        """A member comes, perhaps instead of one who goes and has the same name.
+        """Add a member, perhaps in place of one with the same name.
 
-        Raises ``Refused`` when the type does not allow one more.
+        Raises ``Refused`` if the type allows no more.
         """
         ...
 
     def leave(self, member: AttachedConsumer) -> None: ...
 
     def pick(self, window: DeliveryWindow, barrier: int | None) -> Pick | None:
-        """The next delivery; None when nobody can take anything.
+        """The next delivery; None if no member can take anything.
 
-        ``barrier``: the lowest record that failed too often and holds back what follows it and
-        never failed. Only where records are delivered in order.
+        ``barrier``: the lowest record that failed too often and blocks later records that never
+        failed. Only where records are delivered in order.
         """
         ...
 
     def is_active(self, member: AttachedConsumer) -> bool:
-        """Whether this member receives at all at present."""
+        """Whether this member receives at present."""
         ...
 
     def flights_changed(self) -> None:
-        """Records were acknowledged, returned or put off."""
+        """Records were acknowledged, returned or delayed."""
         ...
 
 
@@ -61,11 +61,11 @@ _PIECES = 64
 
 
 def first_part(todo: Mapping[int, int]) -> tuple[int, int]:
-    """The lowest records that are to do and have the same attempt number: number and records.
+    """The lowest records to do that have the same attempt number: the number and the records.
 
-    They end where records with another number begin, so that order is kept where records that
-    come again mix with others; except where that would cut a frame into more than a few dozen
-    pieces, each of which costs a whole frame to send.
+    They end where another attempt number begins, to keep redelivered and new records in order;
+    unless that would split the frame into more than a few dozen pieces, each of which is sent as
+    a whole frame.
     """
     if len(todo) == 1:
         return next(iter(todo.items()))
@@ -80,14 +80,14 @@ def first_part(todo: Mapping[int, int]) -> tuple[int, int]:
 
 
 _PLACES = 1000
-"""Names whose place in the line is remembered while they are away."""
+"""Names whose place in the queue is remembered after they leave."""
 
 
 class SingleConsumerSelector:
-    """Exclusive and Failover: one member receives everything, in order; the others stand in line.
+    """Exclusive and Failover: one member receives everything in order; the others stand by.
 
-    Whoever receives goes on until it leaves: every change means that records come again. Who
-    comes back has its old place in the line, before those who came after it.
+    The active member stays active until it leaves, because every change means redeliveries. A
+    member that returns gets its old place in the queue.
     """
 
     def __init__(self, type_: SubscriptionType) -> None:
@@ -152,15 +152,15 @@ class SingleConsumerSelector:
 class SharedSelector:
     """Shared: members take turns, frame by frame.
 
-    When there are fewer frames to hand out than members who wait, a frame is cut into even parts,
-    so that a large batch does not land on one consumer while the others are idle.
+    If fewer frames are ready than members wait, a frame is split evenly, so that a large batch
+    does not go to one consumer while the others are idle.
     """
 
     def __init__(self) -> None:
         self._members: list[AttachedConsumer] = []
         self._turn = 0
         self._cut: tuple[LoadedFrame, int, int] | None = None
-        """The frame that is being cut, the attempt, and the records of an even part."""
+        """The frame that is being split, the attempt, and the number of records per part."""
 
     def join(self, member: AttachedConsumer, instead_of: AttachedConsumer | None) -> None:
         if instead_of is not None:
@@ -201,12 +201,12 @@ class SharedSelector:
         return self._cut[2]
 
     def spares(self, window: DeliveryWindow) -> bool:
-        """Whether a frame must be cut because too few are loaded for all who can take one."""
+        """Whether a frame must be split because too few are loaded for all waiting members."""
         return window.ready_count < len(self._takers())
 
 
 def share_out(owners: list[int | None], members: Iterable[int]) -> list[int]:
-    """Slots to members, evenly, moving as few slots as possible from the ``owners`` of before."""
+    """Distribute slots evenly, moving as few as possible from the previous ``owners``."""
     numbers = sorted(members)
     assert numbers
     low, extra = divmod(len(owners), len(numbers))

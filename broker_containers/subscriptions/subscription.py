@@ -1,8 +1,7 @@
-"""Runs a subscription: loads frames, hands deliveries to consumers, keeps time, keeps the cursor.
+"""Runs a subscription on the event loop: loads frames, sends deliveries, runs timers.
 
-The decisions are the dispatcher's; here is only what needs the event loop, and ``reading`` brings
-the frames. A consumer that does not read stops only its own deliveries; one that lags reads from
-storage while others stay at the tail.
+The dispatcher decides; ``frame_reader`` provides the frames. A consumer that does not read stops
+only its own deliveries; one that lags reads from storage while others stay at the tail.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from sulina.wire import selection
 
 _log = logging.getLogger(__name__)
 _STEPS_A_TURN: Final = 64
-"""Deliveries, and frames loaded for them, before others get their turn."""
+"""Deliveries and loads per turn, before other tasks run."""
 _MAX_RANGES: Final = 10_000
 
 SendDeadLetter = Callable[["Subscription", DeadLetter, CachedFrame], Awaitable[None]]
@@ -56,7 +55,7 @@ class Subscription:
     ) -> None:
         self.source = source
         self.name = name
-        # A cursor can't be ahead of the log; if a NonReliable topic restarted, its offsets did.
+        # A cursor cannot be ahead of the log; if a NonReliable topic restarted, its offsets did.
         position = min(max(cursor.position, source.log.start), source.log.end)
         dispatcher = self._dispatcher = Dispatcher(
             record.type,
@@ -67,7 +66,7 @@ class Subscription:
             max_unacked=record.max_unacked,
         )
         self.dirty = False
-        """The cursor moved since it was last stored."""
+        """The cursor changed since it was last stored."""
         self._clock = clock
         self._send_dead_letter = send_dead_letter
         self._scheduled = False
@@ -76,7 +75,7 @@ class Subscription:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._parked: Pick | None = None
-        """A delivery that was decided and waits for its frame."""
+        """A delivery that waits for its frame."""
         self._reading = FrameReader(source, clock, self.wake, name, stored=dispatcher.reliable)
         self._loader = FrameLoader(source, dispatcher, self._reading, clock, self._cursor_moved)
         self._sending: asyncio.Task[None] | None = None
@@ -86,13 +85,12 @@ class Subscription:
     def join(
         self, name: str, sink: ConsumerSink, key_filters: tuple[str, ...], limit: int
     ) -> AttachedConsumer:
-        """A consumer comes. Raises ``Refused`` or ``Overloaded`` if it may not.
+        """Attach a consumer. Raises ``Refused`` or ``Overloaded`` if it is not allowed.
 
-        Raises ``Retriable`` if the subscription was closed since the caller found it: who comes
-        again finds out what became of it.
+        Raises ``Retriable`` if the subscription was closed since the caller looked it up.
         """
         if self._closed:
-            raise Retriable(f"{self.name!r} has just been closed here: try again")
+            raise Retriable(f"{self.name!r} was just closed here: try again")
         members = self._dispatcher.members
         if limit and len(members) >= limit and all(m.name != name for m in members.values()):
             raise Overloaded(f"{self.name!r} has {len(members)} consumers, its policy's limit")
@@ -104,7 +102,7 @@ class Subscription:
         return member
 
     def _skip_to_end(self) -> None:
-        """Unreliable records are for who is there: the first to come gets none from before."""
+        """NonReliable: the first consumer receives only what is published from now on."""
         end = self.source.log.end
         self._dispatcher.counters.skipped += end - self._dispatcher.window.read_offset
         self._go_to(end)
@@ -118,12 +116,12 @@ class Subscription:
         self.wake()
 
     def writable(self, member: AttachedConsumer) -> None:
-        """The consumer's connection takes data again."""
+        """The consumer's connection accepts data again."""
         member.writable = True
         self.wake()
 
     def ack(self, member: AttachedConsumer, first: int, last: int, mask: int | None) -> None:
-        """Records are done. What was never published can't be acknowledged."""
+        """Acknowledge records. Offsets that are not published yet are ignored."""
         last = min(last, self.source.log.end - 1)
         if first <= last:
             self._dispatcher.ack(member.number, first, last, mask, self._clock.now())
@@ -159,7 +157,7 @@ class Subscription:
 
     @property
     def consumers(self) -> Collection[AttachedConsumer]:
-        """The consumers that are attached, in the order in which they joined."""
+        """The attached consumers, in the order in which they joined."""
         return self._dispatcher.members.values()
 
     def is_active(self, member: AttachedConsumer) -> bool:
@@ -226,16 +224,16 @@ class Subscription:
 
     @property
     def stalled(self) -> str | None:
-        """Why records can't be read at present."""
+        """Why records cannot be read at present."""
         return self._reading.stalled
 
     @property
     def backlog(self) -> int:
-        """Records that are published and not acknowledged, at most."""
+        """Records published and not acknowledged (upper bound)."""
         return max(self.source.log.end - self.position, 0)
 
     def cursor(self, now_us: int) -> CursorRecord:
-        """The cursor as it is to be stored."""
+        """The cursor to store."""
         window = self._dispatcher.window
         return CursorRecord(window.position, tuple(window.acked_ranges(_MAX_RANGES)), now_us)
 
@@ -243,7 +241,7 @@ class Subscription:
         self.dirty = True
 
     def seek(self, offset: int) -> None:
-        """Go on at ``offset``. Nothing is delivered before ``resume``."""
+        """Continue at ``offset``. Nothing is delivered before ``resume``."""
         self._paused = True
         self._go_to(offset)
         self.dirty = True
@@ -258,7 +256,7 @@ class Subscription:
         self.wake()
 
     async def close(self, reason: SulinaError) -> None:
-        """Let the consumers go and stop all work; nobody can join any more."""
+        """Disconnect the consumers and stop all work; nobody can join any more."""
         self._closed = self._paused = True
         if self._timer is not None:
             self._timer.cancel()
@@ -274,7 +272,7 @@ class Subscription:
     # ---- delivering ----
 
     def wake(self) -> None:
-        """Something changed: look for deliveries in the next turn of the loop."""
+        """Look for deliveries in the next turn of the event loop."""
         if not self._scheduled and not self._paused:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._turn)
@@ -302,10 +300,10 @@ class Subscription:
                     return
             elif not self._loader.load_next():
                 return
-        self.wake()  # others get their turn first
+        self.wake()  # other tasks run first
 
     def _unpark(self, pick: Pick) -> bool:
-        """Deliver what was decided, unless its frame has to be read first."""
+        """Deliver a decided pick, unless its frame must be read first."""
         try:
             frame = self._reading.at(pick.loaded.base)
             if frame is None:
@@ -320,7 +318,7 @@ class Subscription:
                 self._dispatcher.pass_over(pick.loaded)
                 self.dirty = True
         elif pick.member.number in dispatcher.members and (held or not dispatcher.reliable):
-            self._send(pick, frame)  # else all of it was acknowledged meanwhile
+            self._send(pick, frame)  # otherwise it was fully acknowledged meanwhile
         return True
 
     def _send(self, pick: Pick, frame: CachedFrame) -> None:
@@ -332,7 +330,7 @@ class Subscription:
             self._reading.drop(pick.loaded.base)
 
     def _forget_loaded_keys(self) -> None:
-        """Load again what was loaded without keys: key filters need them now."""
+        """Reload frames that were loaded without keys, because key filters need them."""
         window = self._dispatcher.window
         if any(loaded.keys is None for loaded in window.frames.values()):
             cursor = self.cursor(0)
@@ -356,7 +354,7 @@ class Subscription:
                     self.dirty = True
                 except SulinaError as error:
                     topic = self.source.name
-                    _log.error("%s keeps a dead letter of %s: %s", self.name, topic, error)
+                    _log.error("%s of %s cannot publish a dead letter: %s", self.name, topic, error)
                     self._dispatcher.dead_letter_failed(letter, self._clock.now())
         finally:
             self._sending = None
