@@ -1,1 +1,1 @@
-"""What makes brokers a cluster: membership, leader, owners of topics, balance."""
+"""The cluster services of a broker: membership, leader election, topic ownership, balance."""

@@ -1,9 +1,9 @@
-"""Leader election: one broker at a time leads, in a term that guards all it writes.
+"""Leader election: one broker leads at a time, in a term that guards everything it writes.
 
-The first to take ``/cluster/leader`` leads; the key goes with its lease. The others watch it, look
-at it now and then as well, and try when it is free. A leader that notices that it is slow lets
-another one lead for a while. Nobody needs a leader to serve topics: without one, only new topics
-and changes wait.
+The first broker to take ``/cluster/leader`` leads; the key is bound to its lease. The others watch
+the key, check it periodically as well, and try to take it when it is free. A leader whose rounds
+are slow resigns for a while. Serving topics needs no leader: without one, only new topics and moves
+wait.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from sulina.runtime.seam import Clock
 
 _log = logging.getLogger(__name__)
 _SLOW_ROUNDS = 3
-_GOODBYE_SECONDS = 2.0
+_STOP_SECONDS = 2.0
 _PAUSE = 0.2
 
 
 class Election:
-    """This broker's part in it. Use as ``async with``; leaving it hands the place on."""
+    """This broker's part in the election. Use as ``async with``; leaving it resigns."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Election:
         self.settings = settings
         self._term = 0
         self._held_by = 0
-        """The lease with which the term was won."""
+        """The lease that the term was won with."""
         self._abstains_until = float("-inf")
         self._slow_rounds = 0
         self._task: asyncio.Task[None] | None = None
@@ -60,21 +60,21 @@ class Election:
             self._task.cancel()
             await asyncio.wait((self._task,))
         try:
-            await within(self._clock, _GOODBYE_SECONDS, self._leave())
+            await within(self._clock, _STOP_SECONDS, self._leave())
         except (SulinaError, TimeoutError) as error:
-            _log.warning("the leader's place was not given up and goes with the lease: %s", error)
+            _log.warning("resigning failed; leadership ends with the lease: %s", error)
 
     @property
     def term(self) -> int:
-        """The term in which this broker leads; 0 if it does not, or can't be sure of it."""
+        """The term in which this broker leads; 0 if it does not lead, or cannot be sure."""
         lease = self._membership.lease
         return self._term if lease is not None and lease.id == self._held_by else 0
 
     def guard(self) -> Compare:
-        """What must hold for whatever the leader writes. Raises ``Retriable`` if it leads not."""
+        """The guard for everything the leader writes. Raises ``Retriable`` if it does not lead."""
         term = self.term
         if not term:
-            raise Retriable(f"{self._membership.broker} does not lead the cluster any more")
+            raise Retriable(f"{self._membership.broker} no longer leads the cluster")
         return leader.in_term(term)
 
     async def led(self) -> int:
@@ -84,15 +84,15 @@ class Election:
         return self.term
 
     async def took(self, seconds: float) -> None:
-        """To be told by the leader: a round of its work took so long."""
+        """The leader calls this with the duration of each round; slow rounds make it resign."""
         slow = seconds > self.settings.slow_seconds
         self._slow_rounds = self._slow_rounds + 1 if slow else 0
         if self._slow_rounds >= _SLOW_ROUNDS:
             await self.step_down(f"its rounds take {seconds:.1f} s")
 
     async def step_down(self, reason: str) -> None:
-        """Let another broker lead, and do not try for a while."""
-        _log.warning("%s gives up the lead: %s", self._membership.broker, reason)
+        """Let another broker lead, and do not stand for election for a while."""
+        _log.warning("%s resigns as leader: %s", self._membership.broker, reason)
         self._abstains_until = self._clock.now() + self.settings.abstain_seconds
         self._slow_rounds = 0
         await self._leave()
@@ -107,14 +107,14 @@ class Election:
             try:
                 await self._try()
             except (Retriable, UnknownOutcome, NotFound) as error:
-                # Not found is our lease: the store has given it up before we knew. Whether a try
-                # that got no answer succeeded shows when the place is looked at.
-                _log.info("the leader's place could not be looked at: %s", error)
+                # Not found means our lease: it expired before we noticed. Whether an attempt
+                # without an answer succeeded shows at the next check.
+                _log.info("checking the leader failed; will retry: %s", error)
                 await self._clock.sleep(_PAUSE)
             await self._news()
 
     async def _news(self) -> None:
-        """Wait until the place seems to have changed hands, or a while has passed."""
+        """Wait until the leader seems to have changed, or the check interval has passed."""
         end = self._clock.now() + self.settings.check_seconds
         while (left := end - self._clock.now()) > 0:
             news = self._tables.mirror.news
@@ -129,7 +129,7 @@ class Election:
         who, term = self._tables.leader()
         if self.term:
             return term > self.term
-        # Without a lease nothing can be taken, so a free place is no news.
+        # Without a lease it cannot be taken, so a free key is not a reason to try.
         return who is None and self._willing() and self._membership.lease is not None
 
     def _willing(self) -> bool:
@@ -153,10 +153,10 @@ class Election:
             await self._claim(seat.term, lease.id)
 
     async def _claim(self, term: int, lease: int) -> None:
-        """The place has our name: from this try, or from one whose answer was lost."""
+        """The key has our name: from this attempt, or from one whose answer was lost."""
         found = await self._store.get(leader.KEY)
         if found is None or found.mod_revision != term or found.lease != lease:
-            # Bound to a lease of an earlier life: it must not outlive that.
+            # Bound to a lease of an earlier registration: it must not outlive that.
             await leader.leave(self._store, term)
             return
         self._term, self._held_by = term, lease

@@ -1,14 +1,14 @@
-"""Notices the death of a broker's process before its lease runs out.
+"""Detects that a broker's process died before its lease expires.
 
-When a process dies its machine closes its connections and refuses new ones, within milliseconds. So
-the leader keeps a connection to every broker, and every broker one to the leader. A broker to which
-there was a connection, and whose machine then says several times that nobody listens there, is
-dead: its registration is struck out, as if its lease had run out. Silence proves nothing:
-of a broker that does not answer, or can't be reached, the lease decides.
+When a process dies, its machine closes its connections and refuses new ones within milliseconds.
+So the leader keeps a connection to every broker, and every broker keeps one to the leader. A broker
+that was connected, and whose machine then refuses connections several times, is dead: its
+registration is deleted, with the same effect as an expired lease. A broker that merely does not
+answer proves nothing; its lease decides.
 
-Like a lease this is a hint that saves time. If it is wrong (something on the way refuses in the
-broker's name) the broker registers anew, and because nobody could talk to it since then it is not
-struck out again. Nobody is struck out while many seem to be gone: that is the network, then.
+Like a lease, this is a hint that saves time. If it is wrong (a middlebox refuses on the broker's
+behalf), the broker registers again, and since nobody has connected to it since then, it is not
+removed again. Nothing is removed while many brokers seem to be gone: that indicates the network.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from sulina.runtime.seam import Clock
 
 _log = logging.getLogger(__name__)
 _REFUSALS: Final = 3
-"""Refusals in a row that are believed."""
+"""Consecutive refusals that prove a broker dead."""
 _BETWEEN: Final = 0.1
-"""Seconds between two of them."""
+"""Seconds between two attempts."""
 _PAUSE: Final = 1.0
-"""After any other failure, and while nothing may be struck out."""
+"""Seconds to wait after any other failure, and while nothing may be removed."""
 
 
 class FailureDetector:
@@ -62,16 +62,16 @@ class FailureDetector:
         self._news = asyncio.Event()
         tables.brokers.on_change(lambda *_: self._news.set())
         tables.leaders.on_change(lambda *_: self._news.set())
-        self.struck = 0
-        """Registrations that this broker has struck out."""
+        self.removed = 0
+        """Registrations that this broker removed."""
 
     async def run(self) -> None:
-        """Look on, for as long as the broker takes part. Ends when cancelled."""
+        """Watch other brokers until cancelled."""
         try:
             while True:
                 self._news.clear()
                 self._choose()
-                with suppress(TimeoutError):  # that this broker leads now is no news of the tables
+                with suppress(TimeoutError):  # becoming the leader does not wake this
                     await within(self._clock, _PAUSE, self._news.wait())
         finally:
             tasks = list(self._watching.values())
@@ -80,7 +80,7 @@ class FailureDetector:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _choose(self) -> None:
-        """Watch whom this broker should watch, each in its present registration."""
+        """Watch the brokers that this broker should watch, each in its current registration."""
         wanted = self._wanted()
         for key in [key for key in self._watching if key not in wanted]:
             self._watching.pop(key).cancel()
@@ -90,7 +90,7 @@ class FailureDetector:
                 self._watching[key] = task
 
     def _wanted(self) -> list[tuple[str, int]]:
-        """In the order of the tables: a set's would be another one in each process."""
+        """In the order of the tables: the order of a set differs between processes."""
         me, revisions = self._membership.broker, self._tables.brokers.revisions
         if self._election.term:
             watched = [one for one in self._tables.living() if one != me]
@@ -101,7 +101,7 @@ class FailureDetector:
         return [(one, revision) for one, revision in found if revision]
 
     async def _watch(self, broker: str, revision: int) -> None:
-        """One broker, in one registration."""
+        """Watch one broker in one registration."""
         met, refusals = False, 0
         try:
             while (found := self._tables.broker(broker)) is not None:
@@ -110,8 +110,8 @@ class FailureDetector:
                 except NobodyThere:
                     refusals += 1
                     self._refusing.add(broker)
-                    if met and refusals >= _REFUSALS and self._may_strike():
-                        await self._strike(broker, revision)
+                    if met and refusals >= _REFUSALS and self._may_remove():
+                        await self._remove(broker, revision)
                     await self._clock.sleep(_BETWEEN if refusals < _REFUSALS else _PAUSE)
                 except SulinaError:
                     refusals = 0
@@ -124,12 +124,12 @@ class FailureDetector:
         finally:
             self._refusing.discard(broker)
 
-    def _may_strike(self) -> bool:
+    def _may_remove(self) -> bool:
         others = len(self._tables.living()) - 1
         return self._membership.lease is not None and len(self._refusing) <= max(1, others // 2)
 
-    async def _strike(self, broker: str, revision: int) -> None:
-        """Delete the registration, if it is still the one that was watched."""
+    async def _remove(self, broker: str, revision: int) -> None:
+        """Delete the registration if it is still the one that was watched."""
         key = register_key(broker)
         guards: list[Compare] = [ModRevisionIs(key, revision)]
         ops: list[Op] = [Delete(key)]
@@ -141,7 +141,7 @@ class FailureDetector:
             if leading != broker:
                 guards.append(self._election.guard())
             if (await self._store.txn(guards, ops)).succeeded:
-                self.struck += 1
-                _log.warning("%s is dead: its machine says that nobody listens there", broker)
+                self.removed += 1
+                _log.warning("%s is dead: its machine refuses connections", broker)
         except SulinaError as error:
-            _log.info("%s seems dead and could not be struck out: %s", broker, error)
+            _log.info("%s seems dead, but removing it failed: %s", broker, error)

@@ -1,9 +1,9 @@
-"""Notices that this broker lost touch with the metadata store while others have not.
+"""Detects that this broker cannot reach the metadata store while other brokers can.
 
-A broker that can't reach the store goes on serving: nothing of a message needs it. But if only this
-broker lost touch, the others have taken its topics, and it would keep clients that should be with
-them. So it asks its peers; if one of them is in touch, it lets all clients go until it is itself.
-If nobody is, the store is down and everybody goes on as they were.
+A broker that cannot reach the store keeps serving: messages do not need it. But if only this broker
+is cut off, others have taken over its topics, and its clients should be with them. So it asks its
+peers; if one of them reaches the store, it disconnects all clients until it does so itself. If none
+does, the store is down and all brokers keep serving.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ class IsolationMonitor:
         self._server = server
 
     async def run(self) -> None:
-        """Look again and again. Ends when cancelled."""
+        """Check periodically until cancelled."""
         while True:
             await self._clock.sleep(_PAUSE)
             if self._membership.lease is not None:
                 if self._server.away:
-                    _log.warning("in touch with the metadata store again")
+                    _log.warning("connected to the metadata store again")
                     self._server.away = ""
                     self._ownership.resume()
             elif not self._server.away and await self._others_are_in_touch():
-                reason = f"{self._membership.broker} lost touch with the metadata store"
-                _log.error("%s, and other brokers have not: clients are sent to them", reason)
+                reason = f"{self._membership.broker} cannot reach the metadata store"
+                _log.error("%s, but other brokers can: clients are sent to them", reason)
                 await self._ownership.suspend(reason)
                 self._server.send_away(reason)
 

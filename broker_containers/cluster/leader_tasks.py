@@ -1,13 +1,13 @@
-"""What the leader does, round after round: evaluate what should be, and bring it about.
+"""What the leader does in each round: decide where topics should be, and move them there.
 
-* **Evaluation**: topics of dead brokers, topics that want an owner, brokers that are to be emptied,
-  and now and then the balance of all, go to the load manager, which says what should be where.
-* **Reconciliation**: a topic that somebody serves is first given up by that broker and only then
-  served by the next: the leader marks the move and the owner completes it. Only from an owner that
-  is dead, or does not react, it is taken.
+* **Evaluation**: topics without an owner, topics of dead or draining brokers and, periodically, the
+  balance of the whole cluster go to the load manager, which decides where they should be.
+* **Reconciliation**: a served topic is first released by its owner and only then served by the next
+  one: the leader marks the move and the owner completes it. The leader reassigns a topic itself
+  only if its owner is dead or does not respond.
 
-Everything is written under the guard of the leader's term, and against the records as they were
-seen, so a leader that was replaced, or saw something old, changes nothing.
+Every write is guarded by the leader's term and by the revisions that were read, so a leader that
+was replaced, or saw old data, changes nothing.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from sulina.runtime.seam import Clock
 _log = logging.getLogger(__name__)
 _GROUP = MAX_TXN_OPS // OPS_PER_CHANGE
 _AT_ONCE = 4
-"""Transactions under way at the same time."""
-_BREATH = 0.02
-"""Changes come in swarms: a round waits so long for the rest of one."""
+"""Concurrent transactions."""
+_BURST_SECONDS = 0.02
+"""Changes come in bursts: seconds that a round waits for the rest of one."""
 _TAKING_OVER = 0.005
-"""What a topic costs at least that has to be taken over: idle ones are work then, too, and all of a
-dead broker's must not go to whoever idles best."""
+"""Minimum cost of a topic that is taken over: opening even idle ones is work, and all topics of a
+dead broker must not go to the same target."""
 
 
 class LeaderTasks:
@@ -62,7 +62,7 @@ class LeaderTasks:
         settings: ClusterSettings,
         describe: Callable[[TopicName], TopicRecord | None] = lambda _: None,
     ) -> None:
-        """``describe`` tells what is known of a topic, for what its makers expect of it."""
+        """``describe`` returns a topic's record, if known, for its expected load."""
         self._describe = describe
         self._store = store
         self._clock = clock
@@ -71,23 +71,23 @@ class LeaderTasks:
         self.settings = settings
         self.manager = LoadManager(settings.balance)
         self.plan: RebalancePlan | None = None
-        """The last one that was made."""
+        """The most recent plan."""
         self.reasons: Counter[SkipReason] = Counter()
-        """Why nothing was done, counted since this broker leads."""
+        """Why nothing was done, counted since this broker became the leader."""
         self.moves: Counter[str] = Counter()
-        """Topics that were given another owner, by why."""
+        """Topics moved to another owner, by cause."""
         self._moving: dict[str, float] = {}
         self._next_plan = 0.0
         self._moves_posted = 0
 
     async def run(self) -> None:
-        """Lead whenever it is this broker's turn. Ends when cancelled."""
+        """Lead while this broker is the leader. Ends when cancelled."""
         while True:
             term = await self._election.led()
             self._moving.clear()
             self.reasons.clear()
             self._next_plan = self._clock.now() + self.settings.rebalance_seconds
-            # What the last leader wrote before it lost its place must be seen first.
+            # Everything that the previous leader wrote must be seen first.
             await self._tables.mirror.reached(term)
             await self._take_up()
             while self._election.term == term:
@@ -97,19 +97,19 @@ class LeaderTasks:
                     await self._round()
                     await self._election.took(self._clock.now() - began)
                 except (Retriable, UnknownOutcome) as error:
-                    _log.warning("a round of the leader's work was broken off: %s", error)
+                    _log.warning("a round of the leader was interrupted: %s", error)
                 except Refused:
-                    _log.exception("a round of the leader's work failed")
+                    _log.exception("a round of the leader failed")
                 await self._pause(news)
 
     async def _take_up(self) -> None:
-        """Go on with the cooldowns of the leader before."""
+        """Continue with the cooldowns of the previous leader."""
         try:
             found = await load_balance.last_moves(self._store)
             if found is not None:
                 self.manager.log = MoveLog.from_bytes(found, now=self._clock.now())
         except SulinaError as error:
-            _log.warning("the moves of the leader before are not known: %s", error)
+            _log.warning("cannot read the previous leader's moves: %s", error)
         self._moves_posted = sum(self.moves.values())
 
     async def _pause(self, news: asyncio.Event) -> None:
@@ -117,7 +117,7 @@ class LeaderTasks:
             await within(self._clock, self.settings.evaluate_seconds, news.wait())
         except TimeoutError:
             return
-        await self._clock.sleep(_BREATH)
+        await self._clock.sleep(_BURST_SECONDS)
 
     # ---- one round ----
 
@@ -134,11 +134,11 @@ class LeaderTasks:
             await self._post()
 
     def summary(self) -> dict[str, Any]:
-        """How the load is spread, and what was done about it."""
+        """How the load is distributed, and what was done about it."""
         return summary(self.view(), self.manager.settings, self.reasons, self.moves)
 
     async def _post(self) -> None:
-        """Tell everybody what the leader makes of the load."""
+        """Store the summary for the other brokers."""
         term = self._election.term
         told = {"term": term, "wall_us": self._clock.wall_us(), **self.summary()}
         moves, made = None, sum(self.moves.values())
@@ -148,11 +148,11 @@ class LeaderTasks:
             self._moves_posted = made
 
     def view(self) -> ClusterView:
-        """The living brokers, with their topics and loads."""
+        """The live brokers, with their topics and loads."""
         tables = self._tables
         carried: dict[str, list[str]] = defaultdict(list)
         for rest, owner in tables.owners.items.items():
-            # A topic on its way counts where it goes.
+            # A moving topic counts at its target.
             carried[owner.to or owner.broker].append(str(assignments.topic_of(rest)))
         infos = [
             BrokerInfo(
@@ -167,7 +167,7 @@ class LeaderTasks:
         )
 
     async def _give_owners(self) -> None:
-        """Owners for topics that have none, or a dead one."""
+        """Assign owners to topics that have none, or a dead one."""
         tables = self._tables
         living = tables.living()
         orphans: dict[str, Owner | None] = {
@@ -192,25 +192,25 @@ class LeaderTasks:
             topic = assignments.topic_of(rest)
             target = placement.assigned.get(str(topic))
             if target is not None:
-                # Nothing was awaited since the records were looked at.
+                # Nothing was awaited since the records were read.
                 revision = tables.owners.revisions.get(rest, 0)
                 changes.append(self._change(topic, before, revision, target))
         await self._commit(changes, "failover" if any(orphans.values()) else "new")
 
     def _new(self, topic: TopicName) -> NewTopic:
-        """A topic to be placed, with what its makers expect of it."""
+        """A topic to place, with its expected load."""
         found = self._describe(topic)
         if found is None or not (found.expected_records or found.expected_bytes):
             return NewTopic(str(topic))
         return NewTopic(str(topic), float(found.expected_records), float(found.expected_bytes))
 
     def _orphan(self, topic: TopicName, view: ClusterView) -> NewTopic:
-        """A topic of a dead broker."""
+        """A topic of a dead broker, to place."""
         known = self.manager.history.costs.get(str(topic), view.typical_cost)
         return replace(self._new(topic), cost=max(known, _TAKING_OVER))
 
     async def _finish_moves(self, now: float) -> None:
-        """Take topics from owners that do not hand them over, and call back lost moves."""
+        """Reassign topics whose owners do not hand them over; cancel moves to dead targets."""
         tables = self._tables
         moving = [rest for rest, owner in tables.owners.items.items() if owner.to]
         self._moving = {rest: self._moving.get(rest, now) for rest in moving}
@@ -219,11 +219,11 @@ class LeaderTasks:
             topic = assignments.topic_of(rest)
             owner, revision = tables.owner_at(topic)
             if owner is None or not owner.to:
-                continue  # done while others were looked at
+                continue  # done in the meantime
             if tables.broker(owner.to) is None:
                 await self._mark(topic, replace(owner, to=""), revision)
             elif now - self._moving[rest] > self.settings.move_seconds:
-                _log.warning("%s does not hand over %s: it is taken", owner.broker, topic)
+                _log.warning("%s does not hand over %s: reassigning it", owner.broker, topic)
                 late.append(self._change(topic, owner, revision, owner.to))
         await self._commit(late, "forced")
 
@@ -238,7 +238,7 @@ class LeaderTasks:
                 room -= await self._start(moves)
 
     async def rebalance(self, *, dry_run: bool) -> RebalancePlan:
-        """Make a plan; unless it is a dry run, start its moves. Only the leader can."""
+        """Make a plan; unless ``dry_run``, start its moves. Raises unless this broker leads."""
         self._election.guard()
         now = self._clock.now()
         plan = self.manager.plan(self.view(), now=now)
@@ -251,12 +251,12 @@ class LeaderTasks:
         return plan
 
     async def move(self, topic: TopicName, target: str | None) -> Move:
-        """Move a topic because a person asks for it; without ``target``, to the best broker."""
+        """Move a topic on request; without ``target``, to the best broker."""
         self._election.guard()
         view = self.view()
         owner = self._tables.owner(topic)
         if owner is None:
-            raise NotFound(f"nobody serves {topic}: it is placed when it is first used")
+            raise NotFound(f"{topic} has no owner yet: it is placed when it is first used")
         if target is None:
             chosen: Placement = self.manager.place(view, [self._new(topic)], exclude={owner.broker})
             target = chosen.assigned.get(str(topic))
@@ -264,7 +264,7 @@ class LeaderTasks:
                 raise Refused(f"no other broker can take {topic}")
         move = self.manager.manual_move(view, str(topic), target)
         if not await self._start([move]):
-            raise Retriable(f"{topic} was moved by somebody else at the same moment: look again")
+            raise Retriable(f"{topic} was moved concurrently: check its owner and try again")
         return move
 
     # ---- writing ----
@@ -275,7 +275,7 @@ class LeaderTasks:
         return Change(topic, before, revision, after)
 
     async def _start(self, moves: Sequence[Move]) -> int:
-        """Mark moves, for their owners to complete; returns how many."""
+        """Mark moves for their owners to complete; returns how many."""
         started = []
         for move in moves:
             topic = TopicName.parse(move.topic)
@@ -303,16 +303,16 @@ class LeaderTasks:
         for start in range(0, len(groups), _AT_ONCE):
             done = await asyncio.gather(*map(self._commit_group, groups[start : start + _AT_ONCE]))
             last = max(last, *done)
-        # The next round must not give away once more what was just given.
+        # The next round must see these changes, so that it does not repeat them.
         await self._tables.mirror.reached(last)
         self.moves[why] += len(changes)
         _log.info("%d topics have new owners (%s)", len(changes), why)
 
     async def _commit_group(self, group: Sequence[Change]) -> int:
-        """The revision of the last change; 0 if there was none."""
+        """The revision of the last change; 0 if nothing changed."""
         revision = await assignments.change_all(self._store, [self._election.guard()], group)
         if revision is None:
-            # One of them is not as it was seen: that one must not hold up the others.
+            # One record changed meanwhile: it must not hold up the others.
             return await self._commit_singly(group)
         return revision
 

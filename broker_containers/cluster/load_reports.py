@@ -1,4 +1,4 @@
-"""A broker tells its load: what it uses of its machine, and what each of its topics does."""
+"""Reports a broker's load: the resources it uses, and the traffic of each topic."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class LoadReporter:
-    """Run it in a task. A report goes with the broker's lease."""
+    """Run it in a task. A report expires with the broker's lease."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class LoadReporter:
         seconds: Callable[[], float],
         connections: Callable[[], int],
     ) -> None:
-        """``connections`` says how many clients are connected."""
+        """``connections`` returns the number of connected clients."""
         self._store = store
         self._clock = clock
         self._membership = membership
@@ -44,7 +44,7 @@ class LoadReporter:
         self._connections = connections
 
     async def run(self) -> None:
-        """Report again and again. Ends when cancelled."""
+        """Report periodically until cancelled."""
         while True:
             await self._clock.sleep(self._seconds())
             lease = self._membership.lease
@@ -55,10 +55,10 @@ class LoadReporter:
                 key = LOADS + part(self._membership.broker)
                 await self._store.put(key, report.to_bytes(), lease=lease.id)
             except (Retriable, UnknownOutcome, NotFound) as error:
-                _log.info("the load report was not stored: %s", error)
+                _log.info("storing the load report failed; will retry: %s", error)
 
     def make(self) -> LoadReport:
-        """What holds now; rates are means since the report before."""
+        """The current load; rates are averages since the previous report."""
         now = self._clock.now()
         elapsed = max(now - self._last, 1e-3)
         before, self._before, self._last = self._before, {}, now

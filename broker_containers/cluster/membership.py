@@ -1,9 +1,8 @@
 """Keeps a broker registered in the cluster: ``/cluster/register/{broker}``, bound to its lease.
 
-When the lease is lost, because the metadata store could not be reached or the broker was paused,
-it registers anew; so it does when others have struck it out because they took it for dead. What it
-serves goes on meanwhile: if others took topics over they have fenced them, and the owners' records,
-which it follows, say so.
+It registers again when the lease is lost, because the metadata store was unreachable or the broker
+was paused, and when other brokers removed it because they considered it dead. It keeps serving
+meanwhile: if others took over topics, they fenced them, and the owners' records show it.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from sulina.runtime.seam import Clock
 
 _log = logging.getLogger(__name__)
 _PAUSE = 0.5
-_GOODBYE_SECONDS = 2.0
+_STOP_SECONDS = 2.0
 
 
 class Membership:
-    """Use as ``async with``: registered when entered; leaving it ends the lease at once."""
+    """Use as ``async with``: registered when entered; leaving it revokes the lease."""
 
     def __init__(
         self, store: MetadataStore, clock: Clock, broker: str, me: BrokerRecord, ttl: int
@@ -40,16 +39,16 @@ class Membership:
         self._ttl = ttl
         self._lease: Lease | None = None
         self._task: asyncio.Task[None] | None = None
-        self._struck = asyncio.Event()
+        self._removed = asyncio.Event()
 
     async def __aenter__(self) -> Membership:
-        """Raises ``Refused`` if another broker with this id lives, at another address."""
-        end = self._clock.now() + 2 * self._ttl + _GOODBYE_SECONDS
+        """Raises ``Refused`` if a broker with this id is registered at another address."""
+        end = self._clock.now() + 2 * self._ttl + _STOP_SECONDS
         while not await self._register():
             if self._clock.now() > end:
                 raise Refused(
-                    f"another broker called {self.broker!r} lives at another address: give each "
-                    "broker its own --id"
+                    f"another broker called {self.broker!r} is registered at another address: give "
+                    "each broker its own --id"
                 )
             await self._clock.sleep(_PAUSE)
         self._task = asyncio.create_task(self._keep(), name="membership")
@@ -62,17 +61,17 @@ class Membership:
         lease, self._lease = self._lease, None
         if lease is not None:
             try:
-                await within(self._clock, _GOODBYE_SECONDS, lease.revoke())
+                await within(self._clock, _STOP_SECONDS, lease.revoke())
             except (SulinaError, TimeoutError) as error:
-                _log.warning("the lease was not given back and will run out: %s", error)
+                _log.warning("revoking the lease failed; it will expire: %s", error)
 
     @property
     def lease(self) -> Lease | None:
-        """The lease, if it is certainly still held."""
+        """The lease, if it is certainly still valid."""
         return self._lease if self._lease is not None and self._lease.alive() else None
 
     async def leave(self) -> None:
-        """Tell the others that this broker stops: they take its topics over, one by one."""
+        """Announce that this broker stops: the others take over its topics, one by one."""
         self.me = replace(self.me, leaving=True)
         if self.lease is not None:
             await self._store.put(
@@ -80,15 +79,15 @@ class Membership:
             )
 
     def changed(self, rest: str, found: BrokerRecord | None) -> None:
-        """To be told of every registration that changed, or is gone."""
+        """Call it for every registration that changed or was removed."""
         if rest == part(self.broker) and found is None:
-            self._struck.set()
+            self._removed.set()
 
     async def _register(self) -> bool:
-        """False if somebody else has the name."""
+        """False if another broker has the id."""
         key = register_key(self.broker)
         present = await self._store.get(key)
-        # Whoever was registered with this very address is gone: the address is ours now.
+        # A previous registration with our own address is obsolete: the address is ours now.
         if present is not None and decode(present).url != self.me.url:
             return False
         lease = await self._store.grant(self._ttl)
@@ -103,14 +102,14 @@ class Membership:
         return True
 
     async def _look_again(self, lease: Lease) -> None:
-        """The registration was told to be gone: give the lease up too if that is so."""
-        self._struck.clear()
+        """The registration seems to be gone: if so, revoke the lease as well."""
+        self._removed.clear()
         try:
             present = await self._store.get(register_key(self.broker))
         except SulinaError:
-            self._struck.set()
+            self._removed.set()
             raise
-        # What was told may have been the end of a registration before this one.
+        # The notification may be about an earlier registration.
         if present is None or present.lease != lease.id:
             await lease.revoke()
 
@@ -119,19 +118,19 @@ class Membership:
             lease = self.lease
             try:
                 if lease is None:
-                    _log.warning("the registration of %s was lost, making it again", self.broker)
+                    _log.warning("the registration of %s was lost; registering again", self.broker)
                     if not await self._register():
                         _log.error("another broker is registered as %s", self.broker)
                         await self._clock.sleep(_PAUSE)
                     continue
-                if self._struck.is_set():
+                if self._removed.is_set():
                     await self._look_again(lease)
                     continue
                 with suppress(TimeoutError):
-                    await within(self._clock, self._ttl / RENEWALS_PER_TTL, self._struck.wait())
+                    await within(self._clock, self._ttl / RENEWALS_PER_TTL, self._removed.wait())
                     continue
                 await lease.keep_alive()
             except (Retriable, UnknownOutcome, NotFound) as error:
-                # Not found: a lease that the store gave up while a request was on its way.
-                _log.warning("the lease of %s was not renewed: %s", self.broker, error)
+                # Not found: the lease expired while a request was in progress.
+                _log.warning("renewing the lease of %s failed: %s", self.broker, error)
                 await self._clock.sleep(_PAUSE)

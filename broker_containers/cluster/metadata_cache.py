@@ -1,13 +1,11 @@
 """Namespaces, topics and subscriptions in memory, as every broker keeps them.
 
-It follows ``/topics/`` and ``/namespaces/`` and may be behind the store: by the time a watch takes,
-milliseconds, as a rule, and for as long as the store can't be reached otherwise. So a record may be
-one that was changed since, or of a topic that was deleted since; never one that was not so. That
-does no harm where a change may come a moment later just as well: limits, listings, what a topic is.
-Whoever must know (who creates, deletes, or becomes the owner of a topic) asks the store, and
-guards what it writes by what it read.
+The cache watches ``/topics/`` and ``/namespaces/``. It is usually milliseconds behind the store, or
+longer while the store is unreachable: a record may have changed or been deleted since. That is
+harmless for policies, listings and topic properties. Code that creates, deletes or takes over a
+topic reads the store and guards its writes by what it read.
 
-What is absent here may have been made elsewhere a moment ago: then the store is asked.
+A record that is missing here may have been created a moment ago: then the store is read.
 """
 
 from __future__ import annotations
@@ -61,45 +59,45 @@ class MetadataCache:
     async def __aexit__(self, *exc: object) -> None:
         await self._running.aclose()
 
-    # ---- as topics, subscriptions and namespaces of sulina.metadata.keys have it ----
+    # ---- from memory, or else from the store ----
 
     async def describe(self, name: TopicName) -> TopicRecord | None:
-        """A topic's record, in whatever state it is, or None if the store has none either."""
+        """A topic's record in any state, or None if the store has none."""
         return self.known(name) or await topics.get(self._store, name)
 
     async def policy(self, name: TopicName) -> Policy:
-        """The limits in force for a topic. Raises ``NotFound`` as ``effective_policy`` does."""
+        """The policy in force for a topic. Raises ``NotFound``."""
         return self.known_policy(name) or await topics.effective_policy(self._store, name)
 
     async def gone(self, name: TopicName) -> None:
-        """Wait until a topic that was deleted is not known here any more; for a moment only."""
+        """Wait briefly until a deleted topic is no longer known here."""
         try:
             await within(self._clock, _GONE_SECONDS, self._forgotten(name))
         except TimeoutError:
-            return  # made again meanwhile, or the store can't be heard: it is gone there
+            return  # created again, or the watch is behind; it is deleted in the store
 
     async def _forgotten(self, name: TopicName) -> None:
         while self.known(name) is not None:
             await self.mirrors[1].change()
 
     async def subscription(self, topic: TopicName, name: str) -> SubscriptionRecord | None:
-        """A subscription's record, or None if the store has none either."""
+        """A subscription's record, or None if the store has none."""
         found = self.subscriptions(topic).get(name)
         return found or await subscriptions.get(self._store, topic, name)
 
     async def namespace(self, namespace: str) -> Policy:
-        """A namespace's policy. Raises ``NotFound`` if the store has none either."""
+        """A namespace's policy. Raises ``NotFound`` if the store has none."""
         found = self._policies.items.get(f"{part(namespace)}/policy")
         return found or await namespaces.get_policy(self._store, namespace)
 
-    # ---- from memory alone ----
+    # ---- from memory only ----
 
     def known(self, name: TopicName) -> TopicRecord | None:
         """A topic's record, or None if it is not known here."""
         return self._topics.get(name.namespace, {}).get(name)
 
     def known_policy(self, name: TopicName) -> Policy | None:
-        """The limits in force for a topic, or None if it or its namespace is not known here."""
+        """The policy in force for a topic, or None if it or its namespace is not known here."""
         found = self.known(name)
         if found is not None and found.partition_of:
             found = self.known(TopicName.parse(found.partition_of))
@@ -107,26 +105,26 @@ class MetadataCache:
         return None if found is None or general is None else found.policy.over(general)
 
     def subscriptions(self, topic: TopicName) -> dict[str, SubscriptionRecord]:
-        """The subscriptions of a topic that are known here."""
+        """The known subscriptions of a topic."""
         return dict(self._subscriptions.get(topic, {}))
 
     def list(self, namespace: str) -> dict[TopicName, TopicRecord]:
-        """The topics of a namespace that are known here, partitions among them, by name."""
+        """The known topics of a namespace, including partitions, sorted by name."""
         return dict(sorted(self._topics.get(namespace, {}).items()))
 
     def namespaces(self) -> Sequence[str]:
-        """The namespaces that are known here, by name."""
+        """The known namespaces, sorted."""
         return sorted(name_of(rest.partition("/")[0]) for rest in self._policies.items)
 
     def on_policy(self, watcher: PolicyWatcher) -> None:
-        """Call ``watcher`` when limits changed: of a namespace, or of one topic in it.
+        """Call ``watcher`` when the policy of a namespace, or of one topic, changed.
 
-        A topic's partitions go by the same limits, and are not named. A topic that is new, or
-        gone, is not told.
+        A topic's partitions share its policy and are not reported. New and deleted topics are not
+        reported either.
         """
         self._watchers.append(watcher)
 
-    # ---- following ----
+    # ---- watching ----
 
     def _namespace_changed(self, rest: str, policy: Policy | None) -> None:
         if policy is not None:
@@ -161,7 +159,7 @@ class MetadataCache:
 
 
 def follow_policies(broker: Broker, cache: MetadataCache) -> None:
-    """From now on, limits that were changed anywhere hold for the topics that are open here."""
+    """Apply policy changes, made on any broker, to the topics that are open here."""
 
     def changed(namespace: str, topic: TopicName | None) -> None:
         for found in broker.loaded():
@@ -184,4 +182,4 @@ def _topic_or_subscription(item: KeyValue) -> TopicRecord | SubscriptionRecord |
         case [_, _, "subscriptions", _]:
             return record.decode(SubscriptionRecord, item)
         case _:
-            return None  # a family of keys that this version does not know
+            return None  # a key family of a newer version

@@ -1,9 +1,9 @@
-"""This broker's topics: follows the owners' records, opens what it is given, lets go of the rest.
+"""This broker's topics: watches the owners' records, opens its own topics, closes the others.
 
-A planned move goes like this: the leader notes in the owner's record who shall be next; the owner
-closes the topic, tells its clients to look it up again, and writes the next owner's name itself, so
-that the move takes no longer than that. If the owner does not answer, the leader takes the topic
-away; the next owner fences the log in any case.
+In a planned move, the leader writes the next owner into the record; the owner closes the topic,
+tells its clients to look it up again, and writes the next owner's name itself, so that the move
+takes no longer than that. If the owner does not respond, the leader reassigns the topic. The next
+owner fences the log in any case.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sulina.wire.decode import Frame
 
 _log = logging.getLogger(__name__)
 _PAUSE = 0.2
-_BREATH = 0.05
+_IDLE_OPEN_SECONDS = 0.05
 
 
 class Ownership:
@@ -61,12 +61,12 @@ class Ownership:
         self._closed = False
         self._suspended = ""
         self.moved_away = 0
-        """Topics that were handed over so far."""
+        """Topics handed over so far."""
 
-    # ---- what doors and the broker ask ----
+    # ---- implements TopicOwners ----
 
     def check(self, topic: TopicName) -> None:
-        """Raise ``Retriable`` unless this broker shall serve ``topic`` now."""
+        """Raise ``Retriable`` unless this broker owns ``topic``."""
         if self._suspended:
             raise Retriable(self._suspended)
         owner = self._tables.owner(topic)
@@ -77,16 +77,16 @@ class Ownership:
             raise Retriable(f"{topic} is moving to {owner.to}: look it up again")
 
     def guards(self, topic: TopicName) -> Sequence[Compare]:
-        """That this broker owns ``topic`` as it believes to: what it takes over else, on the word
-        of an old mirror, it would take from the owner."""
+        """The condition that this broker owns ``topic``: without it, an outdated mirror could make
+        it take the topic from its owner."""
         self.check(topic)
         _, revision = self._tables.owner_at(topic)
         return (ModRevisionIs(assignments.owner_key(topic), revision),)
 
     async def where(self, topic: TopicName) -> tuple[str, BrokerRecord] | None:
-        """The broker that serves ``topic``, None if it is this one; waits for there to be one.
+        """The broker that serves ``topic``, None if it is this one; waits until there is one.
 
-        Raises ``Retriable`` if that takes too long, ``NotFound`` if there is no such topic.
+        Raises ``Retriable`` if that takes too long, ``NotFound`` if the topic does not exist.
         """
         if self._suspended:
             raise Retriable(self._suspended)
@@ -111,18 +111,18 @@ class Ownership:
         raise Retriable(f"{topic} has no owner yet: does the cluster have a leader?")
 
     async def partitions_of(self, topic: TopicName) -> int:
-        """How many partitions have owners in its place. A topic with an owner has none."""
+        """How many partitions have owners in its place; 0 if the topic itself has an owner."""
         if self._tables.owner(topic) is not None:
             return 0
         found = await topics.get(self._store, topic)
         return 0 if found is None else found.partitions
 
     async def serves(self, topic: TopicName) -> bool:
-        """Whether this broker is the owner, as :meth:`where`."""
+        """Whether this broker is the owner; see :meth:`where`."""
         return await self.where(topic) is None
 
     async def address_of(self, topic: TopicName) -> TopicAddress:
-        """Where clients find the owner, as :meth:`where`."""
+        """Where clients find the owner; see :meth:`where`."""
         found = await self.where(topic)
         if found is None and not self.settings.proxy_url:
             return HERE
@@ -139,7 +139,7 @@ class Ownership:
 
     @contextmanager
     def _change_of(self, topic: TopicName) -> Iterator[asyncio.Future[None]]:
-        """Done when the owner's record of ``topic`` changes, or the set of brokers."""
+        """Resolves when the owner's record of ``topic``, or the set of brokers, changes."""
         path = assignments.path_of(topic)
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(path, {})[waiter] = None
@@ -160,7 +160,7 @@ class Ownership:
     async def publish_elsewhere(
         self, topic: TopicName, partitions: int, producer: str, make: MakeFrame
     ) -> bool:
-        """Publish one frame's records to a topic that this broker does not serve, or not whole.
+        """Publish a frame's records to a topic that this broker does not serve, or only in part.
 
         Durable when it returns True. False if this broker serves ``topic``.
         """
@@ -180,28 +180,28 @@ class Ownership:
         return True
 
     async def release(self, topic: TopicName) -> None:
-        """The topic is being deleted: whoever has it sees that nobody owns it any more."""
+        """Delete the owner's record of a topic that is being deleted."""
         await assignments.forget(self._store, topic)
 
     async def suspend(self, reason: str) -> None:
-        """Serve nothing until :meth:`resume`: others have what this broker believes it owns."""
+        """Serve nothing until :meth:`resume`: other brokers own the topics by now."""
         self._suspended = reason
         assert self._broker is not None
         names = self._broker.names()
         await asyncio.gather(*(self._broker.unload(name, Retriable(reason)) for name in names))
 
     def resume(self) -> None:
-        """Serve what the records say again."""
+        """Serve again what the records say."""
         assert self._broker is not None
         self._suspended = ""
         mine = [topic for topic, _, _ in self._tables.topics_of(self._me)]
         for topic in dict.fromkeys([*mine, *self._broker.names()]):
             self._settle(topic)
 
-    # ---- following the records ----
+    # ---- watching the records ----
 
     async def start(self, broker: Broker) -> None:
-        """Begin to follow; what this broker owns already is opened."""
+        """Start watching; open the topics that this broker already owns."""
         self._broker = broker
         self._tables.owners.on_change(self._owner_changed)
         self._tables.brokers.on_change(self._broker_changed)
@@ -209,7 +209,7 @@ class Ownership:
             self._settle(topic)
 
     async def stop(self) -> None:
-        """Follow no longer. The topics that are open stay so."""
+        """Stop watching. Open topics stay open."""
         self._closed = True
         tasks = list(self._busy.values())
         for task in tasks:
@@ -229,7 +229,7 @@ class Ownership:
                 self._wake(path)
 
     def _settle(self, topic: TopicName) -> None:
-        """Bring the topic into line with its record, one step at a time for each topic."""
+        """Open or close the topic as its record says, one step at a time per topic."""
         if self._closed or self._suspended:
             return
         if topic in self._busy:
@@ -260,7 +260,7 @@ class Ownership:
             except NotFound:
                 return  # deleted meanwhile
             except Refused as error:
-                _log.error("%s can't be opened here: %s", topic, error)
+                _log.error("cannot open %s: %s", topic, error)
                 return
             except SulinaError as error:
                 _log.warning("%s: %s", topic, error)
@@ -269,15 +269,15 @@ class Ownership:
             return
 
     async def _open_some_time(self, topic: TopicName) -> None:
-        """Open a topic that nobody asked for yet, so that what is old in it can go.
+        """Open a topic before it is used, so that retention applies to it.
 
-        Slowly: whoever asks for a topic opens it at once, and must not wait for thousands of idle
-        ones after the loss of a broker.
+        One at a time: a topic that is used is opened immediately, and must not wait for thousands
+        of idle ones after the loss of a broker.
         """
         assert self._broker is not None
         async with self._opening:
             if not self._broker.is_loaded(topic):
-                await self._clock.sleep(_BREATH)
+                await self._clock.sleep(_IDLE_OPEN_SECONDS)
                 await self._broker.topic(topic, create=False)
 
     async def _hand_over(self, topic: TopicName, owner: Owner, revision: int) -> None:
@@ -295,4 +295,4 @@ class Ownership:
             if await assignments.change_all(self._store, (), [change]) is not None:
                 self.moved_away += 1
         except UnknownOutcome as error:
-            _log.info("whether %s was handed over will show: %s", topic, error)
+            _log.info("the outcome of handing over %s is unknown: %s", topic, error)

@@ -1,12 +1,12 @@
-"""Repeats changes of metadata and settings over a topic, for brokers that missed them.
+"""Announces metadata changes over a topic, for brokers whose watches missed them.
 
-Mirrors follow the store by themselves, and overcome whatever they notice. What they can't notice is
-a watch that is silent although there are changes. So brokers tell each other over the topic
-``/system/metadata-changes`` which change was the last that they saw; one that hears of a change
-which its mirror has not reached after a while lists again, and watches anew.
+Mirrors watch the store and recover from failures that they notice. They cannot notice a watch that
+is silent although there are changes. So brokers announce the last change they saw over the topic
+``/system/metadata-changes``; a broker whose mirror does not reach an announced change in time lists
+the keys again and restarts its watch.
 
-Nothing depends on it: it may lose announcements, hear wrong ones, or not work at all. It never
-holds up the start or the stop of a broker, and rests while there is only one.
+Nothing depends on it: announcements may be lost, wrong, or fail altogether. It never delays the
+start or stop of a broker, and pauses while there is only one.
 """
 
 from __future__ import annotations
@@ -32,35 +32,35 @@ from sulina.runtime.seam import Clock
 _log = logging.getLogger(__name__)
 
 TOPIC: Final = "/system/metadata-changes"
-_GOODBYE_SECONDS: Final = 2.0
+_STOP_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class SynchronizerSettings:
-    """Intervals, in seconds."""
+class SynchronizerTiming:
+    """Fixed intervals in seconds; tests shorten them."""
 
     announce_seconds: float = 0.1
-    """The least time between two announcements of a broker."""
+    """Minimum time between two announcements of a broker."""
     share_seconds: float = 0.01
-    """The least time between two announcements of any, on the average: with many brokers each
-    one announces less often."""
+    """Minimum average time between announcements of any broker: with many brokers, each
+    announces less often."""
     repeat_seconds: float = 30.0
-    """How often the last changes are told again, for who did not hear of them."""
+    """How often the last changes are announced again."""
     patience_seconds: float = 2.0
-    """How long a mirror may be behind an announcement before it lists again."""
+    """How long a mirror may be behind an announcement before it lists the keys again."""
     refresh_seconds: float = 30.0
-    """How long such a listing may take."""
+    """Timeout of such a listing."""
     pause_seconds: float = 1.0
-    """Between looking whether there are others; and after a failure, doubled with each one."""
+    """Between checks for other brokers, and after a failure; doubles with each failure."""
     longest_pause_seconds: float = 30.0
     send_seconds: float = 5.0
-    """How long an announcement is tried."""
+    """Timeout for sending an announcement."""
 
 
 class Synchronizer:
-    """One broker's part in it. Use as ``async with``; entering returns at once.
+    """One broker's part. Use as ``async with``; entering returns immediately.
 
-    ``connect`` makes a client of this very broker, ``living`` names the brokers that live.
+    ``connect`` returns a client of this broker, ``living`` the live brokers.
     """
 
     def __init__(
@@ -70,31 +70,31 @@ class Synchronizer:
         clock: Clock,
         connect: Callable[[], Client],
         living: Callable[[], Collection[str]],
-        settings: SynchronizerSettings | None = None,
+        settings: SynchronizerTiming | None = None,
     ) -> None:
         self._broker = broker
         self._mirrors = mirrors
         self._clock = clock
         self._connect = connect
         self._living = living
-        self._settings = settings or SynchronizerSettings()
+        self._settings = settings or SynchronizerTiming()
         self._tasks: list[asyncio.Task[None]] = []
         self._news = asyncio.Event()
         self._said: dict[str, int] = {}
-        """Up to where changes were announced, by this broker or another, by prefix."""
+        """The last revision announced by any broker, by prefix."""
         self._wanted = {mirror.prefix: 0 for mirror in mirrors}
         self._behind = {mirror.prefix: asyncio.Event() for mirror in mirrors}
         for mirror in mirrors:
             mirror.on_advance(self._news.set)
         self.announced = 0
-        """Announcements that were sent."""
+        """Announcements sent."""
         self.heard = 0
-        """Announcements of others."""
+        """Announcements received."""
         self.repairs = 0
-        """Listings that were needed because a watch had missed something."""
+        """Listings that found changes a watch had missed."""
 
     async def __aenter__(self) -> Synchronizer:
-        # What is there at the start, everybody has listed.
+        # What existed at the start has been listed by every broker.
         self._said = {mirror.prefix: mirror.newest[1] for mirror in self._mirrors}
         work = [self._run(), *(self._catch_up(mirror) for mirror in self._mirrors)]
         self._tasks = [asyncio.create_task(each, name="synchronizer") for each in work]
@@ -102,9 +102,9 @@ class Synchronizer:
 
     async def __aexit__(self, *exc: object) -> None:
         with suppress(TimeoutError):
-            await within(self._clock, _GOODBYE_SECONDS, stop_tasks(self._tasks))
+            await within(self._clock, _STOP_SECONDS, stop_tasks(self._tasks))
 
-    # ---- talking with the others ----
+    # ---- announcing and listening ----
 
     async def _run(self) -> None:
         settings = self._settings
@@ -117,7 +117,7 @@ class Synchronizer:
                 async with self._connect() as client:
                     await self._exchange(client)
             except SulinaError as error:
-                _log.info("changes can't be exchanged for now: %s", error)
+                _log.info("exchanging announcements failed; will retry: %s", error)
             if self._clock.now() - began > settings.longest_pause_seconds:
                 pause = settings.pause_seconds
             await self._clock.sleep(pause)
@@ -127,7 +127,7 @@ class Synchronizer:
         return not set(self._living()) - {self._broker}
 
     async def _exchange(self, client: Client) -> None:
-        """Announce and listen, until nobody else is there or something fails."""
+        """Announce and listen until there is no other broker, or something fails."""
         await _make_topic(client)
         async with (
             client.consumer(TOPIC, self._broker, start=Start.latest()) as consumer,
@@ -167,7 +167,7 @@ class Synchronizer:
             await self._clock.sleep(max(settings.announce_seconds, share))
 
     def _unsaid(self) -> dict[str, tuple[str, int]]:
-        """The last change of each mirror, unless somebody has told it."""
+        """The last change of each mirror, unless it was announced already."""
         newest = {mirror.prefix: mirror.newest for mirror in self._mirrors}
         return {at: found for at, found in newest.items() if found[1] > self._said.get(at, 0)}
 
@@ -177,12 +177,12 @@ class Synchronizer:
             self.hear(message.payload)
 
     def hear(self, payload: bytes) -> None:
-        """Take notice of an announcement. What can't be read is passed over."""
+        """Process an announcement. One that cannot be read is ignored."""
         try:
             body = json.loads(payload)
             broker, changes = body["broker"], [(str(key), int(at)) for key, at in body["changes"]]
         except (ValueError, TypeError, KeyError) as error:
-            _log.warning("an announcement can't be read: %s", error)
+            _log.warning("ignoring an unreadable announcement: %s", error)
             return
         if broker == self._broker:
             return
@@ -200,7 +200,7 @@ class Synchronizer:
             self._behind[prefix].set()
 
     async def _forget_the_dead(self, client: Client) -> None:
-        """Delete subscriptions of brokers that are gone for good; one of us does it."""
+        """Delete subscriptions of brokers that no longer exist; one broker does it."""
         living = set(self._living())
         if self._broker != min(living, default=""):
             return
@@ -211,7 +211,7 @@ class Synchronizer:
                     arguments = {"topic": TOPIC, "subscription": name}
                     await client.admin("subscription.delete", arguments)
         except SulinaError as error:
-            _log.info("subscriptions of brokers that are gone stay for now: %s", error)
+            _log.info("deleting subscriptions of former brokers failed; will retry: %s", error)
 
     # ---- catching up ----
 
@@ -229,23 +229,23 @@ class Synchronizer:
             try:
                 await within(self._clock, settings.refresh_seconds, mirror.refresh())
             except (SulinaError, TimeoutError) as error:
-                _log.warning("%s is behind and can't be listed: %s", mirror.prefix, error)
+                _log.warning("watch of %s is behind, listing failed: %s", mirror.prefix, error)
                 await self._clock.sleep(settings.pause_seconds)
                 behind.set()
                 continue
             self.repairs += 1
-            _log.warning("%s had missed changes up to revision %d", mirror.prefix, wanted)
+            _log.warning("watch of %s had missed changes up to %d", mirror.prefix, wanted)
             if mirror.revision < wanted:
-                # The store itself is not there: whoever announced this was wrong.
+                # The store itself has not reached it: the announcement was wrong.
                 self._wanted[mirror.prefix] = 0
 
 
 async def _make_topic(client: Client) -> None:
-    """As an administrator does, so that it works where topics don't come by themselves."""
+    """Create the topic explicitly, so that it works without automatic creation."""
     try:
         await client.topic(TOPIC)
     except NotFound:
-        # Not stored: what counts is the last word, and that is repeated.
+        # Not stored: only the last announcement counts, and it is repeated.
         wanted = {"topic": TOPIC, "delivery": Delivery.NON_RELIABLE.value}
         with suppress(AlreadyExists):
             await client.admin("topic.create", wanted)

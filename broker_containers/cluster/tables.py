@@ -20,9 +20,9 @@ LOADS = members.BROKERS + "load/"
 
 
 class ClusterTables:
-    """Use as ``async with``; entering waits for a first listing.
+    """Use as ``async with``; entering waits for the first listing.
 
-    All of it may be a moment old. Whatever is decided by it is written with a guard.
+    The data may be slightly out of date: writes that depend on it must be guarded.
     """
 
     def __init__(self, store: MetadataStore, clock: Clock) -> None:
@@ -43,28 +43,28 @@ class ClusterTables:
         await self.mirror.__aexit__(*exc)
 
     def owner(self, topic: TopicName) -> Owner | None:
-        """Who serves ``topic``, or None."""
+        """The owner of ``topic``, or None."""
         return self.owners.items.get(assignments.path_of(topic))
 
     def owner_at(self, topic: TopicName) -> tuple[Owner | None, int]:
-        """Who serves ``topic``, and the revision of that, which a swap expects; 0 for nobody.
+        """The owner of ``topic`` and the revision of its record, for a swap; 0 if there is none.
 
-        Both are of one moment. Take them together, before anything is awaited: a record of one
-        moment swapped against the revision of another undoes what came between.
+        Both belong to the same moment. Read them together, before anything is awaited: swapping an
+        old record against a newer revision would undo the changes in between.
         """
         path = assignments.path_of(topic)
         return self.owners.items.get(path), self.owners.revisions.get(path, 0)
 
     def broker(self, broker: str) -> BrokerRecord | None:
-        """A broker that lives, or None."""
+        """A live broker, or None."""
         return self.brokers.items.get(part(broker))
 
     def living(self) -> dict[str, BrokerRecord]:
-        """The brokers that live, by id."""
+        """The live brokers, by id."""
         return {name_of(rest): found for rest, found in self.brokers.items.items()}
 
     def mode(self, broker: str) -> BrokerMode:
-        """Whether a broker shall have topics. One that leaves shall not."""
+        """Whether a broker may get topics. One that is leaving may not."""
         found = self.broker(broker)
         if found is not None and found.leaving:
             return BrokerMode.DRAINING
@@ -72,19 +72,19 @@ class ClusterTables:
         return BrokerMode.ACTIVE if state is None else state.mode
 
     def topics_of(self, broker: str | None) -> Iterator[tuple[TopicName, Owner, int]]:
-        """The topics that a broker owns, or anybody, with the revisions of their records."""
+        """The topics of a broker, or of all brokers, with the revisions of their records."""
         for rest, owner in self.owners.items.items():
             if broker is None or owner.broker == broker:
                 yield assignments.topic_of(rest), owner, self.owners.revisions[rest]
 
     def leader(self) -> tuple[str | None, int]:
-        """Who leads and in which term, as far as is known here; (None, 0) if nobody."""
+        """The known leader and its term; (None, 0) if there is none."""
         found = self.leaders.items.get("")
         return (None, 0) if found is None else (found.broker, self.leaders.revisions[""])
 
 
 def _state(item: KeyValue) -> BrokerState | None:
-    # Beneath the same prefix are the topics of each broker, which the owners' table has.
+    # The same prefix contains each broker's topics, which are in the owners' table.
     if item.key.count("/") != 4 or not item.key.endswith("/state"):
         return None
     return record.decode(BrokerState, item)

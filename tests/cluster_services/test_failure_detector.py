@@ -116,7 +116,7 @@ async def test_a_broker_that_died_is_struck_out(store: MetadataStore, wires: Wir
         dead.membership._task.cancel()  # type: ignore[union-attr]  # it registers no more
         wires.die("b2")
         await until(lambda: not leader.knows("b2") and not other.knows("b2"))
-        assert (leader.detector.struck, other.detector.struck) == (1, 0)
+        assert (leader.detector.removed, other.detector.removed) == (1, 0)
         assert leader.knows("b1")
 
 
@@ -135,7 +135,7 @@ async def test_silence_proves_nothing(store: MetadataStore, wires: Wires) -> Non
         tried = wires.tried["b2"]
         wires.cut("b2")
         await until(lambda: wires.tried["b2"] >= tried + 2)
-        assert leader.knows("b2") and leader.detector.struck == 0
+        assert leader.knows("b2") and leader.detector.removed == 0
 
 
 async def test_who_was_never_met_is_not_judged(store: MetadataStore, wires: Wires) -> None:
@@ -143,7 +143,7 @@ async def test_who_was_never_met_is_not_judged(store: MetadataStore, wires: Wire
         wires.refusing.add("b2")
         async with Place(store, "b2", wires).running():
             await until(lambda: wires.tried.get("b2", 0) >= 4)
-            assert leader.knows("b2") and leader.detector.struck == 0
+            assert leader.knows("b2") and leader.detector.removed == 0
 
 
 async def test_when_many_seem_to_be_gone_nobody_is_struck_out(
@@ -155,7 +155,7 @@ async def test_when_many_seem_to_be_gone_nobody_is_struck_out(
             wires.cut(name)
         before = dict(wires.tried)
         await until(lambda: all(wires.tried[b] >= before[b] + 4 for b in ("b1", "b2", "b3")))
-        assert leader.detector.struck == 0
+        assert leader.detector.removed == 0
         assert all(leader.knows(each.membership.broker) for each in others)
 
 
@@ -165,11 +165,11 @@ async def test_a_broker_that_was_wrongly_struck_out_comes_back_and_stays(
     async with cluster(store, wires, 3) as (leader, _, accused):
         first = accused.membership.lease
         wires.die("b2")
-        await until(lambda: leader.detector.struck == 1)
+        await until(lambda: leader.detector.removed == 1)
         await until(lambda: accused.membership.lease not in (None, first) and leader.knows("b2"))
         tried = wires.tried["b2"]
         await until(lambda: wires.tried["b2"] >= tried + 4)
-        assert leader.detector.struck == 1 and leader.knows("b2")
+        assert leader.detector.removed == 1 and leader.knows("b2")
 
 
 async def test_a_broker_that_is_told_an_old_end_keeps_its_lease(
@@ -178,5 +178,5 @@ async def test_a_broker_that_is_told_an_old_end_keeps_its_lease(
     async with cluster(store, wires, 2) as (_, place):
         lease = place.membership.lease
         place.membership.changed("b1", None)
-        await until(lambda: not place.membership._struck.is_set())
+        await until(lambda: not place.membership._removed.is_set())
         assert place.membership.lease is lease

@@ -13,7 +13,7 @@ import pytest
 import sulina
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.cluster.metadata_cache import MetadataCache
-from broker_containers.cluster.synchronizer import TOPIC, Synchronizer, SynchronizerSettings
+from broker_containers.cluster.synchronizer import TOPIC, Synchronizer, SynchronizerTiming
 from broker_containers.settings.live_settings import LiveSettings
 from broker_containers.settings.runtime_config import RuntimeConfig
 from sulina import Client
@@ -28,7 +28,7 @@ from tests.broker.memory_cluster import MemoryCluster
 from tests.cluster_services.patience import until
 from tests.metadata.unreliable import UnreliableStore
 
-FAST = SynchronizerSettings(patience_seconds=0.2, pause_seconds=0.05, longest_pause_seconds=0.2)
+FAST = SynchronizerTiming(patience_seconds=0.2, pause_seconds=0.05, longest_pause_seconds=0.2)
 BOTH = ["b1", "b2"]
 NEWS = TopicName("default", "news")
 
@@ -58,7 +58,7 @@ async def member(
     store: MetadataStore | None = None,
     living: list[str] = BOTH,
     port: int | None = None,
-    settings: SynchronizerSettings = FAST,
+    settings: SynchronizerTiming = FAST,
 ) -> AsyncIterator[Member]:
     clock = RealClock()
     own_store = store or cluster.broker.store
@@ -127,7 +127,7 @@ async def test_a_repair_makes_a_watch_hear_again(cluster: MemoryCluster) -> None
 async def test_who_missed_the_announcement_hears_it_again(cluster: MemoryCluster) -> None:
     deaf = UnreliableStore(cluster.broker.store)
     deaf.deaf = True
-    often = SynchronizerSettings(
+    often = SynchronizerTiming(
         repeat_seconds=0.3, patience_seconds=0.1, pause_seconds=0.05, longest_pause_seconds=0.2
     )
     async with member(cluster, "b1", settings=often) as one:
@@ -181,7 +181,7 @@ async def test_it_goes_on_when_the_door_was_closed_for_a_while(cluster: MemoryCl
 
 
 async def test_subscriptions_of_brokers_that_are_gone_are_deleted(cluster: MemoryCluster) -> None:
-    often = SynchronizerSettings(repeat_seconds=0.2, pause_seconds=0.05)
+    often = SynchronizerTiming(repeat_seconds=0.2, pause_seconds=0.05)
     async with member(cluster, "b2"):
         await _listens(cluster, "b2")
     async with member(cluster, "b1", living=["b1", "b3"], settings=often):
