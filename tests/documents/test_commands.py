@@ -7,6 +7,7 @@ above a block says if it needs something else (`<!-- run on: a cluster -->`) or 
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import subprocess
@@ -19,6 +20,7 @@ import pytest
 import yaml
 
 import sulina
+from sulina.metadata.keys.policy import Policy
 from tests.danube.environment import stock_python
 from tests.documents.markdown import ROOT, Block, blocks, name, pages
 from tests.support.local_cluster import ClusterUp
@@ -178,3 +180,14 @@ def test_the_reference_of_the_python_api_names_everything() -> None:
     assert listed == set(sulina.__all__) - {"__version__"}
     for each in sulina.__all__:
         assert re.search(rf"`{each}[`(]", page), f"{each} is missing"
+
+
+@pytest.mark.parametrize("policy", [Policy(), sulina.FailurePolicy()])
+def test_the_reference_of_policies_has_every_field_with_its_default(
+    policy: Policy | sulina.FailurePolicy,
+) -> None:
+    page = (ROOT / "docs" / "reference" / "policies.md").read_text()
+    for field in dataclasses.fields(policy):
+        value = getattr(policy, field.name)
+        shown = f"{value:,}" if type(value) is int else f"`?{str(value).lower() or 'none'}`?"
+        assert re.search(rf"^\| `{field.name}` \| {shown} \|", page, re.M), field.name
