@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Protocol
 
 from broker_containers.cluster.membership import Membership
 from broker_containers.cluster.ownership import Ownership
 from broker_containers.cluster.peers import Peers
 from broker_containers.cluster.tables import ClusterTables
-from broker_containers.doors.binary.server import BinaryServer
 from sulina.errors import SulinaError
 from sulina.operations.cluster import ClusterOperations
 from sulina.runtime.deadline import within
@@ -24,6 +24,15 @@ from sulina.runtime.seam import Clock
 _log = logging.getLogger(__name__)
 _PAUSE = 1.0
 _ASK_SECONDS = 2.0
+
+
+class ClientConnections(Protocol):
+    """The broker's clients, as the monitor disconnects them."""
+
+    away: str
+    """Why clients are sent to other brokers; empty while they are not."""
+
+    def send_away(self, reason: str) -> None: ...
 
 
 class IsolationMonitor:
@@ -36,29 +45,29 @@ class IsolationMonitor:
         membership: Membership,
         peers: Peers,
         ownership: Ownership,
-        server: BinaryServer,
+        clients: ClientConnections,
     ) -> None:
         self._clock = clock
         self._tables = tables
         self._membership = membership
         self._peers = peers
         self._ownership = ownership
-        self._server = server
+        self._clients = clients
 
     async def run(self) -> None:
         """Check periodically until cancelled."""
         while True:
             await self._clock.sleep(_PAUSE)
             if self._membership.lease is not None:
-                if self._server.away:
+                if self._clients.away:
                     _log.warning("connected to the metadata store again")
-                    self._server.away = ""
+                    self._clients.away = ""
                     self._ownership.resume()
-            elif not self._server.away and await self._others_are_in_touch():
+            elif not self._clients.away and await self._others_are_in_touch():
                 reason = f"{self._membership.broker} cannot reach the metadata store"
                 _log.error("%s, but other brokers can: clients are sent to them", reason)
                 await self._ownership.suspend(reason)
-                self._server.send_away(reason)
+                self._clients.send_away(reason)
 
     async def _others_are_in_touch(self) -> bool:
         others = [one for one in self._tables.living() if one != self._membership.broker]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Protocol
 
 from broker_containers.broker.broker import Broker
-from broker_containers.doors.listen import Addresses
 from broker_containers.operations.running import handles
 from sulina.errors import NotFound
 from sulina.metadata.keys import namespaces, topics
@@ -25,20 +25,33 @@ from sulina.version import __version__
 _MOST_OWNED = 1000
 
 
+class BrokerUrls(Protocol):
+    """Where the doors of the broker are reached."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def http_url(self) -> str: ...
+
+    @property
+    def danube_admin_url(self) -> str: ...
+
+
 class SingleBrokerHandlers:
     """The only broker: it leads, and serves every topic."""
 
-    def __init__(self, broker: Broker, addresses: Addresses) -> None:
+    def __init__(self, broker: Broker, urls: BrokerUrls) -> None:
         self._broker = broker
-        self._addresses = addresses
+        self._urls = urls
         self._started = broker.clock.wall_us()
 
     def _row(self) -> BrokerRow:
         return BrokerRow(
             broker=self._broker.settings.broker_id,
-            url=self._addresses.url,
-            http=self._addresses.http_url,
-            admin=self._addresses.danube_admin_url,
+            url=self._urls.url,
+            http=self._urls.http_url,
+            admin=self._urls.danube_admin_url,
             version=__version__,
             started_us=self._started,
             labels=(),
