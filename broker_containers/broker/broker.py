@@ -13,7 +13,7 @@ from functools import partial
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.broker.topic_metadata import StoredTopicMetadata, TopicMetadata
 from broker_containers.broker.topic_owners import OwnsEveryTopic, TopicAddress, TopicOwners
-from broker_containers.metrics.histogram import PublishLatency
+from broker_containers.histogram import PublishLatency
 from broker_containers.subscriptions.cursors import CursorWriter
 from broker_containers.subscriptions.dead_letters import (
     DeadLetter,

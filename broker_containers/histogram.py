@@ -1,4 +1,4 @@
-"""Histograms, and the one that measures how long publishing takes."""
+"""Histograms, which the broker fills and ``metrics`` reports; one measures publish latency."""
 
 from __future__ import annotations
 
