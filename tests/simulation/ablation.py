@@ -1,7 +1,8 @@
-"""``python -m tests.simulation.ablation``: each safeguard off, and how many seeds find that out.
+"""``python -m tests.simulation.ablation``: leaves out each safeguard and counts the seeds until an
+invariant is violated.
 
-Prints a table in Markdown. With a safeguard off, some invariant must be violated within
-``--most`` seeds; if none is, the command fails.
+Prints a table in Markdown. Fails if leaving out a safeguard violates nothing within ``--most``
+seeds.
 """
 
 from __future__ import annotations
@@ -16,21 +17,19 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from tests.simulation.run import parse_safeguards, run_many
-from tests.simulation.simulate import Outcome
+from tests.simulation.simulate import RunOutcome
 from tests.simulation.switches import Switches
 
 _AT_ONCE = 8
 _FENCES = "fence_before_recovery"
 UNNOTICED = {
     _FENCES: (
-        "every read of a recovery fences too, and the reads that find the end are as many; "
+        "every read of a recovery fences too, and as many nodes are read to find the end; "
         "see the next row"
     ),
-    "life_in_appends": (
-        "2 of 20,000 seeds found it; a scenario of its own in `test_pitfalls.py` does"
-    ),
+    "life_in_appends": ("2 of 20,000 seeds found it; a scenario in `test_pitfalls.py` does"),
 }
-"""Safeguards whose absence no seed has to show, and why."""
+"""Safeguards whose absence need not be found, and why."""
 ALL = [
     name
     for safeguard in Switches.names()
@@ -42,18 +41,18 @@ ALL = [
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """How a missing safeguard showed."""
+    """How a missing safeguard was found."""
 
     safeguard: str
     seeds: int
-    """How many were run, the one that found it included."""
-    found: Outcome | None
+    """How many were run, including the one that found it."""
+    found: RunOutcome | None
 
 
 def look_for(safeguard: str, most: int, jobs: int, first: int = 0) -> Finding:
-    """Run seeds without a safeguard until one is violated: the lowest such seed.
+    """Run seeds without a safeguard until one finds a violation.
 
-    Those of the cluster's services, and of the cold tier, are looked for where these run.
+    Safeguards of the cluster's services and of the cold tier are left out in runs with these.
     """
     services, tier = Switches.about_cluster(safeguard), Switches.about_tier(safeguard)
     for start in range(first, first + most, _AT_ONCE):
@@ -80,9 +79,11 @@ def table(findings: Sequence[Finding]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns 0 if every missing safeguard was found out."""
+    """Returns 0 if every missing safeguard was found."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.ablation")
-    parser.add_argument("--most", type=int, default=2000, help="seeds to try, at most")
+    parser.add_argument(
+        "--most", type=int, default=2000, help="maximum number of seeds per safeguard"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument(
         "safeguards",

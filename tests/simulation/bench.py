@@ -1,4 +1,4 @@
-"""A few storage nodes on one simulated loop, whose every answer a test can hold back."""
+"""A few storage nodes on a simulated loop; a test can hold back any of their answers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _JOURNAL = JournalSettings(file_bytes=64 << 10, reserve_bytes=4 << 10, spare_byt
 
 
 class GatedNode:
-    """A ``Node`` in this process. What is in ``held`` waits; while ``down``, every call fails."""
+    """A ``Node`` in this process. Calls in ``held`` wait; while ``down``, every call fails."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -37,7 +37,7 @@ class GatedNode:
         self.node: LocalNode
         self.held: set[str] = set()
         self.tail_bytes = 0
-        """What a fence brings along. Nothing, unless told: most scenarios are about reads."""
+        """Maximum tail of a fence; 0 because most scenarios are about reads."""
         self.down = False
         self.life = ""
         self._starts = 0
@@ -77,7 +77,7 @@ class GatedNode:
     def append(
         self, ledger: int, entry: int, lac: int, payload: Buffer, *, recovery: bool = False
     ) -> asyncio.Future[None]:
-        life = self.life  # a connection does not outlive the node that it was made to
+        life = self.life  # a connection ends with the life of its node
 
         async def later() -> None:
             await self._gate("rewrite" if recovery else "append")
@@ -116,8 +116,8 @@ class GatedNode:
         return stat is not None and stat.first_entry <= entry <= stat.last_entry
 
 
-class Bench:
-    """Nodes a, b, c, ... (``Nodes``), a metadata store, and ledgers as two brokers see them."""
+class QuorumBench:
+    """Nodes a, b, c, ... (``Nodes``), a metadata store, and ledger clients of several brokers."""
 
     def __init__(self, count: int) -> None:
         self.nodes = [GatedNode("abcdefg"[number]) for number in range(count)]
@@ -133,7 +133,7 @@ class Bench:
             await node.start()
 
     def ledgers(self) -> QuorumLedgers:
-        """The ledgers, as another broker sees them."""
+        """The ledger client of another broker."""
         return QuorumLedgers(self, self.metadata, self.clock, QuorumSettings(), self.timeouts)
 
     def get(self, member: str) -> Node | None:
@@ -144,10 +144,10 @@ class Bench:
         return list(able[:count])
 
     def failed(self, member: str) -> None:
-        """They are tried in their order, whatever happened."""
+        """Ignored: nodes are always chosen in order."""
 
     async def settle(self, seconds: float = 0.01) -> None:
-        """Let everything happen that can."""
+        """Let all ready callbacks run."""
         await self.clock.sleep(seconds)
 
 
@@ -158,7 +158,11 @@ def _loop() -> SimLoop:
 
 
 def on_bench(
-    scenario: Callable[[Bench], Awaitable[_T]], count: int = 3, *, tail: int = 0, without: str = ""
+    scenario: Callable[[QuorumBench], Awaitable[_T]],
+    count: int = 3,
+    *,
+    tail: int = 0,
+    without: str = "",
 ) -> _T:
     """Run a scenario to its end on its own loop, without the safeguard named ``without``.
 
@@ -166,7 +170,7 @@ def on_bench(
     """
 
     async def run() -> _T:
-        bench = Bench(count)
+        bench = QuorumBench(count)
         bench.tail_bytes = tail
         await bench.start()
         return await scenario(bench)

@@ -1,8 +1,8 @@
-"""Brokers under simulation: the real broker, and a door for simulated clients.
+"""Simulated brokers: the real broker, and a door for simulated clients.
 
-A broker that is asked for a topic takes it over, whoever had it before: it believes that it is the
-owner until its log tells otherwise. Then the door lets the topic go, and opens it again for whoever
-asks next.
+A broker takes over every topic that a client requests, whoever owned it before, and considers
+itself the owner until its log fails. Then the door unloads the topic and opens it again at the next
+request.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from sulina.runtime.seam import Buffer, Clock
 from sulina.wire.header import check_frame
 from tests.simulation.checker import Checker
 from tests.simulation.clock import SimClock
-from tests.simulation.loop import Machine, SimLoop
+from tests.simulation.loop import SimLoop, SimMachine
 from tests.simulation.metadata import SimMetadata
-from tests.simulation.network import Connection, Endpoint, Network
+from tests.simulation.network import SimConnection, SimEndpoint, SimNetwork
 from tests.simulation.storage import SimNodes, SimStorage
 
 _TIMEOUTS = QuorumTimeouts(append=0.5, call=0.5, hedge=0.05, stall=3.0, retry=0.1)
 
 
 class WatchedLedgers(QuorumLedgers):
-    """The real ledgers; the checker learns what their writers confirm."""
+    """The real ledgers; they report confirmed entries to the checker."""
 
     checker: Checker
     owner: str
@@ -51,7 +51,7 @@ class WatchedLedgers(QuorumLedgers):
 
 
 class WatchedWriter:
-    """A ``LedgerWriter`` with somebody looking on."""
+    """A ``LedgerWriter`` that reports confirmed entries to the checker."""
 
     def __init__(self, writer: LedgerWriter, ledgers: WatchedLedgers) -> None:
         self._writer = writer
@@ -82,7 +82,7 @@ class WatchedWriter:
                 watching.checker.in_time(watching.owner, self.ledger, payload, newest)
                 watching.checker.confirmed(watching.owner, self.ledger, entry, payload)
 
-        # Outside of the machine: what was confirmed counts, also if it dies in this moment.
+        # Outside of the machine: a confirmed entry counts even if the machine dies now.
         appended.add_done_callback(confirmed, context=watching.outside)
         return appended
 
@@ -91,14 +91,14 @@ class WatchedWriter:
 
 
 class SimBroker:
-    """One broker: a name at which there is a process, or none."""
+    """One broker: a name, and its process while it runs."""
 
     def __init__(
         self,
         name: str,
         loop: SimLoop,
-        network: Network,
-        metadata: Endpoint,
+        network: SimNetwork,
+        metadata: SimEndpoint,
         storages: list[SimStorage],
         chance: Random,
         checker: Checker,
@@ -106,8 +106,8 @@ class SimBroker:
         settings: BrokerSettings,
     ) -> None:
         self.name = name
-        self.endpoint = Endpoint(name)
-        self.machine: Machine | None = None
+        self.endpoint = SimEndpoint(name)
+        self.machine: SimMachine | None = None
         self.clock = SimClock(loop)
         self.broker: Broker | None = None
         self._loop = loop
@@ -125,15 +125,15 @@ class SimBroker:
         assert self.machine is None
         self._starts += 1
         self.clock.forget()
-        self.machine = machine = Machine(self._loop, self.name, self.clock.rate)
+        self.machine = machine = SimMachine(self._loop, self.name, self.clock.rate)
         machine.spawn(self._serve(machine), "start")
 
     @property
     def process(self) -> str:
-        """A name that no other process has, before or after."""
+        """A name that no earlier or later process has."""
         return f"{self.name}.{self._starts}"
 
-    def _store(self, machine: Machine, *, watches_resume: bool = True) -> SimMetadata:
+    def _store(self, machine: SimMachine, *, watches_resume: bool = True) -> SimMetadata:
         return SimMetadata(
             self._network,
             machine,
@@ -144,7 +144,7 @@ class SimBroker:
             watches_resume=watches_resume,
         )
 
-    def _ledgers(self, machine: Machine, store: SimMetadata) -> WatchedLedgers:
+    def _ledgers(self, machine: SimMachine, store: SimMetadata) -> WatchedLedgers:
         nodes = SimNodes(self._network, machine, self._storages, self._chance)
         watched = WatchedLedgers(nodes, store, self.clock, self._quorum, _TIMEOUTS)
         watched.checker = self._checker
@@ -152,11 +152,11 @@ class SimBroker:
         watched.outside = self._outside
         return watched
 
-    def _tier(self, machine: Machine, ledgers: WatchedLedgers) -> Tier | None:
+    def _tier(self, machine: SimMachine, ledgers: WatchedLedgers) -> Tier | None:
         """The cold tier of a process, if it has one."""
         return None
 
-    async def _serve(self, machine: Machine) -> None:
+    async def _serve(self, machine: SimMachine) -> None:
         store = self._store(machine)
         ledgers = self._ledgers(machine, store)
         tier = self._tier(machine, ledgers)
@@ -168,12 +168,12 @@ class SimBroker:
             except SulinaError:
                 await self.clock.sleep(0.2)
         self.broker = broker
-        door = Door(broker)
+        door = SimDoor(broker)
         self.endpoint.up(machine, door)
-        await door.look_around(self._chance.choice((0.3, 1.0, 3.0)))
+        await door.unload_lost(self._chance.choice((0.3, 1.0, 3.0)))
 
     def kill(self) -> None:
-        """The process is gone without a word."""
+        """Kill the process."""
         if self.machine is not None:
             self.machine.kill()
             self.endpoint.down()
@@ -181,8 +181,8 @@ class SimBroker:
             self.machine = self.broker = None
 
 
-class Door:
-    """What clients can ask of a broker."""
+class SimDoor:
+    """The calls of clients to a broker."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -192,21 +192,21 @@ class Door:
         async with self._opening.setdefault(name, asyncio.Lock()):
             topic = await self._broker.topic(name)
             if not topic.log.usable:
-                await self._let_go(name)
+                await self._unload(name)
                 topic = await self._broker.topic(name)
             return topic
 
     async def open(self, name: TopicName) -> None:
-        """Take over a topic, though nobody asked, and though it may be open here."""
+        """Take over a topic without a request, even if it is open here."""
         async with self._opening.setdefault(name, asyncio.Lock()):
-            await self._let_go(name)
+            await self._unload(name)
             await self._broker.topic(name)
 
-    async def _let_go(self, name: TopicName) -> None:
-        await self._broker.unload(name, Retriable(f"{name} is not served here any more"))
+    async def _unload(self, name: TopicName) -> None:
+        await self._broker.unload(name, Retriable(f"{name} is no longer served here"))
 
-    async def look_around(self, seconds: float) -> None:
-        """Let go of topics that others took over: a broker learns of that late."""
+    async def unload_lost(self, seconds: float) -> None:
+        """Unload topics that other brokers took over, which a broker detects late."""
         while True:
             await self._broker.clock.sleep(seconds)
             for topic in list(self._broker.loaded()):
@@ -216,16 +216,16 @@ class Door:
                     current = await ledgers.get(self._broker.store, topic.name)
                     if current.list.epoch != log.epoch and topic in self._broker.loaded():
                         async with self._opening.setdefault(topic.name, asyncio.Lock()):
-                            await self._let_go(topic.name)
+                            await self._unload(topic.name)
 
-    async def attach(self, name: TopicName, producer: str, connection: Connection) -> Session:
+    async def attach(self, name: TopicName, producer: str, connection: SimConnection) -> SimSession:
         topic = await self._topic(name)
-        session = Session(topic)
+        session = SimSession(topic)
         session.producer = await topic.attach(producer, session, exclusive=False)
         connection.on_server_side_end.append(session.detach)
         return session
 
-    def publish(self, session: Session, number: int, frame: bytes) -> asyncio.Future[int]:
+    def publish(self, session: SimSession, number: int, frame: bytes) -> asyncio.Future[int]:
         return session.publish(number, frame)
 
     async def subscribe(
@@ -233,8 +233,8 @@ class Door:
         name: TopicName,
         subscription: str,
         type_: SubscriptionType,
-        consumer: ConsumerEnd,
-    ) -> ConsumerEnd:
+        consumer: SimConsumerEnd,
+    ) -> SimConsumerEnd:
         topic = await self._topic(name)
         policy = FailurePolicy(
             ack_timeout_ms=1500,
@@ -245,7 +245,7 @@ class Door:
             topic, subscription, type_, Start.earliest(), policy
         )
         if topic not in self._broker.loaded():
-            raise Retriable(f"{name} went while the consumer came")
+            raise Retriable(f"{name} was unloaded while the consumer subscribed")
         consumer.subscription = found
         consumer.clock = self._broker.clock
         consumer.member = found.join(consumer.name, consumer, (), 0)
@@ -253,18 +253,18 @@ class Door:
         consumer.connection.on_server_side_end.append(consumer.leave)
         return consumer
 
-    async def took(self, consumer: ConsumerEnd, records: int, size: int) -> None:
+    async def took(self, consumer: SimConsumerEnd, records: int, size: int) -> None:
         if consumer.member is not None and consumer.subscription is not None:
             consumer.subscription.grant(consumer.member, records, size)
 
-    async def ack(self, consumer: ConsumerEnd, offsets: list[int]) -> None:
+    async def ack(self, consumer: SimConsumerEnd, offsets: list[int]) -> None:
         if consumer.member is not None and consumer.subscription is not None:
             for offset in offsets:
                 consumer.subscription.ack(consumer.member, offset, offset, None)
 
 
-class Session:
-    """A producer's connection, at the broker."""
+class SimSession:
+    """The broker's end of a producer's connection."""
 
     def __init__(self, topic: Topic) -> None:
         self._topic = topic
@@ -302,10 +302,10 @@ class Session:
             self._topic.detach(self.producer)
 
 
-class ConsumerEnd:
-    """A consumer's connection, at the broker; ``deliver_to`` is called at the client."""
+class SimConsumerEnd:
+    """The broker's end of a consumer's connection."""
 
-    def __init__(self, name: str, connection: Connection, client: ConsumerClient) -> None:
+    def __init__(self, name: str, connection: SimConnection, client: ConsumerClient) -> None:
         self.name = name
         self.connection = connection
         self.subscription: Subscription | None = None
@@ -333,13 +333,13 @@ class ConsumerEnd:
 
 
 class ConsumerClient:
-    """What a consumer's connection tells its client."""
+    """What a client receives over a consumer's connection."""
 
     def handed_over(self, frame: Buffer, latest_us: int) -> None:
-        """A broker sends a delivery, whose clock has shown at most this time."""
+        """A broker sends a delivery; its clock has shown at most ``latest_us``."""
 
-    def got(self, end: ConsumerEnd, frame: bytes, chosen: int | None) -> None:
+    def got(self, end: SimConsumerEnd, frame: bytes, chosen: int | None) -> None:
         """A delivery."""
 
-    def ended(self, end: ConsumerEnd) -> None:
-        """The broker let the consumer go."""
+    def ended(self, end: SimConsumerEnd) -> None:
+        """The broker closed the consumer."""

@@ -1,8 +1,8 @@
-"""The checker: its own model of what was promised, compared with everything that is observed.
+"""The checker: a model of what was promised, compared with everything that is observed.
 
-It is told what nodes stored, what writers confirmed, how the metadata changed, what producers were
-acknowledged and what consumers were given, and knows nothing else of the code that it checks. The
-first thing that contradicts a promise is kept as the violation of the run.
+It observes what nodes store, what writers confirm, how the metadata changes, what is acknowledged
+to producers and what consumers receive; it uses nothing else of the code that it checks. The first
+observation that contradicts a promise is the violation of the run.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from tests.simulation.trace import Trace, Violation
 
 @dataclass(slots=True)
 class TopicModel:
-    """What is known of one topic."""
+    """What was observed of one topic."""
 
     content: dict[int, bytes] = field(default_factory=dict)
-    """The record at each offset, as it was first confirmed or shown to anybody."""
+    """The record at each offset, as first confirmed or delivered."""
     offsets: dict[bytes, int] = field(default_factory=dict)
-    """Where each record is: every record of the workload is different."""
+    """The offset of each record: all records of the workload are different."""
     acknowledged: dict[bytes, int] = field(default_factory=dict)
-    """Records that a producer was told are stored, and where (-1: as a repeat)."""
+    """Records acknowledged to a producer, with their offsets (-1: as a duplicate)."""
     owners: dict[int, str] = field(default_factory=dict)
-    """Who confirmed something in each epoch."""
+    """The broker that confirmed entries in each epoch."""
     newest_epoch: int = 0
-    """The latest epoch in which something was confirmed."""
+    """The latest epoch in which an entry was confirmed."""
     list: LedgerList = field(default_factory=LedgerList)
     acked: dict[str, set[int]] = field(default_factory=dict)
-    """Offsets that consumers of each subscription acknowledged."""
+    """Offsets acknowledged by consumers, per subscription."""
     cursors: dict[str, CursorRecord] = field(default_factory=dict)
 
 
 class Checker:
-    """Raises nothing into the code under test: ``violation`` has the first finding."""
+    """Never raises in the code under test: ``violation`` has the first finding."""
 
     def __init__(self, trace: Trace, topics: list[TopicName]) -> None:
         self.trace = trace
@@ -63,40 +63,42 @@ class Checker:
             self.violation = what
 
     def check(self) -> None:
-        """Raise ``Violation`` if something was found."""
+        """Raise ``Violation`` if there is one."""
         if self.violation is not None:
             raise Violation(self.violation)
 
     # ---- storage ----
 
     def node_stored(self, member: str, ledger: int, entry: int) -> None:
-        """A node acknowledges an entry."""
+        """Called when a node acknowledges an entry."""
         self._stored.setdefault(member, set()).add((ledger, entry))
 
     def appending(self, ledger: int) -> int:
-        """A writer sends an entry; returns the epoch in which its topic is served by now."""
+        """Called when a writer sends an entry; returns the newest epoch of its topic."""
         topic = self._topic_of.get(ledger)
         return 0 if topic is None else self.topics[topic].newest_epoch
 
     def in_time(self, owner: str, ledger: int, payload: Buffer, newest: int) -> None:
-        """A writer confirms what it sent when its topic was served in epoch ``newest``.
+        """Called when a writer confirms an entry that it sent when ``newest`` was the newest epoch.
 
-        What was sent before a takeover may be confirmed after it, if the takeover found it.
+        An entry sent before a takeover may be confirmed after it, if the takeover found it.
         """
         epoch = parse_header(payload).epoch
         if epoch < newest:
             self.fail(
-                f"{owner} confirms an entry of ledger {ledger} in epoch {epoch}, which it sent "
-                f"when epoch {newest} was served"
+                f"{owner} confirms an entry of ledger {ledger} in epoch {epoch}, sent after epoch "
+                f"{newest} was served"
             )
 
     def confirmed(self, owner: str, ledger: int, entry: int, payload: Buffer) -> None:
-        """A writer confirms an entry."""
+        """Called when a writer confirms an entry."""
         metadata = self._metadata.get(ledger)
         header = parse_header(payload)
         self.trace.note(f"{owner} confirms {ledger}/{entry} offset {header.base_offset}")
         if metadata is None:
-            self.fail(f"entry {entry} of ledger {ledger} is confirmed, which nobody knows")
+            self.fail(
+                f"entry {entry} of ledger {ledger} is confirmed, but the ledger has no metadata"
+            )
             return
         if entry != self._confirmed.get(ledger, -1) + 1:
             self.fail(f"entry {entry} of ledger {ledger} is confirmed out of order")
@@ -104,18 +106,20 @@ class Checker:
         if metadata.last_entry is not None and entry > metadata.last_entry:
             self.fail(
                 f"{owner} confirms entry {entry} of ledger {ledger}, "
-                f"which is closed behind {metadata.last_entry}"
+                f"which is closed at {metadata.last_entry}"
             )
         self._has_quorum(ledger, metadata, entry, "confirmed")
         topic = self._topic_of.get(ledger)
         if topic is None:
-            self.fail(f"entry {entry} is confirmed in ledger {ledger}, which no topic lists")
+            self.fail(f"entry {entry} is confirmed in ledger {ledger}, which is in no topic's list")
             return
         if header.is_control:
             return
         model = self.topics[topic]
         if all(ref.id != ledger for ref in model.list.ledgers):
-            self.fail(f"entry {entry} is confirmed in ledger {ledger}, which left the list")
+            self.fail(
+                f"entry {entry} is confirmed in ledger {ledger}, which was removed from the list"
+            )
         model.newest_epoch = max(model.newest_epoch, header.epoch)
         serving = model.owners.setdefault(header.epoch, owner)
         if serving != owner:
@@ -129,7 +133,7 @@ class Checker:
         have = [member for member in ensemble if (ledger, entry) in self._stored.get(member, ())]
         if len(have) < metadata.ack_quorum:
             self.fail(
-                f"entry {entry} of ledger {ledger} is {what}, and of its ensemble {ensemble} "
+                f"entry {entry} of ledger {ledger} is {what}, but of its ensemble {ensemble} "
                 f"only {have} have it"
             )
 
@@ -144,7 +148,7 @@ class Checker:
     # ---- metadata ----
 
     def metadata_changed(self, key: str, value: bytes | None, revision: int) -> None:
-        """A change of the metadata became visible."""
+        """Called when a change of the metadata becomes visible."""
         item = KeyValue(key, value or b"", 0, revision, 0, 0)
         if "/ledger-pages/" in key:
             self._pages[key] = item
@@ -153,7 +157,7 @@ class Checker:
                 topic, head = self._lists[key], record.decode(LedgerList, item)
                 whole = ledger_pages.join(topic, head, list(self._pages.values()))
                 if whole is None:
-                    self.fail(f"the list of {topic} names a page that is not there")
+                    self.fail(f"the list of {topic} names a page that does not exist")
                 else:
                     self._list_changed(topic, whole)
         elif key.endswith("/metadata") and key.startswith(ledger_metadata.ROOT):
@@ -170,11 +174,11 @@ class Checker:
             self.other_changed(item, deleted=value is None)
 
     def ledger_deleted(self, ledger: int) -> None:
-        """A ledger that has confirmed records is deleted."""
-        self.fail(f"ledger {ledger} is deleted, and has confirmed records")
+        """Called when a ledger with confirmed records is deleted."""
+        self.fail(f"ledger {ledger} is deleted, but has confirmed records")
 
     def other_changed(self, item: KeyValue, *, deleted: bool) -> None:
-        """A change that is not about topics' data."""
+        """Called for changes that are not about the data of topics."""
 
     def _ledger_changed(self, ledger: int, now: LedgerMetadata) -> None:
         before = self._metadata.get(ledger)
@@ -185,11 +189,11 @@ class Checker:
         if before is not None:
             order = list(State)
             if order.index(now.state) < order.index(before.state):
-                self.fail(f"ledger {ledger} was {before.state} and is {now.state}")
+                self.fail(f"ledger {ledger} changed from {before.state} to {now.state}")
             if before.last_entry is not None:
                 self.fail(
-                    f"ledger {ledger} was closed behind {before.last_entry}, "
-                    f"and is written again: {now.last_entry}"
+                    f"ledger {ledger} was closed at {before.last_entry}, "
+                    f"and is closed again: {now.last_entry}"
                 )
         if now.last_entry is None:
             return
@@ -197,7 +201,7 @@ class Checker:
             self._has_quorum(ledger, now, entry, "within a closed ledger")
         if now.last_entry < confirmed:
             self.fail(
-                f"ledger {ledger} is closed behind {now.last_entry}, and {confirmed} is confirmed"
+                f"ledger {ledger} is closed at {now.last_entry}, but {confirmed} is confirmed"
             )
 
     def _list_changed(self, topic: TopicName, now: LedgerList) -> None:
@@ -213,19 +217,21 @@ class Checker:
             if after is None:
                 # Its control frame may be confirmed; records may not.
                 if self._confirmed.get(ref.id, -1) > 0:
-                    self.fail(f"ledger {ref.id} of {topic} has records and left the list")
+                    self.fail(
+                        f"ledger {ref.id} of {topic} has records, but was removed from the list"
+                    )
             elif ref.state is LedgerState.CLOSED and (after.last_offset, after.last_entry) != (
                 ref.last_offset,
                 ref.last_entry,
             ):
-                self.fail(f"ledger {ref.id} of {topic} ended at {ref} and ends at {after}")
+                self.fail(f"the end of ledger {ref.id} of {topic} changed from {ref} to {after}")
         for ref in now.ledgers:
             self._topic_of[ref.id] = topic
             metadata = self._metadata.get(ref.id)
             if metadata is not None and ref.last_entry not in (None, metadata.last_entry):
                 self.fail(
-                    f"{topic} says that ledger {ref.id} ends at {ref.last_entry}, "
-                    f"and its metadata says {metadata.last_entry}"
+                    f"ledger {ref.id} ends at {ref.last_entry} in the list of {topic}, "
+                    f"but at {metadata.last_entry} in its metadata"
                 )
 
     def _cursor_changed(self, topic: TopicName, name: str, now: CursorRecord) -> None:
@@ -237,17 +243,21 @@ class Checker:
         known = 0 if before is None else before.position
         passed = [offset for offset in range(known, now.position) if offset not in acked]
         if passed:
-            self.fail(f"the cursor {name} of {topic} passed {passed[:5]}, not acknowledged")
+            self.fail(f"the cursor {name} of {topic} passed unacknowledged offsets {passed[:5]}")
         for first, last in now.acked:
             if any(offset not in acked for offset in range(first, last + 1)):
-                self.fail(f"the cursor {name} of {topic} has {first} to {last}, not acknowledged")
+                self.fail(
+                    f"the cursor {name} of {topic} has unacknowledged offsets {first} to {last}"
+                )
         if before is not None and now.position < before.position:
-            self.fail(f"the cursor {name} of {topic} went from {before.position} to {now.position}")
+            self.fail(
+                f"the cursor {name} of {topic} went back from {before.position} to {now.position}"
+            )
 
     # ---- clients ----
 
     def published(self, topic: TopicName, contents: list[bytes], base: int) -> None:
-        """A producer was told that its records are stored from ``base`` on (-1: before)."""
+        """Called when records are acknowledged at ``base`` (-1: as duplicates)."""
         self.trace.note(f"published {_short(contents[0])} +{len(contents) - 1} at {base}")
         model = self.topics[topic]
         for step, content in enumerate(contents):
@@ -255,10 +265,10 @@ class Checker:
             model.acknowledged[content] = where
             at = model.offsets.get(content)
             if base >= 0 and at != where:
-                self.fail(f"{_short(content)} is acknowledged at {where} and confirmed at {at}")
+                self.fail(f"{_short(content)} is acknowledged at {where}, but confirmed at {at}")
 
     def handed_over(self, topic: TopicName, frame: Buffer, latest_us: int) -> None:
-        """A broker delivers a frame, whose wall clock has shown at most ``latest_us``."""
+        """Called when a broker whose clock has shown at most ``latest_us`` delivers a frame."""
         header = parse_header(frame)
         due_us = read_due(frame, header)
         if due_us is not None and due_us > latest_us:
@@ -266,7 +276,7 @@ class Checker:
             self.fail(f"offset {header.base_offset} of {topic} is delivered {early:g} s too early")
 
     def delivered(self, topic: TopicName, frame: bytes, chosen: int | None) -> list[int]:
-        """A consumer got a frame, or the chosen records of it; returns their offsets."""
+        """Called when a consumer receives a frame, or chosen records of it. Returns the offsets."""
         header = parse_header(frame)
         offsets = []
         for step, content in enumerate(Frame(frame).payloads):
@@ -277,13 +287,13 @@ class Checker:
         return offsets
 
     def acking(self, topic: TopicName, subscription: str, offsets: list[int]) -> None:
-        """A consumer is about to acknowledge."""
+        """Called before a consumer acknowledges."""
         self.topics[topic].acked.setdefault(subscription, set()).update(offsets)
 
     # ---- the end ----
 
     def final(self, topic: TopicName, frames: list[bytes]) -> None:
-        """All of a topic, as its last owner reads it."""
+        """Called with the whole topic, as read by its last owner."""
         model = self.topics[topic]
         offset = 0
         last: dict[bytes, int] = {}
@@ -291,7 +301,7 @@ class Checker:
         for frame in frames:
             header = parse_header(frame)
             if header.base_offset != offset:
-                self.fail(f"{topic} has {header.base_offset} where {offset} should follow")
+                self.fail(f"{topic} has a gap: offset {header.base_offset} follows {offset - 1}")
                 return
             for content in map(bytes, Frame(frame).payloads):
                 self._is_at(model, offset, content, "read at the end")
@@ -305,11 +315,13 @@ class Checker:
                 offset += 1
         for content, where in model.acknowledged.items():
             if content not in there:
-                self.fail(f"{_short(content)} was acknowledged at {where}, and is not in {topic}")
+                self.fail(
+                    f"{_short(content)} was acknowledged at {where}, but is missing in {topic}"
+                )
         for where, content in model.content.items():
             if content not in there:
                 self.fail(
-                    f"{_short(content)} was confirmed or shown at {where}, and is not in {topic}"
+                    f"{_short(content)} was confirmed or delivered at {where}, but is missing"
                 )
 
 

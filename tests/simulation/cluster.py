@@ -14,31 +14,31 @@ from sulina.names import TopicName
 from tests.simulation.brokers import SimBroker
 from tests.simulation.checker import Checker
 from tests.simulation.clock import SimClock
-from tests.simulation.loop import Machine, SimLoop
+from tests.simulation.loop import SimLoop, SimMachine
 from tests.simulation.metadata import MetadataService, WatchedStore
-from tests.simulation.network import Endpoint, Network
+from tests.simulation.network import SimEndpoint, SimNetwork
 from tests.simulation.storage import SimStorage
 from tests.simulation.switches import Switches
 from tests.simulation.trace import Trace, Violation
-from tests.simulation.workload import Consumer, Producer
+from tests.simulation.workload import SimConsumer, SimProducer
 
 _Parts = tuple[
     str,
     SimLoop,
-    Network,
-    Endpoint,
+    SimNetwork,
+    SimEndpoint,
     list[SimStorage],
     Random,
     Checker,
     QuorumSettings,
     BrokerSettings,
 ]
-"""What a broker is made of."""
+"""The arguments of a broker."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """How large a cluster is, and how long its faults last; drawn from the seed."""
+class SimShape:
+    """Size of a cluster and duration of its faults; drawn from the seed."""
 
     storages: int
     brokers: int
@@ -53,7 +53,7 @@ class Shape:
     cache_bytes: int
 
     @classmethod
-    def drawn(cls, chance: Random) -> Shape:
+    def drawn(cls, chance: Random) -> SimShape:
         write, ack = chance.choice(((3, 2), (3, 2), (3, 2), (3, 2), (2, 2), (3, 3), (4, 3), (5, 3)))
         return cls(
             storages=max(write, chance.choice((3, 4, 4, 5))),
@@ -70,10 +70,10 @@ class Shape:
         )
 
 
-class Cluster:
+class SimCluster:
     """All machines of one run."""
 
-    consumer = Consumer
+    consumer = SimConsumer
 
     def __init__(self, seed: int, loop: SimLoop, trace: Trace, switches: Switches) -> None:
         self.loop = loop
@@ -83,26 +83,26 @@ class Cluster:
         self.chance = Random(f"{seed}/cluster")
         self.shape = shape = self._drawn()
         trace.note(f"seed {seed} {shape}")
-        self.network = Network(loop, Random(f"{seed}/network"), shape.latency)
+        self.network = SimNetwork(loop, Random(f"{seed}/network"), shape.latency)
         self.topics = [TopicName.parse(f"/default/t{n}") for n in range(shape.topics)]
         self.checker = self._checker()
-        self.metadata = Endpoint("metadata")
-        self.metadata_machine = Machine(loop, "metadata")
+        self.metadata = SimEndpoint("metadata")
+        self.metadata_machine = SimMachine(loop, "metadata")
         self.store: WatchedStore
         self.storages = [self._storage(n) for n in range(shape.storages)]
         self._quorum = QuorumSettings(write_quorum=shape.write_quorum, ack_quorum=shape.ack_quorum)
         self.brokers = [self.broker(f"broker-{n}") for n in range(shape.brokers)]
         self.owners = dict.fromkeys(self.topics, self.brokers[0])
-        """Whom clients take for the owner."""
+        """The supposed owner of each topic: where clients go."""
         self.confusion = 0.0
-        """How often they are wrong."""
-        self.clients = Machine(loop, "clients")
-        self.producers: list[Producer] = []
-        self.consumers: list[Consumer] = []
+        """How often clients go to a random broker instead."""
+        self.clients = SimMachine(loop, "clients")
+        self.producers: list[SimProducer] = []
+        self.consumers: list[SimConsumer] = []
         self._add_clients()
 
-    def _drawn(self) -> Shape:
-        return Shape.drawn(self.chance)
+    def _drawn(self) -> SimShape:
+        return SimShape.drawn(self.chance)
 
     def _checker(self) -> Checker:
         return Checker(self.trace, self.topics)
@@ -115,7 +115,7 @@ class Cluster:
         )
 
     def broker(self, name: str) -> SimBroker:
-        """A broker that is not started yet."""
+        """A broker, not started."""
         return self.lone_broker(name)
 
     def _settings(self, name: str) -> BrokerSettings:
@@ -127,7 +127,7 @@ class Cluster:
         )
 
     def lone_broker(self, name: str) -> SimBroker:
-        """A broker that takes whatever topic it is asked for."""
+        """A broker that takes over every requested topic."""
         return SimBroker(*self._parts(name))
 
     def _parts(self, name: str) -> _Parts:
@@ -150,7 +150,7 @@ class Cluster:
                 name = f"p{number}"
                 chance = Random(f"{self._seed}/{topic}/{name}")
                 self.producers.append(
-                    Producer(
+                    SimProducer(
                         name, topic, self.clients, self.network, self.find, chance, self.checker
                     )
                 )
@@ -173,14 +173,14 @@ class Cluster:
                     )
                 )
 
-    async def find(self, topic: TopicName) -> Endpoint:
-        """Who seems to be the owner."""
+    async def find(self, topic: TopicName) -> SimEndpoint:
+        """The supposed owner."""
         if self.confusion and self.chance.random() < self.confusion:
             return self.chance.choice(self.brokers).endpoint
         return self.owners[topic].endpoint
 
     async def start(self) -> None:
-        """Bring everything up, with the topics made."""
+        """Start all machines and clients."""
         await self._open_store()
         for storage in self.storages:
             storage.start()
@@ -190,7 +190,7 @@ class Cluster:
         while not all(s.up for s in self.storages) or not all(b.broker for b in self.brokers):
             await clock.sleep(0.01)
             for error in self.loop.errors:
-                raise Violation(f"it does not start: {error}")
+                raise Violation(f"the cluster does not start: {error}")
         for producer in self.producers:
             producer.plan(self.shape.frames, clock.now(), clock.now() + self.shape.seconds)
             self.clients.spawn(producer.run(), producer.name)
@@ -208,13 +208,13 @@ class Cluster:
         self.metadata.up(self.metadata_machine, service)
 
     def look(self) -> None:
-        """Check what is not seen from outside; called again and again."""
+        """Check internal state; called at every step."""
 
     # ---- the end ----
 
     @property
     def settled(self) -> bool:
-        """Everything is published, and everything published is acknowledged, durably."""
+        """Whether everything is published, and durably acknowledged by consumers."""
         if not all(producer.done for producer in self.producers):
             return False
         for topic in self.topics:
@@ -225,7 +225,7 @@ class Cluster:
         return True
 
     def unsettled(self) -> str:
-        """What is missing, for people."""
+        """What is missing, as text."""
         missing = [
             f"{p.topic.local}/{p.name} has unpublished frames" for p in self.producers if not p.done
         ]
@@ -238,7 +238,7 @@ class Cluster:
         return "; ".join(missing)
 
     async def audit(self) -> None:
-        """A new broker takes over every topic and reads it from its start."""
+        """Have a new broker take over every topic and read all of it."""
         auditor = self.lone_broker("auditor")
         auditor.start()
         clock = SimClock(self.loop)

@@ -1,7 +1,7 @@
-"""Brokers of a cluster under simulation: the real node with its services, and a door for clients.
+"""Simulated brokers of a cluster: the real broker with its services, and a door for clients.
 
-Everything is put together as in production, by ``cluster.node``; left out are the sockets. A broker
-takes only topics that it was given, and clients look topics up.
+They are assembled as in production, but without sockets. A broker serves only topics that were
+assigned to it, and clients look up topics.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from sulina.errors import NobodyThere, SulinaError, Unavailable
 from sulina.metadata.mirror import Table
 from sulina.names import TopicName
 from sulina.operations.cluster import ClusterOperations
-from tests.simulation.brokers import Door, SimBroker
+from tests.simulation.brokers import SimBroker, SimDoor
 from tests.simulation.cluster_checker import ClusterChecker
-from tests.simulation.loop import Life, Machine
-from tests.simulation.network import Connection, Endpoint, Network
+from tests.simulation.loop import MachineState, SimMachine
+from tests.simulation.network import SimConnection, SimEndpoint, SimNetwork
 
 _LINE_SECONDS = 2.0
 
@@ -45,26 +45,26 @@ LASTING = frozenset(
         "failure detector",
     }
 )
-"""Tasks of a broker that must go on whatever happens."""
+"""Tasks of a broker that must never end."""
 
 
 class ClusterBroker(SimBroker):
-    """One broker of a cluster: a name at which there is a process, or none."""
+    """One broker of a cluster: a name, and its process while it runs."""
 
     node: ClusteredBroker | None = None
     cluster: ClusterSettings
     _checker: ClusterChecker
     _stopping: asyncio.Event | None = None
-    find: Callable[[str], Endpoint]
-    """Where another broker is."""
+    find: Callable[[str], SimEndpoint]
+    """The endpoint of another broker."""
 
-    async def _serve(self, machine: Machine) -> None:
-        """Until it is told to stop. A process that can't start is started again."""
+    async def _serve(self, machine: SimMachine) -> None:
+        """Serve until ``stop``. A process that can't start is started again."""
         self._stopping = asyncio.Event()
         resume, page = self._chance.random() < 0.5, self._chance.choice((2, 5, 5_000))
         while True:
             try:
-                await self._life(machine, resume, page)
+                await self._run(machine, resume, page)
                 break
             except SulinaError as error:
                 self._checker.trace.note(f"{self.process} could not start: {error}")
@@ -74,7 +74,7 @@ class ClusterBroker(SimBroker):
         self.machine = None
         machine.kill()
 
-    async def _life(self, machine: Machine, resume: bool, page: int) -> None:
+    async def _run(self, machine: SimMachine, resume: bool, page: int) -> None:
         store = self._store(machine, watches_resume=resume)
         doors = DoorSettings(Listen())
         settings = ClusteredBrokerSettings(
@@ -117,13 +117,13 @@ class ClusterBroker(SimBroker):
         self.node = self.broker = None
 
     def stop(self) -> None:
-        """Stop as an operator wishes: the topics are handed over first."""
+        """Stop cleanly: hand over the topics first."""
         if self._stopping is not None:
             self._stopping.set()
 
     @property
     def stopping(self) -> bool:
-        """It was asked to stop, and may still be at it."""
+        """Whether ``stop`` was called."""
         return self._stopping is not None and self._stopping.is_set()
 
     def kill(self) -> None:
@@ -132,25 +132,27 @@ class ClusterBroker(SimBroker):
 
     @property
     def running(self) -> bool:
-        """It serves, and is not paused."""
+        """Whether it serves and is not paused."""
         return (
-            self.node is not None and self.machine is not None and self.machine.life is Life.RUNNING
+            self.node is not None
+            and self.machine is not None
+            and self.machine.state is MachineState.RUNNING
         )
 
     @property
     def term(self) -> int:
-        """In which it believes to lead."""
+        """The term in which it considers itself the leader; 0 for none."""
         return self.node.election.term if self.node is not None and self.running else 0
 
     def look(self, held: dict[int, int]) -> None:
-        """Compare what it believes with the leases that are held."""
+        """Compare its lease with those that the store holds."""
         if self.node is not None and self.running:
             lease = self.node.membership.lease
             self._checker.believed(self.process, None if lease is None else lease.id, held)
 
 
-class ClusterDoor(Door):
-    """What clients can ask of a broker of a cluster, as they ask the binary door."""
+class ClusterDoor(SimDoor):
+    """The calls of clients to a broker of a cluster, as over the binary door."""
 
     def __init__(self, name: str, node: ClusteredBroker) -> None:
         super().__init__(node.broker)
@@ -158,13 +160,13 @@ class ClusterDoor(Door):
         self._node = node
 
     async def where(self, topic: TopicName) -> str:
-        """The broker that serves a topic, which is made if there is none."""
+        """The broker that serves a topic, which is created if it does not exist."""
         await self._broker.describe(topic, create=True, delivery=None)
         found = await self._node.ownership.where(topic)
         return self._name if found is None else found[0]
 
     async def standing(self) -> dict[str, bool]:
-        """Whether this broker is in touch with the metadata store."""
+        """Whether this broker is connected to the metadata store."""
         return {"in_touch": self._node.membership.lease is not None}
 
     async def _topic(self, name: TopicName) -> Topic:
@@ -172,9 +174,11 @@ class ClusterDoor(Door):
 
 
 class SimPeers:
-    """Calls to other brokers, of which there is one: whether they are in touch."""
+    """Calls to other brokers: whether they are connected to the metadata store."""
 
-    def __init__(self, network: Network, machine: Machine, find: Callable[[str], Endpoint]) -> None:
+    def __init__(
+        self, network: SimNetwork, machine: SimMachine, find: Callable[[str], SimEndpoint]
+    ) -> None:
         self._network = network
         self._machine = machine
         self._find = find
@@ -190,12 +194,14 @@ class SimPeers:
 
 
 class SimLivenessConnector:
-    """Of a broker that is down its machine says so, if the machine lives and is reached.
+    """Connects to a broker; if its process is down, its machine usually refuses the connection.
 
-    Where a way is blocked nobody knows; or something on the way refuses in the broker's name.
+    If a link is blocked there is no answer, or, in some runs, a device on the way refuses.
     """
 
-    def __init__(self, network: Network, machine: Machine, find: Callable[[str], Endpoint]) -> None:
+    def __init__(
+        self, network: SimNetwork, machine: SimMachine, find: Callable[[str], SimEndpoint]
+    ) -> None:
         self._network = network
         self._machine = machine
         self._find = find
@@ -224,7 +230,7 @@ class SimLivenessConnector:
 
 
 class SimLivenessConnection:
-    def __init__(self, connection: Connection, lost: asyncio.Event) -> None:
+    def __init__(self, connection: SimConnection, lost: asyncio.Event) -> None:
         self._connection = connection
         self._lost = lost
 
@@ -247,7 +253,7 @@ def _nobody(url: str) -> NoReturn:
 
 
 class _Nowhere:
-    """The network of the doors, which are left out."""
+    """The network of the doors, which are not simulated."""
 
     async def dial(self, stream: object, host: str, port: int, *, secure: bool) -> NoReturn:
         raise Unavailable("there is nobody to call")

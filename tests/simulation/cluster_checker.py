@@ -1,7 +1,7 @@
-"""What must hold of the cluster's services, whatever happens: owners, paths, leaders, leases.
+"""Invariants of the cluster's services: owners, paths, leaders, leases.
 
-It sees every change of the metadata with the process that made it, and looks at the brokers'
-memory now and then. What the other checker checks, it checks too.
+It observes every change of the metadata with the process that made it, and reads the brokers'
+memory at every step. It also checks everything that ``Checker`` checks.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ AUDITOR = "auditor"
 
 @dataclass(slots=True)
 class Assignment:
-    """Who has a topic, as the metadata says."""
+    """The owner of a topic, according to the metadata."""
 
     owner: Owner | None = None
     revision: int = 0
     epochs: dict[int, str] = field(default_factory=dict)
-    """Whose each epoch was."""
+    """The owner in each epoch."""
     holders: dict[str, int] = field(default_factory=dict)
     """The brokers whose own paths name the topic, with the epoch there."""
     wished: bool = False
 
 
 @dataclass(slots=True)
-class Life:
-    """What the metadata says of a broker."""
+class Registration:
+    """Whether a broker is registered, according to the metadata."""
 
     registered: bool = False
     came: int = 0
@@ -47,17 +47,17 @@ class ClusterChecker(Checker):
     """The checker of a run with cluster services."""
 
     def __init__(self, trace: Trace, topics: list[TopicName], writers: dict[int, str]) -> None:
-        """``writers`` says who made each revision."""
+        """``writers`` has the process that made each revision."""
         super().__init__(trace, topics)
         self._writers = writers
         self.assignments = {topic: Assignment() for topic in topics}
-        self.lives: dict[str, Life] = {}
+        self.registrations: dict[str, Registration] = {}
         self.leader = ""
-        """The process that leads, or nothing."""
+        """The process that leads; empty if none does."""
         self.term = 0
         self.terms = 0
         self.lost_leases: set[int] = set()
-        """Leases that a fault took from their holders."""
+        """Leases that a fault revoked."""
         self._paths = {assignments.path_of(topic): topic for topic in topics}
         self._touched: dict[TopicName, None] = {}
         self._revision = 0
@@ -100,17 +100,17 @@ class ClusterChecker(Checker):
         named = record.decode(LeaderRecord, item).broker
         self.trace.note(f"{who} leads, term {item.mod_revision}")
         if self.leader:
-            self.fail(f"{who} takes the lead in the term of {self.leader}")
+            self.fail(f"{who} becomes leader in the term of {self.leader}")
         if broker_of(who) != named:
             self.fail(f"{who} writes that {named} leads")
         self.leader, self.term = who, item.mod_revision
         self.terms += 1
 
     def _broker_changed(self, broker: str, revision: int, deleted: bool) -> None:
-        life = self.lives.setdefault(broker, Life())
-        if not deleted and not life.registered:
-            life.came = revision
-        life.registered = not deleted
+        registration = self.registrations.setdefault(broker, Registration())
+        if not deleted and not registration.registered:
+            registration.came = revision
+        registration.registered = not deleted
         self.trace.note(f"{broker} is {'gone' if deleted else 'registered'}")
 
     def _owner_changed(self, topic: TopicName, now: Owner | None, item: KeyValue) -> None:
@@ -147,11 +147,11 @@ class ClusterChecker(Checker):
                 self._may_be_taken(topic, before, since, now)
 
     def _may_be_taken(self, topic: TopicName, before: Owner, since: int, now: Owner) -> None:
-        """The leader takes topics only from who was gone, or was told to hand them over."""
-        life = self.lives.get(before.broker, Life())
-        was_gone = not life.registered or life.came > since
+        """The leader takes topics only from brokers that were gone or were told to hand over."""
+        registration = self.registrations.get(before.broker, Registration())
+        was_gone = not registration.registered or registration.came > since
         if not was_gone and before.to != now.broker:
-            self.fail(f"{topic} is given to {now.broker} while {before.broker} serves it")
+            self.fail(f"{topic} is assigned to {now.broker} while {before.broker} serves it")
 
     def _path_changed(self, rest: str, item: KeyValue, deleted: bool) -> None:
         label, _, path = rest.partition("/")
@@ -167,13 +167,13 @@ class ClusterChecker(Checker):
             holders[broker] = record.decode(assignments._Entry, item).epoch
 
     def check_paths(self) -> None:
-        """With each revision as a whole: owners' records and brokers' paths say the same."""
+        """After each revision: owners' records and brokers' paths agree."""
         for topic in self._touched:
             found = self.assignments[topic]
             wanted = {} if found.owner is None else {found.owner.broker: found.owner.epoch}
             if found.holders != wanted:
                 self.fail(
-                    f"{topic} is owned by {wanted or 'nobody'} at revision {self._revision}, and "
+                    f"{topic} is owned by {wanted or 'nobody'} at revision {self._revision}, but "
                     f"is in the paths of {found.holders or 'nobody'}"
                 )
         self._touched.clear()
@@ -184,20 +184,20 @@ class ClusterChecker(Checker):
             return
         self.trace.note(f"{who} takes over {topic.local}")
         if broker_of(who) not in self.assignments[topic].epochs.values():
-            self.fail(f"{who} takes over {topic}, which it was never given")
+            self.fail(f"{who} takes over {topic}, which was never assigned to it")
 
     # ---- what brokers believe ----
 
     def believed(self, process: str, lease: int | None, held: dict[int, int]) -> None:
-        """A broker believes that it holds a lease; those in ``held`` are held."""
+        """A broker believes that it holds a lease; ``held`` are those of the store."""
         if lease is not None and lease not in held and lease not in self.lost_leases:
-            self.fail(f"{process} believes in lease {lease}, which is gone")
+            self.fail(f"{process} considers lease {lease} valid, but the store lost it")
 
     def mirrored(self, process: str, key: str, revision: int) -> None:
-        """A broker's mirror shows a key as of this revision."""
+        """Called when a broker's mirror has a key as of this revision."""
         seen = self._seen.get((process, key), 0)
         if revision < seen:
-            self.fail(f"{process} saw {key} at revision {seen}, and sees {revision} now")
+            self.fail(f"the mirror of {process} went from revision {seen} to {revision} of {key}")
         self._seen[process, key] = max(seen, revision)
 
 

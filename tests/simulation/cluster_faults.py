@@ -1,7 +1,7 @@
-"""Faults of a cluster with services: those of the machines and links, and those of its metadata.
+"""Faults of a cluster with services: of machines, links and metadata.
 
-And what operators do at the wrong moment: moves, drains, rebalances, restarts, a leader that is
-asked to step down.
+Operators also act at the wrong moment: they move topics, drain and restart brokers, rebalance, and
+ask a leader to step down.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LONGEST_STOP = 15.0
 
 
 class ClusterFaults(Faults):
-    """Breaks things until it is told to heal them."""
+    """Injects faults until ``heal`` is called."""
 
     kinds = (
         "kill_storage",
@@ -57,7 +57,7 @@ class ClusterFaults(Faults):
     def __init__(self, seed: int, cluster: ClusterWorld) -> None:
         super().__init__(seed, cluster)
         self._keeps_drained = self._chance.random() < 0.3
-        """Whether a broker that is drained stays so."""
+        """Whether a drained broker stays drained."""
 
     async def heal(self) -> None:
         self._cluster.start_store()
@@ -70,7 +70,7 @@ class ClusterFaults(Faults):
             self._revive(broker)
 
     def _let_settle(self) -> None:
-        """At least one broker may have topics."""
+        """Make sure that at least one broker may own topics."""
         if not self._keeps_drained:
             for broker in self._cluster.brokers:
                 self._set_mode(broker, BrokerMode.ACTIVE)
@@ -78,7 +78,7 @@ class ClusterFaults(Faults):
     # ---- brokers ----
 
     def _broker(self) -> ClusterBroker:
-        """A broker: the leader, an owner, or any."""
+        """The leader, an owner, or any broker."""
         chance, cluster = self._chance, self._cluster
         kind = chance.random()
         if kind < 0.3:
@@ -92,7 +92,7 @@ class ClusterFaults(Faults):
         return chance.choice(cluster.brokers)
 
     def _move_from(self, broker: object) -> None:
-        """Nobody but the cluster itself moves topics."""
+        """Only the cluster's services move topics."""
 
     async def _kill_broker(self) -> None:
         await self._kill(self._broker())
@@ -120,7 +120,7 @@ class ClusterFaults(Faults):
             self._revive(broker)
 
     async def _restart_broker(self) -> None:
-        """Cleanly: its topics are handed over, or that is tried."""
+        """A clean restart: the broker tries to hand over its topics."""
         broker = self._broker()
         if broker.node is not None and not broker.stopping:
             self._note(f"{broker.name} is asked to stop")
@@ -133,20 +133,20 @@ class ClusterFaults(Faults):
             self._revive(broker)
 
     async def _pause_broker(self) -> None:
-        """Often for longer than its lease lasts."""
+        """Often longer than its lease."""
         broker = self._broker()
         machine = broker.machine
         if machine is not None:
             self._note(f"{broker.name} is paused")
             machine.pause()
             await self._for(0.1, 2.5 * self._cluster.shape.lease_seconds)
-            self._note(f"{broker.name} goes on")
+            self._note(f"{broker.name} continues")
             machine.resume()
 
     # ---- the network ----
 
     async def _cut_pair(self) -> None:
-        """Two parties, in one direction or both."""
+        """Cut a link, in one direction or both."""
         one, other = self._chance.sample(self._names(), 2)
         if self._chance.random() < 0.6:
             one = self._broker().name
@@ -176,7 +176,7 @@ class ClusterFaults(Faults):
         await store.compact(store.revision)
 
     async def _lose_lease(self) -> None:
-        """The store forgets leases though their holders renew them: often the leader's first."""
+        """The store loses leases although their holders renew them, often the leader's first."""
         first = self._leader() if self._chance.random() < 0.7 else None
         count = self._chance.choice((1, 2, 2, len(self._cluster.brokers)))
         others = self._chance.sample(self._cluster.brokers, count)
@@ -192,7 +192,7 @@ class ClusterFaults(Faults):
         self._at_store(lambda store: store.revoke_lease(lease))
 
     def _at_store(self, work: Callable[[WatchedStore], Coroutine[Any, Any, Any]]) -> None:
-        """As if an operator did it, on the store's own machine."""
+        """Run ``work`` on the store's machine, as an operator would."""
         if self._cluster.metadata.machine is not None and self._cluster.metadata_machine.alive:
             store = self._cluster.store
             self._cluster.metadata_machine.spawn(_quietly(lambda: work(store)), "operator")
@@ -204,7 +204,7 @@ class ClusterFaults(Faults):
         broker.machine.spawn(_quietly(work), "operator")
 
     def _leader(self) -> ClusterBroker | None:
-        """Who believes to lead; sometimes one that does not."""
+        """The broker that considers itself the leader; sometimes another one."""
         if self._chance.random() < 0.1:
             some = self._chance.choice(self._cluster.brokers)
             return some if some.node is not None else None
@@ -215,7 +215,7 @@ class ClusterFaults(Faults):
         if leader is not None and leader.node is not None:
             self._note(f"{leader.name} is asked to step down")
             election = leader.node.election
-            self._ask(leader, lambda: election.step_down("it was asked to"))
+            self._ask(leader, lambda: election.step_down("requested by an operator"))
 
     async def _move_topic(self) -> None:
         leader = self._leader()
@@ -249,6 +249,6 @@ class ClusterFaults(Faults):
 
 
 async def _quietly(work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-    """What an operator asks for may fail; that is told to them."""
+    """Ignore errors: an operator would see them."""
     with suppress(SulinaError):
         await work()

@@ -1,6 +1,6 @@
-"""What the cluster's services look like under simulation, and without one of their safeguards.
+"""The cluster's services without one of their safeguards.
 
-One part is never the real one: a broker's readings of its machine, which are the same everywhere.
+A broker's measurements of its machine are always replaced: they are constant.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Changes = list[tuple[Any, str, Any]]
 
 
 class IdleMonitor:
-    """Readings of a machine that does nothing."""
+    """Measurements of an idle machine."""
 
     def __init__(self, **_: object) -> None: ...
 
@@ -37,7 +37,7 @@ class IdleMonitor:
 
 
 def changes(switches: Switches) -> Changes:
-    """What to put in place of what: object, name, replacement."""
+    """What to patch: object, attribute, replacement."""
     found: Changes = [(clustered_broker, "ResourceMonitor", IdleMonitor)]
     if not switches.lease_ends_locally:
         found.append((Lease, "alive", _not_known_to_be_lost))
@@ -67,7 +67,7 @@ async def _claim_anything(election: Any, term: int, lease: int) -> None:
 
 
 async def _go_on_from_now(mirror: Any, pause: float) -> float:
-    """Watch from the newest revision on, without a listing."""
+    """Watch from the newest revision on, without listing again."""
     while True:
         await mirror._clock.sleep(pause)
         try:

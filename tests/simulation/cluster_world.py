@@ -1,7 +1,7 @@
 """A simulated cluster with all its services: membership, election, ownership, the leader's tasks.
 
-Clients know the names of the brokers and nothing else: they look topics up, and go where they are
-sent. Topics are made while faults come and go.
+Clients know only the names of the brokers: they look up topics and follow redirects. Topics are
+created during the faults.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from broker_containers.load.settings import BalanceSettings, RankingName
 from sulina.metadata.keys.members import BrokerMode
 from sulina.names import TopicName
 from tests.simulation.clock import SimClock
-from tests.simulation.cluster import Cluster, Shape
+from tests.simulation.cluster import SimCluster, SimShape
 from tests.simulation.cluster_brokers import LASTING, ClusterBroker
 from tests.simulation.cluster_checker import ClusterChecker
-from tests.simulation.loop import Machine, SimLoop
-from tests.simulation.network import Endpoint
+from tests.simulation.loop import SimLoop, SimMachine
+from tests.simulation.network import SimEndpoint
 from tests.simulation.switches import Switches
 from tests.simulation.trace import Trace
-from tests.simulation.workload import Consumer, within
+from tests.simulation.workload import SimConsumer, within
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterShape(Shape):
-    """The same, and how the cluster's services are set."""
+class ClusterShape(SimShape):
+    """The shape of a cluster with services."""
 
     lease_seconds: int
     moves_at_once: int
     rates: tuple[float, ...]
-    """How fast each broker's clock goes."""
+    """The speed of each broker's clock."""
 
     @classmethod
     def of_cluster(cls, chance: Random) -> ClusterShape:
@@ -54,14 +54,14 @@ class ClusterShape(Shape):
         )
 
 
-class RedirectedConsumer(Consumer):
-    """Stays where it is until the broker, or the connection, says otherwise."""
+class RedirectedConsumer(SimConsumer):
+    """Stays connected until the broker or the connection ends it."""
 
-    async def _is_elsewhere(self, endpoint: Endpoint) -> bool:
+    async def _is_elsewhere(self, endpoint: SimEndpoint) -> bool:
         return False
 
 
-class ClusterWorld(Cluster):
+class ClusterWorld(SimCluster):
     """All machines of one run with cluster services."""
 
     shape: ClusterShape
@@ -117,8 +117,8 @@ class ClusterWorld(Cluster):
         await super()._open_store()
         self.store.writers = self._writers
 
-    async def find(self, topic: TopicName) -> Endpoint:
-        """Ask any broker; sometimes a client goes by what it knew before."""
+    async def find(self, topic: TopicName) -> SimEndpoint:
+        """Look up a topic at a random broker; sometimes use that broker without a lookup."""
         asked = self.chance.choice(self.brokers)
         if self.confusion and self.chance.random() < self.confusion:
             return asked.endpoint
@@ -134,15 +134,15 @@ class ClusterWorld(Cluster):
     # ---- the metadata store's process ----
 
     def kill_store(self) -> None:
-        """It is gone; what it stored is not."""
+        """Kill the store's process; its data is kept."""
         self.metadata_machine.kill()
         self.metadata.down()
         self.network.machine_died(self.metadata_machine)
 
     def start_store(self) -> None:
-        """Start it again, unless it runs."""
+        """Start the store again, unless it runs."""
         if self.metadata.machine is None:
-            self.metadata_machine = Machine(self.loop, "metadata")
+            self.metadata_machine = SimMachine(self.loop, "metadata")
             self.metadata_machine.spawn(self._restart_store(), "restart")
 
     async def _restart_store(self) -> None:
@@ -152,51 +152,51 @@ class ClusterWorld(Cluster):
     # ---- checks ----
 
     def look(self) -> None:
-        """What must hold at any moment of what brokers believe."""
+        """Check at every step what brokers believe."""
         self.checker.check_paths()
         for broker in self.brokers:
             broker.look(self.store.leases)
 
     @property
     def settled(self) -> bool:
-        return super().settled and not self._amiss()
+        return super().settled and not self._problems()
 
     def unsettled(self) -> str:
-        return "; ".join([*self._amiss(), super().unsettled()])
+        return "; ".join([*self._problems(), super().unsettled()])
 
-    def _amiss(self) -> list[str]:
-        """What is not as it should be when all is healed and calm."""
+    def _problems(self) -> list[str]:
+        """What is wrong after all faults have ended."""
         leading = [broker for broker in self.brokers if broker.term]
-        amiss = []
+        problems = []
         if len(leading) != 1 or leading[0].process != self.checker.leader:
-            amiss.append(
+            problems.append(
                 f"{[broker.process for broker in leading]} lead, the metadata says "
                 f"{self.checker.leader or 'nobody'}"
             )
         for broker in self.brokers:
-            life = self.checker.lives.get(broker.name)
-            if not broker.running or life is None or not life.registered:
-                amiss.append(f"{broker.name} is not there")
+            registration = self.checker.registrations.get(broker.name)
+            if not broker.running or registration is None or not registration.registered:
+                problems.append(f"{broker.name} is not registered")
         for topic in self.topics:
-            problem = self._amiss_with(topic)
+            problem = self._problem_of(topic)
             if problem:
-                amiss.append(f"{topic.local} {problem}")
-        return amiss
+                problems.append(f"{topic.local} {problem}")
+        return problems
 
-    def _amiss_with(self, topic: TopicName) -> str:
+    def _problem_of(self, topic: TopicName) -> str:
         found = self.checker.assignments[topic]
         if found.owner is None:
             return "has no owner"
         if found.wished:
-            return "still wants an owner"
+            return "is still marked as unassigned"
         if found.owner.to:
-            return f"is on its way to {found.owner.to}"
+            return f"is still moving to {found.owner.to}"
         node = self._named[found.owner.broker].node
         if node is None:
-            return f"is owned by {found.owner.broker}, which is not there"
+            return f"is owned by {found.owner.broker}, which is down"
         if node.tables.mode(found.owner.broker) is not BrokerMode.ACTIVE:
-            return f"is owned by {found.owner.broker}, which is to be empty"
+            return f"is owned by {found.owner.broker}, which is being drained"
         for open_ in node.broker.loaded():
             if open_.name == topic:
-                return "" if open_.log.usable else "has a log that can't be used"
+                return "" if open_.log.usable else "has a failed log"
         return f"is not open at {found.owner.broker}"

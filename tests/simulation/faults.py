@@ -1,9 +1,9 @@
-"""Faults, each with a probability drawn from the seed; some seeds have none at all.
+"""Faults, each with a rate drawn from the seed; some seeds have none.
 
-A seed may lose data (a wiped disk, a lost tail, flipped bits) on one storage node, its victim; then
-only the victim loses power, or room. In the others any node may lose power at any time, and all of
-them at once: what they synced is there afterwards. So every acknowledged entry has a copy left, and
-the protocol must find it.
+In half of the seeds one storage node, the victim, may lose data (a wiped disk, a lost tail, flipped
+bits); then only the victim loses power or has a full disk. In the others any node may lose power at
+any time, also all of them at once: what they synced is kept. So every acknowledged entry has a copy
+left, and the protocol must find it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from random import Random
 from sulina.names import TopicName
 from tests.simulation.brokers import SimBroker
 from tests.simulation.clock import SimClock
-from tests.simulation.cluster import Cluster
+from tests.simulation.cluster import SimCluster
 from tests.simulation.storage import SimStorage
 
 Fault = Callable[[], Awaitable[None]]
 
 
 class Faults:
-    """Breaks things until it is told to heal them."""
+    """Injects faults until ``heal`` is called."""
 
     kinds: tuple[str, ...] = (
         "kill_storage",
@@ -46,9 +46,9 @@ class Faults:
         "pause_metadata",
         "disaster",
     )
-    """What may be broken in any seed."""
+    """Faults that any seed may have."""
 
-    def __init__(self, seed: int, cluster: Cluster) -> None:
+    def __init__(self, seed: int, cluster: SimCluster) -> None:
         self._chance = chance = Random(f"{seed}/faults")
         self._cluster = cluster
         self._clock = SimClock(cluster.loop)
@@ -59,7 +59,7 @@ class Faults:
         self._kinds = self._drawn()
 
     def _drawn(self) -> dict[str, float]:
-        """Which faults there are, and how often in a second."""
+        """The faults of this seed, with their rates per second."""
         chance = self._chance
         if chance.random() < 0.08:
             return {}
@@ -80,7 +80,7 @@ class Faults:
         return found
 
     def begin(self) -> None:
-        """Start all of them."""
+        """Start to inject faults."""
         cluster = self._cluster
         if self._kinds:
             cluster.confusion = self._chance.choice((0.0, 0.02, 0.2))
@@ -103,7 +103,7 @@ class Faults:
         self._cluster.trace.note(f"FAULT {what}")
 
     async def heal(self) -> None:
-        """Stop breaking things, and bring back all that is down."""
+        """Stop all faults, and start everything that is down."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -125,7 +125,7 @@ class Faults:
             broker.clock.jump(0)
             if broker.machine is not None:
                 broker.machine.resume()
-        await self._clock.sleep(0.5)  # those that are stopping stop
+        await self._clock.sleep(0.5)  # let stopping nodes finish
         parties: list[SimStorage | SimBroker] = [*cluster.storages, *cluster.brokers]
         for party in parties:
             if party.machine is None:
@@ -135,7 +135,7 @@ class Faults:
             consumer.careless = 0.0
 
     def _let_settle(self) -> None:
-        """Each topic has one owner from now on."""
+        """From now on each topic has one owner."""
         for topic in self._cluster.topics:
             self._cluster.owners[topic] = self._chance.choice(self._cluster.brokers)
 
@@ -193,7 +193,7 @@ class Faults:
         storage.sync_seconds = 0.001
 
     async def _full_disk(self) -> None:
-        # Also a clean stop is unclean when there is no room for its mark.
+        # Without space to record it, a clean stop counts as unclean.
         storage = self._victim or self._storage()
         self._note(f"the disk of {storage.name} is full")
         storage.disk.capacity = 0
@@ -232,7 +232,7 @@ class Faults:
     # ---- brokers ----
 
     def _broker(self) -> SimBroker:
-        """A broker, an owner if there is one."""
+        """A broker, preferably an owner."""
         if self._chance.random() < 0.7:
             return self._cluster.owners[self._chance.choice(self._cluster.topics)]
         return self._chance.choice(self._cluster.brokers)
@@ -259,7 +259,7 @@ class Faults:
         self._revive(broker)
 
     async def _disaster(self) -> None:
-        """An owner dies together with a storage node, which is back first."""
+        """An owner dies together with a storage node, which comes back first."""
         broker, storage = self._broker(), self._victim or self._storage()
         self._note(f"{broker.name} and {storage.name} die together")
         broker.kill()
@@ -294,7 +294,7 @@ class Faults:
         self._cluster.owners[topic] = owner
 
     async def _rival(self) -> None:
-        """Some broker takes a topic over, and its clients know nothing of it."""
+        """A broker takes over a topic without its clients knowing."""
         topic = self._chance.choice(self._cluster.topics)
         owner = self._cluster.owners[topic]
         broker = self._chance.choice([b for b in self._cluster.brokers if b is not owner])
@@ -306,7 +306,7 @@ class Faults:
             broker.machine.spawn(broker.endpoint.service.open(topic), "rival")
 
     async def _contest(self) -> None:
-        """A rival comes while some nodes are far from the owner, and others from the rival."""
+        """A rival takes over while some nodes are far from the owner, others from the rival."""
         topic = self._chance.choice(self._cluster.topics)
         owner = self._cluster.owners[topic]
         rival = self._chance.choice([b for b in self._cluster.brokers if b is not owner])
@@ -351,7 +351,7 @@ class Faults:
         blocked.difference_update(fresh)
 
     async def _cut_off(self) -> None:
-        """One machine, or a group of them, reaches nobody else."""
+        """One machine, or a group of them, is isolated."""
         names = self._names()
         group = self._chance.sample(names, self._chance.choice((1, 1, 2, 3)))
         rest = [name for name in names if name not in group]
@@ -365,7 +365,7 @@ class Faults:
         if self._chance.random() < 0.5:
             await self._block(f"nothing from {one} reaches {others}", [(one, o) for o in others])
         else:
-            await self._block(f"nothing of {others} reaches {one}", [(o, one) for o in others])
+            await self._block(f"nothing from {others} reaches {one}", [(o, one) for o in others])
 
     async def _bridge(self) -> None:
         """Two halves that share one machine."""
@@ -390,7 +390,7 @@ class Faults:
                 connection.close()
 
     async def _break_storage(self) -> None:
-        """The connections of one broker to one storage node, for nobody else to see."""
+        """Break the connections of one broker to one storage node."""
         storage, broker = self._storage(), self._broker()
         for connection in list(self._cluster.network.connections):
             if connection.client is broker.machine and connection.server is storage.endpoint:

@@ -1,10 +1,9 @@
 """A deterministic event loop: time is virtual, and every callback belongs to a machine.
 
 Nothing here waits: when no callback is ready, the time jumps to the next timer. Callbacks run in
-the order in which they were scheduled, so what a program does depends on its input alone. A
-machine is marked by a context variable that tasks and callbacks inherit, so that a whole machine
-can be paused (its callbacks wait, as with SIGSTOP) or killed (they never run: no ``finally``, no
-last word to anybody).
+the order in which they were scheduled, so a program depends on its input alone. A context variable,
+which tasks and callbacks inherit, names their machine, so that a whole machine can be paused (its
+callbacks wait, as with SIGSTOP) or killed (they never run, not even ``finally``).
 """
 
 from __future__ import annotations
@@ -22,25 +21,25 @@ _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
 
 
-class Life(Enum):
-    """What a machine does with its callbacks."""
+class MachineState(Enum):
+    """Whether a machine runs its callbacks."""
 
     RUNNING = auto()
     PAUSED = auto()
     DEAD = auto()
 
 
-class Machine:
-    """One process of the simulated world. A restart is another machine with the same name."""
+class SimMachine:
+    """One simulated process. A restart is another machine with the same name."""
 
-    __slots__ = ("context", "held", "life", "loop", "name", "rate")
+    __slots__ = ("context", "held", "loop", "name", "rate", "state")
 
     def __init__(self, loop: SimLoop, name: str, rate: float = 1.0) -> None:
-        """``rate`` is how fast its clock goes, and its timers with it."""
+        """``rate`` is the speed of its clock and timers."""
         self.loop = loop
         self.name = name
         self.rate = rate
-        self.life = Life.RUNNING
+        self.state = MachineState.RUNNING
         self.held: list[asyncio.Handle] = []
         self.context: Context = copy_context()
         self.context.run(_MACHINE.set, self)
@@ -48,7 +47,7 @@ class Machine:
     @property
     def alive(self) -> bool:
         """Not killed; it may be paused."""
-        return self.life is not Life.DEAD
+        return self.state is not MachineState.DEAD
 
     def spawn(self, work: Coroutine[Any, Any, _T], name: str = "work") -> asyncio.Task[_T]:
         """Run ``work`` as a task of this machine."""
@@ -57,31 +56,31 @@ class Machine:
         return task
 
     def pause(self) -> None:
-        if self.life is Life.RUNNING:
-            self.life = Life.PAUSED
+        if self.state is MachineState.RUNNING:
+            self.state = MachineState.PAUSED
             self.loop.disturbed = True
 
     def resume(self) -> None:
-        """Go on; what came in the meantime is handled now, in its order."""
-        if self.life is Life.PAUSED:
-            self.life = Life.RUNNING
+        """Continue; callbacks that waited run now, in order."""
+        if self.state is MachineState.PAUSED:
+            self.state = MachineState.RUNNING
             self.loop.take_back(self)
 
     def kill(self) -> None:
-        self.life = Life.DEAD
+        self.state = MachineState.DEAD
         self.loop.disturbed = True
 
     def __repr__(self) -> str:
-        return f"<{self.name} {self.life.name.lower()}>"
+        return f"<{self.name} {self.state.name.lower()}>"
 
 
-_MACHINE: ContextVar[Machine | None] = ContextVar("machine", default=None)
+_MACHINE: ContextVar[SimMachine | None] = ContextVar("machine", default=None)
 _OUTSIDE = Context()
 _LEAST_DELAY = 1e-6
 
 
-def this_machine() -> Machine | None:
-    """The machine whose code runs now; None for the world around them."""
+def this_machine() -> SimMachine | None:
+    """The machine whose code runs now; None outside of all machines."""
     return _MACHINE.get()
 
 
@@ -101,19 +100,19 @@ class SimLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._now = 0.0
         self._timers: list[tuple[float, int, Any]] = []
-        """By time, and in the order of the calls where that is the same."""
+        """Ordered by time, then by the order of the calls."""
         self._order = 0
         self.events = 0
         """Callbacks run so far."""
         self.disturbed = False
-        """Some machine is, or was, paused or dead: callbacks must be looked at."""
+        """Whether a machine was ever paused or killed: then every callback is checked."""
         self.errors: list[str] = []
-        """Exceptions that nobody caught: each is a failure of the run."""
-        self._machines_held: list[Machine] = []
+        """Unhandled exceptions: each is a violation."""
+        self._machines_held: list[SimMachine] = []
         self.lasting: frozenset[str] = frozenset()
-        """Names of tasks that must not end with an error, not even one of ours."""
+        """Names of tasks that must not end with an error, not even a ``SulinaError``."""
         self._tasks: dict[asyncio.Task[Any], None] = {}
-        """All that run: the tasks of dead machines must not be collected before the end."""
+        """All running tasks: those of dead machines must not be collected before the end."""
         self.set_task_factory(self._make_task)
         self.set_exception_handler(self._note)
 
@@ -144,14 +143,14 @@ class SimLoop(asyncio.BaseEventLoop):
         self.errors.append(f"{context.get('message')}: {error!r}")
 
     def look_at(self, task: asyncio.Task[Any]) -> None:
-        """A task of a machine ended: an error that is none of ours is a failure of the run."""
+        """Check a finished task: an error that is not a ``SulinaError`` is a violation."""
         if not task.cancelled():
             error = task.exception()
             if error is not None and not isinstance(error, SulinaError):
                 self.call_exception_handler({"message": task.get_name(), "exception": error})
 
-    def take_back(self, machine: Machine) -> None:
-        """Callbacks that were held for a machine are ready again."""
+    def take_back(self, machine: SimMachine) -> None:
+        """Make the waiting callbacks of a machine ready again."""
         self._ready.extend(machine.held)
         machine.held.clear()
 
@@ -164,7 +163,7 @@ class SimLoop(asyncio.BaseEventLoop):
     ) -> asyncio.TimerHandle:
         machine = _MACHINE.get()
         if machine is not None and machine.rate != 1.0:
-            # Not less than a little: rounding must not bring a timer back at the same moment.
+            # At least a minimum: rounding must not fire a timer again at the same moment.
             delay = max(delay / machine.rate, _LEAST_DELAY)
         return self.call_at(self._now + delay, callback, *args, context=context)
 
@@ -198,7 +197,9 @@ class SimLoop(asyncio.BaseEventLoop):
             while timers and timers[0][2]._cancelled:
                 heapq.heappop(timers)[2]._scheduled = False
             if not timers:
-                raise Stuck("nothing is left to happen, and the work is not done")
+                raise Stuck(
+                    "deadlock: no callback is ready, no timer is set, and the run is not finished"
+                )
             self._now = max(self._now, timers[0][0])
         now = self._now
         while timers and timers[0][0] <= now:
@@ -222,7 +223,7 @@ class SimLoop(asyncio.BaseEventLoop):
             if handle._cancelled:
                 continue
             machine = handle._context.get(_MACHINE)
-            if machine is None or machine.life is Life.RUNNING:
+            if machine is None or machine.state is MachineState.RUNNING:
                 handle._run()
             else:
                 if not machine.held:
@@ -230,16 +231,16 @@ class SimLoop(asyncio.BaseEventLoop):
                 machine.held.append(handle)
 
     def _write_to_self(self) -> None:
-        """There are no threads that could call."""
+        """No threads: nothing to wake."""
 
     def _process_events(self, event_list: object) -> None:
-        """There is no input from outside."""
+        """No input from outside."""
 
     def finish(self) -> None:
-        """End everything that still runs, on all machines, and close."""
+        """Cancel all tasks on all machines, and close."""
         self.set_exception_handler(lambda loop, context: None)
         for machine in self._machines_held:
-            machine.life = Life.RUNNING
+            machine.state = MachineState.RUNNING
             self.take_back(machine)
         self.disturbed = False
         for _ in range(50):

@@ -1,8 +1,8 @@
 """The metadata store, reached through the network: delays, lost replies, partitions, restarts.
 
-One real ``EmbeddedStore`` serves all. A client has a deadline for every call: a read that fails is
-``Unavailable``, a change that was not answered is ``UnknownOutcome``, and may take effect later.
-Each client checks that what it is told is never older than what it was told before it asked.
+One real ``EmbeddedStore`` serves all clients. Every call has a deadline: a failed read is
+``Unavailable``, an unanswered change is ``UnknownOutcome`` and may take effect later. Each client
+checks that no answer is older than one that it had when it sent the request.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from sulina.metadata.store import (
     Watch,
 )
 from sulina.runtime.seam import Clock
-from tests.simulation.loop import Machine
-from tests.simulation.network import Connection, Endpoint, Network, Work
+from tests.simulation.loop import SimMachine
+from tests.simulation.network import SimConnection, SimEndpoint, SimNetwork, Work
 from tests.simulation.switches import Switches
 from tests.simulation.watches import Pump, SimWatch
 
@@ -46,25 +46,25 @@ _T = TypeVar("_T")
 _TIMEOUT = 1.5
 
 Changed = Callable[[str, bytes | None, int], None]
-"""Told of every change as it becomes visible: key, value (None: deleted), revision."""
+"""Called for every change as it becomes visible: key, value (None: deleted), revision."""
 Tell = Callable[[Event | None, SulinaError | None], None]
-"""How a watch is told: an event, or why there are no more."""
+"""Called for each event of a watch, or with the error that ends it."""
 
 
 class WatchedStore(EmbeddedStore):
-    """The real store, with somebody looking on."""
+    """The real store; it reports changes to the checker."""
 
     def __init__(self, clock: Clock, state: State, log: None = None) -> None:
         super().__init__(clock, state, log)
         self.changed: Changed | None = None
         self.writers: dict[int, str] = {}
-        """Who made each revision; nobody did if a lease ran out."""
+        """The process that made each revision; none if a lease expired."""
         self.pumps: dict[Pump, None] = {}
 
     def restarted(self) -> WatchedStore:
-        """What another process finds: all that was stored; leases have their whole time again.
+        """The store after a restart: all data, and leases with their full time.
 
-        To be called on the machine of that process.
+        Call it on the machine of the new process.
         """
         store = WatchedStore(self._clock, self._state)
         store.changed, store.writers = self.changed, self.writers
@@ -73,7 +73,7 @@ class WatchedStore(EmbeddedStore):
 
     @property
     def leases(self) -> dict[int, int]:
-        """Those that are held."""
+        """The leases that are held."""
         return self._state.leases
 
     @property
@@ -81,7 +81,7 @@ class WatchedStore(EmbeddedStore):
         return self._state.revision
 
     def pump(self, prefix: str, from_revision: int, send: Callable[[Event], None]) -> Pump:
-        """Send changes from now on, and those since ``from_revision`` at once."""
+        """Send changes since ``from_revision`` immediately, and all later ones."""
         pump = Pump(self._history, prefix, from_revision, send)
         self.pumps[pump] = None
         pump.go_on()
@@ -90,7 +90,7 @@ class WatchedStore(EmbeddedStore):
     async def txn_by(
         self, who: str, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op]
     ) -> TxnResult:
-        """``txn``, and it is noted who made the revision."""
+        """``txn`` that records the process that made the revision."""
         size = check.check_txn(compares, then, otherwise)
 
         def run(draft: Draft) -> TxnResult:
@@ -116,7 +116,7 @@ class WatchedStore(EmbeddedStore):
 
 
 class MetadataService:
-    """What the metadata machine does. Without some safeguards, it does less than it should."""
+    """The service of the metadata machine; it leaves out safeguards that are switched off."""
 
     def __init__(self, store: WatchedStore, switches: Switches, chance: Random) -> None:
         self.store = store
@@ -180,9 +180,9 @@ class MetadataService:
         await self.store.revoke_lease(lease)
 
     async def watch(
-        self, prefix: str, from_revision: int, connection: Connection, tell: Tell
+        self, prefix: str, from_revision: int, connection: SimConnection, tell: Tell
     ) -> None:
-        """Push changes until the connection is over."""
+        """Push changes until the connection ends."""
         pumps = self.store.pumps
         try:
             pump = self.store.pump(
@@ -198,13 +198,13 @@ class MetadataService:
 
 
 class SimMetadata:
-    """``MetadataStore`` as one machine sees it."""
+    """``MetadataStore`` of one machine, over the network."""
 
     def __init__(
         self,
-        network: Network,
-        machine: Machine,
-        server: Endpoint,
+        network: SimNetwork,
+        machine: SimMachine,
+        server: SimEndpoint,
         fail: Callable[[str], None],
         clock: Clock,
         who: str,
@@ -219,7 +219,7 @@ class SimMetadata:
         self._clock = clock
         self._who = who
         self._watches_resume = watches_resume
-        self._connection: Connection | None = None
+        self._connection: SimConnection | None = None
         self._seen = 0
         """The highest revision of an answer."""
 
@@ -306,8 +306,8 @@ class SimMetadata:
         assert isinstance(answer, TxnResult | Listing)
         if answer.revision < seen:
             self._fail(
-                f"{self._machine.name} was answered with revision {answer.revision} of the "
-                f"metadata after it had seen {seen}"
+                f"{self._machine.name} received revision {answer.revision} of the metadata after "
+                f"it had seen {seen}"
             )
         self._seen = max(self._seen, answer.revision)
         return answer

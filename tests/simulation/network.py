@@ -1,9 +1,9 @@
 """The simulated network: delays, order within a connection, breaks, partitions, slow links.
 
-A connection keeps the order of what is sent with ``ordered``, in each direction; all else overtakes
-freely. When a connection breaks, whatever was not answered has an unknown outcome; what was under
-way may arrive up to some moment, and nothing after that moment. A blocked direction swallows what
-arrives there, and the connection breaks some time later, as keep-alives notice it.
+A connection keeps the order of messages sent with ``ordered``, in each direction; all others may
+overtake each other. When a connection breaks, unanswered requests have an unknown outcome; messages
+in transit may still arrive up to some moment, and none after it. A blocked direction drops
+messages; the connection breaks some time later, when keep-alives detect that.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from random import Random
 from typing import Any, TypeVar
 
 from sulina.errors import SulinaError, Unavailable, UnknownOutcome
-from tests.simulation.loop import Machine, SimLoop
+from tests.simulation.loop import SimLoop, SimMachine
 
 _T = TypeVar("_T")
 _APART = 1e-7
 """Seconds between two messages that keep their order."""
 Work = Callable[[Any], "Awaitable[_T]"]
-"""What is done at the server, with the service that it offers there."""
+"""What a request runs at the server, with its service."""
 
 
-class Endpoint:
-    """A name that can be connected to: the machine behind it, and its service, while it is up."""
+class SimEndpoint:
+    """A name to connect to, with its machine and service while it is up."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.machine: Machine | None = None
+        self.machine: SimMachine | None = None
         self.service: Any = None
 
-    def up(self, machine: Machine, service: object) -> None:
+    def up(self, machine: SimMachine, service: object) -> None:
         self.machine, self.service = machine, service
 
     def down(self) -> None:
         self.machine = self.service = None
 
 
-class Network:
+class SimNetwork:
     """All links. ``latency`` is the usual one-way delay in seconds."""
 
     def __init__(self, loop: SimLoop, chance: Random, latency: float) -> None:
@@ -48,19 +48,19 @@ class Network:
         self.blocked: set[tuple[str, str]] = set()
         """Directions in which nothing arrives: (from, to), by machine name."""
         self.slow: dict[str, float] = {}
-        """Seconds that anything to or from a machine takes more, on average."""
+        """Additional delay of messages to or from a machine, in seconds, on average."""
         self.far: dict[tuple[str, str], float] = {}
-        """How many times longer than usual each direction takes."""
+        """Factor of the latency, per direction."""
         self.unordered_answers = chance.random() < 0.5
         """Whether a storage node's answers to appends overtake each other."""
-        self.connections: dict[Connection, None] = {}
+        self.connections: dict[SimConnection, None] = {}
         self.keep_alive = (0.3, 2.0)
 
     def delay(self, source: str, target: str) -> float:
         chance = self.chance.random
         far = self.far.get((source, target))
         if far is None:
-            # Some are near each other and some are far, each direction for itself.
+            # Each direction has its own distance.
             far = self.far[source, target] = self.chance.choice((1.0, 1.0, 1.0, 4.0, 15.0))
         delay = self.latency * far * (0.2 + 1.6 * chance())
         if chance() < 0.02:
@@ -70,13 +70,13 @@ class Network:
             delay += extra * 2 * chance()
         return delay
 
-    def connect(self, client: Machine, server: Endpoint) -> Connection:
-        connection = Connection(self, client, server)
+    def connect(self, client: SimMachine, server: SimEndpoint) -> SimConnection:
+        connection = SimConnection(self, client, server)
         self.connections[connection] = None
         return connection
 
-    def machine_died(self, machine: Machine) -> None:
-        """Break the connections of a machine that is gone; the other ends notice a bit later."""
+    def machine_died(self, machine: SimMachine) -> None:
+        """Break the connections of a dead machine; the other ends detect it a bit later."""
         for connection in list(self.connections):
             if connection.client is machine:
                 connection.close()
@@ -90,17 +90,17 @@ class Network:
                 )
 
 
-class Connection:
+class SimConnection:
     """One connection from a client to a server, until it breaks or is closed."""
 
-    def __init__(self, network: Network, client: Machine, server: Endpoint) -> None:
+    def __init__(self, network: SimNetwork, client: SimMachine, server: SimEndpoint) -> None:
         self.client = client
         self.server = server
         self.machine = server.machine
         self._service = server.service
         self.open = True
         self.on_server_side_end: list[Callable[[], None]] = []
-        """Called at the server when it learns that the connection is over."""
+        """Called at the server when it detects the end of the connection."""
         self.on_client_side_end: list[Callable[[], None]] = []
         self._network = network
         self._loop = network.loop
@@ -112,12 +112,12 @@ class Connection:
         if self.machine is None:
             self.fall_silent(network.latency * 2)
 
-    # ---- asking ----
+    # ---- requests ----
 
     def request(
         self, work: Work[_T], *, ordered: bool = False, ordered_answer: bool = True
     ) -> asyncio.Future[_T]:
-        """Have ``work`` done at the server; what it returns or raises comes back."""
+        """Run ``work`` at the server; the future has its result or error."""
         answer: asyncio.Future[_T] = self._loop.create_future()
         if not self.open:
             answer.set_exception(Unavailable(f"{self.server.name} can't be reached"))
@@ -168,14 +168,14 @@ class Connection:
             return
         if error is not None:
             answer.set_exception(error)
-            answer.exception()  # whoever gave up waiting need not look
+            answer.exception()  # retrieved, in case the caller was cancelled
         else:
             answer.set_result(value)
 
-    # ---- telling ----
+    # ---- pushes ----
 
     def push(self, tell: Callable[..., None], *args: object) -> None:
-        """From the server: call ``tell`` at the client, in order."""
+        """Called by the server: run ``tell`` at the client, in order."""
         at = self._loop.time() + self._network.delay(self.server.name, self.client.name)
         at = self._last_down = max(at, self._last_down + _APART)
         self._loop.call_at(at, self._pushed, tell, args, context=self.client.context)
@@ -195,7 +195,7 @@ class Connection:
         return True
 
     def fall_silent(self, seconds: float) -> None:
-        """Nothing arrives any more; the ends notice after a while."""
+        """Drop all further messages; the ends detect it after ``seconds``."""
         self._dead_after = min(self._dead_after, self._loop.time())
         if not self._breaking:
             self._breaking = True
@@ -206,7 +206,7 @@ class Connection:
             self.close()
 
     def close(self) -> None:
-        """Break: from the client's side, or by a fault."""
+        """Break the connection, by the client or by a fault."""
         if not self.open:
             return
         self.open = False

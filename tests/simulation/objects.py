@@ -1,7 +1,7 @@
-"""The object store under simulation: one machine that keeps objects, with faults, and its clients.
+"""The simulated object store: one machine that stores objects, its faults, and its clients.
 
-Everything that is put stays. A fault may refuse a request, lose the answer of one that was done,
-take its time, or damage the bytes of an object on their way in.
+Stored objects are kept. A fault may refuse a request, lose its answer, delay it, or damage the
+bytes of an object before they are stored.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from sulina.errors import AlreadyExists, NotFound, Refused, Unavailable, Unknown
 from sulina.objects.store import ObjectInfo
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
-from tests.simulation.loop import Machine
-from tests.simulation.network import Connection, Endpoint, Network
+from tests.simulation.loop import SimMachine
+from tests.simulation.network import SimConnection, SimEndpoint, SimNetwork
 
 _T = TypeVar("_T")
 _SECONDS = 3.0
 
 Changed = Callable[[str, bytes | None], None]
-"""Told when an object is put or deleted (None)."""
+"""Called when an object is written or deleted (None)."""
 
 
 class ObjectsService:
-    """What the objects' machine does. Without a safeguard it writes over what is there."""
+    """The service of the objects' machine. Without ``put_if_absent`` it overwrites objects."""
 
     def __init__(self, chance: Random, changed: Changed, *, put_if_absent: bool) -> None:
         self.objects: dict[str, bytes] = {}
         self.errors = 0.0
         """How often a request is refused."""
         self.lost = 0.0
-        """How often it is done, and the answer lost."""
+        """How often it is done, but the answer is lost."""
         self.damage = 0.0
-        """How often the bytes of a put are not what was sent."""
+        """How often a put stores damaged bytes."""
         self.slow = 0.0
-        """Seconds that a request takes, on average."""
+        """Seconds per request, on average."""
         self._chance = chance
         self._changed = changed
         self._put_if_absent = put_if_absent
@@ -58,7 +58,7 @@ class ObjectsService:
     async def put(self, key: str, data: bytes) -> int:
         await self._before()
         if key in self.objects and self._put_if_absent:
-            raise AlreadyExists(f"there is {key}")
+            raise AlreadyExists(f"{key} exists")
         if self._chance.random() < self.damage:
             at = self._chance.randrange(len(data))
             data = data[:at] + bytes([data[at] ^ 1 << self._chance.randrange(8)]) + data[at + 1 :]
@@ -92,14 +92,16 @@ class ObjectsService:
 
 
 class SimObjects:
-    """``ObjectStore`` of one process, across the network."""
+    """``ObjectStore`` of one process, over the network."""
 
-    def __init__(self, network: Network, machine: Machine, server: Endpoint, clock: Clock) -> None:
+    def __init__(
+        self, network: SimNetwork, machine: SimMachine, server: SimEndpoint, clock: Clock
+    ) -> None:
         self._network = network
         self._machine = machine
         self._server = server
         self._clock = clock
-        self._connection: Connection | None = None
+        self._connection: SimConnection | None = None
 
     async def _ask(self, work: Callable[[Any], Awaitable[_T]]) -> _T:
         if self._connection is None or not self._connection.open:

@@ -1,6 +1,6 @@
-"""``python -m tests.simulation --seeds 0-299``: many seeds on all cores, and how fast that went.
+"""``python -m tests.simulation --seeds 0-299``: runs many seeds on all cores.
 
-A seed that fails is shown with the end of its trace and the command that runs it again.
+A failing seed is shown with the end of its trace and the command that repeats it.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from tests.simulation.simulate import Outcome, simulate
+from tests.simulation.simulate import RunOutcome, simulate
 from tests.simulation.switches import Switches
 
 _SHOWN = 60
 Mode = dict[str, bool]
-"""Which kind of cluster: ``services``, ``tier``."""
+"""The kind of cluster: ``services``, ``tier``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What came of many seeds."""
+    """The result of many seeds."""
 
     seeds: int
-    failed: list[Outcome]
+    failed: list[RunOutcome]
     events: int
     records: int
     seconds: float
@@ -47,7 +47,7 @@ class Summary:
 def replay_command(
     seed: int, without: str | None = None, *, services: bool = False, tier: bool = False
 ) -> str:
-    """What a person types to see the same run again."""
+    """The command that repeats a run."""
     option = f" --without {without}" if without else ""
     mode = " --cluster" if services else " --tier" if tier else ""
     return f"python -m tests.simulation{mode} --seeds {seed} --trace{option}"
@@ -60,8 +60,8 @@ def run_many(
     *,
     services: bool = False,
     tier: bool = False,
-) -> Iterator[Outcome]:
-    """The outcomes, in the order in which they come."""
+) -> Iterator[RunOutcome]:
+    """The outcomes, in the order of completion."""
     switches = Switches() if without is None else Switches().without(without)
     work = partial(simulate, switches=switches, keep=_SHOWN, services=services, tier=tier)
     if jobs == 1 or len(seeds) == 1:
@@ -80,18 +80,18 @@ def parse_seeds(text: str) -> list[int]:
             seeds += range(int(first), int(last or first) + 1)
         except ValueError:
             raise argparse.ArgumentTypeError(
-                f"{text!r} is no list of seeds: write 7, 0-299 or 3,8,20-29"
+                f"invalid seeds {text!r}: write 7, 0-299 or 3,8,20-29"
             ) from None
     return seeds
 
 
 def parse_safeguards(text: str) -> str:
-    """``text`` if it names safeguards."""
+    """Check that ``text`` names safeguards."""
     known = Switches.names()
     for name in text.split("+"):
         if name not in known:
             raise argparse.ArgumentTypeError(
-                f"there is no safeguard {name!r}; there are {', '.join(known)}"
+                f"unknown safeguard {name!r}: choose from {', '.join(known)}"
             )
     return text
 
@@ -100,18 +100,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Returns 0 if no seed fails, 1 otherwise."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.simulation",
-        description="Simulate a whole cluster with faults, once for each seed.",
+        description="Simulate a whole cluster with faults, once per seed.",
     )
     parser.add_argument("--seeds", type=parse_seeds, default=parse_seeds("0-299"))
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument(
-        "--cluster", action="store_true", help="with the cluster's services: who owns what"
+        "--cluster", action="store_true", help="with the cluster's services: they assign topics"
     )
-    parser.add_argument("--tier", action="store_true", help="with objects made of ledgers")
-    parser.add_argument("--trace", action="store_true", help="show everything that happens")
+    parser.add_argument(
+        "--tier", action="store_true", help="with an object store: ledgers are offloaded"
+    )
+    parser.add_argument("--trace", action="store_true", help="show all events")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.add_argument(
-        "--without", type=parse_safeguards, metavar="SAFEGUARD", help="switch one off, or this+that"
+        "--without",
+        type=parse_safeguards,
+        metavar="SAFEGUARD",
+        help="leave out a safeguard, or several: this+that",
     )
     options = parser.parse_args(arguments)
     mode = {"services": options.cluster, "tier": options.tier}
@@ -144,7 +149,7 @@ def _run(
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    failed: list[Outcome] = []
+    failed: list[RunOutcome] = []
     events = records = 0
     began = time.perf_counter()
     with Progress(*columns, console=console, transient=True) as progress:
@@ -159,13 +164,13 @@ def _run(
     return Summary(len(seeds), failed, events, records, time.perf_counter() - began)
 
 
-def _report(console: Console, outcome: Outcome, without: str | None, mode: Mode) -> None:
+def _report(console: Console, outcome: RunOutcome, without: str | None, mode: Mode) -> None:
     console.rule(f"seed {outcome.seed}")
     for line in outcome.lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.print(f"[red]{outcome.violation}", soft_wrap=True)
     again = replay_command(outcome.seed, without, **mode)
-    console.print(f"again: {again}", soft_wrap=True)
+    console.print(f"to repeat: {again}", soft_wrap=True)
 
 
 def _show(console: Console, seeds: Sequence[int], without: str | None, mode: Mode) -> int:

@@ -1,4 +1,4 @@
-"""One run: a safety phase with faults, a healing phase in which all must converge, an audit."""
+"""One run: a phase with faults, a phase without in which all must converge, an audit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from unittest.mock import patch
 from sulina.errors import SulinaError
 from sulina.metadata.keys import ledger_pages
 from tests.simulation.clock import SimClock
-from tests.simulation.cluster import Cluster
+from tests.simulation.cluster import SimCluster
 from tests.simulation.cluster_faults import ClusterFaults
 from tests.simulation.cluster_world import ClusterWorld
 from tests.simulation.faults import Faults
@@ -23,12 +23,12 @@ from tests.simulation.watchdog import Spinning, watchdog
 _HEAL_SECONDS = 90.0
 _STEP = 0.05
 _CPU_SECONDS = 120.0
-"""Far more than any seed takes."""
+"""Much more than any seed takes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of a seed."""
+class RunOutcome:
+    """The result of one seed."""
 
     seed: int
     digest: str
@@ -46,20 +46,20 @@ def simulate(
     keep: int | None = 200,
     services: bool = False,
     tier: bool = False,
-) -> Outcome:
-    """Run one seed to its end. Needs no event loop, and makes no sound.
+) -> RunOutcome:
+    """Run one seed to its end. Needs no event loop and logs nothing.
 
-    With ``services``, the cluster's services decide who owns what; without, the faults do. With
-    ``tier``, ledgers become objects.
+    With ``services`` the cluster's services assign topics to brokers; without, the faults do. With
+    ``tier`` ledgers are offloaded.
     """
     switches = switches or Switches()
     logging.disable(logging.CRITICAL)
     collecting = gc.isenabled()
-    gc.disable()  # a third of the time, and nothing of a run is worth collecting before its end
+    gc.disable()  # it would take a third of the time, and a run is short
     loop = SimLoop()
     trace = Trace(loop, keep)
     with patched(switches):
-        cluster, faults = _made(seed, loop, trace, switches, services=services, tier=tier)
+        cluster, faults = _cluster(seed, loop, trace, switches, services=services, tier=tier)
         violation = None
         try:
             with watchdog(_CPU_SECONDS):
@@ -72,25 +72,25 @@ def simulate(
     logging.disable(logging.NOTSET)
     if collecting:
         gc.enable()
-    return Outcome(seed, digest, events, cluster.checker.records_confirmed, violation, lines)
+    return RunOutcome(seed, digest, events, cluster.checker.records_confirmed, violation, lines)
 
 
-def _made(
+def _cluster(
     seed: int, loop: SimLoop, trace: Trace, switches: Switches, *, services: bool, tier: bool
-) -> tuple[Cluster, Faults]:
+) -> tuple[SimCluster, Faults]:
     if tier:
-        # So that lists of a few ledgers have pages; undone with the other patches.
+        # Small pages, so that short lists of ledgers have several; undone with the other patches.
         patch.object(ledger_pages, "PAGE", 3).start()
         tiered = TierWorld(seed, loop, trace, switches)
         return tiered, TierFaults(seed, tiered)
     if services:
         world = ClusterWorld(seed, loop, trace, switches)
         return world, ClusterFaults(seed, world)
-    cluster = Cluster(seed, loop, trace, switches)
+    cluster = SimCluster(seed, loop, trace, switches)
     return cluster, Faults(seed, cluster)
 
 
-async def _run(cluster: Cluster, faults: Faults) -> None:
+async def _run(cluster: SimCluster, faults: Faults) -> None:
     clock = SimClock(cluster.loop)
     await cluster.start()
     faults.begin()
@@ -103,7 +103,7 @@ async def _run(cluster: Cluster, faults: Faults) -> None:
     while not cluster.settled:
         await _step(cluster, clock)
         if clock.now() > end:
-            cluster.checker.fail(f"it does not settle: {cluster.unsettled()}")
+            cluster.checker.fail(f"the cluster does not settle: {cluster.unsettled()}")
     try:
         await cluster.audit()
     except SulinaError as error:
@@ -111,9 +111,9 @@ async def _run(cluster: Cluster, faults: Faults) -> None:
     await _step(cluster, clock)
 
 
-async def _step(cluster: Cluster, clock: SimClock) -> None:
+async def _step(cluster: SimCluster, clock: SimClock) -> None:
     await clock.sleep(_STEP)
     for error in cluster.loop.errors:
-        cluster.checker.fail(f"an error that nobody handled: {error}")
+        cluster.checker.fail(f"unhandled error: {error}")
     cluster.look()
     cluster.checker.check()

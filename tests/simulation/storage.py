@@ -1,7 +1,7 @@
-"""Storage nodes under simulation: the real journal and node, on a disk that fails as told.
+"""Simulated storage nodes: the real journal and node, on a disk with injected faults.
 
-``SimStorage`` is a machine with a disk; ``SimNode`` is how a broker sees it across the network,
-and ``SimNodes`` is what a broker knows of all of them.
+``SimStorage`` is a machine with a disk, ``SimNode`` a broker's connection to it, and ``SimNodes``
+all storage nodes of a broker.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from sulina.errors import StorageFailed, StorageFull, Unavailable
 from sulina.runtime.memory_disk import MemoryDisk, MemoryDiskFile
 from sulina.runtime.seam import Buffer
 from tests.simulation.clock import SimClock
-from tests.simulation.loop import Machine, SimLoop
-from tests.simulation.network import Connection, Endpoint, Network
+from tests.simulation.loop import SimLoop, SimMachine
+from tests.simulation.network import SimConnection, SimEndpoint, SimNetwork
 from tests.simulation.switches import Switches
 
 _JOURNAL = JournalSettings(
@@ -30,31 +30,31 @@ _JOURNAL = JournalSettings(
 _AVOID_SECONDS = 1.0
 
 Acknowledged = Callable[[str, int, int], None]
-"""Told when a node has an entry: member, ledger, entry."""
+"""Called when a node has stored an entry: member, ledger, entry."""
 
 
 class SimStorage:
-    """One storage node: its disk outlives its processes."""
+    """One storage node; its disk survives its processes."""
 
     def __init__(
         self,
         name: str,
         loop: SimLoop,
-        network: Network,
+        network: SimNetwork,
         chance: Random,
         switches: Switches,
         acknowledged: Acknowledged,
     ) -> None:
         self.name = name
         self.member = ""
-        """Under which it is known to the brokers."""
-        self.endpoint = Endpoint(name)
-        self.machine: Machine | None = None
+        """Its name in ledger metadata."""
+        self.endpoint = SimEndpoint(name)
+        self.machine: SimMachine | None = None
         self.sync_seconds = 0.001
         self.stuck = False
-        """The disk fails: every write is an error."""
+        """Whether the disk fails: then every write is an error."""
         self.unclean = False
-        """The last start followed a stop that was not clean."""
+        """Whether the last start followed an unclean stop."""
         self._loop = loop
         self._network = network
         self._chance = chance
@@ -65,7 +65,7 @@ class SimStorage:
         self._boots = 0
         self._starts = 0
         self.life = ""
-        """That of its last start, as it tells brokers."""
+        """The life of its last start, as brokers see it."""
         self.disk = self._new_disk()
 
     @property
@@ -84,12 +84,12 @@ class SimStorage:
             raise StorageFailed(f"cannot {operation} {name}: input/output error")
 
     def start(self) -> None:
-        """Open the journal on a new machine, and serve it once that is done."""
+        """Open the journal on a new machine, then serve it."""
         assert self.machine is None
-        self.machine = machine = Machine(self._loop, self.name)
+        self.machine = machine = SimMachine(self._loop, self.name)
         machine.spawn(self._serve(machine), "start")
 
-    async def _serve(self, machine: Machine) -> None:
+    async def _serve(self, machine: SimMachine) -> None:
         try:
             store = await JournalStore.open(self.disk, SimClock(self._loop), _JOURNAL, self._chance)
             self._starts += 1
@@ -98,7 +98,7 @@ class SimStorage:
                 self.disk, store.recovery, f"boot {self._boots}", life
             )
         except StorageFailed:
-            self.kill()  # to be started again when the disk is sound
+            self.kill()  # started again once the disk works
             return
         self._store = store
         self._loss_record = loss_record
@@ -112,16 +112,17 @@ class SimStorage:
         self.member = member
         node = kind(member, store, loss_record)
         self.life = node.life
-        # With tails nothing is left to be read, as a rule; and what is read is what some safeguards
-        # are about.
+        # With tails there is usually nothing left to read, and some safeguards are about reads.
         if self._switches != Switches() or self._chance.random() < 0.5:
             node.tail_bytes = 0
-        self.endpoint.up(machine, StorageService(node, store, self._switches, self._acknowledged))
+        self.endpoint.up(
+            machine, SimStorageService(node, store, self._switches, self._acknowledged)
+        )
 
     def kill(self, *, power: bool = True) -> None:
-        """The machine loses power: what was not synced may be torn or gone.
+        """Lose power: unsynced data may be torn or lost.
 
-        Without ``power``, only the process dies and all that it wrote is there.
+        Without ``power`` only the process dies, and everything it wrote is kept.
         """
         if self.machine is None:
             return
@@ -143,7 +144,7 @@ class SimStorage:
             self.endpoint.down()
             self.machine.spawn(self._stop(self.machine, self._store), "stop")
 
-    async def _stop(self, machine: Machine, store: JournalStore) -> None:
+    async def _stop(self, machine: SimMachine, store: JournalStore) -> None:
         clean = False
         with suppress(StorageFailed, StorageFull):
             await self._loss_record.save()
@@ -154,14 +155,14 @@ class SimStorage:
         machine.kill()
 
     def wipe(self) -> None:
-        """Lose everything: the next start is on an empty disk."""
+        """Lose the disk: the next start finds an empty one."""
         self.kill()
         self.disk = self._new_disk()
 
     def lose_tail(self, share: float) -> None:
-        """Lose power and the end of the newest file, though it was synced."""
+        """Lose power and the end of the newest file, although it was synced."""
         if self.machine is None:
-            self._boots += 1  # its process was dead before, and the system starts anew all the same
+            self._boots += 1  # its process was dead before; the operating system still reboots
         self.kill()
         name = self._newest()
         if name is not None:
@@ -172,7 +173,7 @@ class SimStorage:
                 self.disk.cut(name, cut)
 
     def flip(self) -> None:
-        """Turn a bit somewhere in the newest file."""
+        """Flip a bit somewhere in the newest file."""
         name = self._newest()
         if name is not None:
             size = len(self.disk.content(name).rstrip(b"\0"))
@@ -184,8 +185,8 @@ class SimStorage:
         return names[-1] if names else None
 
 
-class StorageService:
-    """What a storage machine offers. Without some safeguards, less than it should."""
+class SimStorageService:
+    """The service of a storage machine; it leaves out safeguards that are switched off."""
 
     def __init__(
         self,
@@ -202,7 +203,7 @@ class StorageService:
 
     def _check(self, member: str) -> None:
         if member != self._node.id:
-            raise Unavailable(f"{member} is gone: {self._node.id} took its place")
+            raise Unavailable(f"{member} no longer exists: {self._node.id} replaced it")
 
     def append(
         self,
@@ -217,7 +218,7 @@ class StorageService:
         try:
             self._check(member)
             if life != self._node.life:
-                raise Unavailable(f"{member} may have lost a fence: ask it again who it is")
+                raise Unavailable(f"{member} may have lost a fence: call Hello again")
         except Unavailable as error:
             failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             failed.set_exception(error)
@@ -249,8 +250,8 @@ class StorageService:
 
     def _shown(self, member: str, found: Iterable[Entry]) -> None:
         for entry in found:
-            # What is shown is durable, also what the node had no time to acknowledge before it
-            # went down: a recovery may count on it.
+            # What it returns is durable, even if the node went down before acknowledging it: a
+            # recovery may rely on it.
             self._acknowledged(member, entry.ledger, entry.entry)
 
     async def fence(self, member: str, ledger: int) -> FencedLedger:
@@ -262,7 +263,7 @@ class StorageService:
         return replace(fenced, tail=tuple(_copied(fenced.tail)))
 
     def _skips_fence(self, ledger: int) -> bool:
-        """Without a safeguard: no fence, or one that comes later than its answer."""
+        """Whether a safeguard is off: no fence, or one that is made after its answer."""
         if not self._switches.fence_unknown_ledger and self._store.stat(ledger) is None:
             return True
         if not self._switches.ordered_fence:
@@ -287,7 +288,7 @@ def _copied(entries: Iterable[Entry]) -> list[Entry]:
 
 
 class ForgetfulNode(LocalNode):
-    """Keeps fences in memory only."""
+    """A node that keeps fences in memory only."""
 
     def __init__(self, id: str, store: JournalStore, loss_record: LossRecord) -> None:
         super().__init__(id, store, loss_record)
@@ -314,7 +315,7 @@ class ForgetfulNode(LocalNode):
 
 
 class LyingDisk(MemoryDisk):
-    """Says that it synced, and did not."""
+    """A disk that reports a sync without doing it."""
 
     async def open(self, name: str, *, create: bool = False) -> MemoryDiskFile:
         file = await super().open(name, create=create)
@@ -322,12 +323,12 @@ class LyingDisk(MemoryDisk):
 
 
 class LyingFile(MemoryDiskFile):
-    """A file of it."""
+    """A file of a ``LyingDisk``."""
 
     async def sync(self) -> None:
         await self._disk._enter("sync", self._name)
         if self._name.endswith(".log") and len(self._content.written) > 4096:
-            # Headers of files are spared, or there would be nothing to look at after a crash.
+            # Except file headers: otherwise nothing would be left to check after a crash.
             start = 4096
             kept = [(a, b) for a, b in self._content.unsynced if b > start]
             self._content.unsynced = [(a, b) for a, b in self._content.unsynced if b <= start]
@@ -338,19 +339,19 @@ class LyingFile(MemoryDiskFile):
 
 
 class SimNode:
-    """``Node`` across the network. Appends share one connection and keep their order."""
+    """``Node`` over the network. Appends share one connection and keep their order."""
 
     def __init__(
-        self, id: str, life: str, network: Network, machine: Machine, server: Endpoint
+        self, id: str, life: str, network: SimNetwork, machine: SimMachine, server: SimEndpoint
     ) -> None:
         self.id = id
         self.life = life
         self._network = network
         self._machine = machine
         self._server = server
-        self._connection: Connection | None = None
+        self._connection: SimConnection | None = None
 
-    def _connected(self) -> Connection:
+    def _connected(self) -> SimConnection:
         if self._connection is None or not self._connection.open:
             self._connection = self._network.connect(self._machine, self._server)
         return self._connection
@@ -395,12 +396,12 @@ class SimNode:
 
 
 class SimNodes:
-    """``Nodes`` of one broker: who is registered, and who failed lately."""
+    """``Nodes`` of one broker: all nodes, and which failed recently."""
 
     def __init__(
         self,
-        network: Network,
-        machine: Machine,
+        network: SimNetwork,
+        machine: SimMachine,
         storages: Sequence[SimStorage],
         chance: Random,
     ) -> None:

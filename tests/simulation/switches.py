@@ -1,7 +1,8 @@
-"""Every safeguard as a switch: those of the quorum code, and those that live around it.
+"""All safeguards of the protocol, as switches.
 
-With all of them on the simulated code is exactly what runs in production. Switching one off
-replaces a part by one that lacks the safeguard; ``patched`` does so for the time of one run.
+With all of them on, the simulation runs the production code. Switching one off replaces a method by
+one that lacks the safeguard, for the time of one run (``patched``), or has a simulated machine
+leave it out.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tests.simulation import cluster_patches, quorum_patches, tier_patches
 
 @dataclass(frozen=True, slots=True)
 class Switches:
-    """All are on unless a run is to show that one is needed."""
+    """All are on, except to show that one is needed."""
 
     fence_before_recovery: bool = True
     """Recovery fences enough nodes before it looks for the end."""
@@ -55,9 +56,9 @@ class Switches:
     durable_fence: bool = True
     """The fence survives a restart of the node."""
     life_in_appends: bool = True
-    """A node that may have lost a fence takes nothing from who does not know that."""
+    """A node that may have lost a fence takes no appends from writers that do not know it."""
     ordered_fence: bool = True
-    """A fence is answered when every append before it is decided."""
+    """A fence is answered after every append before it has its outcome."""
     fence_unknown_ledger: bool = True
     """Fencing a ledger that the node does not know creates it there, fenced."""
     recover_on_takeover: bool = True
@@ -65,43 +66,43 @@ class Switches:
     swap_ledger_list: bool = True
     """A topic's list of ledgers is changed by compare-and-swap."""
     raise_epoch: bool = True
-    """Every takeover has an epoch of its own."""
+    """Every takeover has its own epoch."""
     recover_dedup: bool = True
     """A new owner learns the producers' sequences from the ledger."""
     show_only_confirmed: bool = True
-    """Readers never get what is not confirmed."""
+    """Readers never receive unconfirmed records."""
     guard_cursors: bool = True
     """A cursor is stored only by the owner of the topic."""
     linearizable_reads: bool = True
     """The metadata store never answers from an old state."""
     read_back_unknown: bool = True
-    """A swap whose outcome is unknown is looked up before the writer goes on."""
+    """A swap with an unknown outcome is read back before the writer continues."""
     heed_closing_conflict: bool = True
-    """A recovery that loses the closing swap does not go by its own end."""
+    """A recovery that loses the closing swap does not use the end that it found."""
     guard_by_term: bool = True
-    """Whatever the leader writes is guarded by its term."""
+    """All writes of the leader are guarded by its term."""
     swap_owners: bool = True
     """An owner's record is changed by compare-and-swap."""
     lease_ends_locally: bool = True
-    """A holder stops believing in a lease before the store lets go of it."""
+    """A holder considers a lease expired before the store does."""
     claim_by_lease: bool = True
-    """A leader's place with our name counts only if it is bound to our lease."""
+    """A leader record with our name counts only if it is bound to our lease."""
     mirror_stays_ahead: bool = True
-    """A mirror never goes back to something older, not for a single key."""
+    """A mirror never returns to an older state, not even of a single key."""
     mirror_sees_all: bool = True
     """A mirror that missed changes lists again."""
     removal_first: bool = True
-    """A topic that is served is given up before the next broker gets it."""
+    """A served topic is released before the next broker gets it."""
     check_owner: bool = True
     """A broker serves only topics whose record names it."""
     paths_with_owners: bool = True
     """Brokers' own paths change with the owners' records, in one transaction."""
     verify_objects: bool = True
-    """An object is read back as a whole and compared before it counts."""
+    """An object is read back completely and verified before it counts."""
     swap_before_delete: bool = True
-    """A ledger's entries go only when the topic's list says that its object is there."""
+    """A ledger's entries are deleted only after the topic's list names its object."""
     put_if_absent: bool = True
-    """An object is never written over."""
+    """An object is never overwritten."""
 
     @classmethod
     def names(cls) -> list[str]:
@@ -110,12 +111,12 @@ class Switches:
 
     @staticmethod
     def about_cluster(name: str) -> bool:
-        """Whether a safeguard, or one of ``this+that``, is one of the cluster's services."""
+        """Whether a safeguard, or one of ``this+that``, belongs to the cluster's services."""
         return not CLUSTER_SAFEGUARDS.isdisjoint(name.split("+"))
 
     @staticmethod
     def about_tier(name: str) -> bool:
-        """Whether a safeguard, or one of ``this+that``, is one of the cold tier."""
+        """Whether a safeguard, or one of ``this+that``, belongs to the cold tier."""
         return not TIER_SAFEGUARDS.isdisjoint(name.split("+"))
 
     def without(self, name: str) -> Switches:
@@ -139,14 +140,14 @@ CLUSTER_SAFEGUARDS = frozenset(
         "paths_with_owners",
     }
 )
-"""They matter only where the cluster's services run."""
+"""Safeguards of the cluster's services."""
 TIER_SAFEGUARDS = frozenset({"verify_objects", "swap_before_delete", "put_if_absent"})
-"""They matter only where ledgers become objects."""
+"""Safeguards of the cold tier."""
 
 
 @contextmanager
 def patched(switches: Switches) -> Iterator[None]:
-    """Put the parts without a safeguard in place of the real ones, for a while."""
+    """Replace the methods of all safeguards that are off, until the block ends."""
     changes = quorum_patches.changes(switches)
     changes += cluster_patches.changes(switches)
     changes += tier_patches.changes(switches)

@@ -1,6 +1,6 @@
-"""With a safeguard off the simulation finds a violation: here those that take few seeds.
+"""Without a safeguard the simulation finds a violation: here for those that take few seeds.
 
-``python -m tests.simulation.ablation`` looks for all of them.
+``python -m tests.simulation.ablation`` does it for all of them.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.simulation.loop import Machine, SimLoop, Stuck
+from tests.simulation.loop import SimLoop, SimMachine, Stuck
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_timers_run_in_the_order_of_their_times_and_then_of_their_calls(loop: Si
 
 
 def test_a_paused_machine_does_nothing_until_it_goes_on(loop: SimLoop) -> None:
-    machine = Machine(loop, "m")
+    machine = SimMachine(loop, "m")
     seen: list[float] = []
 
     async def tick() -> None:
@@ -55,7 +55,7 @@ def test_a_paused_machine_does_nothing_until_it_goes_on(loop: SimLoop) -> None:
 
 
 def test_a_killed_machine_has_no_last_word(loop: SimLoop) -> None:
-    machine = Machine(loop, "m")
+    machine = SimMachine(loop, "m")
     seen: list[str] = []
 
     async def work() -> None:

@@ -1,7 +1,7 @@
-"""Each pitfall of the ledger protocol that bit others, as a scenario of its own.
+"""Known pitfalls of the ledger protocol, one scenario each.
 
-Where a switch takes the safeguard away, the same scenario shows the harm, so that the test is
-known to be able to fail.
+Where a safeguard can be left out, the same scenario shows the damage without it, which proves that
+the test can fail.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sulina.names import TopicName
 from sulina.runtime.memory_disk import MemoryDisk
 from sulina.wire.encode import Origin, encode_frame
 from sulina.wire.header import check_frame
-from tests.simulation.bench import LEDGER, Bench, GatedNode, on_bench
+from tests.simulation.bench import LEDGER, GatedNode, QuorumBench, on_bench
 
 _TOPIC = TopicName.parse("/default/t")
 
@@ -35,7 +35,7 @@ def _confirmed(appended: asyncio.Future[None]) -> bool:
 # ---- unfenced recovery reads lose acknowledged data ----
 
 
-async def _late_append(bench: Bench) -> tuple[bool, int]:
+async def _late_append(bench: QuorumBench) -> tuple[bool, int]:
     """b has the entry before it is fenced; c is asked for it before it gets it."""
     a, b, c = bench.nodes
     writer = await bench.ledgers().create(LEDGER)
@@ -61,7 +61,7 @@ def test_unfenced_recovery_reads_lose_acknowledged_data() -> None:
 # ---- recovery that looks at an older fragment ----
 
 
-async def _moved_ensemble(bench: Bench) -> int:
+async def _moved_ensemble(bench: QuorumBench) -> int:
     a, b, c, *_ = bench.nodes
     writer = await bench.ledgers().create(LEDGER)
     await writer.append(b"first")
@@ -84,7 +84,7 @@ def test_recovery_that_looks_at_an_older_fragment_loses_entries() -> None:
 # ---- confirming on an ensemble that is not in the metadata ----
 
 
-async def _unwritten_change(bench: Bench) -> tuple[bool, bool]:
+async def _unwritten_change(bench: QuorumBench) -> tuple[bool, bool]:
     """a is replaced by d while the metadata store does not answer."""
     a, _, c, _ = bench.nodes
     writer = await bench.ledgers().create(LEDGER)
@@ -117,7 +117,7 @@ def test_confirming_on_an_ensemble_that_is_not_in_the_metadata_is_what_the_rule_
 # ---- an ensemble change racing an acknowledgement ----
 
 
-async def _ack_of_a_failed_node(bench: Bench) -> bool:
+async def _ack_of_a_failed_node(bench: QuorumBench) -> bool:
     """a has the entry and fails; then b has it, and neither c nor d, who are left with b."""
     a, b, c, d = bench.nodes
     writer = await bench.ledgers().create(LEDGER)
@@ -151,7 +151,7 @@ def _damage(node: GatedNode, payload: bytes) -> None:
             node.disk.flip(name, at)
 
 
-async def _recover_with_one_damaged_copy(bench: Bench) -> int | str:
+async def _recover_with_one_damaged_copy(bench: QuorumBench) -> int | str:
     """Only a and b have the entry; a's is damaged and b is silent."""
     a, b, c = bench.nodes
     c.hold("append")
@@ -174,7 +174,7 @@ def test_taking_an_unknown_answer_for_a_denial_cuts_the_ledger() -> None:
 
 
 def test_a_damaged_entry_is_called_damaged_also_after_a_restart() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: QuorumBench) -> None:
         (a,) = bench.nodes
         await a.node.append(LEDGER, 0, -1, b"precious")
         _damage(a, b"precious")
@@ -189,7 +189,7 @@ def test_a_damaged_entry_is_called_damaged_also_after_a_restart() -> None:
 
 
 def test_one_flipped_bit_on_one_node_does_not_spread_to_others() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: QuorumBench) -> None:
         a, b, c = bench.nodes
         c.hold("append")
         writer = await bench.ledgers().create(LEDGER)
@@ -205,7 +205,7 @@ def test_one_flipped_bit_on_one_node_does_not_spread_to_others() -> None:
 
 
 def test_a_wiped_node_that_rejoins_is_another_member() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: QuorumBench) -> None:
         a, b, c = bench.nodes
         c.hold("append")
         writer = await bench.ledgers().create(LEDGER)
@@ -225,7 +225,7 @@ def test_a_wiped_node_that_rejoins_is_another_member() -> None:
 
 
 def test_one_hung_node_does_not_block_fencing_and_recovery() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: QuorumBench) -> None:
         writer = await bench.ledgers().create(LEDGER)
         await writer.append(b"x")
         await bench.settle()
@@ -239,7 +239,7 @@ def test_one_hung_node_does_not_block_fencing_and_recovery() -> None:
 
 
 def test_a_write_after_a_delete_is_refused_also_after_a_restart() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: QuorumBench) -> None:
         (a,) = bench.nodes
         await a.node.append(LEDGER, 0, -1, b"x")
         await a.node.delete(LEDGER)
@@ -253,7 +253,7 @@ def test_a_write_after_a_delete_is_refused_also_after_a_restart() -> None:
 
 
 def test_a_fence_survives_a_crash() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: QuorumBench) -> None:
         (a,) = bench.nodes
         await a.node.append(LEDGER, 0, -1, b"x")
         await a.node.fence(LEDGER)
@@ -265,7 +265,7 @@ def test_a_fence_survives_a_crash() -> None:
 
 
 def test_a_tail_lost_in_a_crash_is_not_denied() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: QuorumBench) -> None:
         (a,) = bench.nodes
         await a.node.append(LEDGER, 0, -1, b"x")
         name = max(n for n in a.disk._files if n.endswith(".log"))
@@ -278,7 +278,7 @@ def test_a_tail_lost_in_a_crash_is_not_denied() -> None:
 
 
 def test_a_fence_lost_with_the_tail_of_a_journal_lets_no_owner_of_old_confirm() -> None:
-    async def scenario(bench: Bench) -> tuple[bool, int]:
+    async def scenario(bench: QuorumBench) -> tuple[bool, int]:
         a, _, c = bench.nodes
         writer = await bench.ledgers().create(LEDGER)
         for node in bench.nodes:
@@ -299,7 +299,7 @@ def test_a_fence_lost_with_the_tail_of_a_journal_lets_no_owner_of_old_confirm() 
 
 
 def test_nothing_is_acknowledged_before_it_is_synced() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: QuorumBench) -> None:
         (a,) = bench.nodes
         synced = asyncio.Event()
 
@@ -321,7 +321,7 @@ def test_nothing_is_acknowledged_before_it_is_synced() -> None:
 
 
 def test_a_watch_across_a_compaction_is_told_that_events_are_lost() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: QuorumBench) -> None:
         for number in range(5):
             await bench.metadata.put("/k", str(number).encode())
         revision = await bench.metadata.put("/k", b"last")
@@ -338,7 +338,7 @@ async def _topic(store: EmbeddedStore) -> None:
     await topic_lifecycle.create(store, _TOPIC, TopicRecord())
 
 
-async def _open(bench: Bench) -> ManagedLedger:
+async def _open(bench: QuorumBench) -> ManagedLedger:
     return await ManagedLedger.open(
         _TOPIC,
         bench.ledgers(),
@@ -355,7 +355,7 @@ def _append(log: ManagedLedger, sequence: int) -> asyncio.Future[object]:
 
 
 def test_an_owner_that_believes_in_its_lease_is_fenced_all_the_same() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: QuorumBench) -> None:
         await _topic(bench.metadata)
         old = await _open(bench)
         lease = await bench.metadata.grant(5)
@@ -375,7 +375,7 @@ def test_an_owner_that_believes_in_its_lease_is_fenced_all_the_same() -> None:
 
 
 def test_a_ledger_is_recovered_after_all_its_nodes_lost_power() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: QuorumBench) -> None:
         writer = await bench.ledgers().create(LEDGER)
         await writer.append(b"x")
         for node in bench.nodes:
@@ -386,7 +386,7 @@ def test_a_ledger_is_recovered_after_all_its_nodes_lost_power() -> None:
 
 
 def test_two_unsure_nodes_do_not_outvote_a_silent_one() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: QuorumBench) -> None:
         a, b, c = bench.nodes
         c.hold("append")
         writer = await bench.ledgers().create(LEDGER)
@@ -402,7 +402,7 @@ def test_two_unsure_nodes_do_not_outvote_a_silent_one() -> None:
 
 
 def test_entries_behind_the_end_of_a_closed_ledger_are_not_served() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: QuorumBench) -> None:
         a, b, c = bench.nodes
         ledgers = bench.ledgers()
         writer = await ledgers.create(LEDGER)
@@ -424,7 +424,7 @@ def test_entries_behind_the_end_of_a_closed_ledger_are_not_served() -> None:
 
 
 def test_a_reader_comes_back_to_what_was_not_confirmed_when_it_looked() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: QuorumBench) -> None:
         await _topic(bench.metadata)
         log = await _open(bench)
         await _append(log, 0)
@@ -446,7 +446,7 @@ def test_a_reader_comes_back_to_what_was_not_confirmed_when_it_looked() -> None:
 
 
 def test_no_ensemble_has_one_machine_twice() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: QuorumBench) -> None:
         a, b, c = bench.nodes
         writer = await bench.ledgers().create(LEDGER)
         await writer.append(b"x")
@@ -466,7 +466,7 @@ def test_no_ensemble_has_one_machine_twice() -> None:
 
 
 def test_a_node_that_goes_while_a_ledger_is_created_is_replaced() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: QuorumBench) -> None:
         a, b, c, d, e = bench.nodes
         txn = bench.metadata.txn
 

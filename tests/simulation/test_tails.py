@@ -1,4 +1,4 @@
-"""Recovery from what fences bring along: the same end as by reads, and no read at all."""
+"""Recovery from the answers to fences: the same end as with reads, without any read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from storage_grpc.quorum.ledgers import QuorumLedgers
 from sulina.errors import Unavailable
-from tests.simulation.bench import LEDGER, Bench, on_bench
+from tests.simulation.bench import LEDGER, QuorumBench, on_bench
 
 TAIL = 16 << 10
 
@@ -17,7 +17,7 @@ async def payloads(ledgers: QuorumLedgers) -> list[bytes]:
 
 
 def test_a_small_ledger_is_recovered_and_looked_into_without_a_read() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: QuorumBench) -> None:
         writer = await bench.ledgers().create(LEDGER)
         for text in (b"one", b"two", b"three"):
             await writer.append(text)
@@ -35,7 +35,7 @@ def test_a_small_ledger_is_recovered_and_looked_into_without_a_read() -> None:
 
 
 def test_an_entry_that_one_node_shows_is_written_again() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: QuorumBench) -> None:
         _, b, c = bench.nodes
         writer = await bench.ledgers().create(LEDGER)
         await writer.append(b"kept")
@@ -55,7 +55,7 @@ def test_an_entry_that_one_node_shows_is_written_again() -> None:
 
 
 def test_an_entry_that_enough_fenced_nodes_lack_is_cut_off() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: QuorumBench) -> None:
         a, b, c = bench.nodes
         writer = await bench.ledgers().create(LEDGER)
         await writer.append(b"kept")
@@ -76,7 +76,7 @@ def test_an_entry_that_enough_fenced_nodes_lack_is_cut_off() -> None:
 
 
 def test_a_node_in_doubt_does_not_rule_out_what_a_silent_one_may_have() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: QuorumBench) -> None:
         _, b, c = bench.nodes
         writer = await bench.ledgers().create(LEDGER)
         await writer.append(b"kept")
@@ -92,7 +92,7 @@ def test_a_node_in_doubt_does_not_rule_out_what_a_silent_one_may_have() -> None:
 
 
 def test_a_ledger_that_is_larger_than_a_tail_is_read() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: QuorumBench) -> None:
         writer = await bench.ledgers().create(LEDGER)
         sent = [b"%d" % number * 100 for number in range(8)]
         for payload in sent:

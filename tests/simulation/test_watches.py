@@ -11,22 +11,22 @@ import pytest
 
 from sulina.metadata.store import Compacted, Event, Watch
 from tests.simulation.clock import SimClock
-from tests.simulation.loop import Machine, SimLoop
+from tests.simulation.loop import SimLoop, SimMachine
 from tests.simulation.metadata import MetadataService, SimMetadata, WatchedStore
-from tests.simulation.network import Endpoint, Network
+from tests.simulation.network import SimEndpoint, SimNetwork
 from tests.simulation.switches import Switches
 from tests.simulation.watchdog import Spinning, watchdog
 
 
-class World:
+class WatchWorld:
     """A metadata store on one machine, and its client on another."""
 
     def __init__(self, loop: SimLoop, store: WatchedStore, rate: float = 1.0) -> None:
-        self.network = Network(loop, Random(1), 0.001)
+        self.network = SimNetwork(loop, Random(1), 0.001)
         self.store = store
-        self.machine = Machine(loop, "client", rate)
-        server = Endpoint("metadata")
-        server.up(Machine(loop, "metadata"), MetadataService(store, Switches(), Random(2)))
+        self.machine = SimMachine(loop, "client", rate)
+        server = SimEndpoint("metadata")
+        server.up(SimMachine(loop, "metadata"), MetadataService(store, Switches(), Random(2)))
         self.clock = SimClock(loop, rate)
         self.client = SimMetadata(
             self.network, self.machine, server, pytest.fail, self.clock, "client.1"
@@ -37,11 +37,11 @@ class World:
             connection.close()
 
 
-def run(work: Callable[[World], Coroutine[Any, Any, None]], rate: float = 1.0) -> None:
+def run(work: Callable[[WatchWorld], Coroutine[Any, Any, None]], rate: float = 1.0) -> None:
     loop = SimLoop()
 
     async def main() -> None:
-        world = World(loop, await WatchedStore.open(SimClock(loop)), rate)
+        world = WatchWorld(loop, await WatchedStore.open(SimClock(loop)), rate)
         await world.machine.spawn(work(world))
 
     try:
@@ -55,7 +55,7 @@ async def take(watch: Watch, count: int) -> list[Event]:
 
 
 def test_a_watch_goes_on_behind_the_last_change_after_its_connection_broke() -> None:
-    async def work(world: World) -> None:
+    async def work(world: WatchWorld) -> None:
         watch = world.client.watch("/a/", from_revision=1)
         await world.client.put("/a/1", b"x")
         seen = await take(watch, 1)
@@ -74,7 +74,7 @@ def test_a_watch_goes_on_behind_the_last_change_after_its_connection_broke() -> 
 
 
 def test_a_watch_that_comes_back_too_late_is_told_that_changes_are_gone() -> None:
-    async def work(world: World) -> None:
+    async def work(world: WatchWorld) -> None:
         watch = world.client.watch("/a/", from_revision=1)
         await world.client.put("/a/1", b"x")
         await world.client.compact(await world.client.put("/a/2", b"y"))
@@ -85,7 +85,7 @@ def test_a_watch_that_comes_back_too_late_is_told_that_changes_are_gone() -> Non
 
 
 def test_a_lease_that_nobody_renews_runs_out_here_before_it_does_at_the_store() -> None:
-    async def work(world: World) -> None:
+    async def work(world: WatchWorld) -> None:
         lease = await world.client.grant(2)
         await world.client.put("/a/1", b"x", lease=lease.id)
         while lease.alive():
@@ -100,7 +100,7 @@ def test_a_lease_that_nobody_renews_runs_out_here_before_it_does_at_the_store() 
 
 
 def test_a_store_that_is_started_again_has_its_keys_and_leases() -> None:
-    async def work(world: World) -> None:
+    async def work(world: WatchWorld) -> None:
         lease = await world.client.grant(2)
         await world.client.put("/a/1", b"x", lease=lease.id)
         again = world.store.restarted()
@@ -112,7 +112,7 @@ def test_a_store_that_is_started_again_has_its_keys_and_leases() -> None:
 
 
 def test_a_clock_that_is_fast_has_timers_that_are_fast() -> None:
-    async def work(world: World) -> None:
+    async def work(world: WatchWorld) -> None:
         began, here = asyncio.get_running_loop().time(), world.clock.now()
         await world.clock.sleep(1.03)
         assert asyncio.get_running_loop().time() - began == pytest.approx(1.0)

@@ -1,7 +1,7 @@
-"""What must hold where ledgers become objects: no record is anywhere less than somewhere.
+"""Invariants of offloading: every record is in its ledger's entries or in a verified object.
 
-It looks at every object itself, whenever a list begins to name one, whenever a ledger's entries go,
-and whenever an object that a list names changes.
+It opens an object itself whenever a list starts to name it, whenever the entries of its ledger are
+deleted, and whenever a named object changes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.simulation.checker import Checker
 
 
 class TierChecker(Checker):
-    """``Checker`` with an eye on the object store."""
+    """``Checker`` that also checks the object store."""
 
     objects: dict[str, bytes]
 
@@ -29,29 +29,29 @@ class TierChecker(Checker):
                 self.trace.note(f"{topic.local} ledger {ref.id} is an object")
                 self._is_whole(topic, ref, "is named as an object")
             if known is not None and known.tiered is not None and ref.tiered is None:
-                self.fail(f"ledger {ref.id} of {topic} was an object, and is none")
+                self.fail(f"the list of {topic} no longer names the object of ledger {ref.id}")
 
     def ledger_deleted(self, ledger: int) -> None:
-        """Its entries may go if the topic's list names the object, and it has all records."""
+        """Entries may be deleted if the topic's list names an object with all records."""
         topic = self._topic_of[ledger]
         ref = next((ref for ref in self.topics[topic].list.ledgers if ref.id == ledger), None)
         if ref is None or ref.tiered is None:
-            self.fail(f"the entries of ledger {ledger} go, and the list knows of no object")
+            self.fail(f"the entries of ledger {ledger} are deleted, but the list names no object")
         else:
             self._is_whole(topic, ref, "loses its entries")
 
     def object_changed(self, key: str, data: bytes | None) -> None:
-        """The object store has an object, or has it no more."""
-        self.trace.note(f"object {key[-46:]} {'is gone' if data is None else 'is put'}")
+        """Called when an object is written or deleted."""
+        self.trace.note(f"object {key[-46:]} {'deleted' if data is None else 'written'}")
         for topic, model in self.topics.items():
             for ref in model.list.ledgers:
                 if ref.tiered is not None and key_of(head_of(topic, ref)) == key:
                     self._is_whole(topic, ref, "has an object that changes")
                     if data is not None and len(data) != ref.tiered.size:
-                        self.fail(f"the object of ledger {ref.id} of {topic} is another one now")
+                        self.fail(f"the object of ledger {ref.id} of {topic} was overwritten")
 
     def damaged(self) -> list[str]:
-        """Objects that no list names and nobody can read."""
+        """Damaged objects that no list names."""
         named = {
             key_of(head_of(topic, ref))
             for topic, model in self.topics.items()
@@ -70,12 +70,12 @@ class TierChecker(Checker):
     def _is_whole(self, topic: TopicName, ref: LedgerRef, what: str) -> None:
         data = self.objects.get(key_of(head_of(topic, ref)))
         if data is None:
-            self.fail(f"ledger {ref.id} of {topic} {what}, and there is no object")
+            self.fail(f"ledger {ref.id} of {topic} {what}, but there is no object")
             return
         try:
             found = _payloads(data)
         except SulinaError as error:
-            self.fail(f"ledger {ref.id} of {topic} {what}, and the object is damaged: {error}")
+            self.fail(f"ledger {ref.id} of {topic} {what}, but the object is damaged: {error}")
             return
         if len(found) != ref.records:
             self.fail(f"ledger {ref.id} of {topic} {what}: {len(found)} of {ref.records} records")
@@ -84,7 +84,7 @@ class TierChecker(Checker):
 
 
 def _payloads(data: bytes) -> list[bytes]:
-    """All records of an object. Raises ``SulinaError`` if it is not as it was made."""
+    """All records of an object. Raises ``SulinaError`` if it is damaged."""
     footer = open_footer(data, len(data))
     assert not isinstance(footer, NeedMore)
     verifier = Verifier(footer)

@@ -1,4 +1,4 @@
-"""Parts of the cold tier that lack a safeguard, in place of the real ones."""
+"""The cold tier without one of its safeguards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def changes(switches: Switches) -> list[tuple[Any, str, Any]]:
-    """What to patch."""
+    """What to patch: object, attribute, replacement."""
     found: list[tuple[Any, str, Any]] = []
     if not switches.verify_objects:
         found.append((ObjectReader, "verify", _trust))

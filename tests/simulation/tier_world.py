@@ -1,7 +1,7 @@
-"""A simulated cluster whose ledgers become objects, and go from the storage nodes then.
+"""A simulated cluster whose ledgers are offloaded and then deleted from the storage nodes.
 
-At the end everything is flushed, in some runs all storage nodes lose everything, and every topic
-is read again from its start.
+At the end everything is offloaded, in some runs all storage nodes lose their disks, and every topic
+is read from its start.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from sulina.names import TopicName
 from sulina.runtime.seam import at_once
 from tests.simulation.brokers import SimBroker, WatchedLedgers
 from tests.simulation.clock import SimClock
-from tests.simulation.cluster import Cluster, Shape
+from tests.simulation.cluster import SimCluster, SimShape
 from tests.simulation.faults import Faults
-from tests.simulation.loop import Machine, SimLoop
-from tests.simulation.network import Endpoint
+from tests.simulation.loop import SimLoop, SimMachine
+from tests.simulation.network import SimEndpoint
 from tests.simulation.objects import ObjectsService, SimObjects
 from tests.simulation.switches import Switches
 from tests.simulation.tier_checker import TierChecker
@@ -34,19 +34,19 @@ _FLUSH_SECONDS = 120.0
 
 
 class TierBroker(SimBroker):
-    """A broker that makes objects itself, from entries that it reads from the storage nodes."""
+    """A broker that offloads ledgers itself, from entries of the storage nodes."""
 
-    objects: Endpoint
+    objects: SimEndpoint
     row_group_bytes: int
 
-    def _tier(self, machine: Machine, ledgers: WatchedLedgers) -> Tier | None:
+    def _tier(self, machine: SimMachine, ledgers: WatchedLedgers) -> Tier | None:
         store = SimObjects(self._network, machine, self.objects, self.clock)
         return LocalTier(
             store, ledgers, at_once, row_group_bytes=self.row_group_bytes, cache_bytes=20_000
         )
 
 
-class TierWorld(Cluster):
+class TierWorld(SimCluster):
     """All machines of one run with an object store."""
 
     checker: TierChecker
@@ -61,7 +61,7 @@ class TierWorld(Cluster):
             offload_seconds=chance.choice((2.0, 10.0)),
         )
         self._row_group_bytes = chance.choice((500, 4000, 1 << 20))
-        self.objects = Endpoint("objects")
+        self.objects = SimEndpoint("objects")
         super().__init__(seed, loop, trace, switches)
         self.service = ObjectsService(
             Random(f"{seed}/objects"),
@@ -69,11 +69,11 @@ class TierWorld(Cluster):
             put_if_absent=switches.put_if_absent,
         )
         self.checker.objects = self.service.objects
-        self.objects.up(Machine(loop, "objects"), self.service)
+        self.objects.up(SimMachine(loop, "objects"), self.service)
 
-    def _drawn(self) -> Shape:
+    def _drawn(self) -> SimShape:
         shape = super()._drawn()
-        # Small ledgers, and not many: each becomes an object.
+        # Few small ledgers: each is offloaded.
         return replace(
             shape,
             roll_bytes=self.chance.choice((2_000, 4_000, 8_000)),
@@ -97,14 +97,14 @@ class TierWorld(Cluster):
         for topic in self.topics:
             await self._flush(topic)
         if self._tier_chance.random() < 0.5:
-            self.trace.note("all storage nodes lose everything")
+            self.trace.note("all storage nodes lose their disks")
             for storage in self.storages:
                 storage.wipe()
                 storage.start()
         await super().audit()
 
     async def _flush(self, topic: TopicName) -> None:
-        """Wait until all of a topic is in objects, and nowhere else."""
+        """Wait until a topic is in objects only."""
         clock = SimClock(self.loop)
         end = clock.now() + _FLUSH_SECONDS
         while clock.now() < end:
@@ -118,9 +118,9 @@ class TierWorld(Cluster):
                     return
             await clock.sleep(0.5)
             for error in self.loop.errors:
-                self.checker.fail(f"an error that nobody handled: {error}")
+                self.checker.fail(f"unhandled error: {error}")
             self.checker.check()
-        self.checker.fail(f"{topic} does not become objects within {_FLUSH_SECONDS} s")
+        self.checker.fail(f"{topic} is not offloaded within {_FLUSH_SECONDS} s")
         self.checker.check()
 
     async def _owned(self, broker: SimBroker, topic: TopicName) -> ManagedLedger:
@@ -132,7 +132,7 @@ class TierWorld(Cluster):
 
 
 def _all_objects(refs: Sequence[LedgerRef]) -> bool:
-    """Whether all records are in objects, and nowhere else."""
+    """Whether all records are in objects only."""
     return not untiered(refs) and not any(ref.is_local for ref in refs if ref.records)
 
 
@@ -149,7 +149,7 @@ class TierFaults(Faults):
         return [*super()._names(), "objects"]
 
     async def _object_errors(self) -> None:
-        self._note("the object store refuses")
+        self._note("the object store returns errors")
         self._world.service.errors = self._chance.choice((0.2, 0.8))
         await self._for(0.3, 2.0)
         self._world.service.errors = 0.0
@@ -167,7 +167,7 @@ class TierFaults(Faults):
         self._world.service.slow = 0.0
 
     async def _damaged_objects(self) -> None:
-        self._note("objects are damaged on their way")
+        self._note("objects are damaged in transit")
         self._world.service.damage = self._chance.choice((0.3, 1.0))
         await self._for(0.3, 1.5)
         self._world.service.damage = 0.0
@@ -175,6 +175,6 @@ class TierFaults(Faults):
     async def heal(self) -> None:
         await super().heal()
         self._world.service.heal()
-        # Somebody looks at what could not be verified, and moves it away.
+        # An operator moves away what could not be verified.
         for key in self._world.checker.damaged():
             self._world.service.objects.pop(key)

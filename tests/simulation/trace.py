@@ -1,4 +1,4 @@
-"""What happened, in order: short lines with the virtual time, and one hash over all of them."""
+"""The events of a run, in order: short lines with the virtual time, and a hash over them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Violation(AssertionError):
 
 
 class Trace:
-    """Keeps the last ``keep`` lines (all with None), and hashes every one."""
+    """Keeps the last ``keep`` lines (None: all), and hashes every line."""
 
     def __init__(self, loop: SimLoop, keep: int | None = 400) -> None:
         self._loop = loop

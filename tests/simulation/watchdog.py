@@ -1,4 +1,4 @@
-"""Ends a run that computes and never waits: in it no virtual time passes, so nothing else can."""
+"""Ends a run that never waits: no virtual time passes in it, so no timer could end it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from types import FrameType
 
 
 class Spinning(KeyboardInterrupt):
-    """Raised where the program is. Of a kind that no task keeps for itself."""
+    """Raised in the running code. A ``KeyboardInterrupt``, so that no task catches it."""
 
 
 @contextmanager
 def watchdog(seconds: float) -> Iterator[None]:
-    """Raise ``Spinning`` after so many seconds of computing; only the main thread can."""
+    """Raise ``Spinning`` after ``seconds`` of CPU time. Only works in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGVTALRM, _bark)
+    before = signal.signal(signal.SIGVTALRM, _on_timer)
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
     try:
         yield
@@ -28,6 +28,6 @@ def watchdog(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-def _bark(number: int, frame: FrameType | None) -> None:
+def _on_timer(number: int, frame: FrameType | None) -> None:
     where = "somewhere" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
-    raise Spinning(f"it computes without an end, at {where}")
+    raise Spinning(f"endless loop at {where}")

@@ -1,8 +1,7 @@
-"""Watches across the network: changes are pushed in order, late, and not at all when a link is cut.
+"""Watches over the network: changes are pushed in order, with delays, and lost when a link is cut.
 
-The server's side is a place in the store's history that goes on with every change. The client's
-side either resumes after a break by itself, as the client of etcd does, or leaves that to whoever
-watches.
+The server's side is a position in the store's history. The client's side either resumes after a
+break, as the client of etcd does, or raises an error.
 """
 
 from __future__ import annotations
@@ -15,17 +14,17 @@ from typing import Any, Self
 from sulina.errors import SulinaError, Unavailable
 from sulina.metadata.embedded.history import History
 from sulina.metadata.store import Event
-from tests.simulation.loop import Machine
-from tests.simulation.network import Connection, Endpoint, Network
+from tests.simulation.loop import SimMachine
+from tests.simulation.network import SimConnection, SimEndpoint, SimNetwork
 
 _PAUSE = 0.1
 
 
 class Pump:
-    """Sends what happens beneath a prefix, from a revision on. Raises ``Compacted`` if made late.
+    """Sends changes beneath a prefix since a revision. Raises ``Compacted`` if that is too old.
 
-    Unlike a watch of the store it needs no task: which of several goes first must not depend on
-    anything but the order in which they came.
+    Unlike a watch of the store it needs no task: the order of several depends only on the order in
+    which they were created.
     """
 
     def __init__(
@@ -38,7 +37,7 @@ class Pump:
         self._next = history.seek(from_revision)
 
     def go_on(self) -> None:
-        """Send all that is new."""
+        """Send all new changes."""
         while self._next < self._history.end:
             event = self._history.at(self._next)
             self._next += 1
@@ -47,13 +46,13 @@ class Pump:
 
 
 class SimWatch:
-    """``Watch`` as one machine sees it."""
+    """``Watch`` of one machine."""
 
     def __init__(
         self,
-        network: Network,
-        machine: Machine,
-        server: Endpoint,
+        network: SimNetwork,
+        machine: SimMachine,
+        server: SimEndpoint,
         prefix: str,
         from_revision: int,
         *,
@@ -65,9 +64,9 @@ class SimWatch:
         self._prefix = prefix
         self._from = from_revision
         self._seen: set[str] = set()
-        """Keys of the revision ``_from`` that were told already."""
+        """Keys of the revision ``_from`` that were received already."""
         self._resumes = resumes
-        self._connection: Connection | None = None
+        self._connection: SimConnection | None = None
         self._events: deque[Event] = deque()
         self._error: SulinaError | None = None
         self._waiter: asyncio.Future[None] | None = None

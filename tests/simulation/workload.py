@@ -1,8 +1,8 @@
-"""Producers and consumers that go on until everything is published and acknowledged.
+"""Producers and consumers that run until everything is published and acknowledged.
 
-Records are numbered by producer and all different. A producer sends its frames in order, several at
-a time, and after any doubt all that were not acknowledged again, over a new connection, to whoever
-seems to be the owner. Consumers acknowledge what they get, sometimes late or never.
+All records are different. A producer sends its frames in order, several at a time; after an error
+it sends all unacknowledged frames again, over a new connection, to the supposed owner. Consumers
+acknowledge what they receive, sometimes late or never.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from sulina.model import SubscriptionType
 from sulina.names import TopicName
 from sulina.runtime.seam import Buffer
 from sulina.wire.encode import Origin, encode_frame
-from tests.simulation.brokers import ConsumerClient, ConsumerEnd, Session
+from tests.simulation.brokers import ConsumerClient, SimConsumerEnd, SimSession
 from tests.simulation.checker import Checker
 from tests.simulation.clock import EPOCH_US, SimClock
-from tests.simulation.loop import Machine
-from tests.simulation.network import Connection, Endpoint, Network
+from tests.simulation.loop import SimMachine
+from tests.simulation.network import SimConnection, SimEndpoint, SimNetwork
 
 _T = TypeVar("_T")
-Find = Callable[[TopicName], Awaitable[Endpoint]]
-"""Who seems to be the owner of a topic."""
+Find = Callable[[TopicName], Awaitable[SimEndpoint]]
+"""Finds the supposed owner of a topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A frame, and when it is to be published."""
+    """A frame, and when to publish it."""
 
     at: float
     data: bytes
     contents: list[bytes]
 
 
-class Producer:
-    """Publishes its frames, come what may."""
+class SimProducer:
+    """Publishes its frames, and retries until all are acknowledged."""
 
     def __init__(
         self,
         name: str,
         topic: TopicName,
-        machine: Machine,
-        network: Network,
+        machine: SimMachine,
+        network: SimNetwork,
         find: Find,
         chance: Random,
         checker: Checker,
@@ -62,17 +62,17 @@ class Producer:
         self._checker = checker
         self._window = chance.choice((1, 3, 8))
         self._late = chance.choice((0.0, 0.0, 0.1, 0.5))
-        """The share of frames that it wants to be delivered later."""
+        """The share of frames with a later delivery time."""
         self._left: deque[Planned] = deque()
-        self._session: Session | None = None
-        self._connection: Connection | None = None
+        self._session: SimSession | None = None
+        self._connection: SimConnection | None = None
 
     @property
     def done(self) -> bool:
         return not self._left
 
     def plan(self, frames: int, begin: float, end: float) -> None:
-        """Decide what is published, and when."""
+        """Draw what is published, and when."""
         origin = Origin(self.name)
         sequence = 0
         bursts = [self._chance.uniform(begin, end) for _ in range(max(1, frames // 12))]
@@ -113,13 +113,13 @@ class Producer:
         endpoint = await self._find(self.topic)
         connection = self._network.connect(self._machine, endpoint)
         self._connection = connection
-        answer: asyncio.Future[Session] = connection.request(
+        answer: asyncio.Future[SimSession] = connection.request(
             lambda door: door.attach(self.topic, self.name, connection)
         )
         self._session = await within(8.0, connection, answer)
 
     async def _publish(self) -> None:
-        """Keep the window full, and take acknowledgements in order."""
+        """Keep the window full, and process acknowledgements in order."""
         assert self._connection is not None
         connection, session = self._connection, self._session
         sent: deque[asyncio.Future[int]] = deque()
@@ -139,13 +139,13 @@ class Producer:
             self._checker.published(self.topic, self._left.popleft().contents, base)
 
     def _send(
-        self, connection: Connection, session: Session | None, number: int, data: bytes
+        self, connection: SimConnection, session: SimSession | None, number: int, data: bytes
     ) -> asyncio.Future[int]:
         return connection.request(lambda door: door.publish(session, number, data), ordered=True)
 
 
-class Consumer(ConsumerClient):
-    """Gets the records of a subscription and acknowledges them."""
+class SimConsumer(ConsumerClient):
+    """Receives the records of a subscription and acknowledges them."""
 
     def __init__(
         self,
@@ -153,8 +153,8 @@ class Consumer(ConsumerClient):
         topic: TopicName,
         subscription: str,
         type_: SubscriptionType,
-        machine: Machine,
-        network: Network,
+        machine: SimMachine,
+        network: SimNetwork,
         find: Find,
         chance: Random,
         checker: Checker,
@@ -171,16 +171,16 @@ class Consumer(ConsumerClient):
         self._find = find
         self._chance = chance
         self._checker = checker
-        self._end: ConsumerEnd | None = None
-        self._connection: Connection | None = None
+        self._end: SimConsumerEnd | None = None
+        self._connection: SimConnection | None = None
 
     async def run(self) -> None:
-        """Stay connected to whoever seems to be the owner."""
+        """Stay connected to the supposed owner."""
         while True:
             try:
                 endpoint = await self._find(self._topic)
                 connection = self._connection = self._network.connect(self._machine, endpoint)
-                end = self._end = ConsumerEnd(self.name, connection, self)
+                end = self._end = SimConsumerEnd(self.name, connection, self)
                 await within(8.0, connection, self._join(connection, end))
                 while connection.open and self._end is end:
                     await self._clock.sleep(self._chance.uniform(0.2, 0.6))
@@ -193,11 +193,13 @@ class Consumer(ConsumerClient):
                 if self._connection is not None:
                     self._connection.close()
 
-    async def _is_elsewhere(self, endpoint: Endpoint) -> bool:
-        """Whether the topic seems to have moved, though nobody said so."""
+    async def _is_elsewhere(self, endpoint: SimEndpoint) -> bool:
+        """Whether the topic seems to have another owner now."""
         return await self._find(self._topic) is not endpoint
 
-    def _join(self, connection: Connection, end: ConsumerEnd) -> asyncio.Future[ConsumerEnd]:
+    def _join(
+        self, connection: SimConnection, end: SimConsumerEnd
+    ) -> asyncio.Future[SimConsumerEnd]:
         return connection.request(
             lambda door: door.subscribe(self._topic, self._subscription, self._type, end)
         )
@@ -205,7 +207,7 @@ class Consumer(ConsumerClient):
     def handed_over(self, frame: Buffer, latest_us: int) -> None:
         self._checker.handed_over(self._topic, frame, latest_us)
 
-    def got(self, end: ConsumerEnd, frame: bytes, chosen: int | None) -> None:
+    def got(self, end: SimConsumerEnd, frame: bytes, chosen: int | None) -> None:
         offsets = self._checker.delivered(self._topic, frame, chosen)
         if end.connection.open:
             end.connection.request(
@@ -215,18 +217,18 @@ class Consumer(ConsumerClient):
             return
         self._machine.loop.call_later(self._chance.uniform(0.0, 0.02), self._ack, end, offsets)
 
-    def _ack(self, end: ConsumerEnd, offsets: list[int]) -> None:
+    def _ack(self, end: SimConsumerEnd, offsets: list[int]) -> None:
         if end.connection.open:
             self._checker.acking(self._topic, self._subscription, offsets)
             end.connection.request(lambda door: door.ack(end, offsets), ordered=True)
 
-    def ended(self, end: ConsumerEnd) -> None:
+    def ended(self, end: SimConsumerEnd) -> None:
         if self._end is end:
             self._end = None
 
 
-async def within(seconds: float, connection: Connection, answer: asyncio.Future[_T]) -> _T:
-    """The answer; after so long without one the connection is given up, and with it the answer."""
+async def within(seconds: float, connection: SimConnection, answer: asyncio.Future[_T]) -> _T:
+    """The answer. After ``seconds`` the connection is closed, and the request with it."""
     timer = asyncio.get_running_loop().call_later(seconds, connection.close)
     try:
         return await answer

@@ -14,7 +14,7 @@ from sulina.runtime.memory_disk import MemoryDisk
 from tests.storage.stores import open_journal
 
 
-class Model:
+class EntryModel:
     """What was sent and what was acknowledged."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Model:
         """What was tried may have come through although nobody was told."""
 
 
-async def work(store: JournalStore, model: Model, chance: random.Random) -> None:
+async def work(store: JournalStore, model: EntryModel, chance: random.Random) -> None:
     """Append, fence and delete until the power goes."""
     waiting: list[asyncio.Future[None]] = []
 
@@ -66,7 +66,7 @@ async def work(store: JournalStore, model: Model, chance: random.Random) -> None
         await asyncio.gather(*waiting, return_exceptions=True)
 
 
-async def check(store: JournalStore, model: Model) -> None:
+async def check(store: JournalStore, model: EntryModel) -> None:
     assert store.recovery.damaged == ()
     for (ledger, entry), payload in model.sent.items():
         if ledger in model.maybe_deleted and ledger not in model.deleted:
@@ -113,7 +113,7 @@ async def test_a_power_cut_at_any_moment_loses_nothing_acknowledged(block: int) 
     for seed in range(block * 12, block * 12 + 12):
         chance = random.Random(seed)
         disk = MemoryDisk()
-        model = Model()
+        model = EntryModel()
         for _ in range(3):
             cut = PowerCut(disk, chance, chance.randrange(1, 120))
             try:

@@ -19,7 +19,7 @@ from sulina.runtime.real_clock import RealClock
 _OLD, _NEW = 1, 2
 
 
-class Node:
+class RestartingNode:
     """A node's folder, through its starts and stops."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Node:
 
 
 async def test_a_new_node_and_one_that_stopped_cleanly_are_sure_of_everything() -> None:
-    node = Node()
+    node = RestartingNode()
     assert (await node.start()).certain(_OLD)
     await node.stop()
     assert (await node.start()).certain(_OLD)
@@ -60,7 +60,7 @@ async def test_a_new_node_and_one_that_stopped_cleanly_are_sure_of_everything() 
 
 
 async def test_a_process_that_died_has_lost_nothing_while_the_system_went_on() -> None:
-    node = Node()
+    node = RestartingNode()
     await node.start()
     await node.kill()
     assert (await node.start()).certain(_OLD)
@@ -68,7 +68,7 @@ async def test_a_process_that_died_has_lost_nothing_while_the_system_went_on() -
 
 
 async def test_a_process_that_died_and_whose_journal_was_cut_may_have_lost_something() -> None:
-    node = Node()
+    node = RestartingNode()
     life = (await node.start()).life
     payload = b"synced, and bad by the next start"
     await node.store.append(_OLD, 0, -1, payload)
@@ -85,7 +85,7 @@ async def test_a_process_that_died_and_whose_journal_was_cut_may_have_lost_somet
 
 
 async def test_after_a_power_cut_a_node_is_sure_only_of_ledgers_that_began_since() -> None:
-    node = Node()
+    node = RestartingNode()
     await node.start()
     await node.cut_power()
     loss_record = await node.start()
@@ -95,7 +95,7 @@ async def test_after_a_power_cut_a_node_is_sure_only_of_ledgers_that_began_since
 
 
 async def test_doubt_outlives_clean_stops_and_kills() -> None:
-    node = Node()
+    node = RestartingNode()
     await node.start()
     await node.cut_power()
     (await node.start()).created(_NEW)
@@ -108,7 +108,7 @@ async def test_doubt_outlives_clean_stops_and_kills() -> None:
 
 
 async def test_a_second_power_cut_puts_everything_in_doubt_again() -> None:
-    node = Node()
+    node = RestartingNode()
     await node.start()
     await node.cut_power()
     (await node.start()).created(_NEW)
@@ -120,7 +120,7 @@ async def test_a_second_power_cut_puts_everything_in_doubt_again() -> None:
 
 
 async def test_a_note_that_can_not_be_read_is_doubt() -> None:
-    node = Node()
+    node = RestartingNode()
     await node.start()
     await node.stop()
     await node.disk.replace("standing.json", b"{")
@@ -139,7 +139,7 @@ async def test_where_boots_can_not_be_told_apart_every_kill_may_be_a_power_cut()
 
 
 async def test_on_a_full_disk_doubt_is_noted_before_the_stop_that_relies_on_it() -> None:
-    node = Node()
+    node = RestartingNode()
     await node.start()
     await node.cut_power()
     node.disk.capacity = 0

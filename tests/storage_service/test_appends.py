@@ -36,7 +36,7 @@ from tests.storage_service.serving import (
 TIGHT = replace(SMALL, max_pending_bytes=256 << 10)
 
 
-class Gate:
+class SyncGate:
     """Holds back the syncs of a disk until opened."""
 
     def __init__(self) -> None:
@@ -50,8 +50,8 @@ class Gate:
             await self.open.wait()
 
 
-async def gated(settings: JournalSettings = SMALL) -> tuple[JournalStore, Gate]:
-    gate = Gate()
+async def gated(settings: JournalSettings = SMALL) -> tuple[JournalStore, SyncGate]:
+    gate = SyncGate()
     return await open_journal(MemoryDisk(before=gate), settings), gate
 
 

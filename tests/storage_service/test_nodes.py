@@ -27,7 +27,7 @@ def member(number: int, disk: int | None = None) -> str:
     return f"storage-{number}@{number if disk is None else disk:08x}"
 
 
-class Cluster:
+class StorageNodes:
     """Three servers that can go and come, and the directory of them."""
 
     def __init__(self, nodes: RemoteNodes, lives: dict[int, AsyncExitStack]) -> None:
@@ -64,9 +64,9 @@ class Cluster:
 
 
 @asynccontextmanager
-async def cluster(count: int = 3, seed: int = 1) -> AsyncIterator[Cluster]:
+async def cluster(count: int = 3, seed: int = 1) -> AsyncIterator[StorageNodes]:
     lives: dict[int, AsyncExitStack] = {}
-    made = Cluster(RemoteNodes([], RealClock(), random.Random(0)), lives)
+    made = StorageNodes(RemoteNodes([], RealClock(), random.Random(0)), lives)
     try:
         for number in range(1, count + 1):
             await made.start(number)

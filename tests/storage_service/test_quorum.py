@@ -34,7 +34,7 @@ def content(ledger: int, entry: int) -> bytes:
 
 
 @dataclass
-class Cluster:
+class QuorumNodes:
     """Storage processes, and a broker's way to them."""
 
     processes: list[StorageProcess]
@@ -68,12 +68,12 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Storage
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def cluster(processes: list[StorageProcess]) -> AsyncIterator[Cluster]:
+async def cluster(processes: list[StorageProcess]) -> AsyncIterator[QuorumNodes]:
     metadata = await EmbeddedStore.open(RealClock())
     async with brokers_way(processes, metadata) as (nodes, ledgers):
         async with asyncio.timeout(PATIENCE):
             await nodes.ready(3)
-        yield Cluster(processes, metadata, nodes, ledgers)
+        yield QuorumNodes(processes, metadata, nodes, ledgers)
     await metadata.close()
     for process in processes:
         if not process.running:
@@ -124,7 +124,7 @@ async def check(ledgers: QuorumLedgers, ledger: int, last: int) -> None:
 
 
 async def test_thousands_of_entries_are_written_closed_and_read_back(
-    cluster: Cluster, ledger: int
+    cluster: QuorumNodes, ledger: int
 ) -> None:
     writer, other = [await cluster.ledgers.create(id) for id in (ledger, next(_ids))]
     await asyncio.gather(*(append(cluster.ledgers, each, 2000) for each in (writer, other)))
@@ -143,7 +143,7 @@ async def test_thousands_of_entries_are_written_closed_and_read_back(
 
 
 async def test_no_append_fails_when_a_node_is_killed_and_a_new_ledger_is_whole_when_it_is_back(
-    cluster: Cluster, ledger: int
+    cluster: QuorumNodes, ledger: int
 ) -> None:
     writer = await cluster.ledgers.create(ledger)
     victim = cluster.processes[1]
@@ -164,7 +164,7 @@ async def test_no_append_fails_when_a_node_is_killed_and_a_new_ledger_is_whole_w
     await check(cluster.ledgers, ledger, 1999)
 
 
-async def test_no_append_fails_while_a_node_stands_still(cluster: Cluster, ledger: int) -> None:
+async def test_no_append_fails_while_a_node_stands_still(cluster: QuorumNodes, ledger: int) -> None:
     writer = await cluster.ledgers.create(ledger)
     frozen = cluster.processes[2]
     await append(cluster.ledgers, writer, 1000, at=300, do=frozen.freeze)
@@ -178,7 +178,7 @@ async def test_no_append_fails_while_a_node_stands_still(cluster: Cluster, ledge
 
 
 async def test_a_ledger_whose_writer_vanished_is_recovered_with_all_that_was_acknowledged(
-    cluster: Cluster, ledger: int
+    cluster: QuorumNodes, ledger: int
 ) -> None:
     async with cluster.another_broker() as gone:
         writer = await gone.create(ledger)
@@ -194,7 +194,7 @@ async def test_a_ledger_whose_writer_vanished_is_recovered_with_all_that_was_ack
 
 
 async def test_an_open_ledger_is_recovered_after_all_nodes_lost_power_at_once(
-    cluster: Cluster, ledger: int
+    cluster: QuorumNodes, ledger: int
 ) -> None:
     async with cluster.another_broker() as gone:
         await append(gone, await gone.create(ledger), 300)
@@ -210,7 +210,7 @@ async def test_an_open_ledger_is_recovered_after_all_nodes_lost_power_at_once(
 
 
 async def test_a_writer_with_a_newer_owner_confirms_nothing_more(
-    cluster: Cluster, ledger: int
+    cluster: QuorumNodes, ledger: int
 ) -> None:
     writer = await cluster.ledgers.create(ledger)
     await append(cluster.ledgers, writer, 100)
@@ -222,7 +222,7 @@ async def test_a_writer_with_a_newer_owner_confirms_nothing_more(
 
 
 async def test_a_node_that_lost_its_disk_is_somebody_else_and_the_data_is_still_there(
-    cluster: Cluster, ledger: int
+    cluster: QuorumNodes, ledger: int
 ) -> None:
     writer = await cluster.ledgers.create(ledger)
     await append(cluster.ledgers, writer, 500)
@@ -244,7 +244,7 @@ async def test_a_node_that_lost_its_disk_is_somebody_else_and_the_data_is_still_
 
 
 async def test_no_append_fails_when_the_disk_of_a_node_is_full(
-    cluster: Cluster, ledger: int
+    cluster: QuorumNodes, ledger: int
 ) -> None:
     writer = await cluster.ledgers.create(ledger)
     full = cluster.processes[1]
@@ -256,7 +256,7 @@ async def test_no_append_fails_when_the_disk_of_a_node_is_full(
     await check(cluster.ledgers, ledger, 3999)
 
 
-async def test_a_flipped_bit_on_one_node_is_never_served(cluster: Cluster, ledger: int) -> None:
+async def test_a_flipped_bit_on_one_node_is_never_served(cluster: QuorumNodes, ledger: int) -> None:
     writer = await cluster.ledgers.create(ledger)
     await append(cluster.ledgers, writer, 300)
     await writer.close()

@@ -11,7 +11,7 @@ from sulina.errors import CorruptEntry
 from sulina.metadata.keys import ledger_pages, ledgers, topic_lifecycle, topics
 from sulina.metadata.keys.ledgers import LedgerList, LedgerRef, LedgerState, TieredRef
 from sulina.metadata.store import Op, Put
-from tests.tier.world import TOPIC, World
+from tests.tier.world import TOPIC, TierBench
 
 DIGEST = "v1-0123456789abcdef0123456789abcdef"
 MANY = 10_000
@@ -37,7 +37,7 @@ def refs(count: int, *, tiered: bool = True, first: int = 0) -> tuple[LedgerRef,
 
 
 @pytest.fixture
-async def sizes(world: World, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+async def sizes(world: TierBench, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The bytes that each transaction wrote."""
     await topic_lifecycle.create(world.metadata, TOPIC, topics.TopicRecord())
     written: list[int] = []
@@ -51,7 +51,7 @@ async def sizes(world: World, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return written
 
 
-async def swap(world: World, before: ledgers.StoredLedgers, now: LedgerList) -> LedgerList:
+async def swap(world: TierBench, before: ledgers.StoredLedgers, now: LedgerList) -> LedgerList:
     now = ledger_pages.sealed(now)
     done = await ledgers.swap(world.metadata, TOPIC, before.revision, now, before=before.list)
     assert done is not None
@@ -59,7 +59,9 @@ async def swap(world: World, before: ledgers.StoredLedgers, now: LedgerList) -> 
     return now
 
 
-async def test_ten_thousand_ledgers_are_a_small_change_each(world: World, sizes: list[int]) -> None:
+async def test_ten_thousand_ledgers_are_a_small_change_each(
+    world: TierBench, sizes: list[int]
+) -> None:
     all_refs = refs(MANY)
     step = 2500
     for count in range(step, MANY + 1, step):
@@ -75,7 +77,7 @@ async def test_ten_thousand_ledgers_are_a_small_change_each(world: World, sizes:
     assert page is not None and len(page.value) < 125 * ledger_pages.PAGE
 
 
-async def test_a_changed_ledger_rewrites_its_page_alone(world: World, sizes: list[int]) -> None:
+async def test_a_changed_ledger_rewrites_its_page_alone(world: TierBench, sizes: list[int]) -> None:
     before = await ledgers.get(world.metadata, TOPIC)
     await swap(world, before, LedgerList(1, refs(1000, tiered=False)))
     stored = await ledgers.get(world.metadata, TOPIC)
@@ -89,7 +91,7 @@ async def test_a_changed_ledger_rewrites_its_page_alone(world: World, sizes: lis
 
 @pytest.mark.parametrize("count", [1, 99, 100, 101, 250, 900, 999])
 async def test_trimming_takes_ledgers_out_of_pages_and_pages_away(
-    world: World, sizes: list[int], count: int
+    world: TierBench, sizes: list[int], count: int
 ) -> None:
     before = await ledgers.get(world.metadata, TOPIC)
     await swap(world, before, LedgerList(1, refs(1000)))
@@ -107,7 +109,7 @@ async def test_trimming_takes_ledgers_out_of_pages_and_pages_away(
 
 
 async def test_a_reader_between_two_changes_sees_one_of_them(
-    world: World, sizes: list[int], monkeypatch: pytest.MonkeyPatch
+    world: TierBench, sizes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = await ledgers.get(world.metadata, TOPIC)
     await swap(world, before, LedgerList(1, refs(1000)))
@@ -132,7 +134,7 @@ async def test_a_reader_between_two_changes_sees_one_of_them(
     assert found.list.ledgers[1:] == refs(1000)[211:]
 
 
-async def test_a_damaged_page_is_told(world: World, sizes: list[int]) -> None:
+async def test_a_damaged_page_is_told(world: TierBench, sizes: list[int]) -> None:
     before = await ledgers.get(world.metadata, TOPIC)
     await swap(world, before, LedgerList(1, refs(300)))
     await world.metadata.put(ledger_pages.key(TOPIC, 1_000_000), json.dumps({"rows": 1}).encode())
@@ -140,7 +142,7 @@ async def test_a_damaged_page_is_told(world: World, sizes: list[int]) -> None:
         await ledgers.get(world.metadata, TOPIC)
 
 
-async def test_deleting_a_topic_deletes_its_pages(world: World, sizes: list[int]) -> None:
+async def test_deleting_a_topic_deletes_its_pages(world: TierBench, sizes: list[int]) -> None:
     before = await ledgers.get(world.metadata, TOPIC)
     await swap(world, before, LedgerList(1, refs(300)))
     await topic_lifecycle.delete(world.metadata, TOPIC)

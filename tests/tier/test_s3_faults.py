@@ -21,7 +21,7 @@ from sulina.objects.store import ObjectSettings, ObjectStore
 from sulina.runtime.real_clock import RealClock
 from sulina.runtime.seam import at_once
 from tests.support.faulty_http import Fault, FaultyHttp, Seen
-from tests.tier.world import TOPIC, HookedStore, World, make_world, read_all
+from tests.tier.world import TOPIC, HookedStore, TierBench, make_world, read_all
 
 BUCKET = "tier-faults"
 SETTINGS = ObjectSettings(attempts=2, deadline_seconds=20.0, part_bytes=5 << 20)
@@ -39,7 +39,7 @@ class QuickClock(RealClock):
 class Scene:
     """A world whose objects are in S3, behind a proxy; and the way around it."""
 
-    world: World
+    world: TierBench
     proxy: FaultyHttp
     direct: ObjectStore
 

@@ -11,12 +11,12 @@ from sulina.errors import NotFound, Unavailable
 from sulina.metadata.keys import closing, doomed_objects, ledgers
 from sulina.metadata.keys.ledgers import LedgerRef, LedgerState, TieredRef
 from sulina.wire.decode import Frame
-from tests.tier.world import TOPIC, Stopped, World, make_world, read_all
+from tests.tier.world import TOPIC, Stopped, TierBench, make_world, read_all
 
 HOUR_US = 3_600_000_000
 
 
-async def test_closed_ledgers_become_objects_and_their_entries_go(world: World) -> None:
+async def test_closed_ledgers_become_objects_and_their_entries_go(world: TierBench) -> None:
     broker = world.broker()
     log = await world.log(broker)
     await world.publish(log, 20)
@@ -32,7 +32,7 @@ async def test_closed_ledgers_become_objects_and_their_entries_go(world: World) 
 
 
 async def test_a_reader_goes_from_objects_to_ledgers_to_what_is_being_written(
-    world: World,
+    world: TierBench,
 ) -> None:
     broker = world.broker()
     log = await world.log(broker)
@@ -45,7 +45,7 @@ async def test_a_reader_goes_from_objects_to_ledgers_to_what_is_being_written(
         assert await read_all(log, start) == world.published[start:]
 
 
-async def test_a_flush_closes_the_open_ledger_and_publishing_goes_on(world: World) -> None:
+async def test_a_flush_closes_the_open_ledger_and_publishing_goes_on(world: TierBench) -> None:
     broker = world.broker()
     log = await world.log(broker)
     await world.publish(log, 2)
@@ -58,14 +58,14 @@ async def test_a_flush_closes_the_open_ledger_and_publishing_goes_on(world: Worl
     assert await read_all(log) == world.published
 
 
-async def test_a_flush_of_nothing_does_nothing(world: World) -> None:
+async def test_a_flush_of_nothing_does_nothing(world: TierBench) -> None:
     broker = world.broker()
     log = await world.log(broker)
     assert await broker.tiering.flush(log) == []
     assert await world.keys() == []
 
 
-async def test_an_idle_ledger_becomes_an_object_when_it_is_old_enough(world: World) -> None:
+async def test_an_idle_ledger_becomes_an_object_when_it_is_old_enough(world: TierBench) -> None:
     broker = world.broker()
     log = await world.log(broker)
     await world.publish(log, 1)
@@ -128,7 +128,7 @@ async def test_whatever_step_a_process_dies_at_the_next_one_finishes_it(moment: 
     await world.close()
 
 
-async def test_a_lost_answer_of_a_put_is_found_out_by_reading_back(world: World) -> None:
+async def test_a_lost_answer_of_a_put_is_found_out_by_reading_back(world: TierBench) -> None:
     broker = world.broker()
     log = await world.log(broker)
     await world.publish(log, 8)
@@ -149,7 +149,7 @@ async def test_a_lost_answer_of_a_put_is_found_out_by_reading_back(world: World)
     assert await read_all(log) == world.published
 
 
-async def test_an_object_that_reads_back_wrong_keeps_the_entries(world: World) -> None:
+async def test_an_object_that_reads_back_wrong_keeps_the_entries(world: TierBench) -> None:
     broker = world.broker()
     log = await world.log(broker)
     await world.publish(log, 8)
@@ -171,7 +171,7 @@ async def test_an_object_that_reads_back_wrong_keeps_the_entries(world: World) -
 
 
 async def test_an_object_with_other_records_in_its_place_is_neither_taken_nor_deleted(
-    world: World,
+    world: TierBench,
 ) -> None:
     broker = world.broker()
     log = await world.log(broker)
@@ -196,7 +196,7 @@ async def test_an_object_with_other_records_in_its_place_is_neither_taken_nor_de
 # ---- takeover ----
 
 
-async def test_a_takeover_behind_an_object_knows_the_producers_again(world: World) -> None:
+async def test_a_takeover_behind_an_object_knows_the_producers_again(world: TierBench) -> None:
     first = world.broker()
     log = await world.log(first)
     await world.publish(log, 5, producer="a")
@@ -216,7 +216,7 @@ async def test_a_takeover_behind_an_object_knows_the_producers_again(world: Worl
     assert await read_all(again) == world.published
 
 
-async def test_without_a_closing_frame_a_takeover_reads_the_object(world: World) -> None:
+async def test_without_a_closing_frame_a_takeover_reads_the_object(world: TierBench) -> None:
     first = world.broker()
     log = await world.log(first)
     await world.publish(log, 5, producer="a")
@@ -228,7 +228,7 @@ async def test_without_a_closing_frame_a_takeover_reads_the_object(world: World)
     assert (again.end, again.dedup.snapshot()) == (log.end, log.dedup.snapshot())
 
 
-async def test_entries_that_are_lost_are_read_from_objects(world: World) -> None:
+async def test_entries_that_are_lost_are_read_from_objects(world: TierBench) -> None:
     world.settings = world.settings.__class__(
         ledger=world.settings.ledger, tier=TieringSettings(local_seconds=HOUR_US)
     )
@@ -246,7 +246,7 @@ async def test_entries_that_are_lost_are_read_from_objects(world: World) -> None
     assert middle == 9
 
 
-async def test_a_broker_without_a_tier_says_what_it_lacks(world: World) -> None:
+async def test_a_broker_without_a_tier_says_what_it_lacks(world: TierBench) -> None:
     first = world.broker()
     log = await world.log(first)
     await world.publish(log, 10)
@@ -283,7 +283,7 @@ async def test_a_time_is_found_in_objects_as_in_ledgers() -> None:
 # ---- retention and deletion ----
 
 
-async def test_retention_deletes_objects_and_nothing_else_does(world: World) -> None:
+async def test_retention_deletes_objects_and_nothing_else_does(world: TierBench) -> None:
     broker = world.broker()
     log = await world.log(broker)
     await world.publish(log, 20)
@@ -296,7 +296,7 @@ async def test_retention_deletes_objects_and_nothing_else_does(world: World) -> 
     assert await world.keys() == keys[2:]
 
 
-async def test_objects_whose_deletion_was_interrupted_are_found_by_others(world: World) -> None:
+async def test_objects_whose_deletion_was_interrupted_are_found_by_others(world: TierBench) -> None:
     broker = world.broker()
     log = await world.log(broker)
     await world.publish(log, 20)
@@ -320,7 +320,7 @@ async def test_objects_whose_deletion_was_interrupted_are_found_by_others(world:
     assert await doomed_objects.list_some(world.metadata, 10) == []
 
 
-async def test_an_upload_that_ends_behind_the_deletion_is_deleted_too(world: World) -> None:
+async def test_an_upload_that_ends_behind_the_deletion_is_deleted_too(world: TierBench) -> None:
     broker = world.broker()
     log = await world.log(broker)
     await world.publish(log, 20)
@@ -333,7 +333,7 @@ async def test_an_upload_that_ends_behind_the_deletion_is_deleted_too(world: Wor
     assert len(await world.keys()) == sum(1 for ref in log.refs if ref.tiered)
 
 
-async def test_deleting_a_topic_deletes_its_objects(world: World) -> None:
+async def test_deleting_a_topic_deletes_its_objects(world: TierBench) -> None:
     broker = world.broker()
     log = await world.log(broker)
     await world.publish(log, 20)
@@ -349,7 +349,7 @@ async def test_deleting_a_topic_deletes_its_objects(world: World) -> None:
 
 
 async def test_a_topic_made_again_keeps_its_objects_though_the_old_ones_are_doomed(
-    world: World,
+    world: TierBench,
 ) -> None:
     broker = world.broker()
     log = await world.log(broker)
@@ -407,7 +407,7 @@ def test_entries_of_ledgers_without_objects_never_go() -> None:
     assert [ref.id for ref in found] == [1, 3]
 
 
-async def test_a_swap_with_an_unknown_outcome_is_settled(world: World) -> None:
+async def test_a_swap_with_an_unknown_outcome_is_settled(world: TierBench) -> None:
     broker = world.broker()
     log = await world.log(broker)
     await world.publish(log, 10)
@@ -432,7 +432,7 @@ async def test_a_swap_with_an_unknown_outcome_is_settled(world: World) -> None:
     assert await read_all(log) == world.published
 
 
-async def test_a_missing_object_is_told_and_never_skipped(world: World) -> None:
+async def test_a_missing_object_is_told_and_never_skipped(world: TierBench) -> None:
     broker = world.broker()
     log = await world.log(broker)
     await world.publish(log, 10)
@@ -445,7 +445,7 @@ async def test_a_missing_object_is_told_and_never_skipped(world: World) -> None:
 # ---- figures ----
 
 
-async def test_the_metrics_tell_how_far_objects_lie_behind(world: World) -> None:
+async def test_the_metrics_tell_how_far_objects_lie_behind(world: TierBench) -> None:
     broker = world.broker()
     log = await world.log(broker)
     await world.publish(log, 20)

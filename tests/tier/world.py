@@ -34,7 +34,7 @@ SETTINGS = BrokerSettings(
 )
 
 
-class MovedClock(RealClock):
+class MovableClock(RealClock):
     """A clock that a test moves forward, besides going on by itself."""
 
     ahead = 0.0
@@ -115,11 +115,11 @@ class HookedLedgers(EmbeddedLedgers):
 
 
 @dataclass
-class World:
+class TierBench:
     """What outlives processes: entries, metadata, objects, time."""
 
     metadata: EmbeddedStore
-    clock: MovedClock = field(default_factory=MovedClock)
+    clock: MovableClock = field(default_factory=MovableClock)
     entries: MemoryEntryStore = field(default_factory=MemoryEntryStore)
     settings: BrokerSettings = SETTINGS
     row_group_bytes: int = 16 << 20
@@ -180,11 +180,11 @@ class World:
         await self.metadata.close()
 
 
-async def make_world(**more: object) -> World:
-    clock = MovedClock()
+async def make_world(**more: object) -> TierBench:
+    clock = MovableClock()
     metadata = await EmbeddedStore.open(clock)
     await namespaces.create_first(metadata)
-    return World(metadata, clock, **more)  # type: ignore[arg-type]
+    return TierBench(metadata, clock, **more)  # type: ignore[arg-type]
 
 
 async def read_all(log: ManagedLedger, offset: int = 0) -> list[bytes]:

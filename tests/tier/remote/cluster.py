@@ -21,7 +21,7 @@ from storage_grpc.tier.local import LocalTier
 from storage_grpc.tier.remote import RemoteTier
 from sulina.runtime.seam import at_once
 from tests.storage_service.serving import QUICK
-from tests.tier.world import SETTINGS, World, make_world
+from tests.tier.world import SETTINGS, TierBench, make_world
 
 PATIENCE = 60.0
 _TIMEOUTS = QuorumTimeouts(append=5.0, call=5.0)
@@ -32,7 +32,7 @@ class TierNode:
     """One storage node: its entries outlive its server."""
 
     name: str
-    world: World
+    world: TierBench
     entries: MemoryEntryStore = field(default_factory=MemoryEntryStore)
     port: int = 0
     offers_tier: bool = True
@@ -72,7 +72,7 @@ class TierNode:
 class TierCluster:
     """The nodes, what a broker knows of them, and a world for the rest."""
 
-    world: World
+    world: TierBench
     storages: list[TierNode]
     nodes: RemoteNodes
     ledgers: QuorumLedgers
