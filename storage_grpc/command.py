@@ -15,12 +15,12 @@ from sulina.cli.settings import CliSettings
 
 
 def _settings(command: Callable[..., None]) -> Callable[..., None]:
-    """An option for each setting, and one for the file."""
+    """Add one option per setting, and one for the configuration file."""
     for name, text, default in reversed(describe()):
         flag = f"--{name.replace('_', '-')}"
         shown = f"{text[0].upper()}{text[1:]}. [default: {default}]"
         command = click.option(flag, name, metavar="VALUE", help=shown)(command)
-    shown = "A TOML file with settings, under the names of the options."
+    shown = "TOML file with settings, named like the options."
     return click.option(f"--{CONFIG}", CONFIG, metavar="FILE", help=shown)(command)
 
 
@@ -36,11 +36,11 @@ def _settings(command: Callable[..., None]) -> Callable[..., None]:
 @_settings
 @click.pass_obj
 def storage(settings: CliSettings, /, **flags: Any) -> None:
-    """Run a storage node: it keeps the entries of ledgers for the brokers of a cluster.
+    """Run a storage node of a cluster.
 
-    Each option can also be set in the environment, as SULINA_STORAGE_<NAME>, and in the file; an
-    option wins over the environment, and that over the file. Ctrl-C, or SIGTERM, stops it cleanly.
-    With --json it prints one line when it is ready:
+    Each option can also be set in the environment, as SULINA_STORAGE_<NAME>, and in the file. An
+    option overrides the environment, which overrides the file. Ctrl-C or SIGTERM stops the node
+    cleanly. With --json it prints one line when it is ready:
     {"event": "ready", "port": ..., "pid": ..., "id": ..., "incarnation": ...}.
     """
     node = load(flags, os.environ)

@@ -39,7 +39,7 @@ async def failover(topics: int, lease: int, *, freeze: bool = False) -> dict[str
         connect(cluster, without=KILLED) as client,
         AsyncExitStack() as stack,
     ):
-        others = [name for name in cluster.plan.brokers if name != KILLED]
+        others = [name for name in cluster.ports.brokers if name != KILLED]
         for other in others:
             await ask(client, "broker.drain", broker=other)
         producers: list[Producer] = []

@@ -56,7 +56,7 @@ async def measured_cluster(
 
 def connect(cluster: LocalCluster, *, without: str = "", timeout: float = 120.0) -> Client:
     """A client of all brokers, or of all but one."""
-    ports = [ports[0] for name, ports in cluster.plan.brokers.items() if name != without]
+    ports = [ports[0] for name, ports in cluster.ports.brokers.items() if name != without]
     addresses = ",".join(f"127.0.0.1:{port}" for port in ports)
     return sulina.connect(f"sulina://{addresses}", operation_timeout=timeout)
 
@@ -104,7 +104,7 @@ def topic_names(count: int) -> list[str]:
 
 async def open_topics(cluster: LocalCluster, broker: str) -> int:
     """How many topics a broker serves now, by its metrics."""
-    return await asyncio.to_thread(_open_topics, cluster.plan.brokers[broker][1])
+    return await asyncio.to_thread(_open_topics, cluster.ports.brokers[broker][1])
 
 
 def _open_topics(port: int) -> int:

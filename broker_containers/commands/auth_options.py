@@ -1,4 +1,4 @@
-"""Options that say whether a broker asks for tokens, for the commands that start brokers."""
+"""Options for authentication, of the commands that run brokers."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ LOCAL: Final = ("127.0.0.1", "::1", "localhost")
 
 
 def auth_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds them."""
+    """Add the options."""
     for option in (
         click.option(
             "--auth-jwt-key",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
             metavar="FILE",
-            help="Take JSON Web Tokens as well that were signed (HS256) with the key in this file.",
+            help="Also accept JSON Web Tokens signed (HS256) with the key in this file.",
         ),
         click.option(
             "--auth",
             type=click.Path(dir_okay=False, path_type=Path),
             metavar="FILE",
-            help="Ask clients for tokens. The file holds the root token, which may do everything; "
-            "it is made if it is missing. All brokers of a cluster have the same one. "
-            f"{ROOT_VARIABLE} gives the token itself instead.",
+            help="Require tokens from clients. The file holds the root token, which permits "
+            "everything; it is created if necessary. All brokers of a cluster need the same one. "
+            f"Alternatively, set {ROOT_VARIABLE} to the token itself.",
         ),
     ):
         command = option(command)
@@ -41,7 +41,10 @@ def auth_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def auth_settings(auth: Path | None, jwt_key: Path | None) -> AuthSettings | None:
-    """What these options say; None: nobody is asked. Raises ``Refused`` for files and tokens."""
+    """The settings for these options; None: no authentication.
+
+    Raises ``Refused`` for files that can't be used.
+    """
     root = os.environ.get(ROOT_VARIABLE, "")
     if auth is not None:
         root = read_root(auth)
@@ -53,7 +56,7 @@ def auth_settings(auth: Path | None, jwt_key: Path | None) -> AuthSettings | Non
 
 
 def read_root(file: Path) -> str:
-    """The root token in a file, which is made, for its owner's eyes only, if it is missing."""
+    """The root token in a file, which is created, readable by its owner only, if necessary."""
     try:
         try:
             descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -65,7 +68,7 @@ def read_root(file: Path) -> str:
         return root
     except (OSError, UnicodeDecodeError) as error:
         raise Refused(
-            f"{file} can't hold the root token ({error}): name another with --auth"
+            f"{file} can't be used for the root token ({error}): name another file with --auth"
         ) from None
 
 
@@ -73,15 +76,17 @@ def _key(file: Path) -> bytes:
     try:
         return file.read_bytes().strip()
     except OSError as error:
-        raise Refused(f"{file} can't be read ({error}): it must hold the key of tokens") from None
+        raise Refused(
+            f"{file} can't be read ({error}): it must hold the signing key of JSON Web Tokens"
+        ) from None
 
 
-def hint(host: str, *, asks: bool, secure: bool) -> str:
-    """What whoever starts a broker should know about who can use it; empty if all is well."""
-    if asks:
+def security_warning(host: str, *, required: bool, secure: bool) -> str:
+    """A warning about who can use the broker; empty if there is none."""
+    if required:
         if secure or host in LOCAL:
             return ""
-        return "tokens travel in the clear: --tls-cert keeps them secret"
+        return "tokens are sent unencrypted: --tls-cert enables TLS"
     if host in LOCAL:
-        return "off: every program on this machine may do everything; --auth FILE asks for tokens"
-    return "OFF: WHOEVER REACHES THIS ADDRESS MAY DO EVERYTHING; --auth FILE asks for tokens"
+        return "off: every program on this machine has full access; --auth FILE requires tokens"
+    return "OFF: ANYONE WHO CAN REACH THIS ADDRESS HAS FULL ACCESS; --auth FILE requires tokens"

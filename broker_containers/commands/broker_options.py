@@ -1,4 +1,4 @@
-"""Options of whatever runs a broker, one process or one of a cluster."""
+"""Options of the commands that run a broker."""
 
 from __future__ import annotations
 
@@ -18,52 +18,50 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds them, in the order in which the help shows them."""
+    """Add the options, in the order in which the help shows them."""
     options: list[Decorator] = [
         click.option(
-            "--host", default="127.0.0.1", show_default=True, help="The address to listen on."
+            "--host", default="127.0.0.1", show_default=True, help="Address to listen on."
         ),
         click.option(
             "--port",
             type=_PORT,
             default=6655,
             show_default=True,
-            help="The binary port; 0 takes one that is free.",
+            help="Port for Sulina clients; 0 picks a free one.",
         ),
-        _door("--http-port", "HTTP: administration, health, metrics", HTTP_PORT),
-        _door("--grpc-port", "Danube's clients (gRPC)", GRPC_PORT),
+        _port("--http-port", "HTTP: administration, health and metrics", HTTP_PORT),
+        _port("--grpc-port", "Danube's clients (gRPC)", GRPC_PORT),
         click.option(
             "--grpc-advertise",
             metavar="URL",
             default="",
-            help="Where Danube's clients find it, if not at the address it listens on: "
-            "http://host:6650.",
+            help="URL at which Danube's clients reach it, such as http://host:6650. "
+            "[default: the address it listens on]",
         ),
-        _door("--admin-port", "Danube's admin tools (gRPC)", ADMIN_PORT),
-        click.option(
-            "--tls-cert", type=_FILE, help="Serve TLS with this certificate (PEM, with its chain)."
-        ),
-        click.option("--tls-key", type=_FILE, help="The certificate's key (PEM)."),
+        _port("--admin-port", "Danube's admin tools (gRPC)", ADMIN_PORT),
+        click.option("--tls-cert", type=_FILE, help="Serve TLS with this certificate chain (PEM)."),
+        click.option("--tls-key", type=_FILE, help="Private key of the certificate (PEM)."),
         click.option(
             "--cache-mb",
             type=click.IntRange(min=1),
             default=256,
             show_default=True,
-            help="Memory for messages that consumers read while they are fresh.",
+            help="Memory for recent messages, in MiB.",
         ),
         click.option(
             "--write-quorum",
             type=click.IntRange(min=1),
             default=3,
             show_default=True,
-            help="On how many storage nodes each message is kept.",
+            help="Number of storage nodes that store each message.",
         ),
         click.option(
             "--ack-quorum",
             type=click.IntRange(min=1),
             default=2,
             show_default=True,
-            help="How many of them must have it before it is acknowledged.",
+            help="Number of them that must have stored a message before it is acknowledged.",
         ),
         click.option(
             "--tier-after",
@@ -71,7 +69,7 @@ def broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
             default=900.0,
             show_default=True,
             metavar="SECONDS",
-            help="With --tier, how long messages wait at most before they go to the object store.",
+            help="With --tier, maximum age of messages before they are copied to the object store.",
         ),
         click.option(
             "--tier-local",
@@ -79,14 +77,14 @@ def broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
             default=300.0,
             show_default=True,
             metavar="SECONDS",
-            help="With --tier, how long messages stay on storage nodes as well.",
+            help="With --tier, how long messages stay on storage nodes after that.",
         ),
         click.option(
             "--log-level",
             type=click.Choice(LEVELS),
             default="warning",
             show_default=True,
-            help="How much to tell on standard error.",
+            help="Log level for standard error.",
         ),
     ]
     command = auth_options(command)
@@ -95,16 +93,18 @@ def broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def _door(name: str, what: str, default: int) -> Decorator:
+def _port(name: str, what: str, default: int) -> Decorator:
     return click.option(
         name,
         type=_PORT,
-        help=f"The port for {what}; 0 takes one that is free. "
+        help=f"Port for {what}; 0 picks a free one. "
         f"[default: {default}, or a free one with --port 0]",
     )
 
 
 def check_quorum(write_quorum: int, ack_quorum: int) -> None:
-    """Raise ``UsageError`` for quorums that would not overlap."""
+    """Raise ``UsageError`` for ack quorums that would not overlap."""
     if not write_quorum >= ack_quorum > write_quorum / 2:
-        raise click.UsageError("more than half of --write-quorum must be in --ack-quorum")
+        raise click.UsageError(
+            "--ack-quorum must be more than half of --write-quorum, and not exceed it"
+        )

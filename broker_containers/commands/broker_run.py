@@ -1,4 +1,4 @@
-"""``sulina broker run``: one broker of a cluster, as a process of its own."""
+"""``sulina broker run``: one broker of a cluster."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ from sulina.runtime.tls_files import TlsFiles
         "--storage-node c=10.0.1.3:6660 --host 0.0.0.0 --advertise sulina://10.0.2.1:6655",
     ],
 )
-@click.option("--id", "broker_id", required=True, help="The broker's name, its own in the cluster.")
+@click.option("--id", "broker_id", required=True, help="Name of the broker, unique in the cluster.")
 @click.option(
     "--etcd",
     metavar="URL",
     required=True,
-    help="Where etcd is: http://host:2379,host:2379 and a folder for the keys, if it is shared.",
+    help="URL of etcd: http://host:2379,host:2379, with https:// for TLS, and /prefix if shared.",
 )
 @click.option(
     "--storage-node",
@@ -57,7 +57,7 @@ from sulina.runtime.tls_files import TlsFiles
     metavar="NAME=HOST:PORT",
     multiple=True,
     required=True,
-    help="A storage node; give one option for each.",
+    help="A storage node; repeat the option for each node.",
 )
 @internal_tls_options
 @broker_options
@@ -65,31 +65,35 @@ from sulina.runtime.tls_files import TlsFiles
     "--grpc-proxy",
     metavar="URL",
     default="",
-    help="The one URL by which Danube's clients reach all brokers, a load balancer's for example; "
-    "brokers pass calls on to each other then.",
+    help="URL at which Danube's clients reach all brokers, such as a load balancer's; brokers then "
+    "forward calls to each other.",
 )
 @click.option(
     "--advertise",
     metavar="URL",
     default="",
-    help="Where clients and other brokers find this one.  [default: the address it listens on]",
+    help="URL at which clients and other brokers reach this broker. [default: the address it "
+    "listens on]",
 )
 @click.option(
-    "--label", "labels", multiple=True, help="What affinity rules can name, zone=a for example."
+    "--label",
+    "labels",
+    multiple=True,
+    help="Label for affinity rules, for example zone=a; may be repeated.",
 )
 @click.option(
     "--proxy",
     metavar="URL",
     default="",
-    help="The one URL by which clients reach all brokers, a load balancer's for example; brokers "
-    "pass connections on to each other then.",
+    help="URL at which clients reach all brokers, such as a load balancer's; brokers then forward "
+    "connections to each other.",
 )
 @click.option(
     "--lease-seconds",
     type=click.IntRange(2, 300),
     default=8,
     show_default=True,
-    help="How long the cluster waits for a broker that does not answer.",
+    help="Seconds after which a broker that does not renew its lease counts as dead.",
 )
 @click.pass_obj
 def broker_run(
@@ -123,9 +127,9 @@ def broker_run(
 ) -> None:
     """Run one broker of a cluster.
 
-    It keeps nothing itself: metadata is in etcd, messages are on storage nodes. Ctrl-C, or SIGTERM,
-    lets the others take its topics and then stops it; a second one stops it at once. With --json
-    it prints one line when it is ready.
+    It stores nothing itself: metadata is in etcd, messages are on storage nodes. Ctrl-C or SIGTERM
+    hands its topics to other brokers and then stops it; a second one stops it immediately. With
+    --json it prints one line when it is ready.
     """
     logging.basicConfig(
         level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"

@@ -1,20 +1,21 @@
-"""``sulina up --brokers``: a whole cluster of processes on this machine, under one supervisor."""
+"""``sulina up --brokers``: a cluster of processes on this machine, under one supervisor."""
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
-import importlib
 import json
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
 import click
 
-from broker_containers.commands.auth_options import ROOT_VARIABLE, hint
+from broker_containers.commands.auth_options import ROOT_VARIABLE, security_warning
+from broker_containers.commands.serving import Stop, own_program
 from broker_containers.local_cluster.ports import (
     LOCAL,
     ClusterPorts,
@@ -23,69 +24,45 @@ from broker_containers.local_cluster.ports import (
     RequestedPorts,
     plan_ports,
 )
+from broker_containers.local_cluster.processes import LocalCluster
+from broker_containers.local_cluster.supervisor import ProcessEvent, Supervisor
 from sulina.cli.failures import ExitCode
 from sulina.cli.output import console
 from sulina.cli.running import run
-from sulina.cli.settings import CliSettings
+from sulina.cli.settings import DEFAULT_URL, CliSettings
 from sulina.client.address import Address
 from sulina.errors import Refused, Unavailable
 from sulina.version import __version__
-
-if TYPE_CHECKING:
-    from broker_containers.local_cluster.processes import LocalCluster
-    from broker_containers.local_cluster.supervisor import ProcessEvent
-
-
-_MODULES: Final = (
-    "broker_containers.cluster.process",
-    "storage_grpc.service.process",
-    "sulina.metadata.etcd.server",
-)
 
 
 def run_cluster(
     settings: CliSettings,
     data: Path,
-    counts: ClusterSize,
-    asked: RequestedPorts,
+    size: ClusterSize,
+    requested: RequestedPorts,
     options: ProcessOptions,
 ) -> None:
-    """Run it until Ctrl-C or SIGTERM; a second one ends everything at once.
+    """Run the cluster until Ctrl-C or SIGTERM; a second signal ends everything immediately.
 
-    Raises ``Refused`` if etcd is not installed, or a port or the folder is taken, and
-    ``Unavailable`` with what a process said that did not start.
+    Raises ``Refused`` if a port or the folder is in use, or etcd is not installed, and
+    ``Unavailable``, with its last output, if a process does not start.
     """
-    check_installed()
-    from broker_containers.local_cluster.processes import LocalCluster
-
     data.mkdir(parents=True, exist_ok=True)
-    with _alone(data):
-        plan = plan_ports(data, counts, asked)
+    with _exclusive(data):
+        ports = plan_ports(data, size, requested)
         try:
-            cluster = LocalCluster(data, plan, options)
+            cluster = LocalCluster(data, ports, options)
         except Unavailable as error:
             raise Refused(str(error)) from None
-        asks = "--auth" in options.broker or ROOT_VARIABLE in os.environ
+        required = "--auth" in options.broker or ROOT_VARIABLE in os.environ
         secure = "--tls-cert" in options.broker
-        if not run(_serve(settings, cluster, asked.host, secure=secure, asks=asks)):
+        if not run(_serve(settings, cluster, requested.host, secure=secure, required=required)):
             click.get_current_context().exit(ExitCode.INTERRUPTED)
 
 
-def check_installed() -> None:
-    """Raises ``Refused`` with what to install, if a part of a cluster is missing."""
-    try:
-        for module in _MODULES:
-            importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise Refused(
-            f"`sulina up --brokers` needs the package {error.name}: "
-            "pip install 'sulina[all-in-one,etcd,etcd-server]'"
-        ) from None
-
-
 @contextmanager
-def _alone(data: Path) -> Iterator[None]:
-    """Raises ``Refused`` if another supervisor uses the folder."""
+def _exclusive(data: Path) -> Iterator[None]:
+    """Lock the folder. Raises ``Refused`` if another supervisor uses it."""
     with (data / "cluster.lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -97,14 +74,9 @@ def _alone(data: Path) -> Iterator[None]:
 
 
 async def _serve(
-    settings: CliSettings, cluster: LocalCluster, host: str, *, secure: bool, asks: bool
+    settings: CliSettings, cluster: LocalCluster, host: str, *, secure: bool, required: bool
 ) -> bool:
-    """Until told to stop. False if that came before it was ready."""
-    import asyncio
-
-    from broker_containers.commands.serving import Stop
-    from broker_containers.local_cluster.supervisor import Supervisor
-
+    """Run until a signal. False if the signal came before the cluster was ready."""
     stop = Stop()
 
     def tell(event: ProcessEvent) -> None:
@@ -124,7 +96,7 @@ async def _serve(
                 click.echo(json.dumps(described(cluster, host, secure=secure)))
                 sys.stdout.flush()
             else:
-                _print_panel(cluster, host, secure=secure, asks=asks)
+                _print_panel(cluster, host, secure=secure, required=required)
             await stop.asked.wait()
             if not settings.json:
                 click.echo("stopping: brokers first, then storage nodes, then etcd", err=True)
@@ -133,15 +105,15 @@ async def _serve(
             raise
         return False
     if not settings.json:
-        click.echo("stopped; everything is stored", err=True)
+        click.echo("stopped; all data is stored", err=True)
     return True
 
 
 def described(cluster: LocalCluster, host: str, *, secure: bool) -> dict[str, Any]:
-    """Everybody's place, as JSON."""
-    plan: ClusterPorts = cluster.plan
+    """The addresses, processes and logs of the cluster, for JSON."""
+    ports: ClusterPorts = cluster.ports
     scheme, http = ("sulina+tls", "https") if secure else ("sulina", "http")
-    addresses = [Address(host, port) for port, _ in plan.brokers.values()]
+    addresses = [Address(host, port) for port, _ in ports.brokers.values()]
     return {
         "event": "ready",
         "url": f"{scheme}://{','.join(map(str, addresses))}",
@@ -155,11 +127,11 @@ def described(cluster: LocalCluster, host: str, *, secure: bool) -> dict[str, An
                 "port": port,
                 "http_url": f"{http}://{Address(host, http_port)}",
                 "http_port": http_port,
-                "admin_port": plan.admin[name],
-                "grpc_port": plan.grpc[name],
+                "admin_port": ports.admin[name],
+                "grpc_port": ports.grpc[name],
                 "log": str(cluster.brokers[name].log),
             }
-            for name, (port, http_port) in plan.brokers.items()
+            for name, (port, http_port) in ports.brokers.items()
         ],
         "storage": [
             {
@@ -170,7 +142,7 @@ def described(cluster: LocalCluster, host: str, *, secure: bool) -> dict[str, An
                 "data": str(cluster.folder / "storage" / name),
                 "log": str(cluster.storage[name].log),
             }
-            for name, port in plan.storage.items()
+            for name, port in ports.storage.items()
         ],
         "etcd": [
             {
@@ -182,17 +154,14 @@ def described(cluster: LocalCluster, host: str, *, secure: bool) -> dict[str, An
                 "data": str(cluster.folder / "etcd" / name),
                 "log": str(cluster.etcd[name].log),
             }
-            for name, (client, peer) in plan.etcd.items()
+            for name, (client, peer) in ports.etcd.items()
         ],
     }
 
 
-def _print_panel(cluster: LocalCluster, host: str, *, secure: bool, asks: bool) -> None:
+def _print_panel(cluster: LocalCluster, host: str, *, secure: bool, required: bool) -> None:
     from rich.panel import Panel
     from rich.table import Table
-
-    from broker_containers.commands.serving import own_program
-    from sulina.cli.settings import DEFAULT_URL
 
     found = described(cluster, host, secure=secure)
     first = found["brokers"][0]["url"]
@@ -206,7 +175,7 @@ def _print_panel(cluster: LocalCluster, host: str, *, secure: bool, asks: bool) 
         grid.add_row(row["id"], f"{row['address']}  (process {row['pid']})")
     for row in found["etcd"]:
         grid.add_row(row["id"], f"{row['url']}  (process {row['pid']})")
-    security = hint(host, asks=asks, secure=secure) or "clients need tokens"
+    security = security_warning(host, required=required, secure=secure) or "clients need tokens"
     grid.add_row("security", security)
     grid.add_row("data, logs", found["data"])
     grid.add_row()

@@ -1,4 +1,4 @@
-"""``sulina cluster rebuild``: topics from what storage nodes and the object store hold."""
+"""``sulina cluster rebuild``: recreate topics from storage nodes and the object store."""
 
 from __future__ import annotations
 
@@ -40,28 +40,42 @@ _COLUMNS = {
         "--tier s3://lake/prod --dry-run",
     ],
 )
-@click.option("--etcd", metavar="URL", required=True, help="Where etcd is, empty or restored.")
+@click.option(
+    "--etcd", metavar="URL", required=True, help="URL of etcd, empty or restored from a backup."
+)
 @click.option(
     "--storage-node",
     "storage_nodes",
     metavar="NAME=HOST:PORT",
     multiple=True,
     required=True,
-    help="A storage node; give one option for each that is left.",
+    help="A storage node; repeat the option for each remaining node.",
 )
 @internal_tls_options
-@click.option("--tier", metavar="URL", default="", help="The object store of tiered ledgers.")
-@click.option("--write-quorum", type=click.IntRange(1), default=3, show_default=True)
-@click.option("--ack-quorum", type=click.IntRange(1), default=2, show_default=True)
+@click.option("--tier", metavar="URL", default="", help="Object store of tiered ledgers.")
+@click.option(
+    "--write-quorum",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="Number of storage nodes that store each message.",
+)
+@click.option(
+    "--ack-quorum",
+    type=click.IntRange(1),
+    default=2,
+    show_default=True,
+    help="Number of them that must have stored a message before it is acknowledged.",
+)
 @click.option(
     "--on-gap",
     type=click.Choice(["stop", "older", "newer"]),
     default="stop",
     show_default=True,
-    help="A topic with a part missing in between: leave it as it is, or keep what is before the "
-    "first gap, or what is after the last.",
+    help="What to do with a topic that has a gap: leave it unchanged, keep the messages before the "
+    "first gap, or keep those after the last gap.",
 )
-@click.option("--dry-run", is_flag=True, help="Look and plan; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, without changing anything.")
 @click.pass_obj
 def rebuild(
     settings: CliSettings,
@@ -75,14 +89,14 @@ def rebuild(
     on_gap: str,
     dry_run: bool,
 ) -> None:
-    """Find topics again after the metadata was lost, or restored from an older copy.
+    """Rebuild topics after the metadata was lost, or restored from a backup.
 
-    Stop all brokers first. Reads which ledgers the storage nodes have, and which objects there
-    are; gives each topic what belongs to it, in full copies; makes topics that the metadata does
-    not know. Nothing is deleted, and a rebuild that was interrupted can be started again. Cursors
-    are those of the restored copy: consumers get again what came after it.
+    Stop all brokers first. The command finds the ledgers on storage nodes and the objects in the
+    object store, gives them back to their topics with the full number of copies, and creates
+    topics that the metadata lacks. It deletes nothing, and can be run again after an interruption.
+    Cursors are those of the backup: consumers receive later messages again.
 
-    Exits with 1 if a topic has a part missing, or something can't be read.
+    Exits with 1 if a topic has a gap, or something can't be read.
     """
     check_quorum(write_quorum, ack_quorum)
     wanted = RebuildSettings(
@@ -94,7 +108,7 @@ def rebuild(
         dry_run,
         storage_tls,
     )
-    with Progress(settings, "Looking", None) as bar:
+    with Progress(settings, "rebuilding", None) as bar:
         outcome = run(
             run_rebuild(wanted, lambda what, done, total: bar.show(done, what, total=total or None))
         )
@@ -121,10 +135,10 @@ def _show(settings: CliSettings, outcome: RebuildOutcome, *, dry_run: bool) -> N
         click.echo(f"damaged: {words}")
     for plan in outcome.plans:
         for words in plan.left_aside:
-            click.echo(f"left aside, of {plan.topic}: {words}")
+            click.echo(f"not used, of {plan.topic}: {words}")
     if outcome.survey.nameless:
         count = plural(len(outcome.survey.nameless), "ledger")
-        click.echo(f"{count} without a first entry: nobody listed them")
+        click.echo(f"{count} without a first entry: not assigned to a topic")
 
 
 def _rows(outcome: RebuildOutcome, *, dry_run: bool) -> list[dict[str, Any]]:
@@ -134,9 +148,9 @@ def _rows(outcome: RebuildOutcome, *, dry_run: bool) -> list[dict[str, Any]]:
         if plan.topic in rebuilt:
             words = "rebuilt"
         elif plan.changed:
-            words = "would be rebuilt" if dry_run else "nothing is left of it"
+            words = "would be rebuilt" if dry_run else "no data left"
         else:
-            words = "as it was" if not plan.gaps else "left as it was: see --on-gap"
+            words = "unchanged" if not plan.gaps else "unchanged because of gaps: see --on-gap"
         rows.append(
             {
                 "topic": str(plan.topic),

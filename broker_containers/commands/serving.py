@@ -16,7 +16,7 @@ from typing import Final
 import click
 
 from broker_containers.assembly.running import RunningBroker
-from broker_containers.commands.auth_options import LOCAL, hint
+from broker_containers.commands.auth_options import LOCAL, security_warning
 from broker_containers.doors.listen import Listen
 from storage_grpc.journal.recover import RecoveryReport
 from sulina.cli.failures import ExitCode
@@ -26,7 +26,7 @@ from sulina.client.address import Address
 from sulina.runtime.tuning import tune_for_frames
 from sulina.version import __version__
 
-_EVERYWHERE: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+_ALL_ADDRESSES: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 async def serve(
@@ -35,7 +35,7 @@ async def serve(
     listen: Listen,
     cluster: AbstractAsyncContextManager[RunningBroker],
 ) -> bool:
-    """Serve until told to stop. False if that came before it was ready; nothing is lost then.
+    """Serve until a signal. False if the signal came before the server was ready.
 
     Raises ``Refused`` if the port or the folder is taken, and ``StorageFailed``.
     """
@@ -47,18 +47,18 @@ async def serve(
             _announce(settings, data, listen, server)
             await stop.asked.wait()
             if not settings.json:
-                click.echo("stopping: clients are told, cursors are stored", err=True)
+                click.echo("stopping: notifying clients, storing cursors", err=True)
     except asyncio.CancelledError:
         if not stop.asked.is_set():
             raise
         return False
     if not settings.json:
-        click.echo("stopped; everything is stored", err=True)
+        click.echo("stopped; all data is stored", err=True)
     return True
 
 
 class Stop:
-    """Ctrl-C and SIGTERM: the first stops cleanly, the second at once."""
+    """Ctrl-C and SIGTERM: the first stops cleanly, the second immediately."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -72,7 +72,7 @@ class Stop:
 
     def _signalled(self) -> None:
         if self.asked.is_set():
-            # Whatever was acknowledged is durable: this is no worse than a power cut.
+            # Acknowledged messages are durable, as after a power failure.
             os._exit(ExitCode.INTERRUPTED)
         self.asked.set()
         if not self.ready:
@@ -82,15 +82,15 @@ class Stop:
 def _announce(settings: CliSettings, data: Path, listen: Listen, server: RunningBroker) -> None:
     at = server.addresses
     scheme = "sulina" if listen.tls is None else "sulina+tls"
-    host = _EVERYWHERE.get(listen.host, listen.host)
+    host = _ALL_ADDRESSES.get(listen.host, listen.host)
     url = f"{scheme}://{Address(host, at.port)}"
     http_url = None
     if at.http_port is not None:
         secure = "http" if listen.tls is None else "https"
         http_url = f"{secure}://{Address(host, at.http_port)}"
     recovery: RecoveryReport | None = server.recovery
-    asks = server.services.authority.on
-    warning = hint(listen.host, asks=asks, secure=listen.tls is not None)
+    required = server.services.authority.on
+    warning = security_warning(listen.host, required=required, secure=listen.tls is not None)
     if settings.json:
         if warning and listen.host not in LOCAL:
             click.echo(f"security: {warning}", err=True)
@@ -103,7 +103,7 @@ def _announce(settings: CliSettings, data: Path, listen: Listen, server: Running
             "http_port": at.http_port,
             "admin_port": at.danube_admin_port,
             "grpc_port": at.grpc_port,
-            "auth": asks,
+            "auth": required,
             "pid": os.getpid(),
             "data": str(data.absolute()),
             "recovery": None if recovery is None else {**asdict(recovery), "clean": recovery.clean},
@@ -138,7 +138,7 @@ def _print_panel(
         grid.add_row("Danube's clients", grpc)
     grid.add_row("data", str(data.absolute()))
     if recovery is not None:
-        grid.add_row("found", found(recovery))
+        grid.add_row("found", recovery_summary(recovery))
     grid.add_row("security", security, style="bold red" if security.startswith("OFF") else None)
     grid.add_row()
     grid.add_row("produce", f'{program}{elsewhere} produce /default/hello "hello"')
@@ -150,7 +150,7 @@ def _print_panel(
 
 
 def own_program() -> str:
-    """What to type for this command line: its path, where the shell would not find it."""
+    """The command to type for this command line: its path if it is not on the PATH."""
     if shutil.which("sulina"):
         return "sulina"
     script = Path(sys.argv[0])
@@ -162,24 +162,24 @@ def own_program() -> str:
 
 
 def own_python() -> str:
-    """The same for the Python that it runs on."""
+    """The command to type for the Python interpreter that runs this."""
     python = shutil.which("python")
     if python and os.path.samefile(Path(python).parent, Path(sys.executable).parent):
         return "python"
     return os.path.relpath(sys.executable)
 
 
-def found(recovery: RecoveryReport) -> str:
-    """What the start found in the journal, in one line."""
+def recovery_summary(recovery: RecoveryReport) -> str:
+    """What was found in the journal at the start, in one line."""
     if not recovery.files:
-        return "an empty folder: a new journal"
+        return "empty folder, new journal"
     line = (
         f"{plural(recovery.records, 'record')} in {plural(recovery.files, 'journal file')} "
         f"({size(recovery.bytes)}), checked in {recovery.seconds:.2f} s"
     )
     if recovery.damaged or recovery.corrupt_records:
         places = len(recovery.damaged) + recovery.corrupt_records
-        return f"{line}; DAMAGED in {plural(places, 'place')}: what was there is not served"
+        return f"{line}; DAMAGED in {plural(places, 'place')}: the affected records are not served"
     if recovery.cut_bytes:
-        return f"{line}; a torn end of {size(recovery.cut_bytes)}, never acknowledged, was cut"
-    return line if recovery.clean else f"{line}; it had not been stopped cleanly"
+        return f"{line}; cut off {size(recovery.cut_bytes)} of incomplete, unacknowledged writes"
+    return line if recovery.clean else f"{line}; the last stop was not clean"

@@ -1,6 +1,6 @@
-"""``sulina up``: broker, storage and metadata in one process, over one data folder.
+"""``sulina up``: broker, storage and metadata in one process, with one data folder.
 
-With ``--brokers``, ``--storage`` or ``--etcd`` it is a cluster of processes instead.
+With ``--brokers``, ``--storage`` or ``--etcd`` it runs a cluster of processes instead.
 """
 
 from __future__ import annotations
@@ -42,8 +42,14 @@ from sulina.errors import Refused
 _RESERVE: Final = 32 << 20
 _FOLDER: Final = ".sulina"
 _CLUSTER_FOLDER: Final = ".sulina-cluster"
-_ALONE: Final = ("storage_nodes", "broker_id", "http_cors", "no_auto_create", "grpc_advertise")
-"""ProcessOptions that a cluster has no use for."""
+_SINGLE_PROCESS_ONLY: Final = (
+    "storage_nodes",
+    "broker_id",
+    "http_cors",
+    "no_auto_create",
+    "grpc_advertise",
+)
+"""Options that a cluster does not support."""
 
 
 @click.command(
@@ -63,54 +69,57 @@ _ALONE: Final = ("storage_nodes", "broker_id", "http_cors", "no_auto_create", "g
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
-    help="The folder that everything is kept in; made if it is missing. "
+    help="Folder for all data; created if necessary. "
     f"[default: {_FOLDER}, or {_CLUSTER_FOLDER} for a cluster]",
 )
 @click.option(
     "--brokers",
     type=click.IntRange(1, 99),
-    help="Run a cluster with so many brokers, each a process. [default in a cluster: 3]",
+    help="Run a cluster with this many broker processes. [default in a cluster: 3]",
 )
 @click.option(
     "--storage",
     type=click.IntRange(1, 99),
-    help="With so many storage nodes. [default in a cluster: 3]",
+    help="Run a cluster with this many storage nodes. [default in a cluster: 3]",
 )
 @click.option(
     "--etcd",
     type=click.Choice(["1", "3", "5", "7"]),
-    help="With so many members of etcd. [default in a cluster: 3]",
+    help="Run a cluster with this many etcd members. [default in a cluster: 3]",
 )
 @broker_options
 @click.option(
     "--http-cors",
     metavar="ORIGIN",
     multiple=True,
-    help="Let this web site call over HTTP from a browser, for example https://example.com.",
+    help="Allow browsers on this web site to call the HTTP API, for example "
+    "https://example.com; may be repeated.",
 )
 @click.option(
     "--journal-file-mb",
     type=click.IntRange(1, 16 << 10),
     default=256,
     show_default=True,
-    help="How large a file of the journal becomes.",
+    help="Size of a journal file in MiB.",
 )
 @click.option(
     "--storage-node",
     "storage_nodes",
     metavar="NAME=HOST:PORT",
     multiple=True,
-    help="Keep messages on this storage node instead of here; give one option for each.",
+    help="Store messages on this storage node instead of locally; may be repeated.",
 )
 @click.option(
     "--tier",
     metavar="URL",
-    help="Keep closed ledgers as Parquet objects there: s3://bucket/prefix, file:///folder, "
+    help="Object store for closed ledgers, as Parquet: s3://bucket/prefix, file:///folder, "
     "gs://bucket/prefix or redis://host:port/0/prefix.",
 )
-@click.option("--broker-id", default="broker-1", show_default=True, help="The broker's name.")
+@click.option("--broker-id", default="broker-1", show_default=True, help="Name of the broker.")
 @click.option(
-    "--no-auto-create", is_flag=True, help="Topics have to be made with `sulina topic create`."
+    "--no-auto-create",
+    is_flag=True,
+    help="Do not create topics automatically; use `sulina topic create`.",
 )
 @click.pass_obj
 def up(
@@ -142,14 +151,14 @@ def up(
     no_auto_create: bool,
     log_level: str,
 ) -> None:
-    """Run a whole Sulina in one process, or a cluster of processes on this machine.
+    """Run Sulina in one process, or a cluster of processes on this machine.
 
-    It keeps everything under one folder, so what was stored is there again after a restart.
-    Ctrl-C, or SIGTERM, stops it cleanly; a second one at once, which loses nothing that was
-    acknowledged. With --json it prints one line when it is ready:
-    {"event": "ready", "url": ..., "port": ..., "http_url": ..., "pid": ...}.
+    All data is in one folder and survives restarts. Ctrl-C or SIGTERM stops it cleanly; a second
+    one stops it immediately, without losing acknowledged messages. With --json it prints one line
+    when it is ready: {"event": "ready", "url": ..., "port": ..., "http_url": ..., "pid": ...}.
 
-    A cluster has brokers on --port and the ports after it; what ends by itself is started again.
+    The brokers of a cluster listen on --port and the ports after it. A process that ends
+    unexpectedly is restarted.
     """
     logging.basicConfig(
         level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -157,19 +166,25 @@ def up(
     if tls_key is not None and tls_cert is None:
         raise click.UsageError("--tls-key needs a --tls-cert")
     check_quorum(write_quorum, ack_quorum)
-    security = auth_settings(auth, auth_jwt_key)  # makes the file, for all brokers of a cluster
+    security = auth_settings(auth, auth_jwt_key)  # creates the file, for all brokers of a cluster
     clustered = any(count is not None for count in (brokers, storage, etcd))
     if data is None:
         data = Path(_CLUSTER_FOLDER if clustered else _FOLDER)
     _check_folder(data)
     http_port = port_or_default(http_port, port, HTTP_PORT)
     if clustered:
-        from broker_containers.commands.cluster_up import run_cluster
-
-        _refuse(_ALONE)
-        counts = ClusterSize(brokers or 3, storage or 3, int(etcd or 3))
-        # A message can't be on more nodes than there are.
-        write_quorum = min(write_quorum, counts.storage)
+        try:
+            import broker_containers.commands.broker_run  # noqa: F401  # which the processes load
+            from broker_containers.commands.cluster_up import run_cluster
+        except ModuleNotFoundError as error:
+            raise Refused(
+                f"`sulina up --brokers` needs the package {error.name}: "
+                "pip install 'sulina[all-in-one]'"
+            ) from None
+        _refuse(_SINGLE_PROCESS_ONLY)
+        size = ClusterSize(brokers or 3, storage or 3, int(etcd or 3))
+        # There can't be more copies than storage nodes.
+        write_quorum = min(write_quorum, size.storage)
         files = {
             "--tls-cert": tls_cert,
             "--tls-key": tls_key,
@@ -195,8 +210,8 @@ def up(
         )
         admin_port = port_or_default(admin_port, port, ADMIN_PORT)
         grpc_port = port_or_default(grpc_port, port, GRPC_PORT)
-        asked = RequestedPorts(host, port, http_port, admin_port, grpc_port)
-        run_cluster(settings, data, counts, asked, options)
+        requested = RequestedPorts(host, port, http_port, admin_port, grpc_port)
+        run_cluster(settings, data, size, requested, options)
         return
     tls = None if tls_cert is None else tls_context(tls_cert, tls_key)
     listen = Listen(host, port, tls)
@@ -212,7 +227,7 @@ def up(
     )
     if storage_nodes:
         if tier:
-            raise click.UsageError("--tier is for the storage nodes: start them with it")
+            raise click.UsageError("--tier applies to the storage nodes: start them with it")
         copies = QuorumSettings(write_quorum=write_quorum, ack_quorum=ack_quorum)
         cluster = run_on_storage_nodes(
             data, listen, storage_nodes, broker, copies, http, danube_admin, danube, security
@@ -229,13 +244,13 @@ def up(
 
 
 def _refuse(names: Iterable[str]) -> None:
-    """A usage error if one of these options was given."""
+    """Raise a usage error if one of these options was given."""
     context = click.get_current_context()
     for parameter in context.command.params:
         if parameter.name in names and (
             context.get_parameter_source(parameter.name) is not ParameterSource.DEFAULT
         ):
-            raise click.UsageError(f"{parameter.opts[0]} is not for a cluster (--brokers)")
+            raise click.UsageError(f"{parameter.opts[0]} can't be used with a cluster (--brokers)")
 
 
 def _check_folder(data: Path) -> None:
@@ -243,4 +258,4 @@ def _check_folder(data: Path) -> None:
     if not existing.is_dir():
         raise Refused(f"{existing} is a file: choose a folder with --data")
     if not os.access(existing, os.W_OK | os.X_OK):
-        raise Refused(f"{existing} can't be written to: choose a folder of yours with --data")
+        raise Refused(f"{existing} is not writable: choose another folder with --data")

@@ -1,7 +1,7 @@
-"""A cluster on one machine as a plan: who is in it, on which ports, in which folders.
+"""The ports of a cluster on one machine.
 
-The plan is kept in the data folder, so that a restart finds everybody at the same place: members
-of etcd know each other by their ports, and clients know the brokers by theirs.
+They are stored in the data folder, so that a restart uses the same ones: etcd members know each
+other by their ports, and clients know the brokers by theirs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ETCD_FLAGS: Final = ("--auto-compaction-mode=periodic", "--auto-compaction-rete
 
 @dataclass(frozen=True, slots=True)
 class ClusterSize:
-    """How many of each."""
+    """How many processes of each type."""
 
     brokers: int = 3
     storage: int = 3
@@ -37,7 +37,7 @@ class ClusterSize:
 
 @dataclass(frozen=True, slots=True)
 class RequestedPorts:
-    """Where the doors shall be: of the first broker, the others follow; 0 for any free ports."""
+    """The ports of the first broker; the other brokers use those after them. 0: any free port."""
 
     host: str = LOCAL
     port: int = BROKER_PORT
@@ -48,29 +48,29 @@ class RequestedPorts:
     def __post_init__(self) -> None:
         if self.host in ("", "0.0.0.0", "::"):
             raise Refused(
-                "brokers tell clients where the others are, so --host must be an address of this "
-                "machine that clients can reach, not every one"
+                "brokers send their address to clients, so --host must be one address of this "
+                "machine that clients can reach"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterPorts:
-    """The ports of everybody, by name, in order."""
+    """The ports of all processes, by name, in order."""
 
     brokers: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Binary and HTTP port."""
+    """Ports for Sulina clients and for HTTP."""
     storage: Mapping[str, int] = field(default_factory=dict)
     etcd: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Port for clients, and for the other members."""
+    """Ports for clients and for the other members."""
     admin: Mapping[str, int] = field(default_factory=dict)
-    """Of brokers: the port of Danube's admin services."""
+    """The brokers' ports for Danube's admin tools."""
     grpc: Mapping[str, int] = field(default_factory=dict)
-    """Of brokers: the port of Danube's clients."""
+    """The brokers' ports for Danube's clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessOptions:
-    """What the processes are told besides their places."""
+    """Options of the processes besides their ports."""
 
     host: str = LOCAL
     write_quorum: int = 3
@@ -80,55 +80,55 @@ class ProcessOptions:
     storage: tuple[str, ...] = ()
     """Further options of ``sulina storage``."""
     etcd: tuple[str, ...] = _ETCD_FLAGS
-    etcd_ways: Mapping[str, Mapping[str, int]] | None = None
-    """Broker -> member -> port, where a broker shall not reach members at their own ports."""
-    storage_ways: Mapping[str, Mapping[str, int]] | None = None
+    etcd_proxy_ports: Mapping[str, Mapping[str, int]] | None = None
+    """Broker -> member -> port, for brokers that reach members through a proxy."""
+    storage_proxy_ports: Mapping[str, Mapping[str, int]] | None = None
     """The same for storage nodes."""
 
 
-def plan_ports(folder: Path, counts: ClusterSize, asked: RequestedPorts) -> ClusterPorts:
-    """The plan for a start over ``folder``, written there before it is returned.
+def plan_ports(folder: Path, size: ClusterSize, requested: RequestedPorts) -> ClusterPorts:
+    """The ports for a cluster in ``folder``, which are written there before they are returned.
 
-    Raises ``Refused`` if a port is taken that can't be another, or if the folder holds a cluster
-    with more storage nodes, or another number of etcd members.
+    Raises ``Refused`` if a requested port is in use, or if the folder holds a cluster with more
+    storage nodes or a different number of etcd members.
     """
     before = _read(folder)
-    _check(folder, before, counts)
-    ports = _Ports(asked.host)
+    _check(folder, before, size)
+    ports = _Ports(requested.host)
     brokers = {
         name: (
-            ports.wanted(asked.port, number, before.brokers.get(name, (0, 0))[0], "--port"),
+            ports.wanted(requested.port, number, before.brokers.get(name, (0, 0))[0], "--port"),
             ports.wanted(
-                asked.http_port, number, before.brokers.get(name, (0, 0))[1], "--http-port"
+                requested.http_port, number, before.brokers.get(name, (0, 0))[1], "--http-port"
             ),
         )
-        for number, name in enumerate(_names("broker", counts.brokers), 1)
+        for number, name in enumerate(_names("broker", size.brokers), 1)
     }
     admin = {
-        name: ports.wanted(asked.admin_port, number, before.admin.get(name, 0), "--admin-port")
+        name: ports.wanted(requested.admin_port, number, before.admin.get(name, 0), "--admin-port")
         for number, name in enumerate(brokers, 1)
     }
     grpc = {
-        # With many brokers these ports run into those of others: the next free ones do as well.
-        name: ports.some([before.grpc.get(name, 0)], asked.grpc_port)
+        # With many brokers these ports overlap with others: take the next free ones.
+        name: ports.some([before.grpc.get(name, 0)], requested.grpc_port)
         for name in brokers
     }
-    free = asked.port == 0
+    free = requested.port == 0
     inner = _Ports(LOCAL, ports.given)
     storage = {
         name: inner.some([before.storage.get(name, 0)], 0 if free else STORAGE_PORT)
-        for name in _names("storage", counts.storage)
+        for name in _names("storage", size.storage)
     }
     etcd = {}
-    for name in _names("etcd", counts.etcd):
+    for name in _names("etcd", size.etcd):
         client, peer = before.etcd.get(name, (0, 0))
         client = inner.some([client], 0 if free else ETCD_PORT)
         if not peer:
             peer = inner.some([client + 1], 0 if free else ETCD_PORT)
         elif not inner.take(peer):
             raise Refused(
-                f"{LOCAL}:{peer} is taken, and {name} is known to the others by this port: end "
-                "the process that has it"
+                f"{LOCAL}:{peer} is in use, and the other etcd members know {name} by this port: "
+                "stop the process that uses it"
             )
         etcd[name] = (client, peer)
     plan = ClusterPorts(brokers, storage, etcd, admin, grpc)
@@ -140,16 +140,16 @@ def _names(kind: str, count: int) -> Iterator[str]:
     return (f"{kind}-{number}" for number in range(1, count + 1))
 
 
-def _check(folder: Path, before: ClusterPorts, counts: ClusterSize) -> None:
-    if before.etcd and len(before.etcd) != counts.etcd:
+def _check(folder: Path, before: ClusterPorts, size: ClusterSize) -> None:
+    if before.etcd and len(before.etcd) != size.etcd:
         raise Refused(
-            f"{folder} holds a cluster with --etcd {len(before.etcd)}, which can't change: "
-            "start it with that, or choose another folder with --data"
+            f"{folder} holds a cluster with --etcd {len(before.etcd)}, which can't be changed: "
+            "start it with this number, or choose another folder with --data"
         )
-    if len(before.storage) > counts.storage:
+    if len(before.storage) > size.storage:
         raise Refused(
             f"{folder} holds a cluster with --storage {len(before.storage)}: messages are on all "
-            "of these nodes, so start it with no fewer, or choose another folder with --data"
+            "of these nodes, so start at least as many, or choose another folder with --data"
         )
 
 
@@ -173,8 +173,8 @@ def _read(folder: Path) -> ClusterPorts:
         return ClusterPorts()
     except (ValueError, KeyError, AttributeError, TypeError):
         raise Refused(
-            f"{path} can't be understood: put back the file that was there, which says on which "
-            "ports the members of etcd know each other"
+            f"{path} is not valid: restore the file, which holds the ports by which etcd members "
+            "know each other"
         ) from None
 
 
@@ -189,31 +189,31 @@ def _write(folder: Path, plan: ClusterPorts) -> None:
 
 
 class _Ports:
-    """Gives out ports of ``host`` that nobody listens on, each once."""
+    """Allocates free ports of ``host``, each once."""
 
     def __init__(self, host: str, given: Iterable[int] = ()) -> None:
         self._host = host
         self.given = set(given)
 
     def wanted(self, first: int, number: int, before: int, flag: str) -> int:
-        """The port for the ``number``th, counted from ``first``; if that is 0, the one it had
-        before, or any free one."""
+        """The port number ``first + number - 1``; if ``first`` is 0, the previous port or a free
+        one."""
         if not first:
             return self.some([before], 0)
         port = first + number - 1
         if port > 65535:
-            raise Refused(f"{flag} {first} leaves no room for so many brokers: choose a lower one")
+            raise Refused(f"{flag} {first} is too high for this many brokers: choose a lower port")
         if not self.take(port):
             raise Refused(
-                f"can't listen on {self._host}:{port}: it is taken; choose other ports with "
+                f"can't listen on {self._host}:{port}, which is in use: choose other ports with "
                 f"{flag}, or free ones with {flag} 0"
             )
         return port
 
-    def some(self, wishes: Iterable[int], first: int) -> int:
-        """One of the wishes, or the first free one from ``first`` on; if that is 0, any."""
+    def some(self, preferred: Iterable[int], first: int) -> int:
+        """One of ``preferred``, or the first free port from ``first`` on; if that is 0, any."""
         near = range(first, first + 100) if first else range(0)
-        for port in itertools.chain(wishes, near):
+        for port in itertools.chain(preferred, near):
             if port and self.take(port):
                 return port
         while True:
@@ -224,7 +224,7 @@ class _Ports:
                 return port
 
     def take(self, port: int) -> bool:
-        """Whether it was free; it is not given out again then."""
+        """Allocate ``port``; False if it is in use."""
         if port in self.given or not 0 < port < 65536:
             return False
         with socket.socket(_family(self._host)) as probe:
@@ -241,4 +241,6 @@ def _family(host: str) -> socket.AddressFamily:
     try:
         return socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][0]
     except OSError as error:
-        raise Refused(f"{host!r} is no address of this machine: {error}") from None
+        raise Refused(
+            f"{host!r} is not an address of this machine ({error}): choose another with --host"
+        ) from None

@@ -1,7 +1,7 @@
 """The processes of a cluster on one machine: how each is started, and when it is ready.
 
-What a process writes is in ``<data>/<kind>/<name>.log``; brokers and storage nodes say there, in
-a line of JSON, that they are ready.
+The output of a process is in ``<data>/<type>/<name>.log``. Brokers and storage nodes write a line
+of JSON there when they are ready.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _PYTHON: Final = (sys.executable, "-m", "sulina.cli")
 
 
 class ManagedProcess(Protocol):
-    """One of the cluster, of whatever kind."""
+    """A process of the cluster."""
 
     name: str
     log: Path
     child: ChildProcess
 
     async def ready(self) -> None:
-        """Wait until it serves. Raises ``Unavailable`` if it ends, or takes too long."""
+        """Wait until it is ready. Raises ``Unavailable`` if it ends or takes too long."""
 
 
 class ServerProcess:
@@ -45,20 +45,20 @@ class ServerProcess:
         self.log = log
         self._seconds = seconds
         self.said: dict[str, Any] = {}
-        """What it said when it was ready."""
+        """The line that it wrote when it was ready."""
         self.child = ChildProcess((*_PYTHON, *command, "--json"), log)
         self._clock = RealClock()
         self._seen = 0
 
     async def ready(self) -> None:
-        """Wait for the line in its log that comes from this very process."""
+        """Wait for the ready line of this process in its log."""
         end = self._clock.now() + self._seconds
         while not self._find():
             if not self.child.running:
                 raise Unavailable(f"{self.name} ended: {last_line(self.child)}")
             if self._clock.now() > end:
                 raise Unavailable(
-                    f"{self.name} was not ready in {self._seconds:g} s: {last_line(self.child)}"
+                    f"{self.name} was not ready within {self._seconds:g} s: {last_line(self.child)}"
                 )
             await self._clock.sleep(_POLL_SECONDS)
 
@@ -80,7 +80,7 @@ class ServerProcess:
 
 
 class EtcdProcess:
-    """A member of etcd."""
+    """An etcd member."""
 
     def __init__(self, name: str, servers: EtcdServers, log: Path) -> None:
         self.name = name
@@ -93,40 +93,40 @@ class EtcdProcess:
 
 
 class LocalCluster:
-    """All processes of a plan, made stopped. Raises ``Unavailable`` if there is no etcd."""
+    """All processes of a cluster, not started. Raises ``Unavailable`` if etcd is not installed."""
 
-    def __init__(self, folder: Path, plan: ClusterPorts, options: ProcessOptions) -> None:
+    def __init__(self, folder: Path, ports: ClusterPorts, options: ProcessOptions) -> None:
         folder = folder.absolute()
         self.folder = folder
-        self.plan = plan
+        self.ports = ports
         self._options = options
         for kind in ("etcd", "storage", "brokers"):
             (folder / kind).mkdir(parents=True, exist_ok=True)
-        specs = [MemberSpec(name, *ports) for name, ports in plan.etcd.items()]
+        specs = [MemberSpec(name, *ports) for name, ports in ports.etcd.items()]
         self._servers = EtcdServers(folder / "etcd", specs, RealClock(), flags=options.etcd)
         self.etcd = {
             name: EtcdProcess(name, self._servers, folder / "etcd" / f"{name}.log")
-            for name in plan.etcd
+            for name in ports.etcd
         }
         self.storage = {
             name: ServerProcess(name, self._storage(name, port), folder / "storage" / f"{name}.log")
-            for name, port in plan.storage.items()
+            for name, port in ports.storage.items()
         }
         self.brokers = {
             name: ServerProcess(
                 name, self._broker(name, *ports), folder / "brokers" / f"{name}.log"
             )
-            for name, ports in plan.brokers.items()
+            for name, ports in ports.brokers.items()
         }
 
     @property
     def tiers(self) -> tuple[Mapping[str, ManagedProcess], ...]:
-        """In the order of their start: those in one need those before it."""
+        """Groups of processes in the order of their start; each needs the groups before it."""
         return {**self.etcd, **self.storage}, dict(self.brokers)
 
     @property
     def processes(self) -> dict[str, ManagedProcess]:
-        """All, by name."""
+        """All processes by name."""
         return {**self.etcd, **self.storage, **self.brokers}
 
     def _storage(self, name: str, port: int) -> tuple[str, ...]:
@@ -136,27 +136,27 @@ class LocalCluster:
 
     def _broker(self, name: str, port: int, http_port: int) -> tuple[str, ...]:
         options = self._options
-        etcd_ways = (options.etcd_ways or {}).get(name, {})
-        storage_ways = (options.storage_ways or {}).get(name, {})
+        etcd_proxy_ports = (options.etcd_proxy_ports or {}).get(name, {})
+        storage_proxy_ports = (options.storage_proxy_ports or {}).get(name, {})
         members = ",".join(
-            str(EtcdEndpoint(LOCAL, etcd_ways.get(member, client)))
-            for member, (client, _) in self.plan.etcd.items()
+            str(EtcdEndpoint(LOCAL, etcd_proxy_ports.get(member, client)))
+            for member, (client, _) in self.ports.etcd.items()
         )
         nodes = [
-            f"--storage-node={node}={EtcdEndpoint(LOCAL, storage_ways.get(node, own))}"
-            for node, own in self.plan.storage.items()
+            f"--storage-node={node}={EtcdEndpoint(LOCAL, storage_proxy_ports.get(node, own))}"
+            for node, own in self.ports.storage.items()
         ]
         return (
             *("broker", "run", "--id", name, "--etcd", f"http://{members}", *nodes),
             *("--host", options.host, "--port", str(port), "--http-port", str(http_port)),
-            *("--admin-port", str(self.plan.admin.get(name, 0))),
-            *("--grpc-port", str(self.plan.grpc.get(name, 0))),
+            *("--admin-port", str(self.ports.admin.get(name, 0))),
+            *("--grpc-port", str(self.ports.grpc.get(name, 0))),
             *("--write-quorum", str(options.write_quorum)),
             *("--ack-quorum", str(options.ack_quorum), *options.broker),
         )
 
 
 def last_line(child: ChildProcess) -> str:
-    """The last that it wrote, for a sentence to a person."""
+    """The last line of its output, for an error message."""
     lines = child.said().splitlines()
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "it wrote nothing"

@@ -1,7 +1,7 @@
-"""Keeps the processes of a cluster on one machine: starts them, starts them again, stops them.
+"""Runs the processes of a cluster on one machine: starts, restarts and stops them.
 
-A process that ends by itself is started again, after a pause that grows while it keeps ending.
-None outlives the supervisor.
+A process that ends unexpectedly is restarted after a delay that doubles while it keeps ending. No
+process outlives the supervisor.
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ _LONGEST_PAUSE: Final = 30.0
 _STEADY_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 20.0
 _ETCD_STOP_SECONDS: Final = 2.0
-"""The last members look for somebody to lead after them, and there is nobody; what they have
-agreed on is on the disk."""
+"""Short: the last members wait in vain for a new leader, and their data is on disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessEvent:
-    """Something happened to a process."""
+    """A change of a process's state."""
 
     event: Literal["ended", "started", "failed"]
     process: str
@@ -39,10 +38,10 @@ class ProcessEvent:
 
 
 class Supervisor:
-    """Use as ``async with``: all processes are ready when it is entered, and gone when it is left.
+    """Use as ``async with``: all processes are ready on entry, and ended on exit.
 
-    Entering raises ``Unavailable`` or ``Refused`` if one can't be started; whatever was started is
-    killed then. ``tell`` is called with what happens later.
+    Entry raises ``Unavailable`` or ``Refused`` if a process can't be started, and kills the others.
+    ``tell`` is called with later events.
     """
 
     def __init__(self, cluster: LocalCluster, tell: Callable[[ProcessEvent], None]) -> None:
@@ -69,9 +68,8 @@ class Supervisor:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
-            # Who needs others goes before them. All brokers at once: each sees that nobody is
-            # left to take its topics, and waits for nobody. etcd is last, it may be asked till
-            # then.
+            # Dependents stop first. All brokers at once, so that none waits for another to take
+            # its topics. etcd is last, since the others need it until they have stopped.
             await self._stop(self.cluster.brokers.values(), _STOP_SECONDS)
             await self._stop(self.cluster.storage.values(), _STOP_SECONDS)
             await self._stop(self.cluster.etcd.values(), _ETCD_STOP_SECONDS)
@@ -79,7 +77,7 @@ class Supervisor:
             self.kill()
 
     def kill(self) -> None:
-        """End everything at once; acknowledged records are on the disk."""
+        """Kill everything; acknowledged records are on disk."""
         for process in self.cluster.processes.values():
             process.child.kill()
 
@@ -105,7 +103,7 @@ class Supervisor:
                 await self._clock.sleep(_POLL_SECONDS)
             if self._clock.now() - began > _STEADY_SECONDS:
                 pause = _FIRST_PAUSE
-            why = f"{_ending(process)}: it is started again in {pause:g} s"
+            why = f"{_ending(process)}: restarting in {pause:g} s"
             self._tell(ProcessEvent("ended", process.name, why))
             await self._clock.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
@@ -121,5 +119,5 @@ class Supervisor:
 def _ending(process: ManagedProcess) -> str:
     code = process.child.exit_code
     if code is not None and code < 0:
-        return f"was ended by {signal.Signals(-code).name}"
+        return f"was killed by {signal.Signals(-code).name}"
     return f"ended with exit code {code} ({last_line(process.child)}; its log is {process.log})"

@@ -1,4 +1,4 @@
-"""The command line: ``sulina``. Its packages are an extra, so they are asked for kindly."""
+"""The command line ``sulina``. Its packages, click and rich, are the extra ``sulina[cli]``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command line and exit the process with its code; see ``sulina --help``."""
+    """Run the command line, and exit the process with its code."""
     try:
         from sulina.cli.app import run
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""``python -m sulina.cli``: the command line without its script."""
+"""``python -m sulina.cli``: the command line where its script is not installed."""
 
 from __future__ import annotations
 

@@ -63,12 +63,14 @@ class _Root(CliGroup):
             formatter.write_dl([*servers, *clients])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The exit codes, and the way to shell completion."""
+        """The exit codes, and how to enable shell completion."""
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(int(code)), text) for code, text in EXIT_CODES.items()])
         with formatter.section("Shell completion"):
             formatter.write_text('eval "$(_SULINA_COMPLETE=bash_source sulina)"')
-            formatter.write_text("zsh_source and fish_source do it for those shells.")
+            formatter.write_text(
+                "For other shells, replace bash_source with zsh_source or fish_source."
+            )
 
 
 @click.group(
@@ -81,14 +83,14 @@ class _Root(CliGroup):
 def app() -> None:
     """Sulina: durable publish/subscribe messaging.
 
-    `sulina up` runs everything in one process; the other commands talk to a broker. The common
-    options may stand before a command or behind it. SULINA_DEBUG=1 shows where an error comes
-    from.
+    `sulina up` runs everything in one process; most other commands connect to a broker. Common
+    options can be given before or after a command. SULINA_DEBUG=1 prints the traceback of an
+    error.
     """
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command line; returns the process's exit code. Never raises."""
+    """Run a command line, and return the exit code for the process. Never raises."""
     try:
         result = app.main(
             list(arguments), prog_name="sulina", standalone_mode=False, obj=CliSettings()

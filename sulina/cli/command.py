@@ -7,6 +7,7 @@ line knows their names and summaries, and loads one only to run it or to show it
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -151,13 +152,21 @@ def write_options(
     own: list[tuple[str, str]] = []
     common: list[tuple[str, str]] = []
     for parameter in command.get_params(ctx):
-        record = parameter.get_help_record(ctx)
-        if record is not None and not isinstance(parameter, click.Argument):
+        record = option_help(parameter, ctx)
+        if record is not None:
             (common if isinstance(parameter, CommonOption) else own).append(record)
     for title, records in (("Options", own), ("Common options", common)):
         if records:
             with formatter.section(title):
                 formatter.write_dl(records)
+
+
+def option_help(parameter: click.Parameter, ctx: click.Context) -> tuple[str, str] | None:
+    """An option with its value, and its description; None for arguments and hidden options."""
+    record = parameter.get_help_record(ctx)
+    if record is None or isinstance(parameter, click.Argument):
+        return None
+    return re.sub(r"(INTEGER|FLOAT)( RANGE)?", "N", record[0]), record[1]
 
 
 def silence_stdout() -> None:

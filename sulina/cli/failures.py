@@ -1,4 +1,4 @@
-"""Errors as people and scripts see them: a sentence, and an exit code."""
+"""Errors as people and scripts see them: a sentence and an exit code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sulina.errors import SulinaError, Unavailable
 
 
 class ExitCode(IntEnum):
-    """What the process exits with."""
+    """Exit codes of the process."""
 
     FINE = 0
     FAILED = 1
@@ -26,22 +26,22 @@ class ExitCode(IntEnum):
 
 
 EXIT_CODES: Final = {
-    ExitCode.FINE: "it was done",
-    ExitCode.FAILED: "it failed; the reason is on standard error",
-    ExitCode.USAGE: "the command line was not understood",
+    ExitCode.FINE: "success",
+    ExitCode.FAILED: "failure; the reason is on standard error",
+    ExitCode.USAGE: "invalid command line",
     ExitCode.NO_BROKER: "no broker could be reached",
     ExitCode.INTERRUPTED: "interrupted with Ctrl-C or SIGTERM",
 }
 
 
 class Failed(click.ClickException):
-    """The operation failed for a reason that is known."""
+    """The operation failed for a known reason."""
 
     exit_code = ExitCode.FAILED
 
     def __init__(self, error: Exception, *, as_json: bool) -> None:
         super().__init__(sentence(error))
-        # Scripts know the errors that clients know, not their finer kinds.
+        # Scripts see the public error classes, not their private subclasses.
         self._kind = next(
             (kind.__name__ for kind in type(error).__mro__ if hasattr(sulina, kind.__name__)),
             type(error).__name__,
@@ -59,29 +59,29 @@ class Failed(click.ClickException):
 
 
 class NoBroker(Failed):
-    """Nobody was there to do it."""
+    """No broker could be reached."""
 
     exit_code = ExitCode.NO_BROKER
 
 
 def failure(error: Exception, *, as_json: bool) -> Failed:
-    """What an error means to the person at the command line."""
+    """The error as the command line reports it."""
     kind = NoBroker if isinstance(error, Unavailable) else Failed
     return kind(error, as_json=as_json)
 
 
 def sentence(error: Exception) -> str:
-    """The cause, in words."""
+    """The error message for people."""
     if isinstance(error, SulinaError):
         return str(error) or type(error).__name__
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return (
-        f"something unexpected went wrong ({type(error).__name__}: {error}): "
-        "run it again with SULINA_DEBUG=1 to see where, and report it"
+        f"unexpected error ({type(error).__name__}: {error}): "
+        "run the command again with SULINA_DEBUG=1 to see the traceback, and report it"
     )
 
 
 def debugging() -> bool:
-    """Whether tracebacks are wanted."""
+    """Whether to print tracebacks."""
     return os.environ.get("SULINA_DEBUG", "") not in ("", "0")

@@ -1,4 +1,4 @@
-"""Answers on standard output: tables and sentences for people, JSON for scripts."""
+"""Output of commands: tables and sentences for people, JSON for scripts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NO_TERMINAL_WIDTH: Final = 1000
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Where to write for people. Into a file or pipe nothing is cut to the width of a screen."""
+    """A console for people. Output to a file or pipe is not cut to the width of a screen."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
@@ -29,12 +29,12 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def write_json(value: Any) -> None:
-    """One JSON document on one line; on a terminal, indented."""
+    """Print one JSON document, on one line; indented on a terminal."""
     click.echo(json.dumps(value, indent=2 if sys.stdout.isatty() else None))
 
 
 def say(settings: CliSettings, sentence: str, value: Any) -> None:
-    """The outcome of a command: the sentence, or with ``--json`` the value."""
+    """Print the result of a command: the sentence, or with ``--json`` the value."""
     if settings.json:
         write_json(value)
     else:
@@ -42,7 +42,7 @@ def say(settings: CliSettings, sentence: str, value: Any) -> None:
 
 
 def confirm(settings: CliSettings, question: str, *, yes: bool) -> None:
-    """Ask, if a person is there to answer. Anything but yes ends the command with exit code 1."""
+    """Ask on a terminal. Any answer but yes ends the command with exit code 1."""
     if yes or settings.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
     if not click.confirm(question, err=True):
@@ -57,7 +57,7 @@ def show_rows(
     *,
     nothing: str,
 ) -> None:
-    """A list. ``columns`` maps fields to headings; ``nothing`` is said when there are no rows."""
+    """Print rows. ``columns`` maps fields to headings; ``nothing`` is printed without rows."""
     if settings.json:
         write_json(list(rows))
     elif rows:
@@ -69,7 +69,7 @@ def show_rows(
 def print_table(
     rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], *, title: str | None = None
 ) -> None:
-    """A table of text on the left and numbers on the right."""
+    """Print a table, with text aligned left and numbers aligned right."""
     from rich.table import Table
     from rich.text import Text
 
@@ -84,7 +84,7 @@ def print_table(
 
 
 def print_fields(fields: Mapping[str, Any]) -> None:
-    """Names and values, one pair a line; what is within a value stands below it."""
+    """Print names and values, one pair per line; nested values below their name."""
     pairs: list[tuple[str, str]] = []
     for name, value in fields.items():
         if isinstance(value, Mapping):
@@ -99,7 +99,7 @@ def print_fields(fields: Mapping[str, Any]) -> None:
 
 
 def readable_limits(limits: Mapping[str, Any]) -> dict[str, Any]:
-    """Limits as a person reads them: 0 is none."""
+    """Limits for people: 0 reads ``no limit``."""
     return {
         name: value if isinstance(value, bool) else value or "no limit"
         for name, value in limits.items()
@@ -107,7 +107,7 @@ def readable_limits(limits: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def show_limits(settings: CliSettings, limits: Mapping[str, Any]) -> None:
-    """The limits of a topic or namespace. Names stay as they are written when set."""
+    """Print the limits of a topic or namespace, under the names that set them."""
     if settings.json:
         write_json(limits)
         return
@@ -117,7 +117,7 @@ def show_limits(settings: CliSettings, limits: Mapping[str, Any]) -> None:
 
 
 def words(value: Any) -> str:
-    """A value as a person writes it."""
+    """A value as text for people."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -137,7 +137,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes in the unit that suits them."""
+    """A number of bytes with a fitting unit."""
     for unit in ("B", "kB", "MB"):
         if count < 1000:
             return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
@@ -151,7 +151,7 @@ def moment(microseconds: int) -> str:
     try:
         whole = datetime.fromtimestamp(seconds, UTC)
     except (OverflowError, ValueError, OSError):
-        return str(microseconds)  # a producer may have written any number
+        return str(microseconds)  # a producer can write any number
     return f"{whole:%Y-%m-%dT%H:%M:%S}.{rest:06d}Z"
 
 

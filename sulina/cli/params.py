@@ -1,4 +1,4 @@
-"""Words of the command line that become values: topics, positions, attributes."""
+"""Conversion of arguments to values: topics, positions, times, attributes."""
 
 from __future__ import annotations
 
@@ -38,15 +38,17 @@ def namespace_name(value: str) -> str:
 
 
 def limit(value: str) -> tuple[str, int | bool]:
-    """A limit to set, as NAME=VALUE; the value is a whole number, true or false."""
+    """A limit as NAME=VALUE; the value is a whole number, true or false."""
     name, separator, text = value.partition("=")
     if not separator or not (text.isdigit() or text in ("true", "false")):
-        raise click.BadParameter(f"{value!r}: write NAME=VALUE, as in retention_ms=86400000")
+        raise click.BadParameter(
+            f"{value!r} is not a limit: write NAME=VALUE, as in retention_ms=86400000"
+        )
     return name, int(text) if text.isdigit() else text == "true"
 
 
 def position(value: str | Start) -> Start:
-    """Where to begin: ``latest``, ``earliest``, an offset, or a time."""
+    """A start position: ``latest``, ``earliest``, an offset or a time."""
     if isinstance(value, Start):
         return value
     if value == "latest":
@@ -59,31 +61,31 @@ def position(value: str | Start) -> Start:
         begin = moment(value)
     except click.BadParameter:
         raise click.BadParameter(
-            f"{value!r} is no place to begin: write latest, earliest, an offset such as 1200, "
+            f"{value!r} is not a position: write latest, earliest, an offset such as 1200, "
             "or a time such as 2026-05-01T12:30:00Z"
         ) from None
     return Start.time(round(begin.timestamp() * 1_000_000))
 
 
 def moment(value: str) -> datetime:
-    """A time; one without a zone is meant as the person's own clock shows it."""
+    """A time; without a time zone it is local time."""
     try:
         return datetime.fromisoformat(value).astimezone()
     except (ValueError, OverflowError):
         raise click.BadParameter(
-            f"{value!r} is no time: write one such as 2026-05-01T12:30:00Z"
+            f"{value!r} is not a time: write one such as 2026-05-01T12:30:00Z"
         ) from None
 
 
 def duration(value: str) -> timedelta:
-    """A span of time: a number, and s, m, h or d behind it."""
+    """A duration: a number followed by s, m, h or d."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd])", value, re.ASCII)
     try:
         if found is not None:
             return float(found[1]) * _UNITS[found[2]]
     except OverflowError:
         pass
-    raise click.BadParameter(f"{value!r} is no span of time: write one such as 90s, 15m, 2h or 7d")
+    raise click.BadParameter(f"{value!r} is not a duration: write one such as 90s, 15m, 2h or 7d")
 
 
 def attribute(value: str) -> tuple[str, str]:
@@ -100,7 +102,7 @@ START_METAVAR: Final = "latest|earliest|OFFSET|TIME"
 
 
 def start_argument(place: Start) -> Any:
-    """A start as the broker's admin methods take it."""
+    """A start position as an argument of the broker's admin methods."""
     if place.kind == "offset":
         return {"offset": place.value}
     if place.kind == "time":

@@ -1,7 +1,7 @@
-"""Standard input and output beside an event loop that must not wait for them.
+"""Standard input and output without blocking the event loop.
 
-A read from a terminal or a write to a full pipe may take for ever. So it happens in a daemon
-thread, one call at a time, and Ctrl-C ends the process even while such a call hangs.
+A read from a terminal or a write to a full pipe may block forever. It happens in a daemon thread,
+one call at a time, so that Ctrl-C ends the process even while a call blocks.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _T = TypeVar("_T")
 
 _CHUNK: Final = 256 << 10
 MAX_LINE: Final = 16 << 20
-"""No frame can be larger, so a longer line could not be sent anyway."""
+"""The largest frame: a longer line could not be published."""
 
 
 async def in_daemon(call: Callable[[], _T]) -> _T:
-    """The result of a blocking call, made in a thread that no exit waits for."""
+    """The result of a blocking call in a daemon thread, which does not delay process exit."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[_T] = loop.create_future()
 
@@ -46,17 +46,18 @@ async def in_daemon(call: Callable[[], _T]) -> _T:
         try:
             loop.call_soon_threadsafe(settle, result, error)
         except RuntimeError:
-            return  # the loop is closed: nobody waits any more
+            return  # the loop is closed, so nothing awaits the result
 
     threading.Thread(target=work, daemon=True).start()
     return await future
 
 
 async def lines_of(fd: int, read: Callable[[int], None]) -> AsyncIterator[list[bytes]]:
-    """The lines that can be read from ``fd``, without their ends, as they come.
+    """The lines read from ``fd``, without line ends, as they arrive.
 
-    Reads no more before the last lines were taken, so input never piles up. ``read`` is told how
-    many bytes came. Raises ``TooLarge`` for a line longer than ``MAX_LINE``.
+    Reads on only when the previous lines were taken, so input is never buffered without bound.
+    ``read`` is called with the number of bytes read. Raises ``TooLarge`` for a line longer than
+    ``MAX_LINE``.
     """
     parts: list[bytes] = []
     pending = 0
@@ -71,16 +72,16 @@ async def lines_of(fd: int, read: Callable[[int], None]) -> AsyncIterator[list[b
         pending += len(tail)
         if pending > MAX_LINE:
             raise TooLarge(
-                f"a line is longer than {MAX_LINE >> 20} MiB, the most a message can have: "
-                "is the input not text with a message a line?"
+                f"a line is longer than {MAX_LINE >> 20} MiB, the maximum size of a message: "
+                "input must be text with one message per line"
             )
     if pending:
         yield [b"".join(parts)]
 
 
 async def write(fd: int, data: bytes) -> None:
-    """Write everything. Raises ``BrokenPipeError`` when nobody reads any more."""
-    # What fits in a pipe that has room can't block; a thread for each would cost more.
+    """Write everything. Raises ``BrokenPipeError`` when the reader has closed the pipe."""
+    # A write that fits into a pipe with room can't block, and needs no thread.
     if len(data) <= select.PIPE_BUF and select.select((), (fd,), (), 0)[1]:
         os.write(fd, data)
     else:
@@ -94,13 +95,13 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 def is_pipe(fd: int) -> bool:
-    """Whether somebody else reads, or writes, at the other end."""
+    """Whether ``fd`` is a pipe or a socket."""
     mode = os.fstat(fd).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 async def abandoned(fd: int) -> None:
-    """Wait until nobody reads from the pipe ``fd`` any more, even if nothing is written."""
+    """Wait until the reader of the pipe ``fd`` has closed it, even if nothing is written."""
     poll = select.poll()
     poll.register(fd, 0)  # errors and hang-ups are always reported
     await in_daemon(poll.poll)

@@ -1,4 +1,4 @@
-"""A progress bar for long work: on a terminal, on standard error, and only if it takes a while."""
+"""A progress bar on standard error, shown on a terminal for work that takes a while."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
-_PATIENCE: Final = 0.5
-"""Seconds before the bar appears: what is done by then needs none."""
+_DELAY_SECONDS: Final = 0.5
+"""Time before the bar appears; shorter work shows none."""
 
 
 class Progress:
-    """How far a piece of work is. ``total`` is None where nobody can know."""
+    """The progress of one piece of work. ``total`` is None where it is unknown."""
 
     def __init__(self, settings: CliSettings, doing: str, total: float | None) -> None:
         self._wanted = not settings.json and sys.stderr.isatty()
@@ -41,16 +41,16 @@ class Progress:
             self._bar.stop()
 
     def show(self, done: float, note: str, *, total: float | None = None) -> None:
-        """So much of the total is done; ``note`` stands behind the bar. Cheap without one.
+        """Update the bar; ``note`` appears after it. Cheap where no bar is shown.
 
-        ``total`` is for work whose size shows only on the way.
+        ``total`` updates the total, for work whose size becomes known later.
         """
         if total is not None:
             self._total = total
         if not self._wanted:
             return
         if self._bar is None:
-            if time.monotonic() - self._began < _PATIENCE:
+            if time.monotonic() - self._began < _DELAY_SECONDS:
                 return
             self._bar = self._start()
         assert self._task is not None

@@ -1,4 +1,4 @@
-"""From a command to the event loop and to the broker."""
+"""How commands run on an event loop, connect to a broker, and call its admin methods."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _T = TypeVar("_T")
 
 
 def run(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run ``work`` on an event loop, the fast one if it is installed.
+    """Run ``work`` on an event loop: uvloop's if it is installed.
 
-    The first Ctrl-C, or SIGTERM, cancels ``work``, and raises ``KeyboardInterrupt`` when it has
-    ended; the second Ctrl-C does so at once.
+    The first Ctrl-C or SIGTERM cancels ``work`` and raises ``KeyboardInterrupt`` when it has
+    ended; a second Ctrl-C raises it immediately.
     """
     import asyncio
 
     async def interruptible() -> _T:
         task = asyncio.current_task()
         assert task is not None
-        # asyncio sees to Ctrl-C by itself.
+        # asyncio handles Ctrl-C itself.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         return await work
 
@@ -40,7 +40,7 @@ def run(work: Coroutine[Any, Any, _T]) -> _T:
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's, or None for asyncio's own."""
+    """uvloop's, or None for asyncio's default."""
     try:
         import uvloop
     except ImportError:
@@ -50,7 +50,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 @asynccontextmanager
 async def connected(settings: CliSettings) -> AsyncIterator[Client]:
-    """A client of the broker that the settings name. Raises ``Unavailable`` if it isn't there."""
+    """A client of the broker in the settings. Raises ``Unavailable`` if it can't be reached."""
     import sulina
 
     async with sulina.connect(
@@ -64,7 +64,7 @@ async def connected(settings: CliSettings) -> AsyncIterator[Client]:
 
 
 def ask(settings: CliSettings, method: str, /, **arguments: Any) -> Any:
-    """Call one admin method of the broker; arguments that are None are left out."""
+    """Call one admin method of the broker, with the arguments that are not None."""
 
     async def work() -> Any:
         async with connected(settings) as client:
@@ -74,5 +74,5 @@ def ask(settings: CliSettings, method: str, /, **arguments: Any) -> Any:
 
 
 def given(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Those that are not None."""
+    """The arguments that are not None."""
     return {name: value for name, value in arguments.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Which broker, and how to answer: the options that stand before a command or behind it."""
+"""The common options: which broker to use, and how to print. Given before or after a command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ DEFAULT_URL: Final = "sulina://127.0.0.1:6655"
 
 @dataclass(frozen=True, slots=True)
 class CliSettings:
-    """What every command gets. Behind the command wins over before it, then the environment."""
+    """What every command receives.
+
+    An option after the command overrides one before it, which overrides the environment.
+    """
 
     url: str = DEFAULT_URL
     token: str = ""
@@ -25,30 +28,30 @@ class CliSettings:
 _OPTIONS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "url": (
         "SULINA_URL",
-        {"metavar": "URL", "help": f"The broker. [default: {DEFAULT_URL}]"},
+        {"metavar": "URL", "help": f"URL of the broker. [default: {DEFAULT_URL}]"},
     ),
     "token": (
         "SULINA_TOKEN",
-        {"metavar": "TOKEN", "help": "Shown to the broker, if it wants one."},
+        {"metavar": "TOKEN", "help": "Token to authenticate with."},
     ),
     "tls_ca": (
         "SULINA_TLS_CA",
         {
             "type": click.Path(exists=True, dir_okay=False),
             "metavar": "FILE",
-            "help": "Certificates to trust, for sulina+tls:// URLs.",
+            "help": "CA certificates to trust (PEM), for sulina+tls:// URLs.",
         },
     ),
     "json": (
         "SULINA_JSON",
-        {"is_flag": True, "default": None, "help": "Answer in JSON, for scripts."},
+        {"is_flag": True, "default": None, "help": "Print JSON, for scripts."},
     ),
     "timeout": (
         "SULINA_TIMEOUT",
         {
             "type": click.FloatRange(min=0, min_open=True),
             "metavar": "SECONDS",
-            "help": "How long to wait for a broker's answer. [default: 10]",
+            "help": "How long to wait for the broker to answer. [default: 10]",
         },
     ),
 }
@@ -56,11 +59,11 @@ COMMON: Final = tuple(_OPTIONS)
 
 
 class CommonOption(click.Option):
-    """An option that changes the settings; help lists these apart from a command's own."""
+    """An option that changes the settings; help lists these separately."""
 
 
 def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-    # Not given here: what the group before this command was given stays.
+    # Not given here: keep the value given before the command.
     if value is not None and parameter.name is not None:
         context.obj = replace(context.obj, **{parameter.name: value})
 
@@ -68,8 +71,10 @@ def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> Non
 def common_options(
     names: Iterable[str] = COMMON, *, environment: bool = False
 ) -> list[click.Parameter]:
-    """The options of these names; only the outermost command looks into the environment, so
-    that a flag anywhere on the line wins over it."""
+    """The options with these names.
+
+    Only the outermost command reads the environment, so that a flag anywhere overrides it.
+    """
     made: list[click.Parameter] = []
     for name in names:
         variable, attributes = _OPTIONS[name]

@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
-from broker_containers.commands.auth_options import ROOT_VARIABLE, auth_settings, hint, read_root
+from broker_containers.commands.auth_options import (
+    ROOT_VARIABLE,
+    auth_settings,
+    read_root,
+    security_warning,
+)
 from sulina.errors import Refused
 from tests.auth.broker import ROOT, Guarded
 from tests.support.shell import Ran, Shell
@@ -102,7 +107,7 @@ def test_without_options_nobody_is_asked(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_whoever_starts_a_broker_is_told_who_can_use_it() -> None:
-    assert "WHOEVER REACHES" in hint("0.0.0.0", asks=False, secure=True)
-    assert "--auth" in hint("127.0.0.1", asks=False, secure=False)
-    assert "--tls-cert" in hint("10.0.0.1", asks=True, secure=False)
-    assert hint("10.0.0.1", asks=True, secure=True) == ""
+    assert "FULL ACCESS" in security_warning("0.0.0.0", required=False, secure=True)
+    assert "--auth" in security_warning("127.0.0.1", required=False, secure=False)
+    assert "--tls-cert" in security_warning("10.0.0.1", required=True, secure=False)
+    assert security_warning("10.0.0.1", required=True, secure=True) == ""

@@ -116,8 +116,8 @@ async def arena(folder: Path, counts: ClusterSize, lease: int) -> AsyncIterator[
             broker=("--log-level", "info", "--lease-seconds", str(lease)),
             storage=("--log-level", "info", "--journal-file-mb", "16"),
             etcd=_FAST_ETCD,
-            storage_ways=_ports(to_storage),
-            etcd_ways=_ports(to_etcd),
+            storage_proxy_ports=_ports(to_storage),
+            etcd_proxy_ports=_ports(to_etcd),
         )
         cluster = LocalCluster(folder, plan, options)
         for process in cluster.processes.values():

@@ -68,8 +68,8 @@ def test_a_taken_port_is_told_before_anything_starts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--storage-node", "a=127.0.0.1:1"), "--storage-node is not for a cluster"),
-        (("--broker-id", "x"), "--broker-id is not for a cluster"),
+        (("--storage-node", "a=127.0.0.1:1"), "--storage-node can't be used with a cluster"),
+        (("--broker-id", "x"), "--broker-id can't be used with a cluster"),
     ],
 )
 def test_options_for_one_process_are_refused(arguments: tuple[str, ...], words: str) -> None:

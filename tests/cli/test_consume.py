@@ -54,7 +54,7 @@ def test_it_ends_when_nothing_comes_and_fails_only_if_a_count_was_asked_for(
     assert sulina(*command).lines() == ["one"]
     ran = sulina(*command, "--count", "5", code=1)
     assert ran.lines() == ["one"]
-    assert "1 message of 5 came" in ran.stderr
+    assert "received 1 message of 5" in ran.stderr
 
 
 def test_json_lines_have_all_fields(sulina: Sulina, topic: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_containers.commands.serving import found
+from broker_containers.commands.serving import recovery_summary
 from storage_grpc.journal.recover import RecoveryReport
 from sulina.cli.bench.histogram import LatencyHistogram
 from sulina.cli.messages.sources import Pacer
@@ -28,7 +28,7 @@ def test_a_position_is_a_word_an_offset_or_a_time() -> None:
     assert position("1970-01-01T01:00:01+01:00") == Start.time(1_000_000)
     local = datetime(2026, 5, 1, 12, 30).astimezone()
     assert position("2026-05-01T12:30") == Start.time(int(local.timestamp()) * 1_000_000)
-    with pytest.raises(click.BadParameter, match="no place to begin"):
+    with pytest.raises(click.BadParameter, match="is not a position"):
         position("-5")
 
 
@@ -119,10 +119,10 @@ async def test_a_pacer_changes_neither_messages_nor_order() -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"files": 0, "records": 0}, "an empty folder"),
+        ({"files": 0, "records": 0}, "empty folder"),
         ({}, "1,000 records in 2 journal files (5.0 MB), checked in 0.25 s"),
-        ({"cut_bytes": 10, "stopped": False}, "a torn end of 10 B, never acknowledged, was cut"),
-        ({"stopped": False}, "it had not been stopped cleanly"),
+        ({"cut_bytes": 10, "stopped": False}, "cut off 10 B of incomplete, unacknowledged writes"),
+        ({"stopped": False}, "the last stop was not clean"),
         ({"corrupt_records": 1, "stopped": False}, "DAMAGED in 1 place"),
     ],
 )
@@ -138,5 +138,5 @@ def test_what_a_start_found_is_one_line(changes: dict[str, object], expected: st
         "damaged": (),
         "seconds": 0.25,
     }
-    line = found(RecoveryReport(**{**fields, **changes}))  # type: ignore[arg-type]  # by name
+    line = recovery_summary(RecoveryReport(**{**fields, **changes}))  # type: ignore[arg-type]  # by name
     assert expected in line and "\n" not in line

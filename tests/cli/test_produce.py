@@ -16,8 +16,8 @@ def test_arguments_are_published_and_the_last_offset_is_told(
     sulina: Sulina, direct: Direct, topic: str
 ) -> None:
     ran = sulina("produce", topic, "one", "two", "three")
-    assert ran.stdout.startswith(f"3 messages (11 B) to {topic} in ")
-    assert ran.stdout.endswith("the last at offset 2\n")
+    assert ran.stdout.startswith(f"published 3 messages (11 B) to {topic} in ")
+    assert ran.stdout.endswith("last offset 2\n")
     assert direct.read(topic) == ["one", "two", "three"]
 
 
@@ -66,7 +66,7 @@ def test_ctrl_c_stores_what_was_read_and_tells_it(
     direct.wait_for(topic, 2)
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 130
-    assert finish(process).stdout.startswith("2 messages")
+    assert finish(process).stdout.startswith("published 2 messages")
 
 
 def test_files_are_read_one_after_the_other(

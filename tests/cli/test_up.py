@@ -97,7 +97,7 @@ def test_people_are_shown_where_it_is_and_what_to_type(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     ran = finish(process)
     assert ran.code == 0
-    assert "stopped; everything is stored" in ran.stderr
+    assert "stopped; all data is stored" in ran.stderr
 
 
 def test_topics_are_not_made_by_themselves_when_that_is_forbidden(tmp_path: Path) -> None:

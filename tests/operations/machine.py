@@ -34,19 +34,19 @@ class Machine:
     @property
     def url(self) -> str:
         """All brokers."""
-        ports = [port for port, _ in self.cluster.plan.brokers.values()]
+        ports = [port for port, _ in self.cluster.ports.brokers.values()]
         return "sulina://" + ",".join(f"127.0.0.1:{port}" for port in ports)
 
     @property
     def etcd_url(self) -> str:
         """The one member of etcd."""
-        ((client, _),) = self.cluster.plan.etcd.values()
+        ((client, _),) = self.cluster.ports.etcd.values()
         return f"http://127.0.0.1:{client}"
 
     @property
     def nodes(self) -> list[str]:
-        """ProcessOptions that name every storage node."""
-        places = self.cluster.plan.storage.items()
+        """Options that name every storage node."""
+        places = self.cluster.ports.storage.items()
         return [f"--storage-node={name}=127.0.0.1:{port}" for name, port in places]
 
     async def start(self, processes: Iterable[ManagedProcess]) -> None:
@@ -83,7 +83,7 @@ class Machine:
 
     def restore(self, file: Path) -> None:
         """The copy becomes the member's data, by etcd's own tool."""
-        ((name, (_, peer)),) = self.cluster.plan.etcd.items()
+        ((name, (_, peer)),) = self.cluster.ports.etcd.items()
         here = f"http://127.0.0.1:{peer}"
         _tool(
             *("etcdutl", "snapshot", "restore", str(file), "--name", name),

@@ -189,7 +189,9 @@ def seek(settings: CliSettings, topic: str, name: str, start: Start) -> None:
     type=click.Choice([each.value for each in Poison]),
     help="What to do with poison messages.",
 )
-@click.option("--dead-letter-topic", type=topic_name, help="Topic for dead letters.")
+@click.option(
+    "--dead-letter-topic", type=topic_name, metavar="TOPIC", help="Topic for dead letters."
+)
 @click.pass_obj
 def policy(settings: CliSettings, /, topic: str, name: str, **changes: Any) -> None:
     """Show or change what happens to messages that are not acknowledged."""

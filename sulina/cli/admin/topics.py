@@ -117,7 +117,12 @@ def create(
 
 
 @topic.command("list", examples=["sulina topic list", "sulina topic list --namespace default"])
-@click.option("--namespace", type=namespace_name, help="List only topics of this namespace.")
+@click.option(
+    "--namespace",
+    type=namespace_name,
+    metavar="NAMESPACE",
+    help="List only topics of this namespace.",
+)
 @click.option("--all", "all_", is_flag=True, help="List partitions too.")
 @click.pass_obj
 def list_(settings: CliSettings, namespace: str | None, all_: bool) -> None:

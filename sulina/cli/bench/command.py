@@ -1,4 +1,4 @@
-"""``sulina bench``: how fast is the broker that is running, measured through the real client."""
+"""``sulina bench``: measure a running broker through the client library."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import click
 
-from sulina.cli.bench.conductor import BenchPlan, BenchResult, conduct
+from sulina.cli.bench.coordinator import BenchPlan, BenchResult, run_benchmark
 from sulina.cli.command import CliCommand
 from sulina.cli.output import print_fields, write_json
 from sulina.cli.params import COMPRESSION, topic_name
@@ -26,29 +26,50 @@ _DEFAULT_SECONDS = 5.0
     ],
 )
 @click.option(
-    "--topic", type=topic_name, help="A topic that doesn't exist yet. [default: /default/bench-...]"
+    "--topic",
+    type=topic_name,
+    metavar="TOPIC",
+    help="A topic that does not exist yet. [default: /default/bench-...]",
 )
 @click.option(
     "--size",
     type=click.IntRange(16, 8 << 20),
     default=100,
     show_default=True,
-    help="Bytes a message.",
+    help="Message size in bytes.",
 )
-@click.option("--count", type=click.IntRange(min=1), help="Publish so many messages in all.")
+@click.option("--count", type=click.IntRange(min=1), help="Total number of messages to publish.")
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0, min_open=True),
-    help="Publish for so long. [default: 5]",
+    help="How long to publish. [default: 5]",
 )
 @click.option(
     "--rate",
     type=click.FloatRange(min=0, min_open=True),
-    help="So many messages a second in all. [default: as fast as it goes]",
+    help="Total messages per second. [default: as fast as possible]",
 )
-@click.option("--producers", type=click.IntRange(1, 64), default=1, show_default=True)
-@click.option("--consumers", type=click.IntRange(1, 64), default=1, show_default=True)
-@click.option("--compression", type=COMPRESSION, default="none", show_default=True)
+@click.option(
+    "--producers",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Number of producer processes.",
+)
+@click.option(
+    "--consumers",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Number of consumer processes.",
+)
+@click.option(
+    "--compression",
+    type=COMPRESSION,
+    default="none",
+    show_default=True,
+    help="Compression of message batches.",
+)
 @click.pass_obj
 def bench(
     settings: CliSettings,
@@ -61,11 +82,11 @@ def bench(
     consumers: int,
     compression: str,
 ) -> None:
-    """Measure messages a second and latency, with the broker that is running.
+    """Measure throughput and latency of a running broker.
 
-    Every producer and consumer is a process of its own; several consumers share one subscription.
-    The messages are durable, and random, so compression only costs. The topic is deleted
-    afterwards. As fast as it goes, latency is mostly time in queues: give a --rate to measure it.
+    Each producer and consumer is a process of its own; several consumers share one subscription.
+    Messages are durable and random, so compression saves nothing. The topic is deleted afterwards.
+    At full speed, latency is mostly time in queues: give a --rate to measure it.
     """
     if count is not None and seconds is not None:
         raise click.UsageError("give --count or --seconds, not both")
@@ -83,22 +104,22 @@ def bench(
         consumers=consumers,
         compression=compression,
     )
-    figures = run(conduct(settings, plan))
+    result = run(run_benchmark(settings, plan))
     if settings.json:
-        write_json({"plan": asdict(plan), "figures": asdict(figures)})
+        write_json({"plan": asdict(plan), "figures": asdict(result)})
     else:
-        _show(plan, figures)
+        _show(plan, result)
 
 
-def _show(plan: BenchPlan, figures: BenchResult) -> None:
-    latency = figures.latency_ms
+def _show(plan: BenchPlan, result: BenchResult) -> None:
+    latency = result.latency_ms
     print_fields(
         {
-            "messages": f"{figures.messages:,} of {plan.size:,} bytes",
-            "published": f"{figures.publish_rate:,.0f} messages/s, until all were acknowledged",
-            "end to end": f"{figures.rate:,.0f} messages/s, {figures.megabytes_rate:,.1f} MB/s",
+            "messages": f"{result.messages:,} of {plan.size:,} bytes",
+            "published": f"{result.publish_rate:,.0f} messages/s, until all were acknowledged",
+            "end to end": f"{result.rate:,.0f} messages/s, {result.megabytes_rate:,.1f} MB/s",
             "latency": ", ".join(f"{name} {value:,.2f} ms" for name, value in latency.items()),
         }
     )
     if plan.rate is None:
-        click.echo("(as fast as it goes, so the latency is mostly queues: try --rate)")
+        click.echo("(at full speed, latency is mostly time in queues: give a --rate to measure it)")

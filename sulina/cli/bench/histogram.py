@@ -1,4 +1,4 @@
-"""Counts of latencies in buckets: bounded memory, within 3 %, and several can be added up."""
+"""A histogram of latencies: bounded memory, accurate to 3 %, and mergeable."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class LatencyHistogram:
-    """Of whole numbers from 0 on."""
+    """Counts whole numbers from 0 on in buckets."""
 
     def __init__(self, buckets: Iterable[tuple[int, int]] = ()) -> None:
         self._counts: Counter[int] = Counter()
@@ -16,19 +16,19 @@ class LatencyHistogram:
 
     def add(self, value: int) -> None:
         """Count one value."""
-        # Small values have a bucket each; above, each power of two is cut into 32.
+        # One bucket per small value; above, 32 buckets per power of two.
         shift = max(value.bit_length() - 6, 0)
         self._counts[(shift << 5) + (value >> shift)] += 1
 
     def buckets(self) -> list[tuple[int, int]]:
-        """Everything in it, to be sent elsewhere and added to another."""
+        """The buckets and their counts, to merge into another histogram."""
         return list(self._counts.items())
 
     def __len__(self) -> int:
         return self._counts.total()
 
     def percentile(self, share: float) -> int | None:
-        """The value that ``share`` per cent do not exceed; None if it is empty."""
+        """The value that ``share`` per cent of values do not exceed; None if it is empty."""
         rank = len(self) * share / 100
         seen = 0
         for bucket in sorted(self._counts):
@@ -39,6 +39,6 @@ class LatencyHistogram:
 
 
 def _lowest(bucket: int) -> int:
-    """The smallest value of a bucket: the inverse of what ``add`` computes."""
+    """The smallest value of a bucket."""
     shift = max((bucket >> 5) - 1, 0)
     return (bucket - (shift << 5)) << shift

@@ -1,7 +1,7 @@
 """One process of ``sulina bench``: a producer or a consumer.
 
-The conductor writes a job to its standard input as a line of JSON, then a line to start; closing
-the input ends the worker. The worker answers with JSON lines: ready, progress, done or error.
+The coordinator writes a job to its standard input as a line of JSON, then a line to start, and
+closes the input to end the worker. The worker reports in JSON lines: ready, progress, done, error.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 STAMP: Final = struct.Struct("<4sq")
 MAGIC: Final = b"slna"
-"""A payload that begins with it carries the time it was sent (or due), on the monotonic clock."""
+"""Starts payloads that carry the monotonic time at which they were sent, or due."""
 
 _BATCH_BYTES: Final = 64 << 10
 _BATCH_RECORDS: Final = 1000
-_TELL_SECONDS: Final = 0.1
+_REPORT_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class BenchJob:
-    """What one worker does."""
+    """The task of one worker."""
 
     role: str
     url: str
@@ -61,11 +61,11 @@ class BenchJob:
 
 
 def main() -> None:
-    """Do the job; every error is told to the conductor in words."""
+    """Do the job; report every error to the coordinator as a sentence."""
     try:
         run(_work())
     except Exception as error:
-        _tell("error", message=sentence(error))
+        _send_report("error", message=sentence(error))
         sys.exit(1)
 
 
@@ -86,13 +86,13 @@ async def _work() -> None:
 
 
 class _Load(Protocol):
-    """Works, knows how far it is, and tells what came out."""
+    """What a worker does: it runs, counts its messages, and reports the result."""
 
     messages: int
 
     async def run(self) -> None: ...
 
-    def tell_done(self) -> None: ...
+    def report(self) -> None: ...
 
 
 async def _input() -> AsyncGenerator[bytes, None]:
@@ -102,39 +102,39 @@ async def _input() -> AsyncGenerator[bytes, None]:
 
 
 async def _start(lines: AsyncIterator[bytes]) -> None:
-    _tell("ready")
+    _send_report("ready")
     await anext(lines)
 
 
 async def _until_closed(lines: AsyncIterator[bytes], worker: _Load) -> None:
-    """Work until it is done, or until the conductor closes our input; then tell."""
+    """Run until done, or until the coordinator closes the input; then report the result."""
     work = asyncio.create_task(worker.run())
     closed = asyncio.ensure_future(anext(lines, None))
-    told = 0
+    reported = 0
     try:
         while not (work.done() or closed.done()):
             await asyncio.wait(
-                (work, closed), timeout=_TELL_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                (work, closed), timeout=_REPORT_SECONDS, return_when=asyncio.FIRST_COMPLETED
             )
-            if worker.messages != told:
-                told = worker.messages
-                _tell("progress", messages=told)
+            if worker.messages != reported:
+                reported = worker.messages
+                _send_report("progress", messages=reported)
     finally:
         for task in (work, closed):
             task.cancel()
         await asyncio.wait((work, closed))
     if not work.cancelled():
         work.result()
-    worker.tell_done()
+    worker.report()
 
 
 class _Sender:
-    """Sends as fast as it can, or at a rate, and tells how far it is."""
+    """Sends at full speed or at a rate."""
 
     def __init__(self, job: BenchJob, producer: Producer) -> None:
         self._job = job
         self._producer = producer
-        # Random, so that compression gains nothing; the first byte is none of the magic's.
+        # Random, so that compression saves nothing; the first byte differs from the magic's.
         self._pool = [
             b"\xff" + os.urandom(job.size - 1)
             for _ in range(min(max(_BATCH_BYTES // job.size, 1), _BATCH_RECORDS))
@@ -152,8 +152,8 @@ class _Sender:
         await self._producer.flush()
         self._ended = time.monotonic_ns()
 
-    def tell_done(self) -> None:
-        _tell("done", messages=self.messages, began_ns=self._began, ended_ns=self._ended)
+    def report(self) -> None:
+        _send_report("done", messages=self.messages, began_ns=self._began, ended_ns=self._ended)
 
     async def _full_speed(self, began: int) -> None:
         job = self._job
@@ -164,7 +164,7 @@ class _Sender:
             if left <= 0 or (deadline is not None and now >= deadline):
                 return
             batch = self._pool[:left]
-            # One stamp a batch: to stamp each would be most of what is measured.
+            # One stamp per batch: stamping each message would dominate the measurement.
             batch[0] = self._stamped(now)
             await self._send(batch)
 
@@ -181,8 +181,8 @@ class _Sender:
                 woke = time.monotonic_ns()
                 continue
             due = min(due, self.messages + _BATCH_RECORDS)
-            # What fell due while we had to wait for the broker counts from that moment; what
-            # our own timer overslept does not.
+            # Time spent waiting for the broker counts as latency; time that our own timer
+            # overslept does not.
             batch = [
                 self._stamped(max(began + int(number * 1e9 / rate), woke))
                 for number in range(self.messages, due)
@@ -198,7 +198,7 @@ class _Sender:
 
 
 class _Receiver:
-    """Receives and acknowledges, and takes the latencies."""
+    """Receives, acknowledges and measures latencies."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
@@ -215,8 +215,8 @@ class _Receiver:
             await self._consumer.ack(batch)
             self.messages += len(payloads)
 
-    def tell_done(self) -> None:
-        _tell(
+    def report(self) -> None:
+        _send_report(
             "done",
             messages=self.messages,
             ended_ns=self._last,
@@ -224,7 +224,7 @@ class _Receiver:
         )
 
 
-def _tell(event: str, **fields: Any) -> None:
+def _send_report(event: str, **fields: Any) -> None:
     print(json.dumps({"event": event, **fields}), flush=True)
 
 

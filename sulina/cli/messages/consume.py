@@ -25,13 +25,13 @@ from sulina.model import FailurePolicy, Start
 if TYPE_CHECKING:
     from sulina import Batch, Client, Consumer
 
-_GOODBYE: Final = 2.0
-"""Seconds for the broker to delete a subscription of ours, while a person waits for the prompt."""
+_UNSUBSCRIBE_SECONDS: Final = 2.0
+"""Time to wait for the broker to delete the temporary subscription."""
 
 
 @click.command(
     cls=CliCommand,
-    # Its own --timeout is for messages; the one for answers can stand before the command.
+    # --timeout of this command waits for messages; the common one can be given before it.
     common=[name for name in COMMON if name != "timeout"],
     examples=[
         "sulina consume /default/orders --from earliest",
@@ -45,11 +45,16 @@ _GOODBYE: Final = 2.0
 @click.option(
     "--subscription",
     metavar="NAME",
-    help="Go on where this subscription stands; it is made if it is new. Without it the command "
-    "uses one of its own, and deletes it at the end.",
+    help="Continue this subscription, which is created if necessary. "
+    "[default: a temporary one, deleted at the end]",
 )
 @click.option(
-    "--type", "type_", type=TYPE, default="exclusive", show_default=True, help="How it is shared."
+    "--type",
+    "type_",
+    type=TYPE,
+    default="exclusive",
+    show_default=True,
+    help="The subscription type.",
 )
 @click.option(
     "--from",
@@ -58,19 +63,28 @@ _GOODBYE: Final = 2.0
     default="latest",
     metavar=START_METAVAR,
     show_default=True,
-    help="Where a new subscription begins.",
+    help="Where a new subscription starts.",
 )
-@click.option("--count", type=click.IntRange(min=1), help="End after so many messages.")
+@click.option("--count", type=click.IntRange(min=1), help="Exit after this many messages.")
 @click.option(
     "--timeout",
-    "patience",
+    "idle_seconds",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="End when no message has come for so long.",
+    help="Exit after this many seconds without a message.",
 )
-@click.option("--no-ack", is_flag=True, help="Acknowledge nothing: all of it will come again.")
-@click.option("--key-filter", "key_filters", multiple=True, help="Only keys like this pattern.")
-@click.option("--consumer-name", metavar="NAME", help="How the broker shall list this consumer.")
+@click.option(
+    "--no-ack", is_flag=True, help="Do not acknowledge: messages are delivered again later."
+)
+@click.option(
+    "--key-filter",
+    "key_filters",
+    multiple=True,
+    help="Receive only keys that match this pattern; may be repeated.",
+)
+@click.option(
+    "--consumer-name", metavar="NAME", help="Name of this consumer in the broker's lists."
+)
 @printing_options
 @click.pass_obj
 def consume(
@@ -81,31 +95,31 @@ def consume(
     type_: str,
     start: Start,
     count: int | None,
-    patience: float | None,
+    idle_seconds: float | None,
     no_ack: bool,
     key_filters: tuple[str, ...],
     consumer_name: str | None,
     form: str | None,
     **shown: bool,
 ) -> None:
-    """Print the messages of TOPIC as they come, until Ctrl-C.
+    """Print messages of TOPIC as they arrive, until Ctrl-C.
 
-    A message is acknowledged after it was printed. With --count and --timeout together the
-    command fails, with exit code 1, if fewer messages came.
+    A message is acknowledged after it was printed. With both --count and --timeout, the command
+    exits with 1 if fewer messages arrived.
     """
-    wish = _ConsumeOptions(
+    options = _ConsumeOptions(
         topic,
         subscription,
         type_,
         start,
         count,
-        patience,
+        idle_seconds,
         ack=not no_ack,
         key_filters=key_filters,
         name=consumer_name,
     )
-    sys.stdout.flush()  # from here on we write to the descriptor itself
-    run(_until_abandoned(_consume(settings, wish, Printer(settings, form, shown))))
+    sys.stdout.flush()  # output goes to the file descriptor from here on
+    run(_until_abandoned(_consume(settings, options, Printer(settings, form, shown))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,85 +131,85 @@ class _ConsumeOptions:
     type: str
     start: Start
     count: int | None
-    patience: float | None
+    idle_seconds: float | None
     ack: bool
     key_filters: tuple[str, ...]
     name: str | None
 
 
-async def _consume(settings: CliSettings, wish: _ConsumeOptions, printer: Printer) -> None:
+async def _consume(settings: CliSettings, options: _ConsumeOptions, printer: Printer) -> None:
     async with connected(settings) as client:
-        consumer = _consumer(client, wish)
+        consumer = _consumer(client, options)
         async with consumer:
             try:
-                received = await _receive(consumer, wish, printer)
+                received = await _receive(consumer, options, printer)
             finally:
-                if wish.subscription is None:
-                    await _forget(consumer)
-    if wish.count is not None and received < wish.count:
+                if options.subscription is None:
+                    await _unsubscribe(consumer)
+    if options.count is not None and received < options.count:
         raise Retriable(
-            f"{plural(received, 'message')} of {wish.count:,} came before {wish.patience:g} s "
-            "passed without one"
+            f"received {plural(received, 'message')} of {options.count:,}: none arrived for "
+            f"{options.idle_seconds:g} s"
         )
 
 
-async def _forget(consumer: Consumer) -> None:
-    """Delete the subscription that nobody else knows: it would only hold messages back.
+async def _unsubscribe(consumer: Consumer) -> None:
+    """Delete the temporary subscription, which would keep messages from being deleted.
 
-    If the broker is gone, so that this fails, there is nothing more that we could do.
+    Errors are ignored: without a broker there is nothing left to do.
     """
     with suppress(SulinaError, TimeoutError):
-        async with asyncio.timeout(_GOODBYE):
+        async with asyncio.timeout(_UNSUBSCRIBE_SECONDS):
             await consumer.unsubscribe()
 
 
-def _consumer(client: Client, wish: _ConsumeOptions) -> Consumer:
-    passing = wish.subscription is None
+def _consumer(client: Client, options: _ConsumeOptions) -> Consumer:
+    temporary = options.subscription is None
     return client.consumer(
-        wish.topic,
-        wish.subscription or f"cli-{uuid.uuid4().hex[:12]}",
-        type=wish.type,
-        start=wish.start,
-        name=wish.name,
-        key_filters=wish.key_filters,
-        # A person may look at a page for minutes: that is no reason to send it again.
-        failure_policy=FailurePolicy(ack_timeout_ms=0) if passing else None,
+        options.topic,
+        options.subscription or f"cli-{uuid.uuid4().hex[:12]}",
+        type=options.type,
+        start=options.start,
+        name=options.name,
+        key_filters=options.key_filters,
+        # A person may read a page for minutes: do not redeliver its messages.
+        failure_policy=FailurePolicy(ack_timeout_ms=0) if temporary else None,
     )
 
 
-async def _receive(consumer: Consumer, wish: _ConsumeOptions, printer: Printer) -> int:
-    """Print and acknowledge until there were enough, or no more came; returns how many."""
+async def _receive(consumer: Consumer, options: _ConsumeOptions, printer: Printer) -> int:
+    """Print and acknowledge until the count or the timeout is reached; return how many."""
     received = 0
-    while wish.count is None or received < wish.count:
+    while options.count is None or received < options.count:
         try:
-            batch = await consumer.receive_batch(wish.patience)
+            batch = await consumer.receive_batch(options.idle_seconds)
         except TimeoutError:
             break
-        left = len(batch) if wish.count is None else wish.count - received
-        received += await _print(consumer, batch, left, wish, printer)
+        left = len(batch) if options.count is None else options.count - received
+        received += await _print(consumer, batch, left, options, printer)
     return received
 
 
 async def _print(
-    consumer: Consumer, batch: Batch, left: int, wish: _ConsumeOptions, printer: Printer
+    consumer: Consumer, batch: Batch, left: int, options: _ConsumeOptions, printer: Printer
 ) -> int:
     if left >= len(batch):
         await write(1, printer(batch))
-        if wish.ack:
+        if options.ack:
             await consumer.ack(batch)
         return len(batch)
     messages = list(batch)[:left]
     await write(1, printer(messages))
-    if wish.ack:
+    if options.ack:
         for message in messages:
             await consumer.ack(message)
     return left
 
 
 async def _until_abandoned(work: Coroutine[Any, Any, None]) -> None:
-    """Do the work; end it with ``BrokenPipeError`` when nobody reads our output any more.
+    """Do the work; raise ``BrokenPipeError`` when the reader of standard output has gone.
 
-    A write would tell as well, but on a quiet topic that may be hours away.
+    A failing write would show it too, but on a quiet topic the next write may be hours away.
     """
     if not is_pipe(1):
         await work

@@ -1,4 +1,4 @@
-"""``sulina peek``: look at what a topic holds, without a subscription and without a trace."""
+"""``sulina peek``: read stored messages of a topic without a subscription."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     "start",
     type=position,
     metavar=START_METAVAR,
-    help="Where to begin. [default: earliest]",
+    help="Where to start. [default: earliest]",
 )
-@click.option("--last", type=click.IntRange(min=1), help="Begin so many before the end.")
+@click.option("--last", type=click.IntRange(min=1), help="Start this many messages before the end.")
 @click.option(
     "--count",
     type=click.IntRange(min=1),
-    help="At most so many. [default: 10, with --last all to the end]",
+    help="Maximum number of messages. [default: 10, or the value of --last]",
 )
 @printing_options
 @click.pass_obj
@@ -54,15 +54,15 @@ def peek(
     form: str | None,
     **shown: bool,
 ) -> None:
-    """Print messages that TOPIC holds.
+    """Print messages stored in TOPIC.
 
-    Nothing is acknowledged and no subscription is touched. The partitions of a topic are read one
-    after the other, and --last and --count hold for each of them.
+    Nothing is acknowledged, and no subscription changes. Partitions are read one after the other;
+    --last and --count apply to each of them.
     """
     if start is not None and last is not None:
         raise click.UsageError("give --from or --last, not both")
     count = count or last or 10
-    sys.stdout.flush()  # from here on we write to the descriptor itself
+    sys.stdout.flush()  # output goes to the file descriptor from here on
     run(
         _peek(
             settings, topic, start or Start.earliest(), last, count, Printer(settings, form, shown)

@@ -1,4 +1,4 @@
-"""Messages as bytes for standard output: text, JSON lines, hex, or just as they are."""
+"""Messages as bytes for standard output: text, JSON lines, hex or raw."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _FIELDS: Final[dict[str, Callable[[Message], str]]] = {
     "key": lambda message: "-" if message.key is None else message.key.decode(errors="replace"),
     "attributes": lambda message: json.dumps(message.attributes, ensure_ascii=False),
 }
-"""What can stand before a message, in this order."""
+"""What can be printed before a message, in this order."""
 
 
 class Printer:
-    """Turns messages into bytes, the way the options say."""
+    """Turns messages into bytes as the options say."""
 
     def __init__(self, settings: CliSettings, form: str | None, shown: Mapping[str, bool]) -> None:
         self._shown = [field for name, field in _FIELDS.items() if shown[f"show_{name}"]]
@@ -54,7 +54,7 @@ class Printer:
 
 
 def message_fields(message: Message) -> dict[str, Any]:
-    """Everything about a message, ready for JSON. Bytes that are no text are in base64."""
+    """All fields of a message for JSON. Bytes that are not UTF-8 are in base64."""
     return {
         "topic": message.topic,
         "partition": message.partition,
@@ -88,12 +88,12 @@ def printing_options(command: Callable[..., None]) -> Callable[..., None]:
     """Adds ``--format`` as ``form`` and the flags ``--show-...`` as ``show_...``."""
     for name in reversed(_FIELDS):
         command = click.option(
-            f"--show-{name}", is_flag=True, help=f"Write the {name} before the message."
+            f"--show-{name}", is_flag=True, help=f"Print the {name} before the message."
         )(command)
     return click.option(
         "--format",
         "form",
         type=click.Choice(FORMATS),
-        help="text and hex: a line each; json: all fields, a line each; raw: the bytes alone. "
-        "[default: text]",
+        help="text, json and hex print one line per message, json with all fields; raw prints only "
+        "the payloads. [default: text]",
     )(command)

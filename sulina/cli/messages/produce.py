@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     "files",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, allow_dash=True),
-    help="Publish the lines of this file (- is standard input); may be repeated.",
+    help="Publish the lines of this file (- for standard input); may be repeated.",
 )
-@click.option("--whole-file", is_flag=True, help="Each file is one message, not each line.")
-@click.option("--key", help="The key of every message.")
+@click.option("--whole-file", is_flag=True, help="Publish each file as one message.")
+@click.option("--key", help="Key of every message.")
 @click.option(
-    "--key-separator", metavar="SEP", help="What stands before SEP in a message is its key."
+    "--key-separator", metavar="SEP", help="Take the text before SEP in each message as its key."
 )
 @click.option(
     "--attribute",
@@ -55,38 +55,44 @@ if TYPE_CHECKING:
     type=attribute,
     metavar="NAME=VALUE",
     multiple=True,
-    help="An attribute of every message; may be repeated.",
+    help="Attribute of every message; may be repeated.",
 )
 @click.option(
     "--count",
     type=click.IntRange(min=1),
-    help="Publish so many: MESSAGEs are repeated, input is read no further.",
+    help="Publish this many messages: MESSAGEs are repeated, input is read no further.",
 )
 @click.option(
     "--rate",
     type=click.FloatRange(min=0, min_open=True),
-    help="At most so many messages a second.",
+    help="Maximum messages per second.",
 )
 @click.option(
     "--delay",
     type=duration,
     metavar="TIME",
-    help="Deliver only after so long, such as 90s, 15m, 2h or 7d.",
+    help="Deliver after this delay, such as 90s, 15m, 2h or 7d.",
 )
 @click.option(
     "--deliver-at",
     type=moment,
     metavar="TIME",
-    help="Deliver not before this time, such as 2026-05-01T12:30:00Z.",
+    help="Deliver at this time, such as 2026-05-01T12:30:00Z, not before.",
 )
-@click.option("--compression", type=COMPRESSION, default="none", show_default=True)
+@click.option(
+    "--compression",
+    type=COMPRESSION,
+    default="none",
+    show_default=True,
+    help="Compression of message batches.",
+)
 @click.option(
     "--non-reliable",
     is_flag=True,
-    help="A new topic that stores nothing: who is not there misses the message.",
+    help="Create the topic, if necessary, as one that stores nothing.",
 )
 @click.option(
-    "--producer-name", metavar="NAME", help="Continue the sequence of a producer of this name."
+    "--producer-name", metavar="NAME", help="Continue the sequence of the producer with this name."
 )
 @click.pass_obj
 def produce(
@@ -108,9 +114,9 @@ def produce(
 ) -> None:
     """Publish messages to TOPIC.
 
-    Each MESSAGE is published, or each line of every --file, or, with neither, each line of
-    standard input; lines are published as they come. A reliable topic has stored everything
-    when the command ends with exit code 0.
+    Messages are the MESSAGE arguments, the lines of each --file or, with neither, the lines of
+    standard input, published as they arrive. When the command exits with 0, a reliable topic has
+    stored all of them.
     """
     if messages and files:
         raise click.UsageError("give MESSAGEs or --file, not both")
@@ -137,7 +143,7 @@ def produce(
 
 @dataclass(frozen=True, slots=True)
 class _MessageOptions:
-    """What every message gets besides its payload."""
+    """What every message has besides its payload."""
 
     key: str | None
     separator: str | None
@@ -146,7 +152,7 @@ class _MessageOptions:
     deliver_at: datetime | None
 
     async def send(self, producer: Producer, payloads: list[bytes]) -> Ticket:
-        """Hand them over; waits while too much is on its way."""
+        """Send them; waits while too much is in flight."""
         keys: list[bytes | str | None] | None = None
         if self.separator is not None:
             keys, payloads = self._split(self.separator.encode(), payloads)
@@ -190,7 +196,7 @@ class _PublishPlan:
 
 @dataclass(slots=True)
 class _Sent:
-    """What was handed over so far."""
+    """What was sent so far."""
 
     messages: int = 0
     bytes: int = 0
@@ -211,7 +217,7 @@ async def _publish(settings: CliSettings, plan: _PublishPlan) -> None:
         try:
             await _send_all(settings, plan, producer, sent)
         except asyncio.CancelledError as error:
-            # Ctrl-C ends the input, not what was read from it: that is stored and told first.
+            # Ctrl-C ends the input: publish and report what was read before it.
             interrupted = error
         await producer.flush()
         _report(settings, plan.topic, sent, await _last(sent), time.monotonic() - began)
@@ -234,7 +240,7 @@ async def _send_all(
 
 
 async def _last(sent: _Sent) -> MessageId | None:
-    """Where the last message is, if that is known."""
+    """The position of the last message, if it is known."""
     with suppress(SulinaError):
         if sent.ticket is not None and (found := await sent.ticket).offset >= 0:
             return found
@@ -246,12 +252,12 @@ def _report(
 ) -> None:
     rate = sent.messages / max(seconds, 1e-9)
     sentence = (
-        f"{plural(sent.messages, 'message')} ({size(sent.bytes)}) to {topic} in {seconds:.2f} s, "
-        f"{rate:,.0f}/s"
+        f"published {plural(sent.messages, 'message')} ({size(sent.bytes)}) to {topic} in "
+        f"{seconds:.2f} s, {rate:,.0f}/s"
     )
     if last is not None:
         where = "" if last.topic == topic else f" of {last.topic}"
-        sentence += f", the last at offset {last.offset}{where}"
+        sentence += f", last offset {last.offset}{where}"
     say(
         settings,
         sentence,

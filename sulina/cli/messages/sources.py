@@ -1,4 +1,4 @@
-"""Where ``sulina produce`` gets its messages: arguments, lines, whole files; how many, how fast."""
+"""The input of ``sulina produce``: arguments, lines or whole files, limited in count and rate."""
 
 from __future__ import annotations
 
@@ -21,40 +21,40 @@ from sulina.errors import TooLarge
 
 _STDIN: Final = "-"
 _REPEATED: Final = 1000
-"""Arguments that are repeated come in lists of about so many."""
+"""Approximate batch size for repeated arguments."""
 _SLICE_SECONDS: Final = 0.02
-"""At a given rate, what is due in this time goes out together."""
+"""With a rate, messages due within this time are published together."""
 
 
 class MessageSource:
-    """The messages, read as they are wanted and never faster."""
+    """The messages, read only as fast as they are published."""
 
     def __init__(
         self, messages: Sequence[str], files: Sequence[str], *, whole_file: bool, repeat: bool
     ) -> None:
-        # As the shell gave them: bytes that are no UTF-8 pass through unchanged.
+        # Bytes that are not UTF-8 pass through unchanged.
         self._messages = list(map(os.fsencode, messages))
         self._files = list(files) or ([] if messages else [_STDIN])
         self._whole_file = whole_file
         self._repeat = repeat
         self.done = 0
-        """How much was read: bytes, or messages where those are known from the start."""
+        """How much was read: bytes, or messages where they are arguments."""
 
     @property
     def total(self) -> int | None:
-        """How much ``done`` will be in the end; None where only the end will tell."""
+        """The final value of ``done``; None where it is unknown."""
         if self._messages:
             return len(self._messages)
         sizes = [_regular_size(name) for name in self._files]
         return None if None in sizes else sum(size or 0 for size in sizes)
 
     def hint(self, settings: CliSettings) -> None:
-        """Tell a person in front of an empty screen what is waited for."""
+        """Say on a terminal that input is expected."""
         if self._files == [_STDIN] and sys.stdin.isatty() and not settings.json:
-            click.echo("type messages, one a line; Ctrl-D ends", err=True)
+            click.echo("type messages, one per line; end with Ctrl-D", err=True)
 
     async def batches(self) -> AsyncGenerator[list[bytes], None]:
-        """Messages, some at a time."""
+        """The messages in batches."""
         if self._messages:
             together = self._messages
             if self._repeat:
@@ -83,7 +83,7 @@ class MessageSource:
 async def limited(
     batches: AsyncGenerator[list[bytes], None], count: int | None
 ) -> AsyncIterator[list[bytes]]:
-    """The first ``count`` messages; nothing is read after them. All, if it is None."""
+    """The first ``count`` messages, reading no further; all of them if it is None."""
     async with aclosing(batches):
         left = count
         async for batch in batches:
@@ -97,13 +97,13 @@ async def limited(
 
 
 class Pacer:
-    """Holds messages back so that they go out at a steady rate; None lets all pass at once."""
+    """Delays messages to keep a steady rate; None does not delay."""
 
     def __init__(self, rate: float | None) -> None:
         self._rate = rate
 
     async def paced(self, batches: AsyncIterator[list[bytes]]) -> AsyncIterator[list[bytes]]:
-        """The same messages, in time."""
+        """The same messages, delayed to keep the rate."""
         if self._rate is None:
             async for batch in batches:
                 yield batch
@@ -114,7 +114,7 @@ class Pacer:
             for first in range(0, len(batch), step):
                 part = batch[first : first + step]
                 now = time.monotonic()
-                # After a pause of the input the rate holds from now on: no burst to catch up.
+                # After a pause in the input, do not catch up with a burst.
                 due = max(due, now - _SLICE_SECONDS)
                 if due > now:
                     await asyncio.sleep(due - now)
@@ -135,6 +135,6 @@ def _read_whole(fd: int, name: str) -> bytes:
         read += len(part)
         if read > MAX_LINE:
             raise TooLarge(
-                f"{name} is larger than {MAX_LINE >> 20} MiB, the most a message can have"
+                f"{name} is larger than {MAX_LINE >> 20} MiB, the maximum size of a message"
             )
     return b"".join(parts)

@@ -1,4 +1,4 @@
-"""Runs the workers of ``sulina bench`` and puts together what they measured."""
+"""Runs the worker processes of ``sulina bench``, and combines their measurements."""
 
 from __future__ import annotations
 
@@ -55,24 +55,26 @@ class BenchResult:
 
 @dataclass(slots=True)
 class _WorkerProcess:
-    """A worker process, as the conductor sees it."""
+    """A worker process as the coordinator sees it."""
 
     job: BenchJob
     process: asyncio.subprocess.Process
     messages: int = 0
     done: dict[str, Any] | None = None
     moved: float = field(default_factory=time.monotonic)
-    """When it last got on."""
+    """When it last reported progress."""
 
     async def listen(self) -> dict[str, Any]:
-        """The next thing it says. Raises what it failed with."""
+        """Its next report. Raises ``Retriable`` with the error that it reported."""
         assert self.process.stdout is not None
         line = await self.process.stdout.readline()
         if not line:
-            raise UnknownOutcome(f"a {self.job.role} of the measurement ended unexpectedly")
+            raise UnknownOutcome(
+                f"a {self.job.role} process ended unexpectedly: run the command again"
+            )
         said: dict[str, Any] = json.loads(line)
         if said["event"] == "error":
-            raise Retriable(f"a {self.job.role} failed: {said['message']}")
+            raise Retriable(f"a {self.job.role} process failed: {said['message']}")
         return said
 
     def tell(self, line: str) -> None:
@@ -80,12 +82,12 @@ class _WorkerProcess:
         self.process.stdin.write(line.encode() + b"\n")
 
     def close_input(self) -> None:
-        """This is how it is told to end."""
+        """Tell it to end."""
         assert self.process.stdin is not None
         self.process.stdin.close()
 
     async def follow(self) -> None:
-        """Take in its progress until it is done."""
+        """Receive its reports until it is done."""
         while self.done is None:
             said = await self.listen()
             self.messages, self.moved = said["messages"], time.monotonic()
@@ -93,16 +95,16 @@ class _WorkerProcess:
                 self.done = said
 
     async def end(self) -> None:
-        """Make sure that the process is gone."""
+        """Kill the process if it still runs, and wait for it."""
         if self.process.returncode is None:
             self.process.kill()
         await self.process.wait()
 
 
-async def conduct(settings: CliSettings, plan: BenchPlan) -> BenchResult:
-    """Measure. The topic is made before and deleted after, also when it is interrupted.
+async def run_benchmark(settings: CliSettings, plan: BenchPlan) -> BenchResult:
+    """Run the workers on a new topic, which is deleted afterwards, also on interruption.
 
-    Raises ``AlreadyExists`` if there is such a topic, and whatever a worker fails with.
+    Raises ``AlreadyExists`` if the topic exists, and the errors of workers.
     """
     async with connected(settings) as client:
         await client.admin("topic.create", {"topic": plan.topic})
@@ -158,7 +160,7 @@ async def _spawn(job: BenchJob, stack: AsyncExitStack) -> _WorkerProcess:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         limit=_LINE_LIMIT,
-        # Ctrl-C is for the conductor, who ends the workers in order.
+        # Ctrl-C reaches only the coordinator, which ends the workers in order.
         start_new_session=True,
     )
     worker = _WorkerProcess(job, process)
@@ -174,7 +176,9 @@ async def _measure(
         async with asyncio.timeout(_START_SECONDS + settings.timeout):
             await asyncio.gather(*(worker.listen() for worker in workers))
     except TimeoutError:
-        raise UnknownOutcome("the processes of the measurement did not start in time") from None
+        raise UnknownOutcome(
+            "the worker processes did not start in time: is the machine too busy? run it again"
+        ) from None
     for worker in workers:
         worker.tell("go")
     following = [asyncio.create_task(worker.follow()) for worker in workers]
@@ -184,7 +188,7 @@ async def _measure(
         for task in following:
             task.cancel()
         await asyncio.wait(following)
-    return _figures(plan, workers)
+    return _result(plan, workers)
 
 
 async def _watch(
@@ -193,7 +197,7 @@ async def _watch(
     workers: list[_WorkerProcess],
     following: list[asyncio.Task[None]],
 ) -> None:
-    """Until the consumers have what the producers sent. Raises if nothing moves any more."""
+    """Wait until the consumers have what the producers sent. Raises when progress stops."""
     producers = [worker for worker in workers if worker.job.role == "producer"]
     consumers = [worker for worker in workers if worker.job.role == "consumer"]
     began = time.monotonic()
@@ -216,12 +220,12 @@ async def _watch(
             quiet = time.monotonic() - max(worker.moved for worker in workers)
             if quiet > settings.timeout + 1 / (plan.rate or 1):
                 raise UnknownOutcome(
-                    f"nothing moved for {quiet:.0f} s: {plural(received, 'message')} of "
-                    f"{sent:,} were received"
+                    f"no progress for {quiet:.0f} s: received {plural(received, 'message')} of "
+                    f"{sent:,}"
                 )
 
 
-def _figures(plan: BenchPlan, workers: list[_WorkerProcess]) -> BenchResult:
+def _result(plan: BenchPlan, workers: list[_WorkerProcess]) -> BenchResult:
     sent = [worker.done for worker in workers if worker.job.role == "producer"]
     got = [worker.done for worker in workers if worker.job.role == "consumer"]
     latencies = LatencyHistogram(
