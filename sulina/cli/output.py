@@ -12,9 +12,12 @@ import click
 
 from sulina.cli.failures import ExitCode
 from sulina.cli.settings import CliSettings
+from sulina.operations.json_forms import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from sulina.metadata.keys.policy import Policy
 
 _NO_TERMINAL_WIDTH: Final = 1000
 
@@ -30,7 +33,7 @@ def console(*, stderr: bool = False) -> Console:
 
 def write_json(value: Any) -> None:
     """Print one JSON document, on one line; indented on a terminal."""
-    click.echo(json.dumps(value, indent=2 if sys.stdout.isatty() else None))
+    click.echo(json.dumps(plain(value), indent=2 if sys.stdout.isatty() else None))
 
 
 def say(settings: CliSettings, sentence: str, value: Any) -> None:
@@ -52,14 +55,14 @@ def confirm(settings: CliSettings, question: str, *, yes: bool) -> None:
 
 def show_rows(
     settings: CliSettings,
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Any],
     columns: Mapping[str, str],
     *,
     nothing: str,
 ) -> None:
     """Print rows. ``columns`` maps fields to headings; ``nothing`` is printed without rows."""
     if settings.json:
-        write_json(list(rows))
+        write_json(rows)
     elif rows:
         print_table(rows, columns)
     else:
@@ -67,13 +70,13 @@ def show_rows(
 
 
 def print_table(
-    rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], *, title: str | None = None
+    rows: Iterable[Any], columns: Mapping[str, str], *, title: str | None = None
 ) -> None:
     """Print a table, with text aligned left and numbers aligned right."""
     from rich.table import Table
     from rich.text import Text
 
-    rows = list(rows)
+    rows = plain(list(rows))
     table = Table(title=title, title_justify="left", title_style="bold")
     for field, heading in columns.items():
         number = any(_is_number(row.get(field)) for row in rows)
@@ -83,10 +86,10 @@ def print_table(
     console().print(table)
 
 
-def print_fields(fields: Mapping[str, Any]) -> None:
+def print_fields(fields: Any) -> None:
     """Print names and values, one pair per line; nested values below their name."""
     pairs: list[tuple[str, str]] = []
-    for name, value in fields.items():
+    for name, value in plain(fields).items():
         if isinstance(value, Mapping):
             pairs.append((name, ""))
             pairs += [(f"  {inner}", words(each)) for inner, each in value.items()]
@@ -98,21 +101,22 @@ def print_fields(fields: Mapping[str, Any]) -> None:
         click.echo(f"{click.style(label, bold=True)}{'':{width - len(label)}}  {text}".rstrip())
 
 
-def readable_limits(limits: Mapping[str, Any]) -> dict[str, Any]:
+def readable_limits(limits: Policy) -> dict[str, Any]:
     """Limits for people: 0 reads ``no limit``."""
     return {
         name: value if isinstance(value, bool) else value or "no limit"
-        for name, value in limits.items()
+        for name, value in plain(limits).items()
     }
 
 
-def show_limits(settings: CliSettings, limits: Mapping[str, Any]) -> None:
+def show_limits(settings: CliSettings, limits: Policy) -> None:
     """Print the limits of a topic or namespace, under the names that set them."""
     if settings.json:
         write_json(limits)
         return
-    width = max(map(len, limits))
-    for name, value in readable_limits(limits).items():
+    readable = readable_limits(limits)
+    width = max(map(len, readable))
+    for name, value in readable.items():
         click.echo(f"{click.style(name, bold=True)}{'':{width - len(name)}}  {words(value)}")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -99,12 +99,3 @@ def attribute(value: str) -> tuple[str, str]:
 TYPE: Final = click.Choice([each.value for each in SubscriptionType])
 COMPRESSION: Final = click.Choice(COMPRESSIONS)
 START_METAVAR: Final = "latest|earliest|OFFSET|TIME"
-
-
-def start_argument(place: Start) -> Any:
-    """A start position as an argument of the broker's admin methods."""
-    if place.kind == "offset":
-        return {"offset": place.value}
-    if place.kind == "time":
-        return {"time_us": place.value}
-    return place.kind

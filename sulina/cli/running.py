@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from sulina import Client
+    from sulina.operations.client import AdminClient
 
 _T = TypeVar("_T")
 
@@ -63,16 +64,14 @@ async def connected(settings: CliSettings) -> AsyncIterator[Client]:
         yield client
 
 
-def ask(settings: CliSettings, method: str, /, **arguments: Any) -> Any:
-    """Call one admin method of the broker, with the arguments that are not None."""
+def ask(settings: CliSettings, call: Callable[[AdminClient], Awaitable[_T]]) -> _T:
+    """Run one administrative operation on the broker: ``ask(settings, lambda a: a.topics.list())``.
 
-    async def work() -> Any:
+    Raises what the operation raises, and ``Unavailable`` if there is no broker.
+    """
+
+    async def work() -> _T:
         async with connected(settings) as client:
-            return await client.admin(method, given(arguments))
+            return await call(client.admin)
 
     return run(work())
-
-
-def given(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments that are not None."""
-    return {name: value for name, value in arguments.items() if value is not None}

@@ -19,7 +19,7 @@ from sulina.operations.declaration import (
     RunsOn,
     operation,
 )
-from sulina.operations.json_forms import Bounds, Count, Name
+from sulina.operations.json_forms import OMITTED, Bounds, Count, Name
 
 _BROKERS = Right(Action.BROKERS)
 _LEADER = RunsOn.LEADER
@@ -175,7 +175,7 @@ class BalanceSummary:
     cv: Annotated[float, "Standard deviation divided by mean."]
     bound: Annotated[float, "The least that the highest load can be."]
     max_over_mean: float
-    max_over_bound: float = 0.0
+    max_over_bound: Annotated[float | None, OMITTED] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -228,7 +228,8 @@ class Operation(Declaration, Generic[P, R]):
     def encoded(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
         """The JSON arguments of a call; those that are None are left out, except for options.
 
-        Raises ``TypeError`` as any call does whose arguments are not those of the signature.
+        Raises ``TypeError`` for arguments that are not those of the signature, and ``Refused`` for
+        unknown options.
         """
         bound = self._signature.bind(*args, **kwargs).arguments
         given: dict[str, Any] = {}
@@ -240,7 +241,9 @@ class Operation(Declaration, Generic[P, R]):
                 given.update(value)  # the options, which are named by the TypedDict
         unknown = given.keys() - self.arguments.keys()
         if unknown:
-            raise TypeError(f"{self.name} has no argument {min(unknown)!r}")
+            raise Refused(
+                f"{self.name} has no argument {min(unknown)!r}: {choices(self.arguments)}"
+            )
         return {name: self._encode(name, value) for name, value in given.items()}
 
     def _encode(self, name: str, value: Any) -> Any:

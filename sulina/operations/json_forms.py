@@ -381,3 +381,14 @@ def _form(kind: Any, bounds: Bounds | None) -> JsonForm:
 
 def _bounded(kind: Any, bounds: Bounds | None) -> JsonForm:
     return form_of(kind) if bounds is None else _form(kind, bounds)
+
+
+def plain(value: Any) -> Any:
+    """A result as JSON has it: dataclasses become objects, also within tuples and mappings."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return form_of(type(value)).encode(value)
+    if isinstance(value, tuple | list):
+        return [plain(each) for each in value]
+    if isinstance(value, Mapping):
+        return {name: plain(each) for name, each in value.items()}
+    return value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -10,6 +10,10 @@ from sulina.cli.command import CliGroup
 from sulina.cli.output import plural, print_fields, print_table, write_json
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
+from sulina.operations.json_forms import plain
+
+if TYPE_CHECKING:
+    from sulina.operations.cluster import BalancePlan
 
 _BROKERS: Final = {
     "broker": "broker",
@@ -49,44 +53,47 @@ def balance() -> None:
 @click.pass_obj
 def show(settings: CliSettings) -> None:
     """Show the load of each broker, past moves, and the reasons for not moving topics."""
-    found = ask(settings, "balance.show")
+    found = ask(settings, lambda admin: admin.balance.show())
     if settings.json:
         write_json(found)
         return
-    fields: dict[str, Any] = {"leader": found["leader"], "load": found["balance"]}
+    fields: dict[str, Any] = {"leader": found.leader, "load": plain(found.balance)}
     for name, title in (("moves", "moved so far"), ("reasons", "reasons not to move")):
-        if found[name]:
-            fields[title] = found[name]
+        if getattr(found, name):
+            fields[title] = getattr(found, name)
     print_fields(fields)
-    print_table(found["brokers"], _BROKERS)
+    print_table(found.brokers, _BROKERS)
 
 
 @balance.command("plan", examples=["sulina balance plan"])
 @click.pass_obj
 def plan(settings: CliSettings) -> None:
     """Show which topics would move now, without moving them."""
-    _show_plan(settings, ask(settings, "balance.plan"), "would move")
+    _show_plan(settings, ask(settings, lambda admin: admin.balance.plan()), "would move")
 
 
 @balance.command("rebalance", examples=["sulina balance rebalance"])
 @click.pass_obj
 def rebalance(settings: CliSettings) -> None:
     """Move topics now, where the gain is worth the move."""
-    _show_plan(settings, ask(settings, "balance.rebalance"), "will move")
+    _show_plan(settings, ask(settings, lambda admin: admin.balance.rebalance()), "will move")
 
 
-def _show_plan(settings: CliSettings, found: dict[str, Any], doing: str) -> None:
+def _show_plan(settings: CliSettings, found: BalancePlan, doing: str) -> None:
     if settings.json:
         write_json(found)
         return
-    moves = found["moves"]
+    moves = found.moves
     if moves:
-        share = f"{found['moved_share']:.1%} of the load"
+        share = f"{found.moved_share:.1%} of the load"
         click.echo(f"{plural(len(moves), 'topic')} {doing}, {share}")
         print_table(moves, _MOVES)
     else:
         click.echo("no move is worthwhile")
-    states = [{"when": when, **found[when]} for when in ("before", "after")]
+    states = [
+        {"when": "before", **plain(found.before)},
+        {"when": "after", **plain(found.after)},
+    ]
     print_table(states, _BALANCE)
-    if found["reasons"]:
-        print_fields({"reasons not to move": found["reasons"]})
+    if found.reasons:
+        print_fields({"reasons not to move": found.reasons})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -19,9 +19,15 @@ from sulina.cli.output import (
     write_json,
 )
 from sulina.cli.progress import Progress
-from sulina.cli.running import ask, connected, given, run
+from sulina.cli.running import ask, connected, run
 from sulina.cli.settings import CliSettings
 from sulina.errors import Refused, Retriable, UnknownOutcome
+from sulina.operations.json_forms import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sulina.operations.cluster import BrokerRow, ReportedLoad, ResourceUsage
 
 _BROKER_COLUMNS: Final = {
     "broker": "broker",
@@ -57,16 +63,16 @@ def cluster() -> None:
     """Describe the cluster, and rebuild lost metadata."""
 
 
-def _broker_rows(brokers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _broker_rows(brokers: Sequence[BrokerRow]) -> list[dict[str, Any]]:
     """Rows for a table, with the leader marked."""
-    return [{**row, "leads": "*" if row["leader"] else ""} for row in brokers]
+    return [{**plain(row), "leads": "*" if row.leader else ""} for row in brokers]
 
 
 @broker.command("list", examples=["sulina broker list", "sulina broker list --json"])
 @click.pass_obj
 def broker_list(settings: CliSettings) -> None:
     """List the live brokers, and how many topics each serves."""
-    rows = ask(settings, "broker.list")
+    rows = ask(settings, lambda admin: admin.brokers.list())
     if settings.json:
         write_json(rows)
         return
@@ -79,32 +85,40 @@ def broker_list(settings: CliSettings) -> None:
 @click.pass_obj
 def broker_describe(settings: CliSettings, name: str, topics: bool) -> None:
     """Show a broker's addresses, and its latest load report."""
-    found = ask(settings, "broker.describe", broker=name)
+    found = ask(settings, lambda admin: admin.brokers.describe(name))
     if settings.json:
         write_json(found)
         return
-    owns, load, started = found.pop("owns"), found.pop("load"), found.pop("started_us")
-    print_fields({**found, "started": moment(started), **_load_fields(load)})
+    fields = {
+        field: value
+        for field, value in plain(found).items()
+        if field not in ("owns", "load", "started_us")
+    }
+    print_fields({**fields, "started": moment(found.started_us), **_load_fields(found.load)})
     if topics:
-        for topic in owns:
+        for topic in found.owns:
             click.echo(topic)
 
 
-def _load_fields(load: dict[str, Any] | None) -> dict[str, Any]:
+def _load_fields(load: ReportedLoad | None) -> dict[str, Any]:
     if load is None:
         return {"load": "not reported yet"}
-    resources, reported = load.pop("resources"), load.pop("wall_us")
+    fields = {
+        field: value
+        for field, value in plain(load).items()
+        if field not in ("resources", "wall_us")
+    }
     return {
-        "load": {"reported": moment(reported), **load},
-        "resources": _resource_fields(resources),
+        "load": {"reported": moment(load.wall_us), **fields},
+        "resources": _resource_fields(load.resources),
     }
 
 
-def _resource_fields(resources: dict[str, Any]) -> dict[str, str]:
+def _resource_fields(resources: Mapping[str, ResourceUsage]) -> dict[str, str]:
     """Usage and limit of each resource; those without a limit are left out."""
     fields = {}
     for name, found in resources.items():
-        used, limit = found["used"], found["limit"]
+        used, limit = found.used, found.limit
         if limit:
             shown = (
                 f"{used:.2f} of {limit:.2f}" if name == "cpu" else f"{size(used)} of {size(limit)}"
@@ -155,7 +169,7 @@ async def _drain(
 ) -> int | None:
     """Return how many topics moved; None if ``seconds`` is None, which does not wait."""
     async with connected(settings) as client:
-        await client.admin("broker.drain", given({"broker": name, "reason": reason}))
+        await client.admin.brokers.drain(name, reason=reason or "")
         if seconds is None:
             return None
         before: int | None = None
@@ -165,12 +179,12 @@ async def _drain(
         with Progress(settings, f"draining {name}", None) as progress:
             while loop.time() < end:
                 try:
-                    found = await client.admin("broker.describe", {"broker": name})
+                    found = await client.admin.brokers.describe(name)
                 except (Retriable, UnknownOutcome):
                     # The broker that answered has stopped: the client connects to another.
                     await asyncio.sleep(_LOOK_SECONDS)
                     continue
-                left = found["topics"]
+                left = found.topics
                 before = left if before is None else max(before, left)
                 if not left:
                     return before
@@ -188,7 +202,7 @@ async def _drain(
 @click.pass_obj
 def broker_activate(settings: CliSettings, name: str, reason: str | None) -> None:
     """Assign topics to a broker again, after `sulina broker drain`."""
-    done = ask(settings, "broker.activate", broker=name, reason=reason)
+    done = ask(settings, lambda admin: admin.brokers.activate(name, reason=reason or ""))
     say(settings, f"activated {name}: it can own topics again", done)
 
 
@@ -196,10 +210,10 @@ def broker_activate(settings: CliSettings, name: str, reason: str | None) -> Non
 @click.pass_obj
 def cluster_describe(settings: CliSettings) -> None:
     """Show the leader, the brokers, and how many topics are served, waiting or moving."""
-    found = ask(settings, "cluster.describe")
+    found = ask(settings, lambda admin: admin.cluster.describe())
     if settings.json:
         write_json(found)
         return
-    brokers = found.pop("brokers")
-    print_fields({**found, "leader": found["leader"] or "none at the moment"})
-    print_table(_broker_rows(brokers), _BROKER_COLUMNS)
+    fields = {field: value for field, value in plain(found).items() if field != "brokers"}
+    print_fields({**fields, "leader": found.leader or "none at the moment"})
+    print_table(_broker_rows(found.brokers), _BROKER_COLUMNS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import socket
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,12 @@ from sulina.cli.output import moment, print_fields, say, show_rows, write_json
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
 from sulina.errors import NotFound
+from sulina.operations.json_forms import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sulina.operations.cluster import SettingRow
 
 
 @click.group(cls=CliGroup)
@@ -36,27 +42,29 @@ def _of_broker(command: Callable[..., None]) -> Callable[..., None]:
 @click.pass_obj
 def list_(settings: CliSettings, changed: bool) -> None:
     """List all settings, with their values on the broker that answers."""
-    answer = ask(settings, "config.list")
-    rows = [row for row in answer["settings"] if not changed or _is_set(row)]
+    answer = ask(settings, lambda admin: admin.config.list())
+    rows = [row for row in answer.settings if not changed or _is_set(row)]
     if settings.json:
-        write_json({**answer, "settings": rows})
+        write_json({**plain(answer), "settings": rows})
         return
-    for row in rows:
-        row["brokers"] = [f"{broker}={value}" for broker, value in row["brokers"].items()]
+    shown = [
+        {**plain(row), "brokers": [f"{one}={value}" for one, value in row.brokers.items()]}
+        for row in rows
+    ]
     columns = {
         "name": "setting",
-        "text": f"on {answer['broker']}",
+        "text": f"on {answer.broker}",
         "source": "source",
         "brokers": "per broker",
         "help": "description",
     }
-    show_rows(settings, rows, columns, nothing="no setting was changed")
-    for name, reason in answer["ignored"].items():
+    show_rows(settings, shown, columns, nothing="no setting was changed")
+    for name, reason in answer.ignored.items():
         click.echo(f"{name} is set but has no effect: {reason}", err=True)
 
 
-def _is_set(row: dict[str, Any]) -> bool:
-    return row["cluster"] is not None or bool(row["brokers"])
+def _is_set(row: SettingRow) -> bool:
+    return row.cluster is not None or bool(row.brokers)
 
 
 @config.command("get", examples=["sulina config get ledger.roll_bytes"])
@@ -64,14 +72,14 @@ def _is_set(row: dict[str, Any]) -> bool:
 @click.pass_obj
 def get(settings: CliSettings, name: str) -> None:
     """Show one setting: its value, its source and the values it accepts."""
-    answer = ask(settings, "config.list")
-    found = next((row for row in answer["settings"] if row["name"] == name), None)
+    answer = ask(settings, lambda admin: admin.config.list())
+    found = next((plain(row) for row in answer.settings if row.name == name), None)
     if found is None:
-        fixed = next((row for row in answer["fixed"] if row["name"] == name), None)
+        fixed = next((row for row in answer.fixed if row.name == name), None)
         if fixed is None:
-            names = ", ".join(row["name"] for row in answer["settings"])
+            names = ", ".join(row.name for row in answer.settings)
             raise NotFound(f"there is no setting {name!r}: choose from {names}")
-        found = {**fixed, "changes": "only with a restart"}
+        found = {**plain(fixed), "changes": "only with a restart"}
     if settings.json:
         write_json(found)
     else:
@@ -93,10 +101,10 @@ def get(settings: CliSettings, name: str) -> None:
 @click.pass_obj
 def set_(settings: CliSettings, name: str, value: str, broker: str | None) -> None:
     """Change a setting on all brokers, or on one, without a restart. It survives restarts."""
-    done = ask(settings, "config.set", name=name, value=value, broker=broker, by=_me())
-    before = "not set" if done["old"] is None else done["old"]
-    change = f" (was {before})" if done["changed"] else " already"
-    say(settings, f"{name} is {done['new']} for {_whose(broker)}{change}", done)
+    done = ask(settings, lambda admin: admin.config.set(name, value, broker=broker or "", by=_me()))
+    before = "not set" if done.old is None else done.old
+    change = f" (was {before})" if done.changed else " already"
+    say(settings, f"{name} is {done.new} for {_whose(broker)}{change}", done)
 
 
 @config.command(
@@ -111,8 +119,8 @@ def set_(settings: CliSettings, name: str, value: str, broker: str | None) -> No
 @click.pass_obj
 def unset(settings: CliSettings, name: str, broker: str | None) -> None:
     """Remove a value, so that the next one in order of precedence applies again."""
-    done = ask(settings, "config.unset", name=name, broker=broker, by=_me())
-    was = f" (was {done['old']})" if done["changed"] else ""
+    done = ask(settings, lambda admin: admin.config.unset(name, broker=broker or "", by=_me()))
+    was = f" (was {done.old})" if done.changed else ""
     say(settings, f"{name} is not set for {_whose(broker)}{was}", done)
 
 
@@ -129,11 +137,13 @@ def unset(settings: CliSettings, name: str, broker: str | None) -> None:
 @click.pass_obj
 def history(settings: CliSettings, limit: int) -> None:
     """Show who changed which setting, when, and from what to what, newest first."""
-    rows = ask(settings, "config.history", limit=limit)
+    found = ask(settings, lambda admin: admin.config.history(limit=limit))
+    rows: Sequence[Any] = found
     if not settings.json:
-        for row in rows:
-            row["time"] = moment(row["at_us"])
-            row["broker"] = row["broker"] or "all"
+        rows = [
+            {**plain(row), "time": moment(row.at_us), "broker": row.broker or "all"}
+            for row in found
+        ]
     columns = {
         "time": "time",
         "by": "changed by",

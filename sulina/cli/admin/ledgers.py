@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -17,6 +17,12 @@ from sulina.cli.progress import Progress
 from sulina.cli.running import ask, connected, run
 from sulina.cli.settings import CliSettings
 from sulina.errors import NotFound, Retriable, SulinaError, UnknownOutcome
+from sulina.operations.json_forms import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sulina.operations.topics import LedgerRow, Offloading
 
 _LOOK_SECONDS: Final = 0.2
 _COLUMNS: Final = {
@@ -48,7 +54,7 @@ def list_(settings: CliSettings, name: str) -> None:
 
     A ledger's records are on storage nodes, in an object of the object store, or in both.
     """
-    rows = ask(settings, "ledger.list", topic=name)
+    rows = ask(settings, lambda admin: admin.ledgers.list(name))
     show_rows(settings, rows, _COLUMNS, nothing=f"{name} has no ledgers yet")
 
 
@@ -58,16 +64,16 @@ def list_(settings: CliSettings, name: str) -> None:
 @click.pass_obj
 def show(settings: CliSettings, name: str, number: int) -> None:
     """Show one ledger and its object."""
-    rows = ask(settings, "ledger.list", topic=name)
-    found = next((row for row in rows if row["ledger"] == number), None)
+    rows = ask(settings, lambda admin: admin.ledgers.list(name))
+    found = next((row for row in rows if row.ledger == number), None)
     if found is None:
         raise NotFound(f"{name} has no ledger {number}: `sulina ledger list {name}` lists them")
     if settings.json:
         write_json(found)
         return
-    times = ("first_time_us", "last_time_us")
-    shown = {field: value for field, value in found.items() if field not in times}
-    shown["published"] = " to ".join(moment(found[field]) for field in times if found[field])
+    times = {"first_time_us": found.first_time_us, "last_time_us": found.last_time_us}
+    shown = {field: value for field, value in plain(found).items() if field not in times}
+    shown["published"] = " to ".join(moment(time) for time in times.values() if time)
     print_fields({field: value for field, value in shown.items() if value not in (None, "")})
 
 
@@ -97,44 +103,45 @@ def offload(settings: CliSettings, name: str, wait: bool, seconds: float) -> Non
     Brokers do so by themselves after a while: see --tier-after of `sulina up`.
     """
     done = run(_offload(settings, name, wait, seconds))
-    what = f"{plural(done['ledgers'], 'ledger')} of {name} ({size(done['bytes'])})"
+    what = f"{plural(done.ledgers, 'ledger')} of {name} ({size(done.bytes)})"
     doing = "in the object store" if wait else "being copied to the object store"
-    say(settings, f"{what} {'is' if done['ledgers'] == 1 else 'are'} {doing}", done)
+    say(settings, f"{what} {'is' if done.ledgers == 1 else 'are'} {doing}", done)
 
 
-async def _offload(settings: CliSettings, name: str, wait: bool, seconds: float) -> dict[str, Any]:
+async def _offload(settings: CliSettings, name: str, wait: bool, seconds: float) -> Offloading:
     async with connected(settings) as client:
-        begun: dict[str, Any] = await client.admin("ledger.offload", {"topic": name})
+        begun = await client.admin.ledgers.offload(name)
         if not wait:
             return begun
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
-        with Progress(settings, f"offloading {name}", begun["bytes"]) as progress:
-            while left := await _left(client, name, begun["until"]):
+        with Progress(settings, f"offloading {name}", begun.bytes) as progress:
+            while (left := await _left(client, name, begun.until)) != []:
                 if loop.time() > end:
                     raise Retriable(
-                        f"{plural(len(left), 'ledger')} of {name} not copied within {seconds:g} s: "
+                        f"not all ledgers of {name} were copied within {seconds:g} s: "
                         f"`sulina ledger list {name}` shows which, and the brokers' logs say why"
                     )
-                missing = sum(row["bytes"] for row in left)
-                note = f"{plural(len(left), 'ledger')} left, {size(missing)}"
-                progress.show(max(0, begun["bytes"] - missing), note)
+                if left is not None:
+                    missing = sum(row.bytes for row in left)
+                    note = f"{plural(len(left), 'ledger')} left, {size(missing)}"
+                    progress.show(max(0, begun.bytes - missing), note)
                 await asyncio.sleep(_LOOK_SECONDS)
         return begun
 
 
-async def _left(client: Client, name: str, until: dict[str, int]) -> list[dict[str, Any]]:
-    """The ledgers that are not in the object store yet."""
+async def _left(client: Client, name: str, until: Mapping[str, int]) -> list[LedgerRow] | None:
+    """The ledgers that are not in the object store yet; None if the broker did not answer."""
     try:
-        rows: list[dict[str, Any]] = await client.admin("ledger.list", {"topic": name})
+        rows = await client.admin.ledgers.list(name)
     except (Retriable, UnknownOutcome):
-        return [{"bytes": 0}]  # unknown: the caller asks again
+        return None
     return [
         row
         for row in rows
-        if row["object_bytes"] is None
-        and row["records"] != 0
-        and row["first_offset"] < until.get(row["topic"], 0)
+        if row.object_bytes is None
+        and row.records != 0
+        and row.first_offset < until.get(row.topic, 0)
     ]
 
 
@@ -151,23 +158,26 @@ def verify(settings: CliSettings, name: str, numbers: tuple[int, ...]) -> None:
     Exits with 1 if an object is damaged or missing. Large objects may need a longer --timeout.
     """
     rows = run(_verify(settings, name, numbers))
-    bad = [row for row in rows if row["problem"]]
+    bad = [(row, problem) for row, problem in rows if problem]
     if settings.json:
-        write_json(rows)
+        write_json([{**plain(row), "problem": problem} for row, problem in rows])
     else:
-        for row in bad:
-            click.echo(f"ledger {row['ledger']} of {row['topic']}: {row['problem']}", err=True)
+        for row, problem in bad:
+            click.echo(f"ledger {row.ledger} of {row.topic}: {problem}", err=True)
         fine = len(rows) - len(bad)
-        records = sum(row["records"] for row in rows if not row["problem"])
+        records = sum(row.records or 0 for row, problem in rows if not problem)
         click.echo(f"verified {plural(fine, 'object')} with {plural(records, 'record')}")
     if bad:
         click.get_current_context().exit(ExitCode.FAILED)
 
 
-async def _verify(settings: CliSettings, name: str, numbers: Sequence[int]) -> list[dict[str, Any]]:
+async def _verify(
+    settings: CliSettings, name: str, numbers: Sequence[int]
+) -> list[tuple[LedgerRow, str | None]]:
+    """The ledgers that have an object, each with what is wrong with it."""
     async with connected(settings) as client:
-        rows: list[dict[str, Any]] = await client.admin("ledger.list", {"topic": name})
-        unknown = set(numbers) - {row["ledger"] for row in rows}
+        rows = await client.admin.ledgers.list(name)
+        unknown = set(numbers) - {row.ledger for row in rows}
         if unknown:
             raise NotFound(
                 f"{name} has no ledger {min(unknown)}: `sulina ledger list {name}` lists them"
@@ -175,21 +185,22 @@ async def _verify(settings: CliSettings, name: str, numbers: Sequence[int]) -> l
         wanted = [
             row
             for row in rows
-            if row["object_bytes"] is not None and (not numbers or row["ledger"] in numbers)
+            if row.object_bytes is not None and (not numbers or row.ledger in numbers)
         ]
-        total = sum(row["object_bytes"] for row in wanted)
+        total = sum(row.object_bytes or 0 for row in wanted)
         done = 0
+        verified = []
         with Progress(settings, f"verifying {name}", total) as progress:
             for row in wanted:
-                progress.show(done, f"ledger {row['ledger']}")
-                row["problem"] = await _problem(client, row)
-                done += row["object_bytes"]
-        return wanted
+                progress.show(done, f"ledger {row.ledger}")
+                verified.append((row, await _problem(client, row)))
+                done += row.object_bytes or 0
+        return verified
 
 
-async def _problem(client: Client, row: dict[str, Any]) -> str | None:
+async def _problem(client: Client, row: LedgerRow) -> str | None:
     try:
-        await client.admin("ledger.verify", {"topic": row["topic"], "ledger": row["ledger"]})
+        await client.admin.ledgers.verify(row.topic, row.ledger)
     except SulinaError as error:
         return str(error)
     return None

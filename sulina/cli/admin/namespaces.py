@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, cast
+
 import click
 
 from sulina.cli.command import CliGroup
@@ -17,6 +19,10 @@ from sulina.cli.output import (
 from sulina.cli.params import limit, namespace_name
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
+from sulina.operations.json_forms import plain
+
+if TYPE_CHECKING:
+    from sulina.operations.topics import NamespaceLimits
 
 
 @click.group(cls=CliGroup)
@@ -29,7 +35,7 @@ def namespace() -> None:
 @click.pass_obj
 def create(settings: CliSettings, name: str) -> None:
     """Create a namespace, for topics such as /NAMESPACE/orders."""
-    ask(settings, "namespace.create", namespace=name)
+    ask(settings, lambda admin: admin.namespaces.create(name))
     say(settings, f"created namespace {name}", {"namespace": name})
 
 
@@ -39,7 +45,7 @@ def list_(settings: CliSettings) -> None:
     """List the namespaces."""
     show_rows(
         settings,
-        [{"namespace": name} for name in ask(settings, "namespace.list")],
+        [{"namespace": name} for name in ask(settings, lambda admin: admin.namespaces.list())],
         {"namespace": "namespace"},
         nothing="there are no namespaces: `sulina namespace create shop` creates one",
     )
@@ -50,12 +56,11 @@ def list_(settings: CliSettings) -> None:
 @click.pass_obj
 def describe(settings: CliSettings, name: str) -> None:
     """Show a namespace's policy, and how many topics it has."""
-    described = ask(settings, "namespace.describe", namespace=name)
+    described = ask(settings, lambda admin: admin.namespaces.describe(name))
     if settings.json:
         write_json(described)
         return
-    described["policy"] = readable_limits(described["policy"])
-    print_fields(described)
+    print_fields({**plain(described), "policy": readable_limits(described.policy)})
 
 
 @namespace.command("delete", examples=["sulina namespace delete shop"])
@@ -65,7 +70,7 @@ def describe(settings: CliSettings, name: str) -> None:
 def delete(settings: CliSettings, name: str, yes: bool) -> None:
     """Delete a namespace that has no topics."""
     confirm(settings, f"delete the namespace {name}?", yes=yes)
-    ask(settings, "namespace.delete", namespace=name)
+    ask(settings, lambda admin: admin.namespaces.delete(name))
     say(settings, f"deleted namespace {name}", {"namespace": name})
 
 
@@ -81,4 +86,5 @@ def delete(settings: CliSettings, name: str, yes: bool) -> None:
 @click.pass_obj
 def policy(settings: CliSettings, name: str, limits: tuple[tuple[str, int | bool], ...]) -> None:
     """Show or set the limits that apply to a namespace's topics. 0 means no limit."""
-    show_limits(settings, ask(settings, "namespace.policy", namespace=name, **dict(limits)))
+    changes = cast("NamespaceLimits", dict(limits))
+    show_limits(settings, ask(settings, lambda admin: admin.namespaces.policy(name, **changes)))

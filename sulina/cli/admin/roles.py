@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from sulina.cli.command import CliGroup
@@ -11,7 +9,7 @@ from sulina.cli.output import say, show_rows
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
 from sulina.metadata.keys.bindings import PrincipalType, Scope
-from sulina.metadata.keys.roles import Permission
+from sulina.metadata.keys.roles import Permission, permissions_of
 
 _scope = click.option(
     "--scope",
@@ -39,9 +37,9 @@ def role() -> None:
 @click.pass_obj
 def create_role(settings: CliSettings, name: str, permissions: str) -> None:
     """Create or replace a role. Its bindings grant the new permissions immediately."""
-    wanted = [each.strip() for each in permissions.split(",")]
-    done = ask(settings, "role.create", role=name, permissions=wanted)
-    say(settings, f"role {name} permits {', '.join(done['permissions'])}", done)
+    wanted = permissions_of([each.strip() for each in permissions.split(",")])
+    done = ask(settings, lambda admin: admin.roles.create(name, wanted))
+    say(settings, f"role {name} permits {', '.join(done.permissions)}", done)
 
 
 @role.command("list", examples=["sulina security role list"])
@@ -50,7 +48,7 @@ def list_roles(settings: CliSettings) -> None:
     """List the roles."""
     columns = {"role": "role", "permissions": "permissions", "system": "system"}
     nothing = "there are no roles: `sulina security role create` creates one"
-    show_rows(settings, ask(settings, "role.list"), columns, nothing=nothing)
+    show_rows(settings, ask(settings, lambda admin: admin.roles.list()), columns, nothing=nothing)
 
 
 @role.command("delete", examples=["sulina security role delete producer"])
@@ -58,7 +56,8 @@ def list_roles(settings: CliSettings) -> None:
 @click.pass_obj
 def delete_role(settings: CliSettings, name: str) -> None:
     """Delete a role. Bindings to it no longer grant its permissions."""
-    say(settings, f"deleted role {name}", ask(settings, "role.delete", role=name))
+    ask(settings, lambda admin: admin.roles.delete(name))
+    say(settings, f"deleted role {name}", {})
 
 
 @click.group("binding", cls=CliGroup)
@@ -89,13 +88,29 @@ def binding() -> None:
 @_resource
 @click.pass_obj
 def create_binding(
-    settings: CliSettings, /, binding_id: str, principal: str, roles: str, **more: Any
+    settings: CliSettings,
+    binding_id: str,
+    principal: str,
+    principal_type: str,
+    roles: str,
+    scope: str,
+    resource: str | None,
 ) -> None:
     """Give roles to a principal within a scope. Replaces a binding with the same ID."""
     wanted = [each.strip() for each in roles.split(",")]
-    arguments = {"binding": binding_id, "principal": principal, "roles": wanted, **more}
-    done = ask(settings, "binding.create", **arguments)
-    say(settings, f"{principal} has {', '.join(done['roles'])} on the {_reach(done)}", done)
+    done = ask(
+        settings,
+        lambda admin: admin.bindings.create(
+            binding_id,
+            principal,
+            wanted,
+            Scope(scope),
+            resource=resource or "",
+            principal_type=PrincipalType(principal_type),
+        ),
+    )
+    where = f"{done.scope} {done.resource}".rstrip()
+    say(settings, f"{principal} has {', '.join(done.roles)} on the {where}", done)
 
 
 @binding.command("list", examples=["sulina security binding list"])
@@ -105,7 +120,9 @@ def list_bindings(settings: CliSettings) -> None:
     fields = ("binding", "principal", "principal_type", "roles", "scope", "resource")
     columns = {field: field.replace("_", " ") for field in fields}
     nothing = "there are no bindings: `sulina security binding create` creates one"
-    show_rows(settings, ask(settings, "binding.list"), columns, nothing=nothing)
+    show_rows(
+        settings, ask(settings, lambda admin: admin.bindings.list()), columns, nothing=nothing
+    )
 
 
 @binding.command(
@@ -120,9 +137,8 @@ def delete_binding(
     settings: CliSettings, binding_id: str, scope: str, resource: str | None
 ) -> None:
     """Delete a binding. It takes effect immediately, also for connected clients."""
-    done = ask(settings, "binding.delete", binding=binding_id, scope=scope, resource=resource)
-    say(settings, f"deleted binding {binding_id}", done)
-
-
-def _reach(row: dict[str, Any]) -> str:
-    return f"{row['scope']} {row['resource']}".rstrip()
+    ask(
+        settings,
+        lambda admin: admin.bindings.delete(Scope(scope), binding_id, resource=resource or ""),
+    )
+    say(settings, f"deleted binding {binding_id}", {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -16,6 +16,10 @@ from sulina.cli.params import topic_name
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
 from sulina.metadata.keys.schemas import Compatibility, SchemaType, Validation
+from sulina.operations.json_forms import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _SUFFIXES: Final = {
     ".avsc": SchemaType.AVRO,
@@ -61,17 +65,20 @@ def register(
     A schema that is already registered keeps its version. The types bytes, string and number need
     no FILE.
     """
+    type_, definition = _definition(file, kind)
     made = ask(
         settings,
-        "schema.register",
-        subject=subject,
-        description=description,
-        by=by,
-        tags=list(tags) or None,
-        **_definition(file, kind),
+        lambda admin: admin.schemas.register(
+            subject,
+            type_,
+            definition_base64=definition,
+            description=description or "",
+            by=by or "",
+            tags=tags,
+        ),
     )
-    what = "registered" if made["new"] else "already registered"
-    say(settings, f"{subject} version {made['version']} (id {made['id']}): {what}", made)
+    what = "registered" if made.new else "already registered"
+    say(settings, f"{subject} version {made.version} (id {made.id}): {what}", made)
 
 
 @schema.command("list", examples=["sulina schema list"])
@@ -80,7 +87,7 @@ def list_(settings: CliSettings) -> None:
     """List the subjects."""
     show_rows(
         settings,
-        ask(settings, "schema.list"),
+        ask(settings, lambda admin: admin.schemas.list()),
         {
             "subject": "subject",
             "id": "id",
@@ -105,13 +112,13 @@ def list_(settings: CliSettings) -> None:
 @click.pass_obj
 def get(settings: CliSettings, subject: str, version: int | None) -> None:
     """Print a schema as it was registered; with --json, all its fields."""
-    found = ask(settings, "schema.get", subject=subject, version=version)
+    found = ask(settings, lambda admin: admin.schemas.get(subject, version=version or 0))
     if settings.json:
         write_json(found)
-    elif "definition_base64" in found:
-        sys.stdout.buffer.write(base64.b64decode(found["definition_base64"]))
+    elif found.definition_base64 is not None:
+        sys.stdout.buffer.write(base64.b64decode(found.definition_base64))
     else:
-        click.echo(found["definition"])
+        click.echo(found.definition)
 
 
 @schema.command("versions", examples=["sulina schema versions orders"])
@@ -119,9 +126,10 @@ def get(settings: CliSettings, subject: str, version: int | None) -> None:
 @click.pass_obj
 def versions(settings: CliSettings, subject: str) -> None:
     """List the versions of a subject."""
-    rows = ask(settings, "schema.versions", subject=subject)
+    found = ask(settings, lambda admin: admin.schemas.versions(subject))
+    rows: Sequence[Any] = found
     if not settings.json:
-        rows = [{**row, "created": moment(row["created_us"])} for row in rows]
+        rows = [{**plain(row), "created": moment(row.created_us)} for row in found]
     show_rows(
         settings,
         rows,
@@ -147,16 +155,21 @@ def check(
     settings: CliSettings, subject: str, file: Path | None, kind: str | None, mode: str | None
 ) -> int:
     """Check whether FILE could be registered. If not, print why and exit with 1."""
+    type_, definition = _definition(file, kind)
+    wanted = None if mode is None else Compatibility(mode)
     found = ask(
-        settings, "schema.check", subject=subject, compatibility=mode, **_definition(file, kind)
+        settings,
+        lambda admin: admin.schemas.check(
+            subject, type_, definition_base64=definition, compatibility=wanted
+        ),
     )
     if settings.json:
         write_json(found)
-    elif found["compatible"]:
+    elif found.compatible:
         click.echo(f"compatible with {subject}")
     else:
-        click.echo("\n".join(found["reasons"]))
-    return ExitCode.FINE if found["compatible"] else ExitCode.FAILED
+        click.echo("\n".join(found.reasons))
+    return ExitCode.FINE if found.compatible else ExitCode.FAILED
 
 
 @schema.command(
@@ -172,8 +185,9 @@ def compatibility(settings: CliSettings, subject: str, mode: str | None) -> None
     backward: a new version reads data of the previous one. forward: the previous version reads
     data of the new one. full: both. none: no check. The transitive modes check all versions.
     """
-    found = ask(settings, "schema.compatibility", subject=subject, compatibility=mode)
-    say(settings, f"compatibility of {subject}: {found['compatibility']}", found)
+    wanted = None if mode is None else Compatibility(mode)
+    found = ask(settings, lambda admin: admin.schemas.compatibility(subject, compatibility=wanted))
+    say(settings, f"compatibility of {subject}: {found.compatibility}", found)
 
 
 @schema.command("delete", examples=["sulina schema delete orders --version 1 --yes"])
@@ -188,7 +202,7 @@ def delete(settings: CliSettings, subject: str, version: int | None, yes: bool) 
     """
     what = f"schema {subject}" if version is None else f"version {version} of {subject}"
     confirm(settings, f"delete {what}?", yes=yes)
-    ask(settings, "schema.delete", subject=subject, version=version)
+    ask(settings, lambda admin: admin.schemas.delete(subject, version=version))
     say(settings, f"deleted {what}", {"subject": subject, "version": version})
 
 
@@ -216,26 +230,31 @@ def topic(
     payload: bool | None,
 ) -> None:
     """Show the schema subject of a topic, or bind the topic to one."""
-    changes: dict[str, Any] = {"subject": subject, "validation": validation, "payload": payload}
-    if any(value is not None for value in changes.values()):
-        found = ask(settings, "schema.bind", topic=name, **changes)
+    if subject is None and validation is None and payload is None:
+        found = ask(settings, lambda admin: admin.schemas.topic(name))
     else:
-        found = ask(settings, "schema.topic", topic=name)
+        policy = None if validation is None else Validation(validation)
+        found = ask(
+            settings,
+            lambda admin: admin.schemas.bind(
+                name, subject=subject, validation=policy, payload=payload
+            ),
+        )
     if settings.json:
         write_json(found)
     else:
         print_fields(found)
 
 
-def _definition(file: Path | None, kind: str | None) -> dict[str, Any]:
+def _definition(file: Path | None, kind: str | None) -> tuple[str, str | None]:
     """The type and the definition, as arguments of the broker's methods."""
     if file is None:
         if kind is None:
             raise click.UsageError("give a FILE, or a --type that needs none")
-        return {"type": kind}
+        return kind, None
     found = kind or _SUFFIXES.get(file.suffix)
     if found is None:
         raise click.UsageError(f"the schema type of {file} is not clear from its name: give --type")
     with click.open_file(str(file), "rb") as source:
         raw = source.read()
-    return {"type": str(found), "definition_base64": base64.b64encode(raw).decode()}
+    return str(found), base64.b64encode(raw).decode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,12 @@ from sulina.cli.output import confirm, moment, say, show_rows, write_json
 from sulina.cli.params import duration
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
+from sulina.operations.json_forms import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sulina.operations.security import PrincipalRights
 
 _grants = click.argument("grants", nargs=-1, required=True, metavar="ACTION:SCOPE...")
 _GRANTS_HELP = """
@@ -75,19 +81,20 @@ def create(
     """
     made = ask(
         settings,
-        "token.create",
-        principal=principal,
-        grants=list(grants) or None,
-        seconds=None if expires is None else max(int(expires.total_seconds()), 1),
-        note=note,
+        lambda admin: admin.tokens.create(
+            principal,
+            grants=grants,
+            seconds=0 if expires is None else max(int(expires.total_seconds()), 1),
+            note=note or "",
+        ),
     )
     if settings.json:
         write_json(made)
         return
-    click.echo(made["token"])
-    expiry = "never" if made["expires_us"] is None else moment(made["expires_us"])
-    click.echo(f"token {made['id']} of {principal}, expires: {expiry}; keep it secret", err=True)
-    if not made["enforced"]:
+    click.echo(made.token)
+    expiry = "never" if made.expires_us is None else moment(made.expires_us)
+    click.echo(f"token {made.id} of {principal}, expires: {expiry}; keep it secret", err=True)
+    if not made.enforced:
         click.echo("brokers do not check tokens yet: start them with --auth FILE", err=True)
 
 
@@ -95,11 +102,17 @@ def create(
 @click.pass_obj
 def list_(settings: CliSettings) -> None:
     """List the tokens, without their text."""
-    rows: list[dict[str, Any]] = ask(settings, "token.list")
+    found = ask(settings, lambda admin: admin.tokens.list())
+    rows: Sequence[Any] = found
     if not settings.json:
-        for row in rows:
-            row["created"] = moment(row["created_us"])
-            row["expires"] = "never" if row["expires_us"] is None else moment(row["expires_us"])
+        rows = [
+            {
+                **plain(row),
+                "created": moment(row.created_us),
+                "expires": "never" if row.expires_us is None else moment(row.expires_us),
+            }
+            for row in found
+        ]
     columns = {
         "id": "id",
         "principal": "principal",
@@ -116,31 +129,33 @@ def list_(settings: CliSettings) -> None:
 @click.pass_obj
 def revoke(settings: CliSettings, token_id: str) -> None:
     """Revoke a token, and disconnect the clients that use it."""
-    done = ask(settings, "token.revoke", id=token_id)
-    say(settings, f"revoked token {token_id}", done)
+    ask(settings, lambda admin: admin.tokens.revoke(token_id))
+    say(settings, f"revoked token {token_id}", {})
 
 
 @security.command("list", examples=["sulina security list"])
 @click.pass_obj
 def principals(settings: CliSettings) -> None:
     """List the principals, with their grants and bindings."""
-    found: list[dict[str, Any]] = ask(settings, "principal.list")
-    rows = found if settings.json else [row for each in found for row in _reasons(each)]
+    found = ask(settings, lambda admin: admin.principals.list())
+    rows: Sequence[Any] = (
+        found if settings.json else [row for each in found for row in _reasons(each)]
+    )
     nothing = "there are no principals: `sulina security token create NAME` creates one"
     columns = {"principal": "principal", "grants": "grants", "by": "source"}
     show_rows(settings, rows, columns, nothing=nothing)
 
 
-def _reasons(principal: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _reasons(principal: PrincipalRights) -> Iterator[dict[str, Any]]:
     """One row for the principal's own grants, and one per binding."""
-    name, bindings = principal["principal"], principal["bindings"]
-    if principal["grants"] or not bindings:
-        yield {"principal": name, "grants": principal["grants"], "by": "grants"}
+    name, bindings = principal.principal, principal.bindings
+    if principal.grants or not bindings:
+        yield {"principal": name, "grants": principal.grants, "by": "grants"}
     for each in bindings:
-        reach = f"{each['scope']} {each['resource']}".rstrip()
-        by = f"binding {each['binding']} of the {reach}: {', '.join(each['roles'])}"
-        kind = each["principal_type"].replace("_", " ")
-        yield {"principal": name, "grants": each["grants"], "by": f"{by} (as {kind})"}
+        reach = f"{each.scope} {each.resource}".rstrip()
+        by = f"binding {each.binding} of the {reach}: {', '.join(each.roles)}"
+        kind = each.principal_type.replace("_", " ")
+        yield {"principal": name, "grants": each.grants, "by": f"{by} (as {kind})"}
 
 
 @security.command("grant", examples=["sulina security grant billing consume:/default/orders"])
@@ -149,8 +164,8 @@ def _reasons(principal: dict[str, Any]) -> Iterator[dict[str, Any]]:
 @click.pass_obj
 def grant(settings: CliSettings, principal: str, grants: tuple[str, ...]) -> None:
     """Add grants to the principal NAME, which is created if necessary."""
-    done = ask(settings, "principal.grant", principal=principal, grants=list(grants))
-    say(settings, f"grants of {principal}: {', '.join(done['grants'])}", done)
+    done = ask(settings, lambda admin: admin.principals.grant(principal, grants))
+    say(settings, f"grants of {principal}: {', '.join(done.grants)}", done)
 
 
 @security.command("withdraw", examples=["sulina security withdraw billing consume:/default/orders"])
@@ -159,8 +174,8 @@ def grant(settings: CliSettings, principal: str, grants: tuple[str, ...]) -> Non
 @click.pass_obj
 def withdraw(settings: CliSettings, principal: str, grants: tuple[str, ...]) -> None:
     """Remove grants from the principal NAME, immediately, also for connected clients."""
-    done = ask(settings, "principal.withdraw", principal=principal, grants=list(grants))
-    say(settings, f"grants of {principal}: {', '.join(done['grants']) or 'none'}", done)
+    done = ask(settings, lambda admin: admin.principals.withdraw(principal, grants))
+    say(settings, f"grants of {principal}: {', '.join(done.grants) or 'none'}", done)
 
 
 @security.command("delete", examples=["sulina security delete billing --yes"])
@@ -170,8 +185,8 @@ def withdraw(settings: CliSettings, principal: str, grants: tuple[str, ...]) -> 
 def delete(settings: CliSettings, principal: str, yes: bool) -> None:
     """Delete the principal NAME and all its tokens."""
     confirm(settings, f"delete {principal} and all its tokens?", yes=yes)
-    done = ask(settings, "principal.delete", principal=principal)
-    say(settings, f"deleted {principal} and all its tokens", done)
+    ask(settings, lambda admin: admin.principals.delete(principal))
+    say(settings, f"deleted {principal} and all its tokens", {})
 
 
 security.add_command(role)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from sulina.cli.admin.topics import SUBSCRIPTION_COLUMNS
 from sulina.cli.command import CliGroup
 from sulina.cli.output import confirm, print_fields, print_table, say, show_rows, write_json
-from sulina.cli.params import START_METAVAR, TYPE, position, start_argument, topic_name
-from sulina.cli.running import connected, given, run
+from sulina.cli.params import START_METAVAR, TYPE, position, topic_name
+from sulina.cli.running import connected, run
 from sulina.cli.settings import CliSettings
-from sulina.model import Backoff, Poison, Start
+from sulina.model import Backoff, Poison, Start, SubscriptionType
+from sulina.operations.json_forms import plain
+
+if TYPE_CHECKING:
+    from sulina.operations.subscriptions import FailureChanges, SubscriptionOperations
+
+_T = TypeVar("_T")
 
 
 @click.group(cls=CliGroup)
@@ -24,15 +31,17 @@ def subscription() -> None:
     """
 
 
-def _ask_each(settings: CliSettings, method: str, topic: str, **arguments: Any) -> list[Any]:
-    """Call an admin method for the topic, or for each of its partitions in order."""
+def _ask_each(
+    settings: CliSettings,
+    topic: str,
+    call: Callable[[SubscriptionOperations, str], Awaitable[_T]],
+) -> list[_T]:
+    """Run an operation on the topic, or on each of its partitions in order."""
 
-    async def work() -> list[Any]:
+    async def work() -> list[_T]:
         async with connected(settings) as client:
             parts = (await client.topic(topic)).parts
-            return [
-                await client.admin(method, {"topic": part, **given(arguments)}) for part, _ in parts
-            ]
+            return [await call(client.admin.subscriptions, part) for part, _ in parts]
 
     return run(work())
 
@@ -66,13 +75,9 @@ def _ask_each(settings: CliSettings, method: str, topic: str, **arguments: Any) 
 @click.pass_obj
 def create(settings: CliSettings, topic: str, name: str, type_: str, start: Start) -> None:
     """Create a subscription before its first consumer connects."""
+    kind = SubscriptionType(type_)
     made = _ask_each(
-        settings,
-        "subscription.create",
-        topic,
-        subscription=name,
-        type=type_,
-        start=start_argument(start),
+        settings, topic, lambda admin, part: admin.create(part, name, type=kind, start=start)
     )
     say(settings, f"created subscription {name} of {topic}", made)
 
@@ -82,7 +87,7 @@ def create(settings: CliSettings, topic: str, name: str, type_: str, start: Star
 @click.pass_obj
 def list_(settings: CliSettings, topic: str) -> None:
     """List the subscriptions of a topic."""
-    found = _ask_each(settings, "subscription.list", topic)
+    found = _ask_each(settings, topic, lambda admin, part: admin.list(part))
     show_rows(
         settings,
         [row for part in found for row in part],
@@ -97,15 +102,18 @@ def list_(settings: CliSettings, topic: str) -> None:
 @click.pass_obj
 def describe(settings: CliSettings, topic: str, name: str) -> None:
     """Show a subscription's position, backlog, consumers, counters and failure policy."""
-    found = _ask_each(settings, "subscription.describe", topic, subscription=name)
+    found = _ask_each(settings, topic, lambda admin, part: admin.describe(part, name))
     if settings.json:
         write_json(found)
         return
     for each in found:
-        consumers = each.pop("consumers")
-        each["max_unacked"] = each["max_unacked"] or "no limit"
-        each["acked_above"] = [f"{first}-{last}" for first, last in each["acked_above"]]
-        print_fields(each)
+        fields = {
+            **plain(each),
+            "max_unacked": each.max_unacked or "no limit",
+            "acked_above": [f"{first}-{last}" for first, last in each.acked_above],
+        }
+        consumers = fields.pop("consumers")
+        print_fields(fields)
         if consumers:
             print_table(consumers, {field: field.replace("_", " ") for field in consumers[0]})
 
@@ -118,7 +126,7 @@ def describe(settings: CliSettings, topic: str, name: str) -> None:
 def delete(settings: CliSettings, topic: str, name: str, yes: bool) -> None:
     """Delete a subscription and its position. Asks for confirmation on a terminal."""
     confirm(settings, f"delete subscription {name} of {topic} and its position?", yes=yes)
-    _ask_each(settings, "subscription.delete", topic, subscription=name)
+    _ask_each(settings, topic, lambda admin, part: admin.delete(part, name))
     say(
         settings,
         f"deleted subscription {name} of {topic}",
@@ -141,10 +149,8 @@ def delete(settings: CliSettings, topic: str, name: str, yes: bool) -> None:
 @click.pass_obj
 def seek(settings: CliSettings, topic: str, name: str, start: Start) -> None:
     """Set the position of a subscription that has no connected consumers."""
-    moved = _ask_each(
-        settings, "subscription.seek", topic, subscription=name, start=start_argument(start)
-    )
-    positions = ", ".join(str(each["position"]) for each in moved)
+    moved = _ask_each(settings, topic, lambda admin, part: admin.seek(part, name, start))
+    positions = ", ".join(str(each.position) for each in moved)
     say(settings, f"subscription {name} of {topic} is now at {positions}", moved)
 
 
@@ -195,11 +201,15 @@ def seek(settings: CliSettings, topic: str, name: str, start: Start) -> None:
 @click.pass_obj
 def policy(settings: CliSettings, /, topic: str, name: str, **changes: Any) -> None:
     """Show or change what happens to messages that are not acknowledged."""
-    if given(changes):
-        policies = _ask_each(settings, "subscription.policy", topic, subscription=name, **changes)
+    given = {field: value for field, value in changes.items() if value is not None}
+    if given:
+        wanted = cast("FailureChanges", given)
+        policies = _ask_each(
+            settings, topic, lambda admin, part: admin.policy(part, name, **wanted)
+        )
     else:
-        found = _ask_each(settings, "subscription.describe", topic, subscription=name)
-        policies = [each["failure_policy"] for each in found]
+        found = _ask_each(settings, topic, lambda admin, part: admin.describe(part, name))
+        policies = [each.failure_policy for each in found]
     if settings.json:
         write_json(policies)
         return
@@ -224,10 +234,11 @@ def policy(settings: CliSettings, /, topic: str, name: str, **changes: Any) -> N
 @click.pass_obj
 def dispatch(settings: CliSettings, topic: str, name: str, max_unacked: int | None) -> None:
     """Show or change the limit of unacknowledged messages, which applies to each partition."""
-    changes = {} if max_unacked is None else {"max_unacked": max_unacked}
-    found = _ask_each(settings, "subscription.dispatch", topic, subscription=name, **changes)
+    found = _ask_each(
+        settings, topic, lambda admin, part: admin.dispatch(part, name, max_unacked=max_unacked)
+    )
     if settings.json:
         write_json(found)
         return
     for each in found:
-        print_fields({"max_unacked": each["max_unacked"] or "no limit"})
+        print_fields({"max_unacked": each.max_unacked or "no limit"})

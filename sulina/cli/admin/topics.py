@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
@@ -21,10 +21,15 @@ from sulina.cli.output import (
 )
 from sulina.cli.params import limit, namespace_name, topic_name
 from sulina.cli.progress import Progress
-from sulina.cli.running import ask, connected, given, run
+from sulina.cli.running import ask, connected, run
 from sulina.cli.settings import CliSettings
 from sulina.errors import Retriable, UnknownOutcome
+from sulina.model import Delivery
 from sulina.names import MAX_PARTITIONS
+from sulina.operations.json_forms import plain
+
+if TYPE_CHECKING:
+    from sulina.operations.topics import TopicLimits, TopicLog, TopicMove
 
 _LOG_COLUMNS: Final = {
     "topic": "topic",
@@ -98,15 +103,16 @@ def create(
     expect_bytes: int | None,
 ) -> None:
     """Create a topic. Publishing or subscribing creates an unpartitioned one automatically."""
-    delivery = "non_reliable" if non_reliable else "reliable"
+    delivery = Delivery.NON_RELIABLE if non_reliable else Delivery.RELIABLE
     ask(
         settings,
-        "topic.create",
-        topic=name,
-        delivery=delivery,
-        partitions=partitions,
-        expected_records=expect_records,
-        expected_bytes=expect_bytes,
+        lambda admin: admin.topics.create(
+            name,
+            delivery=delivery,
+            partitions=partitions or 0,
+            expected_records=expect_records or 0,
+            expected_bytes=expect_bytes or 0,
+        ),
     )
     parts = f" with {plural(partitions, 'partition')}" if partitions else ""
     say(
@@ -129,7 +135,7 @@ def list_(settings: CliSettings, namespace: str | None, all_: bool) -> None:
     """List the topics."""
     show_rows(
         settings,
-        ask(settings, "topic.list", namespace=namespace, all=all_),
+        ask(settings, lambda admin: admin.topics.list(namespace=namespace, all=all_)),
         {
             "topic": "topic",
             "delivery": "delivery",
@@ -147,22 +153,22 @@ def list_(settings: CliSettings, namespace: str | None, all_: bool) -> None:
 @click.pass_obj
 def describe(settings: CliSettings, name: str) -> None:
     """Show a topic's logs, ledgers, producers and subscriptions."""
-    described = ask(settings, "topic.describe", topic=name)
+    described = ask(settings, lambda admin: admin.topics.describe(name))
     if settings.json:
         write_json(described)
         return
-    logs = described["logs"]
+    logs = described.logs
     print_fields(
         {
-            "topic": described["topic"],
-            "delivery": described["delivery"],
-            "partitions": described["partitions"],
-            "created": moment(described["created_us"]),
-            "records": sum(log["end_offset"] - log["start_offset"] for log in logs),
+            "topic": described.topic,
+            "delivery": described.delivery,
+            "partitions": described.partitions,
+            "created": moment(described.created_us),
+            "records": sum(log.end_offset - log.start_offset for log in logs),
         }
     )
     print_table(map(_log_row, logs), _LOG_COLUMNS)
-    subscriptions = [row for log in logs for row in log["subscriptions"]]
+    subscriptions = [row for log in logs for row in log.subscriptions]
     if subscriptions:
         print_table(subscriptions, SUBSCRIPTION_COLUMNS)
 
@@ -174,18 +180,18 @@ def describe(settings: CliSettings, name: str) -> None:
 def delete(settings: CliSettings, name: str, yes: bool) -> None:
     """Delete a topic, its messages and its subscriptions. Asks for confirmation on a terminal."""
     confirm(settings, f"delete topic {name} with all its messages and subscriptions?", yes=yes)
-    ask(settings, "topic.delete", topic=name)
+    ask(settings, lambda admin: admin.topics.delete(name))
     say(settings, f"deleted topic {name}", {"topic": name})
 
 
-def _log_row(log: dict[str, Any]) -> dict[str, Any]:
-    ledgers = log["ledgers"]
+def _log_row(log: TopicLog) -> dict[str, Any]:
+    ledgers = log.ledgers
     return {
-        **log,
+        **plain(log),
         "ledgers": len(ledgers),
         # The size of an open ledger is known once it is closed.
-        "bytes": sum(ledger["bytes"] or 0 for ledger in ledgers) or None,
-        "producers": len(log["producers"]),
+        "bytes": sum(ledger.bytes for ledger in ledgers) or None,
+        "producers": len(log.producers),
     }
 
 
@@ -204,7 +210,8 @@ def policy(settings: CliSettings, name: str, limits: tuple[tuple[str, int | bool
 
     0 means no limit. A limit that the topic does not set comes from its namespace.
     """
-    show_limits(settings, ask(settings, "topic.policy", topic=name, **dict(limits)))
+    changes = cast("TopicLimits", dict(limits))
+    show_limits(settings, ask(settings, lambda admin: admin.topics.policy(name, **changes)))
 
 
 @topic.command("lookup", examples=["sulina topic lookup /default/orders"])
@@ -215,7 +222,7 @@ def lookup(settings: CliSettings, name: str) -> None:
 
     For a partitioned topic, name a partition: /default/clicks-part-0.
     """
-    found = ask(settings, "topic.lookup", topic=name)
+    found = ask(settings, lambda admin: admin.topics.lookup(name))
     if settings.json:
         write_json(found)
     else:
@@ -239,21 +246,19 @@ def move(settings: CliSettings, name: str, target: str | None, wait: bool) -> No
     """Move a topic to another broker. Its clients follow without an error."""
     done = run(_move(settings, name, target, wait))
     doing = "moved" if wait else "moving"
-    say(settings, f"{doing} {name} from {done['source']} to {done['target']}", done)
+    say(settings, f"{doing} {name} from {done.source} to {done.target}", done)
 
 
-async def _move(settings: CliSettings, name: str, target: str | None, wait: bool) -> dict[str, Any]:
+async def _move(settings: CliSettings, name: str, target: str | None, wait: bool) -> TopicMove:
     async with connected(settings) as client:
-        done: dict[str, Any] = await client.admin(
-            "topic.move", given({"topic": name, "broker": target})
-        )
+        done = await client.admin.topics.move(name, broker=target)
         loop = asyncio.get_running_loop()
         end = loop.time() + settings.timeout
         with Progress(settings, f"moving {name}", None) as progress:
             while wait:
                 try:
-                    found = await client.admin("topic.lookup", {"topic": name})
-                    if found["broker"] == done["target"] and not found["moving_to"]:
+                    found = await client.admin.topics.lookup(name)
+                    if found.broker == done.target and not found.moving_to:
                         break
                 except (Retriable, UnknownOutcome):
                     pass  # the topic is between brokers
@@ -262,7 +267,7 @@ async def _move(settings: CliSettings, name: str, target: str | None, wait: bool
                         f"{name} did not move within {settings.timeout:g} s: `sulina topic lookup "
                         f"{name}` shows its owner"
                     )
-                progress.show(0, f"to {done['target']}")
+                progress.show(0, f"to {done.target}")
                 await asyncio.sleep(_LOOK_SECONDS)
         return done
 
@@ -275,9 +280,9 @@ def ledgers(settings: CliSettings, name: str) -> None:
 
     For a partitioned topic, name a partition: /default/clicks-part-0.
     """
-    found = ask(settings, "topic.ledgers", topic=name)
+    found = ask(settings, lambda admin: admin.topics.ledgers(name))
     if settings.json:
         write_json(found)
         return
-    click.echo(f"{name}, epoch {found['epoch']}")
-    show_rows(settings, found["ledgers"], _LEDGERS, nothing=f"{name} has no ledgers yet")
+    click.echo(f"{name}, epoch {found.epoch}")
+    show_rows(settings, found.ledgers, _LEDGERS, nothing=f"{name} has no ledgers yet")

@@ -107,7 +107,7 @@ async def run_benchmark(settings: CliSettings, plan: BenchPlan) -> BenchResult:
     Raises ``AlreadyExists`` if the topic exists, and the errors of workers.
     """
     async with connected(settings) as client:
-        await client.admin("topic.create", {"topic": plan.topic})
+        await client.admin.topics.create(plan.topic)
         try:
             async with AsyncExitStack() as stack:
                 workers = [
@@ -116,7 +116,7 @@ async def run_benchmark(settings: CliSettings, plan: BenchPlan) -> BenchResult:
                 ]
                 return await _measure(settings, plan, workers)
         finally:
-            await client.admin("topic.delete", {"topic": plan.topic})
+            await client.admin.topics.delete(plan.topic)
 
 
 def _job(settings: CliSettings, plan: BenchPlan, role: str, **changes: Any) -> BenchJob:

@@ -82,8 +82,8 @@ async def _peek(
 
 
 async def _before_end(client: Client, topic: str, last: int) -> Start:
-    described = await client.admin("topic.describe", {"topic": topic})
-    return Start.offset(max(described["logs"][0]["end_offset"] - last, 0))
+    log = await client.admin.topics.log(topic)
+    return Start.offset(max(log.end_offset - last, 0))
 
 
 async def _print_from(
