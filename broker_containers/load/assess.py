@@ -1,8 +1,8 @@
-"""From reports and history to a view: what each broker carries, how fast it is, what to believe.
+"""Builds a view from reports and history: each broker's load, speed and trustworthiness.
 
-Where a broker's report is old or missing, its load is taken to be at least that of the others, in
-proportion to the doubt: silence never looks like room. A machine on which the same work costs
-more, or that answers far slower than the others, counts as smaller than it says.
+A broker whose report is old or missing is assumed to carry at least the load of the others, in
+proportion to the doubt, so that a silent broker never looks idle. A machine on which the same work
+costs more, or that publishes far slower than the others, counts as smaller than it reports.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from broker_containers.load.settings import BalanceSettings
 from broker_containers.load.view import LEAST_COST, BrokerInfo, BrokerLoad, ClusterView, level
 
 MAX_FACTOR = 4.0
-"""No machine is taken to be more than so many times slower, or faster, than the median one."""
+"""No machine counts as more than this factor slower, or faster, than the median one."""
 SATURATED = 0.9
-"""Share of its CPU at which a machine is at its limit."""
+"""CPU usage at which a machine is saturated."""
 ILL_TIMES = 4.0
 EXPLAINED = 1.5
-"""At so many times the mean load, slowness is the load's and no illness."""
+"""At this multiple of the mean load, slowness is explained by load."""
 
 Known = Mapping[str, BrokerHistory | None]
 
@@ -37,7 +37,7 @@ def build_view(
     now: float,
     wall_us: int,
 ) -> ClusterView:
-    """Put together what is assigned (broker to its topics), who is there and what is known.
+    """Combine the assignment (broker to its topics), the registered brokers and the history.
 
     ``now`` is the leader's clock and ``wall_us`` its time of day, for the forecast.
     """
@@ -77,7 +77,7 @@ def build_view(
 
 
 def trust(past: BrokerHistory | None, now: float, settings: BalanceSettings) -> float:
-    """How far the last report is believed: 1 while fresh, then evenly down to 0."""
+    """How far the last report is trusted: 1 while fresh, then falling linearly to 0."""
     if past is None:
         return 0.0
     age = now - past.received
@@ -102,7 +102,7 @@ def machine_factors(known: Known, ranking: Ranking) -> dict[str, float]:
         if past is not None and past.cost_of_work and typical_work > 0:
             factor = past.cost_of_work / typical_work
             if past.busy >= SATURATED:
-                # At its limit a machine can't show how much more is asked of it.
+                # A saturated machine cannot show how much more is demanded of it.
                 factor = max(1.0, factor)
         elif past is not None and past.cores > 0:
             factor = typical_cores / past.cores
@@ -111,7 +111,7 @@ def machine_factors(known: Known, ranking: Ranking) -> dict[str, float]:
 
 
 def illnesses(known: Known, settings: BalanceSettings) -> dict[str, float]:
-    """1 for a healthy broker; up to 4 for one that publishes far slower than the median one."""
+    """1 for a healthy broker; up to 4 for one that publishes far slower than the median."""
     latencies = [past.latency_ms for past in known.values() if past]
     usual = ILL_TIMES * median(latencies) if latencies else 0.0
     limit = max(usual, settings.ill_latency_ms)
@@ -122,7 +122,7 @@ def illnesses(known: Known, settings: BalanceSettings) -> dict[str, float]:
 
 
 def _afflicted(loads: Sequence[BrokerLoad], ill: Mapping[str, float]) -> list[BrokerLoad]:
-    """Ill brokers made smaller, as far as their load does not explain their slowness."""
+    """Reduce the capacity of unhealthy brokers, as far as load does not explain their slowness."""
     mean = level([one for one in loads if one.trust >= 1.0])
 
     def times(one: BrokerLoad) -> float:
@@ -138,7 +138,7 @@ def _afflicted(loads: Sequence[BrokerLoad], ill: Mapping[str, float]) -> list[Br
 
 
 def _doubted(loads: Sequence[BrokerLoad]) -> list[BrokerLoad]:
-    """Brokers with old reports, raised towards the mean of those that are believed."""
+    """Raise brokers with old reports towards the mean of the trusted ones."""
     believed = [one for one in loads if one.trust >= 1.0]
     mean = level(believed)
     return [

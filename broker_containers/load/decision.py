@@ -1,7 +1,7 @@
-"""What decisions are made of: moves, plans, and the reasons for not acting.
+"""The results of decisions: moves, plans, and the reasons for not acting.
 
-Every time a broker or a topic could have been acted upon and was not, one of these reasons is
-counted, so that an operator can see why nothing happens.
+Whenever a broker or topic could have been acted on and was not, a reason is counted, so that an
+operator can see why nothing happens.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from broker_containers.load.view import Balance
 
 
 class SkipReason(StrEnum):
-    """Why nothing was done. The first group is about a whole plan, the second about one thing."""
+    """Why nothing was done: first for a whole plan, then for one broker or topic."""
 
     DISABLED = "disabled"
     TOO_FEW_BROKERS = "too_few_brokers"
@@ -36,27 +36,27 @@ class SkipReason(StrEnum):
     TOPIC_COOLDOWN = "topic_cooldown"
     TOPIC_BLACKLISTED = "topic_blacklisted"
     TOO_BIG = "too_big"
-    """Wherever the topic went, that broker would be no better off than this one."""
+    """No broker would end up less loaded than the source is now."""
     TOO_SMALL = "too_small"
     RETURNING = "returning"
-    """The topic left that broker lately."""
+    """The topic left that broker recently."""
     AFFINITY = "affinity"
     APART = "apart"
     """The target has another topic of the same group (a partition of the same topic)."""
     NO_BETTER_TARGET = "no_better_target"
     NO_BROKER = "no_broker"
-    """Nobody can take the topic at all."""
+    """No broker can take the topic."""
 
 
 class MoveReason(StrEnum):
-    """What a move is for."""
+    """Why a topic moves."""
 
     OVERLOAD = "overload"
-    """Its broker is above the others."""
+    """The source's load is above the others'."""
     FILL = "fill"
-    """The target is far below the others."""
+    """The target's load is far below the others'."""
     AFFINITY = "affinity"
-    """Its broker is not one that the rules allow."""
+    """A rule does not allow the source."""
     DRAIN = "drain"
     FAILOVER = "failover"
     MANUAL = "manual"
@@ -64,7 +64,7 @@ class MoveReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One topic from one broker to another."""
+    """A topic, its source and its target."""
 
     topic: str
     source: str
@@ -75,21 +75,21 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class RebalancePlan:
-    """What to do, what it would lead to, and why other things are not done."""
+    """What to do, its effect, and why other things are not done."""
 
     moves: tuple[Move, ...]
     reasons: Mapping[SkipReason, int]
     before: Balance
     after: Balance
     moved_share: float = 0.0
-    """Part of the cluster's load that the moves carry."""
+    """Share of the cluster's load that moves."""
     outside: Mapping[str, float] = field(default_factory=dict)
     """Brokers that are out of balance, and since when."""
     dry_run: bool = False
-    """The moves are for looking at, not for carrying out."""
+    """The moves are shown and not carried out."""
 
     def to_dict(self) -> dict[str, Any]:
-        """For people and the HTTP door, as JSON values."""
+        """As JSON values."""
         return {
             "moves": [
                 {
@@ -112,20 +112,20 @@ class RebalancePlan:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to be placed, with what is known or hinted about it."""
+    """A topic to place, with its known or expected load."""
 
     name: str
     records: float | None = None
-    """Expected records a second, in and out; None if nobody said."""
+    """Expected records per second, in plus out; None if unknown."""
     bytes: float = 0.0
-    """Expected bytes a second, in and out."""
+    """Expected bytes per second, in plus out."""
     cost: float | None = None
-    """Its measured cost, which is better than a hint."""
+    """Its measured cost, which takes precedence over the expectation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where topics go, and which go nowhere and why."""
+    """Where topics go; and which ones cannot be placed, with the reason."""
 
     assigned: Mapping[str, str] = field(default_factory=dict)
     unplaced: Mapping[str, SkipReason] = field(default_factory=dict)

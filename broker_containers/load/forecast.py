@@ -1,7 +1,7 @@
-"""How the hours of a day usually are, and what follows for the near future.
+"""Daily load profiles, and a forecast from them.
 
-The forecast is simple and says so: the present level times how the hour asked for usually compares
-with this hour of the day. Without both hours on record it is the present level.
+The forecast is simple: the current level, scaled by how the target hour of the day usually compares
+with the current hour. Without data for both hours it is the current level.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 
 HOURS = 24
 MAX_SWING = 4.0
-"""The forecast never says more than so many times the present, or less than one such part."""
+"""The forecast is at most this multiple of the current level, and at least its inverse."""
 
 _Between = tuple[int, int, float]
-"""Two neighbouring hours, and how far a time lies from the middle of the first to the second's."""
+"""Two neighbouring hours, and how far a time is between their middles."""
 
 
 class Profile:
@@ -27,13 +27,13 @@ class Profile:
         self._levels = array("f", [-1.0]) * HOURS
 
     def add(self, hour: float, level: float, share: float) -> None:
-        """Let ``share`` (0 to 1) of the hour's level come from this sample."""
+        """Mix a sample into the hour's level with weight ``share`` (0 to 1)."""
         place = int(hour) % HOURS
         old = self._levels[place]
         self._levels[place] = level if old < 0 else old + share * (level - old)
 
     def swing(self, now: _Between, then: _Between) -> float | None:
-        """How many times the level of ``now`` that of ``then`` usually is; None if unknown."""
+        """Usual ratio of the level at ``then`` to that at ``now``; None if unknown."""
         levels = self._levels
         one, two, part = now
         three, four, later_part = then
@@ -47,7 +47,7 @@ class Profile:
 
 
 class Forecast:
-    """What load is expected to be multiplied by, from a time of day to another."""
+    """The factor by which load is expected to change between two times of day."""
 
     def __init__(
         self,
@@ -63,17 +63,17 @@ class Forecast:
 
     @property
     def known(self) -> bool:
-        """Whether there is anything on record that makes the future differ from the present."""
+        """Whether any data makes the future differ from the present."""
         return self._usual is not None
 
     def swing(self, topic: str) -> float:
-        """For one topic: by its own hours, or those of the cluster, or 1."""
+        """The factor of one topic: from its own profile, or the cluster's, or 1."""
         profile = self._profiles.get(topic)
         own = profile.swing(self._now, self._then) if profile is not None else None
         return own or self._usual or 1.0
 
     def growth(self, topics: Sequence[str], costs: Sequence[float]) -> float:
-        """For several topics together."""
+        """The factor of several topics together."""
         total = sum(costs)
         if total <= 0 or not self.known:
             return 1.0
@@ -83,12 +83,12 @@ class Forecast:
 
 
 def between(hour: float) -> _Between:
-    """The hours whose middles lie around ``hour``."""
+    """The two hours whose middles surround ``hour``."""
     middle = hour - 0.5
     before = math.floor(middle)
     return before % HOURS, (before + 1) % HOURS, middle - before
 
 
 def hour_of(wall_us: int) -> float:
-    """The hour of the day, UTC, with its fraction."""
+    """The hour of the day (UTC) with its fraction."""
     return wall_us / 3.6e9 % HOURS

@@ -1,8 +1,7 @@
-"""What was: moving averages of brokers and topics, and how the hours of a day usually are.
+"""Moving averages of brokers and topics, and daily load profiles.
 
-Bounded: one number a topic, a profile of 24 hours for the first topics that ask for one (all
-others share one of the whole cluster), and a ring of recent samples a broker. ``forecast`` says
-what is made of the profiles.
+Bounded: one number per topic, a 24-hour profile for the first topics that need one (all others
+share the cluster's), and a ring of recent samples per broker. ``forecast`` uses the profiles.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ from broker_containers.load.ranking import Measured
 from broker_containers.load.report import LoadReport
 
 SAMPLES = 120
-"""Samples kept of each broker."""
+"""Samples kept per broker."""
 MAX_PROFILES = 20_000
 _DAYS = 3.0
-"""A profile follows a change of habits within about so many days."""
+"""Time constant of a profile, in days."""
 _LEAST_WORK = 1.0
-"""Records a second below which nothing can be said about a machine's speed."""
+"""Records per second below which a machine's speed cannot be estimated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A broker at one moment: the leader's time, its load, its number of topics."""
+    """A broker at one moment: the leader's clock, its load, its number of topics."""
 
     at: float
     load: float
@@ -36,18 +35,18 @@ class Sample:
 
 @dataclass(slots=True)
 class BrokerHistory:
-    """What is remembered of one broker."""
+    """What is known of one broker."""
 
     received: float
-    """The leader's time that its last report is worth."""
+    """The leader's clock for its last report."""
     wall_us: int
     base: float
     rest_cost: float
     cost_of_work: float | None
-    """What a record costs here; higher on a slower machine. None if it never had work."""
+    """Cost per record, higher on a slower machine. None if it never had work."""
     cores: float
     busy: float
-    """Share of its CPU in use."""
+    """Its CPU usage, 0 to 1."""
     latency_ms: float
     detailed: frozenset[str]
     samples: deque[Sample]
@@ -67,23 +66,23 @@ class LoadHistory:
 
     @property
     def brokers(self) -> dict[str, BrokerHistory]:
-        """By id. For reading."""
+        """By id. Read only."""
         return self._brokers
 
     @property
     def costs(self) -> dict[str, float]:
-        """The smoothed cost of every topic told one by one. For reading."""
+        """The smoothed cost of every individually reported topic. Read only."""
         return self._costs
 
     def observe(self, report: LoadReport, measured: Measured, *, received: float) -> float:
-        """Take in what a report says of the broker itself.
+        """Process what a report says about the broker itself.
 
-        Answers how much of the averages comes from this report; ``learn`` wants it. Between the
-        two, all brokers can be compared, which gives ``learn`` its factor.
+        Returns the weight of this report in the averages, for ``learn``. In between, all brokers
+        can be compared, which gives ``learn`` its factor.
         """
         old = self._brokers.get(report.broker)
         seconds = max(0.0, received - old.received) if old is not None else 0.0
-        # All of it, the first time.
+        # The first report counts fully.
         share = 1 - math.exp(-seconds / self._smoothing) if old is not None else 1.0
         movable = measured.movable(report.rest_count)
         cost_of_work = movable / measured.work if measured.work >= _LEAST_WORK else None
@@ -101,12 +100,12 @@ class LoadHistory:
         )
         past.samples.append(Sample(received, measured.base + movable, report.topic_count))
         self._brokers[report.broker] = past
-        # Weighed by the time it stands for, so that the rate of reports does not matter.
+        # Weighted by the time it covers, so that the rate of reports does not matter.
         past.profile_share = min(1.0, seconds / (3600 * _DAYS))
         return share
 
     def learn(self, report: LoadReport, measured: Measured, *, share: float, factor: float) -> None:
-        """Take in what a report says of topics; ``factor`` is how much more they cost there."""
+        """Process what a report says about topics; ``factor`` is how much more they cost there."""
         past = self._brokers[report.broker]
         names = [topic.name for topic in report.topics]
         known = self._costs
@@ -117,7 +116,7 @@ class LoadHistory:
             known[name] = new if old is None else old + share * (new - old)
         past.rest_cost = measured.rest_cost / factor
         detailed = frozenset(names)
-        # No longer among the heaviest: the old cost would be too much.
+        # No longer among the heaviest: the old cost would be too high.
         for name in past.detailed - detailed:
             if name in known and report.rest_count:
                 known[name] = past.rest_cost
@@ -127,15 +126,15 @@ class LoadHistory:
         self._add_to_profiles(names, hour, past.profile_share)
 
     def forecast(self, wall_us: int, horizon_seconds: float) -> Forecast:
-        """What is expected ``horizon_seconds`` after the given time of day."""
+        """The expected change ``horizon_seconds`` after the given time of day."""
         return Forecast(self._profiles, self._cluster, wall_us, horizon_seconds)
 
     def forget_broker(self, broker: str) -> None:
-        """The broker is gone; what its topics cost stays known."""
+        """Drop a broker; the costs of its topics stay known."""
         self._brokers.pop(broker, None)
 
     def keep_topics(self, topics: Collection[str]) -> None:
-        """Forget every topic that is not in ``topics``."""
+        """Drop every topic that is not in ``topics``."""
         for name in [name for name in self._costs if name not in topics]:
             del self._costs[name]
             self._profiles.pop(name, None)

@@ -1,7 +1,7 @@
-"""The least loaded broker that will do, kept up to date while topics are handed out.
+"""Finds the least loaded suitable broker, while topics are being assigned.
 
-Heaps are lazy: an entry may be older than the load it stands for, and is corrected when it comes
-to the top. Loads may only grow in between, which is what handing out topics does.
+Heaps are lazy: an entry may be older than the load it refers to, and is corrected when it reaches
+the top. Loads only grow in between, because topics are only added.
 """
 
 from __future__ import annotations
@@ -16,41 +16,41 @@ _Key = tuple[object, object, bool]
 
 
 @dataclass(slots=True)
-class TargetBroker:
-    """A broker to choose, as the choice sees it."""
+class ProjectedBroker:
+    """A broker with its projected load while a plan is made."""
 
     id: str
     load: float
     factor: float
     labels: frozenset[str]
     headroom: int = 1 << 30
-    """Topics it may still get this time."""
+    """Topics it may still receive in this plan."""
 
 
 class LeastLoaded:
-    """Brokers in the order of their load, for each set of rules a topic can come with."""
+    """Brokers ordered by load, for each set of rules that a topic can have."""
 
-    def __init__(self, slots: Mapping[str, TargetBroker]) -> None:
+    def __init__(self, slots: Mapping[str, ProjectedBroker]) -> None:
         self.slots = slots
         self._heaps: dict[_Key, list[tuple[float, str]]] = {}
 
-    def members(self, wish: BrokerRequirements, *, preferred: bool = False) -> int:
-        """How many brokers the rules leave."""
-        return len(self._heap(wish, preferred=preferred))
+    def members(self, needs: BrokerRequirements, *, preferred: bool = False) -> int:
+        """How many brokers the rules allow."""
+        return len(self._heap(needs, preferred=preferred))
 
     def best(
         self,
-        wish: BrokerRequirements,
-        accept: Callable[[TargetBroker], bool],
+        needs: BrokerRequirements,
+        accept: Callable[[ProjectedBroker], bool],
         *,
         preferred: bool = False,
         tries: int = 64,
-    ) -> TargetBroker | None:
-        """The least loaded broker that the rules allow and ``accept`` takes, in some tries."""
-        heap = self._heap(wish, preferred=preferred)
+    ) -> ProjectedBroker | None:
+        """The least loaded broker that the rules allow and ``accept`` accepts."""
+        heap = self._heap(needs, preferred=preferred)
         slots = self.slots
         passed: list[tuple[float, str]] = []
-        found: TargetBroker | None = None
+        found: ProjectedBroker | None = None
         while heap and len(passed) < tries:
             load, broker = heap[0]
             slot = slots[broker]
@@ -65,11 +65,11 @@ class LeastLoaded:
             heapq.heappush(heap, entry)
         return found
 
-    def _heap(self, wish: BrokerRequirements, *, preferred: bool) -> list[tuple[float, str]]:
-        key = (wish.strict, wish.soft if preferred else None, preferred)
+    def _heap(self, needs: BrokerRequirements, *, preferred: bool) -> list[tuple[float, str]]:
+        key = (needs.strict, needs.soft if preferred else None, preferred)
         heap = self._heaps.get(key)
         if heap is None:
-            allows = wish.prefers if preferred else wish.fits
+            allows = needs.prefers if preferred else needs.fits
             heap = [(slot.load, slot.id) for slot in self.slots.values() if allows(slot.labels)]
             heapq.heapify(heap)
             self._heaps[key] = heap

@@ -1,8 +1,8 @@
-"""The load manager's memory and its decisions behind one small object, for the leader's loops.
+"""The load manager: its memory and its decisions, for the leader.
 
-It does no I/O and knows no clock: reports, assignments and the time come as arguments. The leader
-reads reports into ``observe``, asks for a ``view``, and acts on ``place``, ``plan``, ``failover``
-and ``drain``; the followers need none of it.
+It does no I/O and has no clock: reports, assignments and the time are arguments. The leader passes
+reports to ``observe``, asks for a ``view``, and acts on ``place``, ``plan``, ``failover`` and
+``drain``. Other brokers do not use it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from broker_containers.load.settings import BalanceSettings
 from broker_containers.load.view import BrokerInfo, ClusterView
 
 CLOCK_SKEW_SECONDS = 60.0
-"""Clocks of two machines may differ so much before a report is called old by its own time."""
+"""Tolerated difference between clocks before a report's own time makes it old."""
 SPARE_TOPICS = 10_000
-"""Topics that are remembered beyond twice those that exist."""
+"""Topics remembered beyond twice the existing ones."""
 
 
 class LoadManager:
-    """Observes reports and decides. One task uses it at a time; nothing here waits."""
+    """Observes reports and decides. Used by one task at a time; never waits."""
 
     def __init__(self, settings: BalanceSettings, *, log: MoveLog | None = None) -> None:
         self._settings = settings
@@ -38,14 +38,14 @@ class LoadManager:
         self._factors: dict[str, float] = {}
         """How much more the same work costs on each broker, as of the last view."""
         self._pending: dict[str, tuple[LoadReport, Measured, float]] = {}
-        """Reports of brokers without a factor yet, the last of each, and when they came."""
+        """The last reports of brokers without a factor yet, and when they arrived."""
 
     @property
     def settings(self) -> BalanceSettings:
         return self._settings
 
     def change(self, settings: BalanceSettings) -> None:
-        """Use other settings from now on. Another ranking or weights start a new history."""
+        """Change the settings. Another ranking or other weights start a new history."""
         old, self._settings = self._settings, settings
         self._ranking = ranking_of(settings)
         self._rebalancer = Rebalancer(settings)
@@ -55,15 +55,15 @@ class LoadManager:
             self._factors, self._pending = {}, {}
 
     def observe(self, report: LoadReport, *, now: float, wall_us: int) -> bool:
-        """Take in a report, received at ``now``; ``wall_us`` is the leader's time of day.
+        """Process a report received at ``now``; ``wall_us`` is the leader's time of day.
 
-        False if it is the one seen last: reading the store again does not make a silent broker
-        look alive. A report found by a new leader counts from when it was written, as far as
-        clocks can be compared.
+        False if it is the last one again: rereading the store must not make a silent broker look
+        alive. A report found by a new leader counts from when it was written, as far as clocks can
+        be compared.
         """
         past = self.history.brokers.get(report.broker)
         waiting = self._pending.get(report.broker)
-        # The same, not an earlier one: a broker's clock that was set back must not silence it.
+        # Compared for equality, not order: a broker's clock may have been set back.
         last = waiting[0].wall_us if waiting else past.wall_us if past else None
         if report.wall_us == last:
             return False
@@ -72,7 +72,7 @@ class LoadManager:
         measured = self._ranking.measure(report)
         factor = self._factors.get(report.broker)
         if factor is None:
-            # How fast a new machine is can be told only beside all others: with the next view.
+            # A new machine's speed is known only in comparison with all others: at the next view.
             self._pending[report.broker] = (report, measured, received)
         else:
             share = self.history.observe(report, measured, received=received)
@@ -87,7 +87,7 @@ class LoadManager:
         now: float,
         wall_us: int,
     ) -> ClusterView:
-        """The cluster now: registered brokers, and each one's topics as they are assigned."""
+        """The cluster now: registered brokers, with the topics assigned to each."""
         self._learn()
         assigned = sum(map(len, assignment.values()))
         if len(self.history.costs) > 2 * assigned + SPARE_TOPICS:
@@ -128,7 +128,7 @@ class LoadManager:
     def manual_move(
         self, view: ClusterView, topic: str, target: str, *, force: bool = False
     ) -> Move:
-        """A move that a person asks for; see ``placement.manual_move``."""
+        """A move on request; see ``placement.manual_move``."""
         return manual_move(view, topic, target, self._settings, force=force)
 
     def plan(self, view: ClusterView, *, now: float) -> RebalancePlan:
@@ -136,23 +136,23 @@ class LoadManager:
         return self._rebalancer.plan(view, self.log, now)
 
     def commit(self, plan: RebalancePlan, *, now: float) -> None:
-        """The plan is being carried out (also an empty one). A dry run is left out by itself."""
+        """Record that a plan is carried out, also an empty one. A dry run is ignored."""
         if not plan.dry_run:
             self.log.commit(plan, now)
         self._prune(now)
 
     def moved(self, moves: Iterable[Move], *, now: float) -> None:
-        """Other moves are being carried out: drains, manual ones."""
+        """Record other moves: drains and manual ones."""
         self.log.record(moves, now)
 
     def forget_broker(self, broker: str) -> None:
-        """The broker is gone for good."""
+        """Drop a broker that was removed for good."""
         self.history.forget_broker(broker)
         self._pending.pop(broker, None)
         self._factors.pop(broker, None)
 
     def _learn(self) -> None:
-        """Compare all machines, then learn from the reports that waited for it."""
+        """Compare all machines, then process the reports that waited for it."""
         history = self.history
         pending, self._pending = self._pending, {}
         shares = {

@@ -1,7 +1,7 @@
-"""What was moved lately: the memory that cooldowns, limits and hysteresis need.
+"""Recent moves, for cooldowns, limits and hysteresis.
 
-The leader keeps it beside the assignments (it is small, and bounded), so that a new leader goes on
-where the old one stopped instead of moving the same topics again.
+The leader stores it next to the assignments (it is small and bounded), so that a new leader
+continues instead of moving the same topics again.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from sulina.errors import Refused
 
 MAX_MOVES = 50_000
 MAX_BYTES = 512 * 1024
-"""Of the log as it is stored; a value of the metadata store has to stay below a megabyte or so."""
+"""Maximum size of the stored log; a metadata value must stay below about a megabyte."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A move that was made, in seconds of the log's clock."""
+    """A completed move, in seconds of the log's clock."""
 
     at: float
     topic: str
@@ -39,18 +39,18 @@ class MoveLog:
     _moves: deque[Moved] = field(default_factory=lambda: deque(maxlen=MAX_MOVES))
 
     def commit(self, plan: RebalancePlan, now: float) -> None:
-        """Remember a plan that is being carried out. A dry run is not to be committed."""
+        """Record a plan that is carried out. Do not commit a dry run."""
         self.outside = dict(plan.outside)
         self.record(plan.moves, now)
 
     def record(self, moves: Iterable[Move], now: float) -> None:
-        """Remember moves of any kind: also drains and failovers start cooldowns."""
+        """Record moves of any kind: drains and failovers start cooldowns as well."""
         self._moves.extend(
             Moved(now, move.topic, move.source, move.target, move.cost) for move in moves
         )
 
     def forget_before(self, moment: float) -> None:
-        """Drop what is older than anything asks for."""
+        """Drop moves that are too old to matter."""
         while self._moves and self._moves[0].at < moment:
             self._moves.popleft()
 
@@ -67,7 +67,7 @@ class MoveLog:
     def to_bytes(self, *, now: float, max_bytes: int = MAX_BYTES) -> bytes:
         """Compact JSON with ages instead of times: the next leader has another clock.
 
-        The newest moves, as many as fit: the oldest matter least.
+        Keeps as many of the newest moves as fit: the oldest matter least.
         """
         head: dict[str, Any] = {
             "v": 1,
@@ -85,7 +85,7 @@ class MoveLog:
 
     @classmethod
     def from_bytes(cls, data: bytes, *, now: float) -> MoveLog:
-        """Read what another leader wrote. Raises ``Refused`` when it is not a log."""
+        """Read what another leader wrote. Raises ``Refused`` if it is not a log."""
         try:
             document: dict[str, Any] = json.loads(data)
             log = cls({str(one): now - float(age) for one, age in document["outside"].items()})
@@ -96,25 +96,25 @@ class MoveLog:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise Refused(
                 f"this is not a log of moves ({error!r}): start with an empty one, "
-                "which only means that cooldowns begin anew"
+                "which only resets the cooldowns"
             ) from error
         return log
 
 
 @dataclass(frozen=True, slots=True)
 class RecentMoves:
-    """What the log says about one moment, laid out for quick questions."""
+    """The log's state at one moment, indexed for fast lookups."""
 
     cooling: frozenset[str]
-    """Topics that were moved too lately."""
+    """Topics that were moved too recently."""
     left: frozenset[tuple[str, str]]
-    """Topics and the brokers they left lately."""
+    """Topics, and the brokers they left recently."""
     givers: frozenset[str]
-    """Brokers that gave topics away lately, and so get none."""
+    """Brokers that gave topics away recently, and so receive none."""
     takers: frozenset[str]
-    """Brokers that got topics lately, and so give none."""
+    """Brokers that received topics recently, and so give none away."""
     moves: int
-    """In this window."""
+    """Within the current interval."""
     cost: float
     by_broker: Counter[str]
 

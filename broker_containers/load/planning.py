@@ -1,8 +1,8 @@
-"""One planning session: loads as they would be, moves made so far, limits not yet used up.
+"""One planning session: projected loads, moves made so far, remaining limits.
 
-``repair`` brings topics to brokers that the rules allow, ``shed`` takes load from brokers that are
-too full, ``fill`` brings load to those that are far too empty. Each stops where it is good enough,
-and none makes the fullest broker fuller (but ``repair``, because a rule outranks balance).
+``repair`` moves topics to brokers that the rules allow, ``shed`` moves load away from overloaded
+brokers, ``fill`` moves load to underloaded ones. Each stops when the result is good enough, and
+none increases the highest load (except ``repair``, because rules take precedence over balance).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from statistics import fmean, pstdev
 
 from broker_containers.load.decision import Move, MoveReason, SkipReason
-from broker_containers.load.least_loaded import LeastLoaded, TargetBroker
+from broker_containers.load.least_loaded import LeastLoaded, ProjectedBroker
 from broker_containers.load.move_log import RecentMoves
 from broker_containers.load.rules import BrokerRequirements, PlacementRules
 from broker_containers.load.settings import BalanceSettings
@@ -21,11 +21,11 @@ from broker_containers.load.source_topics import SourceTopics
 from broker_containers.load.view import Balance, BrokerLoad, ClusterView
 
 _FAILURES = 32
-"""Topics of one broker that are tried in vain before the broker is left alone."""
+"""Topics of one broker that are tried without success before giving up on the broker."""
 
 
 class PlanningSession:
-    """Makes moves on a copy of the loads of ``believed`` brokers."""
+    """Makes moves on a copy of the loads of trusted brokers."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class PlanningSession:
         self._cost_left = settings.load_per_interval * self.total_cost - recent.cost
         self._fresh_window = recent.moves == 0
         self._slots = {
-            one.id: TargetBroker(
+            one.id: ProjectedBroker(
                 one.id,
                 one.load,
                 one.factor,
@@ -67,10 +67,10 @@ class PlanningSession:
         self._groups: dict[str, Counter[str]] | None = None
 
     def repair(self) -> None:
-        """Move topics that stand where a strict rule forbids it."""
+        """Move topics that a strict rule does not allow where they are."""
         if self._rules.empty:
             return
-        # Neither a cooldown nor a full broker stands in the way of a rule.
+        # Cooldowns and load do not block a rule.
         everyone = LeastLoaded(
             {one.id: one for one in self._slots.values() if not self._rules.closed(one.id)}
         )
@@ -78,12 +78,12 @@ class PlanningSession:
         for slot in self._slots.values():
             broker = self._view.brokers[slot.id]
             for topic, cost in zip(broker.topics, broker.costs, strict=True):
-                wish = self._rules.wish(topic)
-                if wish.fits(slot.labels):
+                needs = self._rules.requirements(topic)
+                if needs.fits(slot.labels):
                     continue
                 if self._exhausted(slot, cost):
                     break
-                target = everyone.best(wish, _has_room)
+                target = everyone.best(needs, _has_room)
                 if target is None:
                     self._reasons[SkipReason.AFFINITY] += 1
                 else:
@@ -92,7 +92,7 @@ class PlanningSession:
         self._staying |= repaired
 
     def shed(self, brokers: Iterable[str], stop: float) -> None:
-        """Take load from ``brokers`` until none is above ``stop``; the fullest first."""
+        """Move load away from ``brokers`` until none is above ``stop``; the fullest first."""
         queue = [(-self._slots[one].load, one) for one in brokers]
         heapq.heapify(queue)
         while queue:
@@ -103,7 +103,7 @@ class PlanningSession:
                 heapq.heappush(queue, (-slot.load, name))
 
     def fill(self, brokers: Iterable[str], stop: float) -> None:
-        """Bring load to ``brokers`` until none is below ``stop``; the emptiest first."""
+        """Move load to ``brokers`` until none is below ``stop``; the emptiest first."""
         takers = sorted((self._slots[one] for one in brokers), key=lambda one: (one.load, one.id))
         queue = [
             (-slot.load, slot.id)
@@ -123,7 +123,7 @@ class PlanningSession:
                     break
 
     def balance_after(self, before: Balance) -> Balance:
-        """How even the load would be. The mean stays: moves do not change it."""
+        """The balance after the moves. The mean stays the same."""
         if not self.moves:
             return before
         loads = [slot.load for slot in self._slots.values()]
@@ -131,8 +131,8 @@ class PlanningSession:
         spread = pstdev(loads) / mean if mean > 0 else 0.0
         return Balance(before.mean, max(loads), min(loads), spread, before.bound)
 
-    def _shed_one(self, slot: TargetBroker, stop: float) -> bool:
-        """Make one move away from ``slot``; False if there is no use in trying again."""
+    def _shed_one(self, slot: ProjectedBroker, stop: float) -> bool:
+        """Make one move away from ``slot``; False if trying again is useless."""
         donor = self._donor(slot)
         if donor is None:
             return False
@@ -155,15 +155,15 @@ class PlanningSession:
         self._reasons[SkipReason.NO_BETTER_TARGET] += 1
         return False
 
-    def _fill_one(self, slot: TargetBroker, taker: TargetBroker, stop: float) -> bool:
-        """Make one move from ``slot`` to ``taker``; False if there is no use in trying again."""
+    def _fill_one(self, slot: ProjectedBroker, taker: ProjectedBroker, stop: float) -> bool:
+        """Make one move from ``slot`` to ``taker``; False if trying again is useless."""
         donor = self._donor(slot)
         if donor is None:
             return False
         for _ in range(_FAILURES):
             need = (stop - taker.load) / taker.factor
             spare = (slot.load - self._mean) / slot.factor
-            # On a slow broker a topic costs more than where it comes from.
+            # On a slower broker a topic costs more than at its source.
             most = min(spare, (slot.load - taker.load) / taker.factor)
             place = donor.fitting(min(need, most), most) if most > 0 else None
             if place is None:
@@ -172,13 +172,13 @@ class PlanningSession:
             if self._exhausted(slot, cost):
                 return False
             donor.drop(place)
-            wish = self._rules.wish(topic)
-            fits = wish.fits(taker.labels)
+            needs = self._rules.requirements(topic)
+            fits = needs.fits(taker.labels)
             if not fits:
                 self._reasons[SkipReason.AFFINITY] += 1
             elif taker.load + taker.factor * cost >= slot.load:
                 self._reasons[SkipReason.NO_BETTER_TARGET] += 1
-            elif self._acceptable(topic, wish, slot, taker):
+            elif self._acceptable(topic, needs, slot, taker):
                 self._move(topic, cost, slot, taker, MoveReason.FILL)
                 return True
         self._reasons[SkipReason.NO_BETTER_TARGET] += 1
@@ -187,18 +187,18 @@ class PlanningSession:
     def _halve(
         self,
         donor: SourceTopics,
-        slot: TargetBroker,
-        taker: TargetBroker,
+        slot: ProjectedBroker,
+        taker: ProjectedBroker,
         why: MoveReason = MoveReason.OVERLOAD,
     ) -> bool:
-        """For topics too big to bring anybody below the stop: move one if the pair gains much."""
+        """For topics too big to get a broker below the stop: move one if the pair gains enough."""
         gap = slot.load - taker.load
         best: tuple[float, int] | None = None
         for place in donor.nearest(gap / (slot.factor + taker.factor)):
             _, cost = donor.at(place)
             higher = max(slot.load - slot.factor * cost, taker.load + taker.factor * cost)
             gain = slot.load - higher
-            # Moving something heavy must pay for itself, or it would wander from noise alone.
+            # A heavy move must pay off, or topics would wander because of noise.
             worth = max(self._settings.min_gain * self._mean, 0.1 * slot.factor * cost)
             if gain >= worth and (best is None or gain > best[0]):
                 best = (gain, place)
@@ -209,74 +209,79 @@ class PlanningSession:
         if self._exhausted(slot, cost):
             return False
         donor.drop(best[1])
-        wish = self._rules.wish(topic)
-        if not wish.fits(taker.labels):
+        needs = self._rules.requirements(topic)
+        if not needs.fits(taker.labels):
             self._reasons[SkipReason.AFFINITY] += 1
-        elif self._acceptable(topic, wish, slot, taker):
+        elif self._acceptable(topic, needs, slot, taker):
             self._move(topic, cost, slot, taker, why)
         return True
 
     def _target(
-        self, topic: str, cost: float, source: TargetBroker, stop: float
-    ) -> TargetBroker | None:
+        self, topic: str, cost: float, source: ProjectedBroker, stop: float
+    ) -> ProjectedBroker | None:
         """The least loaded broker that may have ``topic`` and stays below ``stop`` with it."""
-        wish = self._rules.wish(topic)
+        needs = self._rules.requirements(topic)
         refused: Counter[SkipReason] = Counter()
 
-        def accept(slot: TargetBroker) -> bool:
+        def accept(slot: ProjectedBroker) -> bool:
             if slot.headroom <= 0:
                 refused[SkipReason.BROKER_MOVE_LIMIT] += 1
                 return False
             if slot.load + slot.factor * cost > stop:
                 refused[SkipReason.NO_BETTER_TARGET] += 1
                 return False
-            return self._acceptable(topic, wish, source, slot, refused)
+            return self._acceptable(topic, needs, source, slot, refused)
 
-        slot = self._takers.best(wish, accept)
+        slot = self._takers.best(needs, accept)
         if slot is None:
             cause = refused.most_common(1)
-            # Nobody was even asked: the rules leave no broker.
+            # No broker was considered: the rules allow none.
             self._reasons[cause[0][0] if cause else SkipReason.AFFINITY] += 1
         return slot
 
     def _acceptable(
         self,
         topic: str,
-        wish: BrokerRequirements,
-        source: TargetBroker,
-        target: TargetBroker,
+        needs: BrokerRequirements,
+        source: ProjectedBroker,
+        target: ProjectedBroker,
         refused: Counter[SkipReason] | None = None,
     ) -> bool:
         counted = self._reasons if refused is None else refused
         if (topic, target.id) in self._recent.left:
             counted[SkipReason.RETURNING] += 1
             return False
-        if wish.soft and wish.prefers(source.labels) and not wish.prefers(target.labels):
+        if needs.soft and needs.prefers(source.labels) and not needs.prefers(target.labels):
             counted[SkipReason.AFFINITY] += 1
             return False
-        if wish.group is not None:
-            held = self._group(wish.group)
+        if needs.group is not None:
+            held = self._group(needs.group)
             if held[target.id] + 1 > held[source.id]:
                 counted[SkipReason.APART] += 1
                 return False
         return True
 
-    def _exhausted(self, slot: TargetBroker, cost: float) -> bool:
-        """Whether a limit forbids a move from ``slot``; the limit is counted."""
+    def _exhausted(self, slot: ProjectedBroker, cost: float) -> bool:
+        """Whether a limit forbids a move from ``slot``; counts the limit."""
         if self._moves_left <= 0:
             self._reasons[SkipReason.MOVE_LIMIT] += 1
         elif slot.headroom <= 0:
             self._reasons[SkipReason.BROKER_MOVE_LIMIT] += 1
         elif cost > self._cost_left and (self.moves or not self._fresh_window):
-            # The first move of a window is always allowed: in a small cluster one topic may be
-            # more than the share that a window has.
+            # The first move of an interval is always allowed: in a small cluster, one topic may
+            # exceed the share per interval.
             self._reasons[SkipReason.LOAD_LIMIT] += 1
         else:
             return False
         return True
 
     def _move(
-        self, topic: str, cost: float, source: TargetBroker, target: TargetBroker, why: MoveReason
+        self,
+        topic: str,
+        cost: float,
+        source: ProjectedBroker,
+        target: ProjectedBroker,
+        why: MoveReason,
     ) -> None:
         source.load -= source.factor * cost
         target.load += target.factor * cost
@@ -292,23 +297,23 @@ class PlanningSession:
             held[target.id] += 1
         self.moves.append(Move(topic, source.id, target.id, cost, why))
 
-    def _donor(self, slot: TargetBroker) -> SourceTopics | None:
+    def _donor(self, slot: ProjectedBroker) -> SourceTopics | None:
         donor = self._donors.get(slot.id)
         if donor is None:
             if slot.id in self._recent.takers:
                 self._reasons[SkipReason.BROKER_COOLDOWN] += 1
                 return None
             settings = self._settings
-            # So small that a whole window of such moves would change nothing.
+            # So small that a whole interval of such moves would change nothing.
             least = settings.min_move * self._mean / (slot.factor * settings.moves_per_broker)
             broker = self._view.brokers[slot.id]
             donor = SourceTopics(broker, self._rules, self._staying, self._reasons, least=least)
             self._donors[slot.id] = donor
         return donor
 
-    def _open(self, full: Collection[str]) -> dict[str, TargetBroker]:
-        """Brokers that may get topics."""
-        found: dict[str, TargetBroker] = {}
+    def _open(self, full: Collection[str]) -> dict[str, ProjectedBroker]:
+        """Brokers that may receive topics."""
+        found: dict[str, ProjectedBroker] = {}
         for slot in self._slots.values():
             if slot.id in full:
                 continue
@@ -336,5 +341,5 @@ class PlanningSession:
 _ANY = BrokerRequirements()
 
 
-def _has_room(slot: TargetBroker) -> bool:
+def _has_room(slot: ProjectedBroker) -> bool:
     return slot.headroom > 0

@@ -1,9 +1,9 @@
-"""Rankings: a load report turned into one number for the broker, and a cost for each topic.
+"""Rankings: convert a load report into one number for the broker, and a cost for each topic.
 
-A broker's load is 1 when it is full (for the simple ranking: 1 a topic). It has a part that stays
-whatever moves (memory, disk space), the base, and a part that the topics cause, which is split
-among them in proportion to what each of them does. So the costs of a broker's topics and its base
-add up to its load, and the effect of a move can be said before it is made.
+A full broker's load is 1 (in the simple ranking: 1 per topic). It consists of a base that no move
+changes (memory, disk space), and a part that the topics cause, which is split among them in
+proportion to their traffic. So a broker's load is its base plus the costs of its topics, and the
+effect of a move is known in advance.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ class Measured:
     """A report in the unit of a ranking."""
 
     base: float
-    """What no move changes."""
+    """The part that no move changes."""
     costs: list[float]
-    """Of each topic of the report that is told one by one, in its order."""
+    """Costs of the individually reported topics, in their order."""
     rest_cost: float
-    """Of each of the others, on average."""
+    """Mean cost of the other topics."""
     work: float
-    """What the topics do, in records; with their cost it tells how fast the machine is."""
+    """The topics' work, in records; with their cost it shows how fast the machine is."""
 
     def movable(self, rest_count: int) -> float:
-        """What the topics cost together."""
+        """The topics' total cost."""
         return sum(self.costs) + self.rest_cost * rest_count
 
     def load(self, rest_count: int) -> float:
-        """The broker's whole load."""
+        """The broker's total load."""
         return self.base + self.movable(rest_count)
 
 
@@ -46,12 +46,12 @@ class Ranking(Protocol):
 
     @property
     def quiet(self) -> float:
-        """A load so low that nothing is worth moving."""
+        """The load below which nothing is worth moving."""
         ...
 
     @property
     def measures_speed(self) -> bool:
-        """Whether the cost of the same work tells how fast a machine is."""
+        """Whether the cost of the same work shows how fast a machine is."""
         ...
 
     def measure(self, report: LoadReport) -> Measured:
@@ -60,7 +60,7 @@ class Ranking(Protocol):
 
 
 def ranking_of(settings: BalanceSettings) -> Ranking:
-    """The ranking that the settings name."""
+    """The ranking selected by the settings."""
     if settings.ranking is RankingName.SIMPLE:
         return SimpleRanking()
     weights = COMPOSITE if settings.ranking is RankingName.COMPOSITE else settings.weights
@@ -71,16 +71,16 @@ class SimpleRanking:
     """Every topic costs 1."""
 
     quiet = 1.5
-    """Nobody has more than one topic: nothing can get better."""
+    """At most one topic per broker cannot be improved."""
     measures_speed = False
 
     def measure(self, report: LoadReport) -> Measured:
-        """The number of topics, and nothing else."""
+        """Counts topics."""
         return Measured(0.0, [1.0] * len(report.topics), 1.0, 0.0)
 
 
 class WeightedRanking:
-    """A weighted mean of what is used of each resource."""
+    """A weighted mean of the usage of each resource."""
 
     measures_speed = True
 
@@ -90,7 +90,7 @@ class WeightedRanking:
         self.quiet = quiet
 
     def measure(self, report: LoadReport) -> Measured:
-        """Each resource's use split among topics by what drives it; undriven use is base."""
+        """Split each resource's usage among topics by its driver; the rest is the base."""
         weights, full, resources = self._weights, self._full, report.resources
         sums = _sums(report)
         count = report.topic_count
@@ -104,7 +104,7 @@ class WeightedRanking:
         per_out, idle_out = _split(
             weights["network_out"] * resources.network_out.fraction(full.network), sums.bytes_out
         )
-        # Half of the disk's weight is its space, which stays where it is.
+        # Half of the disk's weight is space, which does not move.
         per_write, idle_disk = _split(
             weights["disk"] / 2 * resources.disk_io.fraction(full.disk_io), sums.bytes_in
         )
@@ -136,7 +136,7 @@ class WeightedRanking:
 
 
 def _split(used: float, driver: float) -> tuple[float, float]:
-    """What one unit of the driver uses, and what is used without it."""
+    """Usage per unit of the driver, and usage without it."""
     return (used / driver, 0.0) if driver > 0 else (0.0, used)
 
 

@@ -1,10 +1,10 @@
-"""Rebalancing: which topics move from where to where, and why others do not.
+"""Rebalancing: which topics move where, and why others do not.
 
-A broker has to give topics away when it lies above ``high_start`` times the mean for long enough,
-until it is below ``high_stop``; it is filled when it lies below ``low_start``, until ``low_stop``.
-Brokers in between are left alone, and no more moves than that takes: excess above the stop, not
-everything above the mean. A move that would only carry a hot spot elsewhere is not made.
-The planner changes nothing: it answers with a plan.
+A broker gives topics away when its load is above ``high_start`` times the mean for long enough,
+until it is below ``high_stop``; it receives topics when it is below ``low_start``, until
+``low_stop``. Brokers in between are left alone, and only the excess above the stop moves, not
+everything above the mean. A move that would only shift a hot spot is not made. Planning changes
+nothing: it returns a plan.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Rebalancer:
         self._rules = settings.rule_book()
 
     def plan(self, view: ClusterView, log: MoveLog, now: float) -> RebalancePlan:
-        """What to move at ``now`` (the clock of the log).
+        """What to move at ``now`` (the log's clock).
 
-        Carry the moves out and ``log.commit(plan, now)``, also if there are none: the log
-        remembers which broker has been out of balance since when. A dry run is not committed.
+        Carry out the moves and call ``log.commit(plan, now)``, even if there are none: the log
+        records since when brokers are out of balance. Do not commit a dry run.
         """
         settings = self._settings
         reasons: Counter[SkipReason] = Counter()
@@ -69,7 +69,7 @@ class Rebalancer:
             mean=before.mean,
             full=full,
         )
-        # A rule outranks balance, and does not wait for an imbalance.
+        # Rules take precedence over balance and do not wait for an imbalance.
         session.repair()
         if before.highest <= view.quiet:
             reasons[SkipReason.QUIET] += 1
@@ -95,8 +95,8 @@ class Rebalancer:
     ) -> dict[str, float]:
         """Brokers that are out of balance, and since when.
 
-        Hysteresis is each broker's own: one that a single huge topic keeps above the bound for
-        ever does not make the others nervous.
+        Hysteresis is per broker: one that a single huge topic always keeps above the limit does
+        not affect the others.
         """
         settings = self._settings
         mean = balance.mean

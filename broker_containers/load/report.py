@@ -1,8 +1,8 @@
-"""Load reports: what a broker tells the leader about itself, every few seconds.
+"""Load reports: what a broker reports to the leader every few seconds.
 
-A report is small enough for the metadata store whatever the broker carries: the heaviest topics
-are told one by one, in columns, and all others as one sum. A reader skips fields it does not know,
-so that brokers of two versions can run side by side.
+A report always fits into a metadata value: the heaviest topics are listed individually, in columns,
+all others as one sum. Readers ignore unknown fields, so that brokers of two versions can run
+together.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from sulina.errors import Refused
 from sulina.runtime.resources import Resources, Usage
 
 DETAILED_TOPICS = 1_000
-"""Topics told one by one; about 100 bytes each."""
+"""Individually reported topics; about 100 bytes each."""
 MAX_NAME_BYTES = 400_000
-"""Of their names together, so that a report fits into a value of the metadata store."""
+"""Maximum size of their names together, so that a report fits into a metadata value."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicLoad:
-    """One topic on one broker. Rates are a second."""
+    """One topic on one broker. Rates are per second."""
 
     name: str
     records_in: float = 0.0
@@ -35,7 +35,7 @@ class TopicLoad:
     producers: int = 0
     consumers: int = 0
     backlog: int = 0
-    """Bytes that the slowest subscription still has to get."""
+    """Bytes that the slowest subscription has not received."""
 
 
 COLUMNS = tuple(column.name for column in fields(TopicLoad))[1:]
@@ -44,23 +44,23 @@ _RESOURCES = tuple(resource.name for resource in fields(Resources))
 
 @dataclass(frozen=True, slots=True)
 class LoadReport:
-    """What one broker uses and carries, at one moment of its own wall clock."""
+    """The resources and topics of a broker at one moment of its own wall clock."""
 
     broker: str
     wall_us: int
     resources: Resources = field(default_factory=Resources)
     topics: tuple[TopicLoad, ...] = ()
-    """The heaviest ones."""
+    """The heaviest topics."""
     rest: TopicLoad = TopicLoad("")
     """The sum of all topics that are not in ``topics``."""
     rest_count: int = 0
     connections: int = 0
     latency_ms: float = 0.0
-    """How long a publish takes inside the broker (99th percentile): high on an ill machine."""
+    """Publish latency in the broker (99th percentile): high on an unhealthy machine."""
 
     @property
     def topic_count(self) -> int:
-        """All topics of the broker."""
+        """Number of all topics of the broker."""
         return len(self.topics) + self.rest_count
 
     @classmethod
@@ -80,7 +80,7 @@ class LoadReport:
         heaviest = heapq.nlargest(
             detailed, range(len(everything)), key=lambda place: work(everything[place])
         )
-        # Names of 255 characters may be four times as many bytes.
+        # A name of 255 characters may take four times as many bytes.
         sizes = accumulate(len(everything[place].name.encode()) for place in heaviest)
         fitting = sum(size <= MAX_NAME_BYTES for size in sizes)
         chosen = set(heaviest[:fitting])
@@ -94,7 +94,7 @@ class LoadReport:
         )
 
     def to_bytes(self) -> bytes:
-        """Compact JSON, topics as columns; numbers keep what a decision can use of them."""
+        """Compact JSON, topics as columns; numbers are rounded to what decisions need."""
         document: dict[str, Any] = {
             "v": 1,
             "broker": self.broker,
@@ -120,7 +120,7 @@ class LoadReport:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> LoadReport:
-        """Read a report. Raises ``Refused`` when it is not one; unknown fields are skipped."""
+        """Read a report; unknown fields are ignored. Raises ``Refused`` if it is not a report."""
         try:
             document = json.loads(data)
             return cls(
@@ -135,13 +135,12 @@ class LoadReport:
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise Refused(
-                f"this is not a load report ({error!r}): "
-                "let the broker write it again, it does so every few seconds"
+                f"this is not a load report ({error!r}): the broker writes a new one within seconds"
             ) from error
 
 
 def work(topic: TopicLoad) -> float:
-    """How much a topic asks of a broker, in records: 512 bytes cost about as much as a record."""
+    """A topic's work in records: 512 bytes count as one record."""
     return (
         topic.records_in + topic.records_out + (topic.bytes_in + topic.bytes_out) / BYTES_A_RECORD
     )
@@ -201,7 +200,7 @@ def _string(value: Any) -> str:
 
 
 def _short(value: float) -> float:
-    """Four digits of a small number, whole ones of a large."""
+    """Four significant digits of a small number, whole numbers otherwise."""
     if isinstance(value, int) or value >= 1_000:
         return round(value)
     return float(f"{value:.4g}")

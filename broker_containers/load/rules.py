@@ -1,9 +1,9 @@
-"""Who may be where: affinity and anti-affinity of topics to brokers, and topics kept apart.
+"""Placement rules: affinity of topics to brokers, and topics that are kept apart.
 
-A rule names topics by a pattern (``/payments/*``; ``*`` matches anything) and says which labels
-a broker must have, which it must not have, and whether the topics go to different brokers.
-Strict rules are never broken: a topic that fits nowhere stays unassigned, with its reason counted.
-The partitions of a topic are kept apart always, as far as there are brokers.
+A rule selects topics by a pattern (``/payments/*``; ``*`` matches anything) and states which labels
+a broker must have or must not have, and whether the topics go to different brokers. Strict rules
+are never broken: a topic that fits nowhere stays unassigned, with its reason counted. The
+partitions of a topic are always kept apart, as far as there are enough brokers.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _PARTITION = "-part-"
 
 @dataclass(frozen=True, slots=True)
 class PlacementRule:
-    """One rule; the labels are words such as ``zone=a`` or ``spot``."""
+    """One rule; labels are words such as ``zone=a`` or ``spot``."""
 
     pattern: str
     require: tuple[str, ...] = ()
-    """Labels that a broker must have, all of them."""
+    """Labels that a broker must have."""
     avoid: tuple[str, ...] = ()
-    """Labels that a broker must not have, none of them."""
+    """Labels that a broker must not have."""
     apart: bool = False
     """Whether the topics of this rule go to different brokers, as far as there are enough."""
     strict: bool = True
-    """Without it, a topic goes elsewhere rather than nowhere."""
+    """Unless strict, a topic is placed against the rule rather than nowhere."""
 
     def __post_init__(self) -> None:
         if not self.pattern.startswith("/"):
@@ -66,7 +66,7 @@ class PlacementRule:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRequirements:
-    """What the rules say about one topic. Equal wishes have equal brokers to choose from."""
+    """What the rules require for one topic. Equal requirements allow the same brokers."""
 
     strict: tuple[PlacementRule, ...] = ()
     soft: tuple[PlacementRule, ...] = ()
@@ -74,16 +74,16 @@ class BrokerRequirements:
     """Topics of one group are kept apart."""
 
     def fits(self, labels: frozenset[str]) -> bool:
-        """Whether no strict rule speaks against a broker with ``labels``."""
+        """Whether no strict rule forbids a broker with ``labels``."""
         return all(rule.fits(labels) for rule in self.strict)
 
     def prefers(self, labels: frozenset[str]) -> bool:
-        """Whether no rule at all does."""
+        """Whether no rule forbids or advises against it."""
         return self.fits(labels) and all(rule.fits(labels) for rule in self.soft)
 
 
 class PlacementRules:
-    """All rules and black lists, with their patterns compiled."""
+    """All rules and blacklists, with compiled patterns."""
 
     def __init__(
         self,
@@ -100,8 +100,8 @@ class PlacementRules:
         """Whether there is no rule about labels or groups."""
         return not self._rules
 
-    def wish(self, topic: str) -> BrokerRequirements:
-        """What holds for ``topic``."""
+    def requirements(self, topic: str) -> BrokerRequirements:
+        """What the rules require for ``topic``."""
         group = partition_group(topic)
         if not self._rules:
             return _FREE if group is None else BrokerRequirements(group=group)
@@ -117,17 +117,17 @@ class PlacementRules:
         )
 
     def group(self, topic: str) -> str | None:
-        """The group of topics that are kept apart, ``topic`` among them, if there is one."""
+        """The group of topics to keep apart that contains ``topic``, if any."""
         if not self._rules:
             return partition_group(topic)
-        return self.wish(topic).group
+        return self.requirements(topic).group
 
     def fixed(self, topic: str) -> bool:
         """Whether ``topic`` is never moved automatically."""
         return self._topics.fullmatch(topic) is not None
 
     def closed(self, broker: str) -> bool:
-        """Whether ``broker`` gets no topics."""
+        """Whether ``broker`` receives no topics."""
         return self._brokers.fullmatch(broker) is not None
 
 

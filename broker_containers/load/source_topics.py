@@ -1,7 +1,7 @@
-"""A broker that gives topics away: which of its topics to take next.
+"""Chooses which topics to move away from a broker.
 
-Its topics are sorted once by cost; each choice is then a binary search, so that a plan for a
-million topics looks closely only at those of brokers that are too full.
+Its topics are sorted once by cost; each choice is a binary search, so that a plan for a million
+topics examines only those of overloaded brokers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class SourceTopics:
     ) -> None:
         """Topics that may not move are counted in ``reasons``.
 
-        ``staying`` were moved lately, and ``least`` is a cost too low for a move.
+        ``staying`` were moved recently; topics that cost less than ``least`` do not move.
         """
         chosen: list[tuple[float, str]] = []
         fixed = rules.fixed
@@ -50,10 +50,10 @@ class SourceTopics:
         return len(self._costs)
 
     def fitting(self, need: float, most: float) -> int | None:
-        """The place of the topic that best covers ``need`` with a cost of at most ``most``.
+        """Index of the topic that best covers ``need`` with a cost of at most ``most``.
 
-        One that covers it in one go with little to spare is best, then the largest below it,
-        then the smallest above it.
+        Best is one that covers it alone with little excess, then the largest below it, then the
+        smallest above it.
         """
         costs = self._costs
         end = bisect_right(costs, most)
@@ -63,7 +63,7 @@ class SourceTopics:
         return place - 1 if place > 0 else None
 
     def nearest(self, cost: float) -> list[int]:
-        """The places of the topics next below and next above ``cost``."""
+        """Indexes of the topics next below and next above ``cost``."""
         place = bisect_left(self._costs, cost)
         return [one for one in (place - 1, place) if 0 <= one < len(self._costs)]
 
@@ -72,5 +72,5 @@ class SourceTopics:
         return self._names[place], self._costs[place]
 
     def drop(self, place: int) -> None:
-        """The topic was taken, or can't be."""
+        """Remove a topic that was taken, or cannot be."""
         del self._costs[place], self._names[place]

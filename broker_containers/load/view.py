@@ -1,9 +1,9 @@
-"""The cluster as decisions see it: who is there, what each broker carries and what it costs.
+"""The cluster as decisions see it: the brokers, their topics and what those cost.
 
-A view is a value: decisions read it and answer with what to change. Loads are in the ranking's
-unit; a broker's is ``base + factor * (sum of its topics' costs)``, where the factor is how much
-more the same topic costs there than on a typical broker (a small or an ill machine has a high
-one). ``assess`` makes views from reports.
+A view is a value: decisions read it and return what to change. Loads are in the ranking's unit; a
+broker's load is ``base + factor * (sum of its topics' costs)``, where the factor is how much more
+the same topic costs there than on a typical broker (high for small or unhealthy machines).
+``assess`` builds views from reports.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from statistics import fmean, pstdev
 from sulina.metadata.keys.members import BrokerMode
 
 LEAST_COST = 1e-6
-"""Of a topic that nobody has measured: enough for many of them to spread."""
+"""Cost of a topic that was never measured: enough to spread many of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,12 @@ class BrokerInfo:
 
 @dataclass(frozen=True, slots=True)
 class BrokerLoad:
-    """A broker and what it carries."""
+    """A broker and its topics."""
 
     id: str
     topics: Sequence[str] = ()
     costs: Sequence[float] = ()
-    """Of each topic, on a typical broker."""
+    """Cost of each topic on a typical broker."""
     base: float = 0.0
     factor: float = 1.0
     trust: float = 1.0
@@ -42,7 +42,7 @@ class BrokerLoad:
     labels: frozenset[str] = frozenset()
     state: BrokerMode = BrokerMode.ACTIVE
     growth: float = 1.0
-    """What its topics' cost is expected to be multiplied by, at the horizon."""
+    """The factor by which its topics' cost is expected to change until the horizon."""
     load: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -50,22 +50,22 @@ class BrokerLoad:
 
     @property
     def planned_load(self) -> float:
-        """The load, now or at the horizon, whichever is more."""
+        """The higher of the current load and the load at the horizon."""
         return self.base + (self.load - self.base) * max(1.0, self.growth)
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """How even the load is."""
+    """How evenly load is distributed."""
 
     mean: float
-    """What every broker would have if load could be cut at will."""
+    """The load of every broker if load could be divided freely."""
     highest: float
     lowest: float
     cv: float
-    """Standard deviation over mean."""
+    """Standard deviation divided by the mean."""
     bound: float
-    """The lowest that the highest load can be: the mean, or the heaviest topic alone."""
+    """The lowest possible maximum: the mean, or the heaviest topic alone."""
 
     @property
     def max_over_mean(self) -> float:
@@ -78,28 +78,28 @@ class Balance:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """All brokers, by id, in the order of their ids."""
+    """All brokers by id, sorted."""
 
     brokers: Mapping[str, BrokerLoad]
     typical_cost: float = LEAST_COST
-    """Of a topic about which nothing is known."""
+    """Cost of a topic about which nothing is known."""
     cost_of_work: float = 0.0
-    """Of one record a second on a typical broker; turns a hint into a cost."""
+    """Cost of one record per second on a typical broker; converts expected load into a cost."""
     quiet: float = 0.0
-    """A load so low that nothing is worth moving."""
+    """The load below which nothing is worth moving."""
 
     @classmethod
     def of(cls, brokers: Iterable[BrokerLoad], *, quiet: float = 0.0) -> ClusterView:
-        """A view of known loads: for tests, simulations and what-if questions."""
+        """A view of given loads: for tests, simulations and what-if questions."""
         ordered = {broker.id: broker for broker in sorted(brokers, key=lambda one: one.id)}
         return cls(ordered, typical_cost=_typical(ordered.values()), quiet=quiet)
 
     def owner(self, topic: str) -> str | None:
-        """The broker that has ``topic``. Looks through all of them."""
+        """The broker that has ``topic``. Searches all brokers."""
         return next((one.id for one in self.brokers.values() if topic in one.topics), None)
 
     def moved(self, moves: Iterable[tuple[str, str]]) -> ClusterView:
-        """The view after each (topic, target) has moved. Topics nobody has are left out."""
+        """The view after each (topic, target) has moved. Unassigned topics are ignored."""
         target = dict(moves)
         arriving: dict[str, list[tuple[str, float]]] = {}
         staying: dict[str, list[tuple[str, float]]] = {}
@@ -119,21 +119,21 @@ class ClusterView:
 
 
 def balance_of(brokers: Iterable[BrokerLoad]) -> Balance:
-    """How even the load of ``brokers`` is."""
+    """How evenly the load of ``brokers`` is distributed."""
     several = list(brokers)
     if not several:
         return Balance(0.0, 0.0, 0.0, 0.0, 0.0)
     loads = [broker.load for broker in several]
     mean = level(several)
     heaviest = max((max(one.costs, default=0.0) for one in several), default=0.0)
-    # On whichever broker it would be least.
+    # On the broker where it is lowest.
     alone = min(one.base + one.factor * heaviest for one in several) if heaviest else 0.0
     spread = pstdev(loads) / fmean(loads) if sum(loads) > 0 else 0.0
     return Balance(mean, max(loads), min(loads), spread, max(mean, alone))
 
 
 def level(brokers: Sequence[BrokerLoad]) -> float:
-    """The load of all brokers if it were spread perfectly: slower ones have fewer topics then."""
+    """The load of all brokers if it were distributed perfectly; slower ones have fewer topics."""
     room = sum(1 / one.factor for one in brokers)
     return sum(one.load / one.factor for one in brokers) / room if room else 0.0
 

@@ -159,5 +159,5 @@ def test_a_person_may_move_a_topic_within_the_rules_or_by_force() -> None:
             manual_move(view, "/d/1", target, settings)
     move = manual_move(view, "/d/1", "b", settings, force=True)
     assert (move.source, move.target, move.cost, move.why) == ("a", "b", 0.5, MoveReason.MANUAL)
-    with pytest.raises(NotFound, match="no broker has /d/2"):
+    with pytest.raises(NotFound, match="/d/2 has no broker"):
         manual_move(view, "/d/2", "b", settings)

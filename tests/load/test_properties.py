@@ -94,7 +94,7 @@ def test_rules_are_kept_or_mended_and_never_broken(view: ClusterView) -> None:
     book = RULES.rule_book()
     assert len({move.topic for move in made.moves}) == len(made.moves)
     for move in made.moves:
-        assert book.wish(move.topic).fits(view.brokers[move.target].labels)
+        assert book.requirements(move.topic).fits(view.brokers[move.target].labels)
 
 
 @PATIENT
@@ -108,9 +108,9 @@ def test_every_topic_is_placed_exactly_once_or_has_a_reason(
     assert not placement.assigned.keys() & placement.unplaced.keys()
     book = RULES.rule_book()
     for topic, broker in placement.assigned.items():
-        assert book.wish(topic).fits(view.brokers[broker].labels)
+        assert book.requirements(topic).fits(view.brokers[broker].labels)
     for topic in placement.unplaced:
-        assert not any(book.wish(topic).fits(one.labels) for one in view.brokers.values())
+        assert not any(book.requirements(topic).fits(one.labels) for one in view.brokers.values())
 
 
 @PATIENT
