@@ -10,15 +10,12 @@ properties that it names and no others. Otherwise no optional property could eve
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from broker_containers.schemas import json_arrays, json_objects, json_scalars
 from broker_containers.schemas.format import canonical_json
-from broker_containers.schemas.json_parts import Node, types_of
+from broker_containers.schemas.json_parts import Node, Parts, types_of
 from broker_containers.schemas.json_values import Alternative, TooComplicated, alternatives, tell
-
-if TYPE_CHECKING:
-    from broker_containers.schemas.json_schema import JsonSchema
 
 _STEPS: Final = 20_000
 _FINITE: Final = (None, False, True)
@@ -26,7 +23,16 @@ _CONDITION: Final = ("if", "then", "else")
 _Key = tuple[tuple[Any, ...], int]
 
 
-def unreadable(writer: JsonSchema, reader: JsonSchema) -> list[str]:
+class ComparableSchema(Protocol):
+    """A JSON Schema that gives its parts and validates values."""
+
+    parts: Parts
+
+    def holds(self, node: Node, value: Any) -> bool:
+        """Whether a value is valid under a schema within this one."""
+
+
+def unreadable(writer: ComparableSchema, reader: ComparableSchema) -> list[str]:
     """What of the writer's data is not valid for the reader; a sentence each."""
     if writer.parts.dialect != reader.parts.dialect:
         return [f"the draft changes from {writer.parts.dialect} to {reader.parts.dialect}"]
@@ -39,7 +45,7 @@ def unreadable(writer: JsonSchema, reader: JsonSchema) -> list[str]:
 class Comparison:
     """Compares the values of two schemas, level by level."""
 
-    def __init__(self, writer: JsonSchema, reader: JsonSchema) -> None:
+    def __init__(self, writer: ComparableSchema, reader: ComparableSchema) -> None:
         self.writer = writer
         self.reader = reader
         self._known: dict[_Key, list[str]] = {}

@@ -9,11 +9,11 @@ from typing import Final
 from google.protobuf.message import Message
 
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
-from broker_containers.doors.danube_admin.calls import Call
 from broker_containers.doors.danube_admin.cluster_map import ClusterMap, status_of_broker
 from broker_containers.doors.danube_admin.numbers import number_of
 from broker_containers.doors.danube_admin.settings import AdminSettings
 from broker_containers.doors.danube_admin.unload import Unloading
+from broker_containers.doors.grpc_shared.calls import Call
 from sulina.errors import SulinaError
 from sulina.operations.client import AdminClient
 from sulina.operations.cluster import BalancePlan, BrokerRow, PlannedMove

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from google.protobuf.message import Message
 
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
-from broker_containers.doors.danube_admin.calls import Call
 from broker_containers.doors.danube_admin.numbers import number_of
+from broker_containers.doors.grpc_shared.calls import Call
 from sulina.operations.client import AdminClient
 
 

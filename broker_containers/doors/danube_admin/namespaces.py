@@ -10,8 +10,8 @@ from typing import Final
 from google.protobuf.message import Message
 
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
-from broker_containers.doors.danube_admin.calls import Call
 from broker_containers.doors.danube_admin.cluster_map import ClusterMap
+from broker_containers.doors.grpc_shared.calls import Call
 from broker_containers.doors.grpc_shared.names import namespace_name
 from sulina.operations.client import AdminClient
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from google.protobuf.message import Message
 
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
-from broker_containers.doors.danube_admin.calls import Call
+from broker_containers.doors.grpc_shared.calls import Call
 from broker_containers.doors.grpc_shared.names import BadRequest, label
 from sulina.errors import Refused
 from sulina.metadata.keys import bindings, roles

@@ -11,17 +11,17 @@ from grpc_reflection.v1alpha import reflection
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
 from broker_containers.doors.danube_admin.absent import Absent
 from broker_containers.doors.danube_admin.brokers import BrokerAdmin
-from broker_containers.doors.danube_admin.calls import Guard, Service, handlers_of
 from broker_containers.doors.danube_admin.cluster_map import ClusterMap
 from broker_containers.doors.danube_admin.clusters import ClusterAdmin
 from broker_containers.doors.danube_admin.namespaces import NamespaceAdmin
-from broker_containers.doors.danube_admin.needs import admin_needs
 from broker_containers.doors.danube_admin.security import SecurityAdmin
 from broker_containers.doors.danube_admin.settings import AdminListen, AdminSettings
 from broker_containers.doors.danube_admin.topics import TopicAdmin
 from broker_containers.doors.danube_schema.service import NAME as SCHEMA_SERVICE
 from broker_containers.doors.danube_schema.service import add_to
 from broker_containers.doors.grpc_shared.callers import Callers
+from broker_containers.doors.grpc_shared.calls import Guard, Service, handlers_of
+from broker_containers.doors.grpc_shared.needs import admin_needs
 from broker_containers.doors.grpc_shared.port import open_port
 from broker_containers.doors.services import Services
 

@@ -12,7 +12,7 @@ from typing import Final
 from google.protobuf.message import Message
 
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
-from broker_containers.doors.danube_admin.calls import Call
+from broker_containers.doors.grpc_shared.calls import Call
 from broker_containers.doors.grpc_shared.names import BadRequest, label, topic_name
 from sulina.errors import NotFound, Refused
 from sulina.metadata.keys.subscriptions import check_max_unacked

@@ -12,9 +12,9 @@ from typing import Final
 from google.protobuf.message import Message
 
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
-from broker_containers.doors.danube_admin.calls import Call
 from broker_containers.doors.danube_admin.cluster_map import ClusterMap, ServedTopic
 from broker_containers.doors.danube_admin.subscriptions import Subscriptions, names_in
+from broker_containers.doors.grpc_shared.calls import Call
 from broker_containers.doors.grpc_shared.names import BadRequest, namespace_name, topic_name
 from broker_containers.schemas.registry import SchemaRegistry
 from sulina.errors import Refused

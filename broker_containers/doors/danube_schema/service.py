@@ -12,11 +12,11 @@ from typing import Any, Final, TypeVar
 
 import grpc
 
-from broker_containers.doors.danube_admin.calls import Call, Guard, handlers_of
-from broker_containers.doors.danube_admin.needs import schema_needs
 from broker_containers.doors.danube_schema import danube_schema_pb2 as pb
 from broker_containers.doors.grpc_shared.callers import Callers
+from broker_containers.doors.grpc_shared.calls import Call, Guard, handlers_of
 from broker_containers.doors.grpc_shared.names import BadRequest, topic_name
+from broker_containers.doors.grpc_shared.needs import schema_needs
 from broker_containers.metrics.requests import RequestCounts
 from broker_containers.schemas.errors import InvalidSchema
 from broker_containers.schemas.formats import mode_of, validation_of

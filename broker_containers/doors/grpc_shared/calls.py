@@ -15,9 +15,9 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from broker_containers.doors.danube_admin.needs import NeedOf
-from broker_containers.doors.danube_admin.statuses import MAX_TEXT, status_of
 from broker_containers.doors.grpc_shared.callers import Callers, Context
+from broker_containers.doors.grpc_shared.needs import NeedOf
+from broker_containers.doors.grpc_shared.statuses import MAX_TEXT, status_of
 from broker_containers.metrics.requests import RequestCounts
 from sulina.errors import SulinaError
 from sulina.runtime.deadline import within
