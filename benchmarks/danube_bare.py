@@ -14,8 +14,7 @@ from typing import Any
 import grpc
 
 from broker_containers.doors.danube import danube_pb2 as pb
-from broker_containers.doors.danube.server import options_of
-from broker_containers.doors.danube.settings import DanubeSettings
+from broker_containers.doors.danube.server import server_options
 from sulina.cli.running import loop_factory
 from sulina.runtime.tuning import tune_for_frames
 
@@ -30,7 +29,7 @@ async def send(request: pb.StreamMessage, _: Any) -> pb.MessageResponse:
 
 async def serve(port: int) -> None:
     """Until killed."""
-    server = grpc.aio.server(options=options_of(DanubeSettings()))
+    server = grpc.aio.server(options=server_options())
     handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
         name: grpc.unary_unary_rpc_method_handler(
             answer,

@@ -1,4 +1,4 @@
-"""LivenessConnector to other brokers, kept for the sake of noticing that they end."""
+"""Connections to other brokers that exist only to notice when they are lost."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ _CONNECT_SECONDS = 2.0
 
 
 class LivenessConnection(Protocol):
-    """A connection to a broker that answered."""
+    """A connection to a broker that has answered."""
 
     async def ended(self) -> None:
-        """Wait until it is lost. Cancelling gives it up."""
+        """Wait until the connection is lost. Cancelling closes it."""
         ...
 
 
 class LivenessConnector(Protocol):
-    """Makes liveness."""
+    """Opens such connections."""
 
     async def open(self, broker: str, url: str) -> LivenessConnection:
-        """A connection to the broker at ``url``, with a deadline of its own.
+        """Connect to the broker at ``url``, within a timeout.
 
-        Raises ``NobodyThere`` if its machine says that no process listens there, and other errors
-        when it is not known what became of it.
+        Raises ``NobodyThere`` if its machine refuses the connection because no process listens
+        there, and other errors if the state of the broker is unknown.
         """
         ...
 
 
 class BinaryLivenessConnector:
-    """LivenessConnector through the door that clients use."""
+    """Connects to the binary door, like clients."""
 
     def __init__(self, me: str, clock: Clock, network: Network, token: str = "") -> None:
-        """``token`` is what brokers show to each other."""
+        """``token`` authenticates brokers to each other."""
         self._runtime = Runtime(clock, network, real_random())
-        self._options = ClientOptions(f"{me} looks on", token, connect_timeout=_CONNECT_SECONDS)
+        self._options = ClientOptions(f"{me} liveness", token, connect_timeout=_CONNECT_SECONDS)
 
     async def open(self, broker: str, url: str) -> _BinaryLivenessConnection:
         lost = asyncio.Event()
@@ -61,4 +61,4 @@ class _BinaryLivenessConnection:
         try:
             await self._lost.wait()
         finally:
-            self._connection.end(Closed("nobody looks on any more"))
+            self._connection.end(Closed("the liveness check has ended"))

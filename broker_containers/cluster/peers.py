@@ -1,4 +1,4 @@
-"""Calls to other brokers, through the same door and client that everybody uses."""
+"""Calls other brokers through their binary door, with the same client that users have."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Connect = Callable[[str], Client]
 
 
 class Peers:
-    """One client a broker, made when it is needed. ``find`` says where a broker is."""
+    """One client per broker, created when first needed. ``find`` returns a broker's record."""
 
     def __init__(self, find: Callable[[str], BrokerRecord | None], connect: Connect) -> None:
         self._find = find
@@ -22,18 +22,18 @@ class Peers:
         self._clients: dict[str, Client] = {}
 
     async def admin(self, broker: str, method: str, arguments: Mapping[str, Any]) -> Any:
-        """Run an administrative method on another broker; its errors are raised here.
+        """Run an administrative method on another broker; raises the errors it reports.
 
-        Raises ``Unavailable`` if the broker is gone.
+        Raises ``Unavailable`` if the broker is not registered.
         """
         client = await self.client(broker)
         return await client.admin(method, {**arguments, FORWARDED: True})
 
     async def client(self, broker: str) -> Client:
-        """A client of that very broker, which stays ours to close."""
+        """A connected client of that broker. Do not close it."""
         found = self._find(broker)
         if found is None:
-            raise Unavailable(f"{broker} does not live any more: try again")
+            raise Unavailable(f"{broker} is no longer a member of the cluster: try again")
         client = self._clients.get(found.url)
         if client is None:
             client = self._connect(found.url)

@@ -176,7 +176,7 @@ async def test_offsets_that_are_no_range_are_refused(cluster: Cluster, client: C
         refusal = await peer.ask(
             Command.ACK, pb.Ack(consumer=handle, selections=[backwards]), pb.Error
         )
-        assert (refusal.kind, refusal.message) == (pb.REFUSED, "offsets 2 to 1 are no range")
+        assert (refusal.kind, refusal.message) == (pb.REFUSED, "offsets 2 to 1 are not a range")
 
 
 # ---- late ----

@@ -1,4 +1,4 @@
-"""The broker's attachments of producers and consumers that came through the binary door."""
+"""The producers and consumers of one connection of the binary door."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sulina.wire.stream import CommandStream
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unchecked:
-    """A frame whose schema has to be looked at before it is published."""
+    """A frame whose schema must be checked before it is published."""
 
     number: int
     data: memoryview
@@ -33,19 +33,19 @@ class Unchecked:
 
 
 class BinaryProducer:
-    """Tells a producer what became of its frames."""
+    """A producer: sends it the outcome of its frames."""
 
     def __init__(
-        self, attachments: Attachments, handle: int, topic: Topic, gate: TopicSchemaCheck
+        self, attachments: Attachments, handle: int, topic: Topic, schema_check: TopicSchemaCheck
     ) -> None:
-        """``gate`` checks frames against the topic's schema."""
+        """``schema_check`` checks frames against the topic's schema."""
         self._attachments = attachments
         self._stream = attachments.stream
         self._handle = handle
         self.topic = topic
-        self.gate = gate
+        self.schema_check = schema_check
         self.unchecked: deque[Unchecked] = deque()
-        """Frames whose schema is being looked at, in order: none overtakes another."""
+        """Frames whose schema is being checked; they are published in order."""
         self.producer: TopicProducer | None = None
 
     def published(self, first_number: int, base_offsets: list[int]) -> None:
@@ -71,7 +71,7 @@ class BinaryProducer:
 
 
 class BinaryConsumer:
-    """Sends deliveries to a consumer."""
+    """A consumer: sends it its deliveries."""
 
     def __init__(self, attachments: Attachments, handle: int, topic: Topic) -> None:
         self._attachments = attachments
@@ -110,9 +110,9 @@ class BinaryConsumer:
 
 
 class Attachments:
-    """All producers and consumers of one connection, by the handle the client knows.
+    """All producers and consumers of one connection, by the handle that the client uses.
 
-    ``limit`` bounds how many there are at a time.
+    ``limit`` is how many there may be at a time.
     """
 
     def __init__(self, stream: CommandStream, limit: int) -> None:
@@ -124,7 +124,7 @@ class Attachments:
         self._waiting: list[asyncio.Future[None]] = []
 
     def new_handle(self) -> int:
-        """A handle for one more. Raises ``Overloaded`` at the limit."""
+        """An unused handle. Raises ``Overloaded`` at the limit."""
         if len(self.producers) + len(self.consumers) >= self._limit:
             raise Overloaded(
                 f"the connection has {self._limit} producers and consumers: close some of them, "
@@ -134,19 +134,19 @@ class Attachments:
         return self._next_handle - 1
 
     def check_given(self, handle: int) -> None:
-        """Raise ``ProtocolError`` for a handle that the peer can't have from here."""
+        """Raise ``ProtocolError`` for a handle that was never assigned on this connection."""
         if not 0 < handle < self._next_handle:
-            raise ProtocolError(f"there never was a producer or consumer {handle} here")
+            raise ProtocolError(f"{handle} is not a handle of this connection")
 
     async def writable(self) -> None:
-        """Wait until the peer has read most of what it was sent."""
+        """Wait until the client has read most of what was sent to it."""
         while self.stream.open and not self.stream.writable:
             waiter = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
             await waiter
 
     def writable_again(self) -> None:
-        """The peer has read: everybody goes on."""
+        """The client has read: resume deliveries and replies."""
         waiting, self._waiting = self._waiting, []
         for waiter in waiting:
             if not waiter.done():
@@ -155,14 +155,14 @@ class Attachments:
             consumer.writable_again()
 
     def consumer(self, handle: int) -> tuple[BinaryConsumer, Subscription, AttachedConsumer]:
-        """A consumer that is attached. Raises ``NotFound`` if it was closed or let go."""
-        end = self.consumers.get(handle)
-        if end is None or end.subscription is None or end.member is None:
+        """An attached consumer. Raises ``NotFound`` if it was closed or detached."""
+        found = self.consumers.get(handle)
+        if found is None or found.subscription is None or found.member is None:
             raise NotFound("the consumer is closed")
-        return end, end.subscription, end.member
+        return found, found.subscription, found.member
 
     def keep_to(self, access: Access) -> None:
-        """Rights changed: let those go that may not be here any more; the client is told."""
+        """Detach those that ``access`` no longer allows, and notify the client."""
         for producer in list(self.producers.values()):
             try:
                 access.check(of_topic(Action.PRODUCE, producer.topic.name))

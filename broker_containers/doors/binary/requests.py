@@ -1,4 +1,4 @@
-"""The requests of the binary protocol: each is answered once, and may wait."""
+"""The requests of the binary protocol: each gets one reply, and may wait."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from sulina.wire.commands import Command
 
 _READ_LIMIT = 8 << 20
 _MOST_FILTERS = 100
-"""Every key is compared with every filter."""
+"""Maximum per consumer: every key is compared with every filter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What goes back: a command, its body, and data behind it; then what is to be done next."""
+    """A command, its body and data to send, and what to call after sending it."""
 
     command: Command
     body: Message
@@ -71,11 +71,11 @@ class Requests:
         }
 
     def find(self, command: Command) -> Request | None:
-        """The request that ``command`` is, if it is one."""
+        """The function for a command, or None if it is not a request."""
         return self._known.get(command)
 
     def _allowed(self, action: Action | None, topic: str) -> TopicName:
-        """The topic, if that may be done there. Raises ``Denied``, and ``Refused`` for a name."""
+        """The parsed name. Raises ``Denied`` without the right, ``Refused`` for a bad name."""
         name = TopicName.parse(topic)
         self._access().check(of_topic(action, name))
         return name
@@ -83,7 +83,7 @@ class Requests:
     async def lookup(self, body: pb.Lookup) -> Reply:
         name = self._allowed(None, body.topic)
         wanted = translate.delivery(body.delivery)
-        # Topics are made by use: whoever may only look makes none.
+        # Use creates topics: a client that may only look them up creates none.
         using = Need(Action.PRODUCE, str(name), instead=Action.CONSUME)
         create = body.create and self._access().allows(using)
         record = await self._broker.describe(name, create=create, delivery=wanted)
@@ -101,11 +101,10 @@ class Requests:
         check_label("producer", body.name)
         name = self._allowed(Action.PRODUCE, body.topic)
         topic = await self._broker.topic(name, delivery=translate.delivery(body.delivery))
-        gate = self._schemas.of(topic)
         if body.subject:
             await self._schemas.registry.topics.bind(name, body.subject)
         handle = self._attachments.new_handle()
-        attached = BinaryProducer(self._attachments, handle, topic, gate)
+        attached = BinaryProducer(self._attachments, handle, topic, self._schemas.of(topic))
         producer = attached.producer = await topic.attach(
             body.name, attached, exclusive=body.exclusive
         )
@@ -138,7 +137,7 @@ class Requests:
         policy = None
         if body.HasField("failure_policy"):
             policy = translate.failure_policy(body.failure_policy)
-            if policy.dead_letter_topic:  # whoever lets messages go there publishes there
+            if policy.dead_letter_topic:  # dead letters are published there on behalf of the client
                 self._allowed(Action.PRODUCE, policy.dead_letter_topic)
         subscription = await self._broker.subscriptions.subscribe(
             topic,
@@ -165,7 +164,7 @@ class Requests:
         await self._broker.subscriptions.seek(
             attached.topic, subscription, translate.start(body.start)
         )
-        # Nothing is delivered before the client knows of it.
+        # Deliver nothing before the client has the reply.
         return Reply(Command.DONE, pb.Done(), then=subscription.resume)
 
     async def unsubscribe(self, body: pb.Unsubscribe) -> Reply:
@@ -189,7 +188,7 @@ class Requests:
     async def read_frames(self, body: pb.ReadFrames) -> Reply:
         topic = await self._broker.topic(self._allowed(Action.CONSUME, body.topic), create=False)
         offset = await topic.resolve(translate.start(body.start))
-        async with self._reading:  # one answer at a time: many large ones would fill the memory
+        async with self._reading:  # one reply at a time: many large ones would fill the memory
             await self._attachments.writable()
             frames = await topic.log.reader(offset).read(min(body.max_bytes or 1, _READ_LIMIT))
         frames = frames[: max(body.max_frames, 1)]

@@ -1,8 +1,8 @@
-"""The binary door: one session a connection of a Sulina client.
+"""One connection of a Sulina client, on the broker's side.
 
-Data commands (publish, flow, ack, nack) are handled at once, in order. Requests that may wait run
-as tasks of the session, bounded in number. A peer that breaks the protocol loses its connection
-and nobody else notices.
+Data commands (publish, flow, ack, nack) are handled immediately, in order. Requests that may wait
+run as tasks of the session, limited in number. A client that violates the protocol loses its
+connection; others are not affected.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from broker_containers.doors.binary.attachments import Attachments, BinaryProduc
 from broker_containers.doors.binary.requests import Request, Requests
 from broker_containers.doors.binary.tunnel import Tunnel
 from broker_containers.doors.services import Services
-from broker_containers.schemas.checks import TopicSchemaCheck
 from broker_containers.security.access import NOBODY
 from broker_containers.topics.delivery_times import check_delay
 from sulina.errors import Overloaded, ProtocolError, Refused, SulinaError, UnknownOutcome
@@ -31,15 +30,15 @@ from sulina.wire.stream import CommandStream
 
 _log = logging.getLogger(__name__)
 _ENVELOPE = 64 << 10
-"""What a command may have besides its frame."""
+"""Maximum bytes of a command besides its frame."""
 _MOST_REASON = 1000
-"""Characters that are kept of the reason why a consumer gives records back."""
+"""Characters kept of a consumer's reason for rejecting records."""
 _MOST_URLS = 16
-"""Other brokers that a client is told of."""
+"""Maximum number of other brokers sent to a client."""
 _STORAGE = "storage"
-"""Why a connection is not read: too much waits to become durable."""
+"""Reason for not reading from a connection: too much waits to become durable."""
 _SCHEMAS = "schemas"
-"""The same: too much waits for its schema to be looked at."""
+"""Reason for not reading from a connection: too many frames wait for a schema check."""
 _MOST_UNCHECKED = 4 << 20
 
 
@@ -73,31 +72,31 @@ class BinarySession:
         self._unchecked_bytes = 0
 
     def close(self) -> None:
-        """Close the connection when what is queued was sent; ``lost`` follows."""
+        """Close the connection after sending what is queued; then ``lost`` is called."""
         self.stream.close()
 
     def abort(self) -> None:
-        """Close the connection at once; ``lost`` follows."""
+        """Close the connection immediately; then ``lost`` is called."""
         self.stream.abort()
 
     def silent_since(self, moment: float) -> bool:
-        """Whether the peer could have sent something since ``moment`` and did not."""
+        """Whether the client has sent nothing since ``moment``, although the broker was reading."""
         return self._seen < moment and not self.stream.is_held(_STORAGE)
 
     def recheck(self) -> None:
-        """Rights may have changed, or a token may have expired: go by what holds now."""
+        """Apply changed rights: detach producers and consumers, or close the connection."""
         if not self._greeted:
             return
         try:
             access = self._authority.access(self._token)
         except Refused:
-            self.close()  # the client comes again, perhaps with another token, or is told why not
+            self.close()  # the client reconnects, with another token or to get the reason
             return
         if not access.same_as(self._access):
             self._attachments.keep_to(access)
         self._access = access
 
-    # ---- what the stream calls ----
+    # ---- called by the stream ----
 
     def connected(self, stream: CommandStream) -> None:
         self._refused = self._opened(self)
@@ -169,7 +168,7 @@ class BinarySession:
         settings = self._broker.settings
         self.stream.limit = settings.max_frame_bytes + _ENVELOPE
         if body.broker not in ("", settings.broker_id):
-            self._pass_on(request, body)
+            self._forward_to(request, body)
             return
         answer = pb.Connected(
             protocol=PROTOCOL_VERSION,
@@ -180,9 +179,11 @@ class BinarySession:
         )
         self.stream.send(Command.CONNECTED, request, answer)
 
-    def _pass_on(self, request: int, body: pb.Connect) -> None:
+    def _forward_to(self, request: int, body: pb.Connect) -> None:
         if self._others is None:
-            raise ProtocolError(f"there is no broker {body.broker!r} here: look the topic up again")
+            raise ProtocolError(
+                f"this broker does not know {body.broker!r}: look the topic up again"
+            )
         self._tunnel = Tunnel(self.stream, self.stream.limit)
         clock = self._broker.clock
         self._run(self._tunnel.open(self._others, clock, body.broker, request, body))
@@ -193,7 +194,7 @@ class BinarySession:
         attached = self._attachments.producers.get(body.producer)
         if attached is None or attached.producer is None:
             self._attachments.check_given(body.producer)
-            return  # closed by the broker a moment ago; the client knows by now
+            return  # closed by the broker, which has notified the client
         try:
             header = check_frame(data)
             if header.is_delayed:
@@ -202,44 +203,44 @@ class BinarySession:
         except Refused as error:
             attached.producer.finish(attached.producer.start(body.number), error)
             return
-        gate = attached.gate
-        if gate.passes(header.schema_id, header.schema_version) and not attached.unchecked:
+        if (
+            attached.schema_check.passes(header.schema_id, header.schema_version)
+            and not attached.unchecked
+        ):
             attached.topic.publish(attached.producer, body.number, data, header)
         else:
-            self._check_schema(attached, gate, Unchecked(body.number, data, header))
+            self._check_schema(attached, Unchecked(body.number, data, header))
         if self._broker.ledgers.overloaded and not self.stream.is_held(_STORAGE):
             self.stream.hold(_STORAGE)
             self._run(self._wait_for_storage())
 
-    def _check_schema(
-        self, attached: BinaryProducer, gate: TopicSchemaCheck, frame: Unchecked
-    ) -> None:
-        """Publish a frame once its schema was looked at, which may wait for the metadata."""
+    def _check_schema(self, attached: BinaryProducer, frame: Unchecked) -> None:
+        """Publish a frame after checking its schema, which may have to read metadata."""
         attached.unchecked.append(frame)
         self._unchecked_bytes += len(frame.data)
         if self._unchecked_bytes > _MOST_UNCHECKED:
             self.stream.hold(_SCHEMAS)
         if len(attached.unchecked) == 1:
-            self._run(self._check_schemas(attached, gate))
+            self._run(self._check_schemas(attached))
 
-    async def _check_schemas(self, attached: BinaryProducer, gate: TopicSchemaCheck) -> None:
+    async def _check_schemas(self, attached: BinaryProducer) -> None:
         while attached.unchecked:
             frame = attached.unchecked[0]
             problem: SulinaError | None = None
             try:
-                await gate.check_frame(frame.header, frame.data)
+                await attached.schema_check.check_frame(frame.header, frame.data)
             except SulinaError as error:
                 problem = error
             except Exception:
-                _log.exception("a frame of %s could not be checked", self.stream.peer)
-                problem = UnknownOutcome("the broker failed in an unexpected way")
+                _log.exception("checking a frame of %s failed", self.stream.peer)
+                problem = UnknownOutcome("unexpected error on the broker: see its log")
             attached.unchecked.popleft()
             self._unchecked_bytes -= len(frame.data)
             if self._unchecked_bytes <= _MOST_UNCHECKED:
                 self.stream.release(_SCHEMAS)
             producer = attached.producer
             if producer is None:
-                continue  # let go meanwhile; the client knows
+                continue  # detached meanwhile, which the client was notified of
             if problem is None:
                 attached.topic.publish(producer, frame.number, frame.data, frame.header)
             else:
@@ -281,7 +282,7 @@ class BinarySession:
         except ProtocolError:
             raise
         except SulinaError as error:
-            if request:  # else nobody waits: a consumer that was let go still acknowledges a while
+            if request:  # otherwise no reply is expected: a detached consumer may still acknowledge
                 self.stream.send(Command.ERROR, request, error_body(error))
             return
         if request:
@@ -292,9 +293,9 @@ class BinarySession:
     def _start_request(self, incoming: Incoming) -> None:
         handle = self._requests.find(incoming.command)
         if handle is None:
-            raise ProtocolError(f"a {incoming.command.name} command is not for brokers")
+            raise ProtocolError(f"a {incoming.command.name} command can't be sent to a broker")
         if len(self._tasks) >= self._broker.settings.max_requests:
-            error = Overloaded("too many requests are under way on this connection")
+            error = Overloaded("too many concurrent requests on this connection: wait for replies")
             self.stream.send(Command.ERROR, incoming.request, error_body(error))
             return
         self._run(self._request(incoming, handle))
@@ -314,8 +315,8 @@ class BinarySession:
             self.stream.send(Command.ERROR, request, error_body(error))
             return
         except Exception:
-            _log.exception("a request of %s failed", self.stream.peer)
-            failure = UnknownOutcome("the broker failed in an unexpected way; its log says more")
+            _log.exception("a request from %s failed", self.stream.peer)
+            failure = UnknownOutcome("unexpected error on the broker: see its log")
             self.stream.send(Command.ERROR, request, error_body(failure))
             return
         finally:

@@ -1,4 +1,4 @@
-"""Between the binary protocol's messages and the words of the model."""
+"""Converts between messages of the binary protocol and the types of ``sulina.model``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _POISON = {
 
 
 def delivery(value: pb.Delivery.ValueType) -> Delivery | None:
-    """None: whatever the topic has, reliable if it is made."""
+    """None if the client does not say: existing topics keep theirs, new ones are reliable."""
     return {pb.RELIABLE: Delivery.RELIABLE, pb.NON_RELIABLE: Delivery.NON_RELIABLE}.get(value)
 
 
@@ -36,7 +36,7 @@ def to_delivery(value: Delivery) -> pb.Delivery.ValueType:
 def subscription_type(value: pb.SubscriptionType.ValueType) -> SubscriptionType:
     found = _TYPES.get(value)
     if found is None:
-        raise Refused(f"subscription type {value} is not known here")
+        raise Refused(f"subscription type {value} is unknown: update the broker")
     return found
 
 
@@ -55,7 +55,7 @@ def start(value: pb.Start) -> Start:
 def failure_policy(value: pb.FailurePolicy) -> FailurePolicy:
     poison = _POISON.get(value.poison)
     if poison is None:
-        raise Refused(f"poison policy {value.poison} is not known here")
+        raise Refused(f"poison policy {value.poison} is unknown: update the broker")
     return FailurePolicy(
         max_redelivery_count=value.max_redelivery_count,
         ack_timeout_ms=value.ack_timeout_ms,
@@ -68,23 +68,23 @@ def failure_policy(value: pb.FailurePolicy) -> FailurePolicy:
 
 
 Chosen = tuple[int, int, int | None]
-"""First offset, last offset, and the mask that narrows them."""
+"""First offset, last offset, and the mask that selects records between them."""
 
 
 def all_chosen(values: Sequence[pb.Selection]) -> list[Chosen]:
-    """The selections of one command, all of them checked before any takes effect.
+    """The selections of one command, all checked before any takes effect.
 
-    Raises ``ProtocolError`` for more than any client sends at once, because they are handled in
-    one go and others have to wait for it.
+    Raises ``ProtocolError`` if there are more than clients send in one command: they are handled
+    without interruption, and other clients have to wait.
     """
     if len(values) > _MOST_SELECTIONS:
         raise ProtocolError(
-            f"a command has at most {_MOST_SELECTIONS} selections, this one {len(values)}"
+            f"a command may have {_MOST_SELECTIONS} selections, this one has {len(values)}"
         )
     return [_chosen(value) for value in values]
 
 
 def _chosen(value: pb.Selection) -> Chosen:
     if value.first < 0 or value.last < value.first:
-        raise Refused(f"offsets {value.first} to {value.last} are no range")
+        raise Refused(f"offsets {value.first} to {value.last} are not a range")
     return value.first, value.last, selection.from_bytes(value.mask) if value.mask else None

@@ -1,8 +1,8 @@
-"""Passes a connection on to another broker: for clients that reach all brokers by one address.
+"""Forwards a connection to another broker, for clients that reach all brokers by one address.
 
-Behind a load balancer a client says with CONNECT which broker it wants; whoever gets the connection
-passes every command on, whole, in both directions. When one side does not read, the other is not
-read from. Pings go through as well, so each end notices the loss of the other.
+Behind a load balancer a client names the broker it wants in CONNECT; the broker that receives the
+connection forwards every command in both directions. When one side does not read, the other is not
+read from. Pings are forwarded too, so each end notices the loss of the other.
 """
 
 from __future__ import annotations
@@ -20,26 +20,28 @@ from sulina.wire.stream import CommandStream
 
 _DIAL_SECONDS: Final = 5.0
 _OTHER_SIDE: Final = "the other side"
-"""Why a connection is not read: the broker or client behind it does not read."""
+"""Reason for not reading from a connection: the other side of the tunnel does not read."""
 
 
 class Tunnel:
-    """The way from one client's connection to another broker; handler of the broker's side."""
+    """Connects one client's connection to another broker; handles the broker's stream."""
 
     def __init__(self, client: CommandStream, limit: int) -> None:
         self._client = client
         self._broker = CommandStream(self, limit)
         self._waiting: list[Incoming] | None = []
-        """What came before the other side was there; a client waits for CONNECTED, so little."""
+        """Received before the broker is connected: one command, because clients wait for a reply."""
 
     async def open(
         self, others: OtherBrokers, clock: Clock, broker: str, request: int, hello: pb.Connect
     ) -> None:
-        """Connect and introduce the client; its end hears what becomes of it."""
+        """Connect to the broker and send the client's CONNECT; errors go to the client."""
         try:
             await within(clock, _DIAL_SECONDS, others.dial(broker, self._broker))
         except (SulinaError, TimeoutError) as error:
-            failure = Unavailable(f"{broker} can't be reached from here ({error}): look up again")
+            failure = Unavailable(
+                f"this broker can't reach {broker} ({error}): look the topic up again"
+            )
             self._client.send(Command.ERROR, request, error_body(failure))
             self._client.close()
             return
@@ -52,28 +54,28 @@ class Tunnel:
             self.forward(incoming)
 
     def forward(self, incoming: Incoming) -> None:
-        """A command of the client."""
+        """Forward a command of the client."""
         if self._waiting is not None:
             if self._waiting:
-                raise ProtocolError("commands came before CONNECTED was answered")
+                raise ProtocolError("received commands before CONNECTED was sent: wait for it")
             self._waiting.append(incoming)
             return
-        self._pass_on(incoming, self._client, self._broker)
+        self._copy(incoming, self._client, self._broker)
 
     def client_writable(self) -> None:
-        """The client reads again."""
+        """The client is reading again."""
         self._broker.release(_OTHER_SIDE)
 
     def close(self) -> None:
-        """The client is gone."""
+        """The client has disconnected."""
         self._broker.abort()
 
-    # ---- what the broker's stream calls ----
+    # ---- called by the broker's stream ----
 
     def connected(self, stream: CommandStream) -> None: ...
 
     def received(self, incoming: Incoming) -> None:
-        self._pass_on(incoming, self._broker, self._client)
+        self._copy(incoming, self._broker, self._client)
 
     def writable_again(self) -> None:
         self._client.release(_OTHER_SIDE)
@@ -85,7 +87,7 @@ class Tunnel:
         self._client.close()
 
     @staticmethod
-    def _pass_on(incoming: Incoming, source: CommandStream, target: CommandStream) -> None:
+    def _copy(incoming: Incoming, source: CommandStream, target: CommandStream) -> None:
         data = (incoming.data,) if incoming.data else ()
         target.send(incoming.command, incoming.request, incoming.body, *data)
         if not target.writable:

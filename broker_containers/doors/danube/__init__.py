@@ -1,1 +1,1 @@
-"""The door for Danube's stock clients: its gRPC protocol, over the same topics as all doors."""
+"""The Danube door: Danube's gRPC protocol, for its stock clients, over the same topics."""

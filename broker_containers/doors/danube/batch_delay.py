@@ -1,9 +1,9 @@
-"""How long a frame waits for company.
+"""Decides how long to wait for more messages before publishing a frame.
 
-A call of a stock client carries one message, and a program with many calls under way makes its
-next one as soon as an earlier one is answered. A frame costs as much as many messages do, so after
-an answer to several callers the next frame waits until as many are there again; but only as long
-as they come in quick succession, and never for long. A lone caller's message waits for nobody.
+A call of a stock client carries one message, and a program with many calls in progress makes the
+next one as soon as an earlier one is answered. Publishing a frame costs as much as many messages,
+so after answering several callers the next frame waits until as many messages have arrived again,
+as long as they keep arriving quickly and within a limit. A single caller's message never waits.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import Final
 
 _ENOUGH: Final = 2
-"""Messages that must come between two looks. With fewer, a frame for each is affordable."""
+"""Messages that must arrive per step to go on waiting. Fewer can have a frame each."""
 
 
 class BatchDelay:
-    """Decides for one producer. ``step`` and ``most`` are seconds: from one look to the next, and
-    from an answer to the last look after it."""
+    """The decision for one producer. ``step`` is the time between checks, and ``most`` the maximum
+    time from an answer to the last check, both in seconds."""
 
     __slots__ = ("_answered", "_before", "_callers", "_most", "_step")
 
@@ -28,19 +28,19 @@ class BatchDelay:
         self._before = 0
 
     def answered(self, callers: int, now: float) -> None:
-        """A frame was answered; ``callers`` were under way then, those in the frame included."""
+        """A frame was answered while ``callers`` calls were in progress, its own included."""
         self._callers = callers
         self._answered = now
         self._before = 0
 
     def complete(self, waiting: int) -> bool:
-        """Whether everybody is here who is likely to come."""
+        """Whether as many messages wait as there were callers."""
         return waiting >= self._callers
 
-    def goes_on(self, waiting: int, now: float) -> bool:
-        """Whether a frame with ``waiting`` messages waits for more; ask again after ``step``."""
-        came, first = waiting - self._before, not self._before
+    def keeps_waiting(self, waiting: int, now: float) -> bool:
+        """Whether to wait for more than ``waiting`` messages; call again after ``step``."""
+        arrived, first = waiting - self._before, not self._before
         self._before = waiting
-        if self.complete(waiting) or came < (1 if first else _ENOUGH):
+        if self.complete(waiting) or arrived < (1 if first else _ENOUGH):
             return False
         return now - self._answered < (self._step if first else self._most)

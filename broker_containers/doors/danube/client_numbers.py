@@ -1,6 +1,6 @@
-"""The numbers by which stock clients name their producers and consumers.
+"""The numbers that identify producers and consumers in Danube's protocol.
 
-They follow from the names, so every broker gives the same number, before and after a restart.
+They are derived from the names, so all brokers assign the same numbers, also after a restart.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from hashlib import blake2b
 from typing import Final
 
 _POSITIVE: Final = (1 << 63) - 1
-"""Clients in Java have signed numbers only."""
+"""Java clients have only signed numbers."""
 
 
 def producer_number(topic: str, name: str) -> int:
-    """The number of a producer at a topic."""
+    """The number of a producer on a topic."""
     return _number("producer", topic, name)
 
 

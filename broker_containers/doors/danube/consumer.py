@@ -1,8 +1,8 @@
-"""A consumer of a stock client: frames from its subscription become single messages on its stream.
+"""A consumer of a stock client: turns frames of its subscription into messages on its stream.
 
-What it may have unacknowledged is bounded, and so is what waits for its stream; beyond that its
-subscription holds back. Its place in the subscription is taken when it subscribes, so that nothing
-published from then on is missed, and given up when its stream ends.
+Both its unacknowledged messages and the bytes that wait for its stream are bounded; beyond that the
+subscription stops delivering. It is attached to the subscription when it subscribes, so that it
+misses nothing published from then on, and detached when its stream ends.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 from broker_containers.doors.danube import danube_pb2 as pb
 from broker_containers.doors.danube.messages import messages_of
-from broker_containers.doors.danube.settings import DanubeSettings
+from broker_containers.doors.danube.settings import MAX_MESSAGE_BYTES
 from broker_containers.subscriptions.consumers import AttachedConsumer
 from broker_containers.subscriptions.subscription import Subscription
 from broker_containers.topics.topic import Topic
@@ -25,21 +25,24 @@ from sulina.runtime.seam import Buffer
 from sulina.wire.decode import Frame
 
 _log = logging.getLogger(__name__)
+_MAX_UNACKED: Final = 256
+"""Unacknowledged messages of a consumer; no more are delivered beyond this."""
+_STREAM_BYTES: Final = 4 << 20
+"""Frames waiting for a consumer's stream; the subscription stops delivering beyond this."""
 _NO_LIMIT: Final = 1 << 60
-"""Bytes are bounded by what waits for the stream, not by credit."""
+"""Bytes are limited by what waits for the stream, not by credit."""
 
 
 class DanubeConsumer:
-    """The sink of one consumer. Its stream is opened once; the next one takes another sink."""
+    """The sink of one consumer, for one stream; the next stream gets another sink."""
 
-    def __init__(self, topic: Topic, broker_url: str, settings: DanubeSettings) -> None:
+    def __init__(self, topic: Topic, broker_url: str) -> None:
         self.topic = topic
         self.streaming = False
         self.gone: SulinaError | None = None
-        """Why nothing comes any more."""
+        """Why it is detached; None while it is attached."""
         self._reliable = topic.delivery is Delivery.RELIABLE
         self._broker_url = broker_url
-        self._settings = settings
         self._subscription: Subscription | None = None
         self._member: AttachedConsumer | None = None
         self._frames: deque[tuple[Buffer, int | None]] = deque()
@@ -51,21 +54,24 @@ class DanubeConsumer:
     def join(
         self, subscription: Subscription, name: str, filters: tuple[str, ...], limit: int
     ) -> None:
-        """Take a place, as ``Subscription.join``. Nothing is delivered before :meth:`messages`."""
+        """Attach to a subscription. Nothing is delivered before :meth:`messages` runs.
+
+        Raises the same errors as ``Subscription.join``.
+        """
         self._subscription = subscription
         self._member = subscription.join(name, self, filters, limit)
 
     def leave(self, reason: SulinaError) -> None:
-        """Give the place up: what is not acknowledged goes to others, or comes again."""
+        """Detach: unacknowledged messages are delivered again, perhaps to other consumers."""
         member, self._member = self._member, None
         if member is not None and self._subscription is not None:
             self._subscription.leave(member)
         self.closed(reason)
 
     async def messages(self) -> AsyncGenerator[pb.StreamMessage]:
-        """What the consumer gets, one by one. Raises the reason when that ends."""
+        """The messages for the consumer, one by one. Raises the reason when it is detached."""
         self.streaming = True
-        self._grant(self._settings.max_unacked)
+        self._grant(_MAX_UNACKED)
         while True:
             while self._frames:
                 frame, chosen = self._frames.popleft()
@@ -73,7 +79,7 @@ class DanubeConsumer:
                 for message in messages_of(opened, chosen, self.topic.name, self._broker_url):
                     if self.gone is not None:
                         raise self.gone
-                    if message.ByteSize() > self._settings.max_message_bytes:
+                    if message.ByteSize() > MAX_MESSAGE_BYTES:
                         self._refuse(message.msg_id.topic_offset)
                     else:
                         yield message
@@ -86,7 +92,7 @@ class DanubeConsumer:
             await self._wanted.wait()
 
     def _open(self, frame: Buffer, chosen: int | None) -> Frame:
-        """A frame that comes in parts is opened once, not for each of them."""
+        """Decode a frame; one that is delivered in parts is decoded once."""
         if self._in_parts is not None and self._in_parts[0] is frame:
             return self._in_parts[1]
         opened = Frame(frame)
@@ -95,20 +101,20 @@ class DanubeConsumer:
 
     def _sent(self, size: int) -> None:
         self._bytes -= size
-        if self._full and self._bytes <= self._settings.stream_bytes // 2:
+        if self._full and self._bytes <= _STREAM_BYTES // 2:
             self._full = False
             if self._subscription is not None and self._member is not None:
                 self._subscription.writable(self._member)
 
     def _refuse(self, offset: int) -> None:
-        """A message that the client could not receive: it would ask for it for ever."""
+        """Reject a message that is too large for the client, which would request it forever."""
         _log.warning(
-            "%s: the message at offset %d is larger than stock clients receive",
+            "%s: the message at offset %d is too large for Danube's clients",
             self.topic.name,
             offset,
         )
         if self._reliable and self._subscription is not None and self._member is not None:
-            reason = "larger than Danube's clients receive"
+            reason = "too large for Danube's clients"
             self._subscription.nack(self._member, offset, offset, None, 0, reason)
             self._grant(1)
 
@@ -118,19 +124,19 @@ class DanubeConsumer:
             self._subscription.grant(self._member, records, bytes_)
 
     def settled(self) -> None:
-        """One of the messages it had was acknowledged or given back: there is room for another."""
+        """A message was acknowledged or rejected: grant credit for another one."""
         if self.streaming:
             self._grant(1)
 
     def recount(self) -> None:
-        """Give credit for what timed out: nobody tells of that."""
+        """Grant credit for messages whose ack timeout expired, which is not reported."""
         member, subscription = self._member, self._subscription
         if not self._reliable or not self.streaming or member is None or subscription is None:
             return
         if member.records > 0:
             return
         there = subscription.in_flight(member)
-        missing = self._settings.max_unacked - there - member.records
+        missing = _MAX_UNACKED - there - member.records
         if missing > 0:
             self._grant(missing)
 
@@ -139,12 +145,12 @@ class DanubeConsumer:
     def deliver(self, frame: Buffer, chosen: int | None, attempt: int) -> bool:
         self._frames.append((frame, chosen))
         self._bytes += len(frame)
-        self._full = self._bytes > self._settings.stream_bytes
+        self._full = self._bytes > _STREAM_BYTES
         self._wanted.set()
         return not self._full
 
     def active_changed(self, active: bool) -> None:
-        """Stock clients are not told."""
+        """Danube's protocol has no message for it."""
 
     def closed(self, reason: Exception) -> None:
         self._member = None

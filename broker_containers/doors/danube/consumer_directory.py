@@ -1,7 +1,7 @@
-"""What consumer is meant by a number, kept where every broker finds it.
+"""Maps consumer numbers to consumers, in the metadata store where every broker can read them.
 
-A help for clients that come to another broker, or to one that restarted, with nothing but a number;
-never needed by those who subscribe. So a failure to note one is not an error.
+Clients that reconnect to another broker, or to a restarted one, send only their number. Clients
+that subscribe again do not need this, so failing to store an entry is not an error.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from sulina.runtime.seam import Clock
 
 _log = logging.getLogger(__name__)
 _SECONDS: Final = 2.0
+_LEASE_SECONDS: Final = 600
+"""How long entries outlive their broker."""
 _TOPICS: Final = 65_536
 
 
 class ConsumerDirectory:
-    """The consumers that this broker noted, and those it was asked for."""
+    """The entries that this broker wrote, and a cache of those it read."""
 
-    def __init__(self, store: MetadataStore, clock: Clock, seconds: int) -> None:
-        """``seconds``: for how long they are known when this broker is gone."""
+    def __init__(self, store: MetadataStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._seconds = seconds
         self._lease: Lease | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._granting = asyncio.Lock()
@@ -41,7 +41,7 @@ class ConsumerDirectory:
         self._topics: OrderedDict[int, TopicName] = OrderedDict()
 
     async def note(self, number: int, record: ConsumerRecord) -> None:
-        """Let others know a consumer of this broker, if they can be told."""
+        """Store the entry of a consumer of this broker; failures are logged only."""
         noted = self._noted.get(number)
         alive = self._lease is not None and self._lease.alive()
         if alive and noted is not None and noted[:2] == (record, self._lease and self._lease.id):
@@ -49,28 +49,28 @@ class ConsumerDirectory:
         try:
             await within(self._clock, _SECONDS, self._note(number, record))
         except (SulinaError, TimeoutError) as error:
-            _log.info("consumer %d is known to this broker alone: %s", number, error)
+            _log.info("consumer %d could not be stored for other brokers: %s", number, error)
 
     async def _note(self, number: int, record: ConsumerRecord) -> None:
         lease = await self._live_lease()
         try:
             revision = await danube_consumers.put(self._store, number, record, lease.id)
         except NotFound:
-            self._lease = None  # gone before its time: the next consumer makes another
+            self._lease = None  # expired early: the next consumer gets a new one
             raise
         self._noted[number] = record, lease.id, revision
 
     async def _live_lease(self) -> Lease:
         async with self._granting:
             if self._lease is None or not self._lease.alive():
-                self._lease = await self._store.grant(self._seconds)
+                self._lease = await self._store.grant(_LEASE_SECONDS)
                 if self._keeping is not None:
                     self._keeping.cancel()
                 self._keeping = asyncio.create_task(keep(self._lease, self._clock))
             return self._lease
 
     async def find(self, number: int) -> ConsumerRecord | None:
-        """Who that is. Raises ``Retriable`` if it can't be found out now."""
+        """The consumer with this number, or None. Raises ``Retriable``."""
         try:
             found = await within(self._clock, _SECONDS, danube_consumers.get(self._store, number))
         except TimeoutError:
@@ -82,13 +82,13 @@ class ConsumerDirectory:
         return found
 
     async def topic_of(self, number: int) -> TopicName | None:
-        """The topic it consumes, which never changes. Raises ``Retriable``."""
+        """The topic of a consumer, which never changes. Raises ``Retriable``."""
         if number not in self._topics:
             await self.find(number)
         return self._topics.get(number)
 
     async def forget(self, number: int) -> None:
-        """A consumer is gone, unless it is with another broker by now."""
+        """Delete an entry, unless another broker has replaced it."""
         self._topics.pop(number, None)
         noted = self._noted.pop(number, None)
         if noted is not None:
@@ -99,10 +99,10 @@ class ConsumerDirectory:
                     danube_consumers.delete(self._store, number, noted[2]),
                 )
             except (SulinaError, TimeoutError) as error:
-                _log.info("consumer %d stays known until a lease runs out: %s", number, error)
+                _log.info("consumer %d stays stored until its lease expires: %s", number, error)
 
     async def close(self) -> None:
-        """Stop renewing. The lease stays: whoever comes next shall find the consumers."""
+        """Stop renewing the lease, but keep it: the next owners need the entries for a while."""
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.wait((self._keeping,))

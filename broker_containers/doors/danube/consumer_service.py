@@ -1,7 +1,7 @@
 """ConsumerService: subscriptions, streams of messages, acknowledgements.
 
-A stream that can't go on is ended as UNAVAILABLE, and not at once: that makes every stock client
-come again, and the pause keeps those within bounds that do so without one.
+A stream that can't continue ends with UNAVAILABLE after a pause. The status makes every stock
+client reopen it; the pause limits those that do so immediately.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from broker_containers.doors.danube import danube_pb2 as pb
 from broker_containers.doors.danube.consumer_directory import ConsumerDirectory
 from broker_containers.doors.danube.consumers import Consumers
 from broker_containers.doors.danube.error_statuses import Context
-from broker_containers.doors.danube.forwarding import was_passed_on
+from broker_containers.doors.danube.forwarding import was_forwarded
 from broker_containers.doors.danube.routing import Routing
 from broker_containers.doors.danube.rpc_handlers import Stream, Unary
 from broker_containers.doors.danube.settings import DanubeSettings
@@ -37,8 +37,8 @@ _TYPES: Final = {
     pb.ConsumerRequest.KeyShared: SubscriptionType.KEY_SHARED,
 }
 _MOST_FILTERS: Final = 100
-"""Every key is compared with every filter."""
-_MOST_ASTRAY: Final = 10_000
+"""Maximum per consumer: every key is compared with every filter."""
+_MOST_MISDIRECTED: Final = 10_000
 _SUBSCRIBE: Final = "/danube.ConsumerService/Subscribe"
 _ACK: Final = "/danube.ConsumerService/Ack"
 _NACK: Final = "/danube.ConsumerService/Nack"
@@ -63,8 +63,8 @@ class ConsumerService:
         self._routing = routing
         self._settings = settings
         self._callers = callers
-        self._astray: OrderedDict[int, float] = OrderedDict()
-        """Consumers of topics that are elsewhere -> since when they ask here."""
+        self._misdirected: OrderedDict[int, float] = OrderedDict()
+        """Consumers of topics that other brokers serve -> since when they call this one."""
         self.stopping = False
 
     def calls(self) -> Mapping[str, Unary]:
@@ -76,7 +76,7 @@ class ConsumerService:
     # ---- subscribing ----
 
     async def subscribe(self, request: pb.ConsumerRequest, context: Context) -> pb.ConsumerResponse:
-        """A new subscription begins with what is published after the answer."""
+        """A new subscription starts with messages published after the reply."""
         topic = topic_name(request.topic_name)
         self._callers.check_topic(context, Action.CONSUME, topic)
         record = _record(topic, request)
@@ -84,7 +84,7 @@ class ConsumerService:
 
         async def here() -> pb.ConsumerResponse:
             number = await self._consumers.subscribe(record)
-            self._astray.pop(number, None)
+            self._misdirected.pop(number, None)
             return pb.ConsumerResponse(
                 request_id=request.request_id,
                 consumer_id=number,
@@ -98,7 +98,7 @@ class ConsumerService:
     # ---- receiving ----
 
     async def receive(self, request: pb.ReceiveRequest, context: Context) -> AsyncGenerator[bytes]:
-        """Messages until the stream breaks, or the consumer or its topic is gone from here."""
+        """Messages until the stream breaks, the consumer is detached, or its topic moves."""
         number = request.consumer_id
         try:
             topic = await self._topic(number)
@@ -107,10 +107,10 @@ class ConsumerService:
             if not owner:
                 async with aclosing(self._serve(number)) as messages:
                     async for message in messages:
-                        # Rights end also while a stream goes on.
+                        # Rights may be revoked while a stream is open.
                         self._callers.check_topic(context, Action.CONSUME, topic)
                         yield message
-            elif self._routing.passes_on(context) or self._is_lost(number, context):
+            elif self._routing.forwards(context) or self._ignores_move(number, context):
                 passed = self._routing.forwarder.stream(owner, _RECEIVE, request, context)
                 async with aclosing(passed) as messages:
                     async for message in messages:
@@ -120,41 +120,41 @@ class ConsumerService:
             if not self.stopping:
                 await self._broker.clock.sleep(self._settings.reopen_seconds)
             if isinstance(error, Unauthenticated | Denied):
-                raise  # there is no sense in coming again
-            # Whatever it was: any other status ends the receiving of some clients for good.
+                raise  # retrying would not help
+            # Any other status makes some clients stop receiving for good.
             raise Unavailable(str(error)) from None
 
     async def _topic(self, number: int) -> TopicName:
-        """What a consumer consumes. Raises ``Retriable`` if nobody knows it."""
+        """The topic of a consumer. Raises ``Retriable`` if the number is unknown."""
         topic = self._consumers.topic_of(number) or await self._directory.topic_of(number)
         if topic is None:
-            raise Retriable(f"consumer {number} is not known: subscribe again")
+            raise Retriable(f"consumer {number} is unknown: subscribe again")
         return topic
 
     async def _serve(self, number: int) -> AsyncGenerator[bytes]:
-        end = await self._consumers.open(number)
-        self._astray.pop(number, None)
+        consumer = await self._consumers.open(number)
+        self._misdirected.pop(number, None)
         try:
-            async with aclosing(end.messages()) as messages:
+            async with aclosing(consumer.messages()) as messages:
                 async for message in messages:
                     yield message.SerializeToString()
         finally:
-            self._consumers.closed(number, end)
+            self._consumers.closed(number, consumer)
 
-    def _is_lost(self, number: int, context: Context) -> bool:
-        """Whether a client should know by now that its topic is elsewhere, and does not."""
-        if was_passed_on(context):
+    def _ignores_move(self, number: int, context: Context) -> bool:
+        """Whether a client has kept calling this broker long after its topic moved away."""
+        if was_forwarded(context):
             return False
         now = self._broker.clock.now()
-        since = self._astray.setdefault(number, now)
-        if len(self._astray) > _MOST_ASTRAY:
-            self._astray.popitem(last=False)
+        since = self._misdirected.setdefault(number, now)
+        if len(self._misdirected) > _MOST_MISDIRECTED:
+            self._misdirected.popitem(last=False)
         return now - since >= self._settings.forward_after_seconds
 
     # ---- acknowledging ----
 
     async def ack(self, request: pb.AckRequest, context: Context) -> pb.AckResponse:
-        """Never repeated by clients, so it is passed on to wherever the topic is."""
+        """Clients never retry it, so it is forwarded to the topic's owner."""
         topic = topic_name(request.msg_id.topic_name)
         self._callers.check_topic(context, Action.CONSUME, topic)
 
@@ -168,7 +168,7 @@ class ConsumerService:
         )
 
     async def nack(self, request: pb.NackRequest, context: Context) -> pb.NackResponse:
-        """As :meth:`ack`."""
+        """Forwarded like :meth:`ack`."""
         topic = topic_name(request.msg_id.topic_name)
         self._callers.check_topic(context, Action.CONSUME, topic)
 
@@ -190,13 +190,13 @@ class ConsumerService:
 def _record(topic: TopicName, request: pb.ConsumerRequest) -> ConsumerRecord:
     kind = _TYPES.get(request.subscription_type)
     if kind is None:
-        raise BadRequest(f"subscription type {request.subscription_type} is not known here")
+        raise BadRequest(f"subscription type {request.subscription_type} is unknown")
     if len(request.key_filters) > _MOST_FILTERS:
         raise BadRequest(f"a consumer has at most {_MOST_FILTERS} key filters")
     for pattern in request.key_filters:
         label("key filter", pattern)
     label("consumer", request.consumer_name)
     label("subscription", request.subscription)
-    # Danube's clients may set filters for any subscription; they count for KeyShared alone.
+    # Danube's clients may set filters on any subscription; only KeyShared uses them.
     filters = tuple(request.key_filters) if kind is SubscriptionType.KEY_SHARED else ()
     return ConsumerRecord(str(topic), request.subscription, request.consumer_name, kind, filters)

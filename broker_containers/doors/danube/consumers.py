@@ -1,7 +1,7 @@
-"""The consumers of stock clients at this broker, found by number.
+"""The consumers of stock clients on this broker, by number.
 
-A client whose stream broke opens another one with the same number, here or at the broker that
-serves the topic now; it gets again what it had not acknowledged.
+A client whose stream broke opens another one with the same number, here or on the broker that
+serves the topic now, and receives unacknowledged messages again.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _FORGOTTEN_AT_ONCE: Final = 64
 @dataclass(slots=True)
 class _Session:
     record: ConsumerRecord
-    end: DanubeConsumer
+    consumer: DanubeConsumer
     seen: float
 
 
 class Consumers:
-    """All consumers that came through this door."""
+    """All consumers of this door."""
 
     def __init__(
         self,
@@ -49,10 +49,10 @@ class Consumers:
         self._here: dict[int, _Session] = {}
 
     async def subscribe(self, record: ConsumerRecord) -> int:
-        """Take a place in a subscription, made if it is new; the consumer's number.
+        """Attach a consumer to a subscription, created if it is new; returns its number.
 
-        The same consumer again takes over from itself. Raises ``NotFound`` if there is no such
-        topic, ``Refused`` if the subscription has no place for it.
+        A consumer that is attached already is replaced. Raises ``NotFound`` if the topic does not
+        exist, ``Refused`` if the subscription takes no further consumer.
         """
         number = consumer_number(record.topic, record.subscription, record.name)
         await self._join(number, record)
@@ -68,37 +68,37 @@ class Consumers:
             topic, record.subscription, record.type, Start.latest(), None
         )
         topic.check_consumer(subscription, record.name)
-        end = DanubeConsumer(topic, self._broker_url, self._settings)
+        consumer = DanubeConsumer(topic, self._broker_url)
         limit = topic.policy.max_consumers_per_subscription
-        end.join(subscription, record.name, record.key_filters, limit)
-        self._here[number] = _Session(record, end, broker.clock.now())
-        return end
+        consumer.join(subscription, record.name, record.key_filters, limit)
+        self._here[number] = _Session(record, consumer, broker.clock.now())
+        return consumer
 
     async def open(self, number: int) -> DanubeConsumer:
-        """A consumer whose stream begins. Raises ``Retriable`` if nobody knows it."""
+        """The consumer for a new stream. Raises ``Retriable`` if the number is unknown."""
         session = self._here.get(number)
         if session is not None:
             session.seen = self._broker.clock.now()
-            if session.end.gone is None and not session.end.streaming:
-                return session.end
+            if session.consumer.gone is None and not session.consumer.streaming:
+                return session.consumer
             record: ConsumerRecord | None = session.record
         else:
             record = await self._directory.find(number)
         if record is None:
-            raise Retriable(f"consumer {number} is not known here: subscribe again")
-        end = await self._join(number, record)
+            raise Retriable(f"consumer {number} is unknown: subscribe again")
+        consumer = await self._join(number, record)
         await self._directory.note(number, record)
-        return end
+        return consumer
 
-    def closed(self, number: int, end: DanubeConsumer) -> None:
-        """A stream ended: others get what it left."""
-        end.leave(Retriable("the consumer's stream ended"))
+    def closed(self, number: int, consumer: DanubeConsumer) -> None:
+        """A stream ended: its unacknowledged messages go to other consumers."""
+        consumer.leave(Retriable("the consumer's stream ended"))
         session = self._here.get(number)
-        if session is not None and session.end is end:
+        if session is not None and session.consumer is consumer:
             session.seen = self._broker.clock.now()
 
     def topic_of(self, number: int) -> TopicName | None:
-        """The topic of a consumer that was here, heard of with that."""
+        """The topic of a consumer of this broker, or None. Counts as a sign of life."""
         session = self._here.get(number)
         if session is None:
             return None
@@ -108,26 +108,26 @@ class Consumers:
     # ---- acknowledging ----
 
     async def ack(self, topic: TopicName, subscription: str, offset: int) -> None:
-        """A message is done, whoever had it and however late the word comes."""
+        """Acknowledge a message, whichever consumer it was delivered to, however late."""
         found = await self._subscription(topic, subscription)
         if found is not None:
             holder = found.holder(offset)
             found.ack(holder or _NOBODY, offset, offset, None)
-            _tell(holder)
+            _notify(holder)
 
     async def nack(
         self, topic: TopicName, subscription: str, offset: int, delay_ms: int, reason: str
     ) -> None:
-        """A message could not be handled; nothing happens if nobody has it."""
+        """Reject a message; does nothing unless it is delivered to a consumer."""
         found = await self._subscription(topic, subscription)
         holder = None if found is None else found.holder(offset)
         if found is not None and holder is not None:
             reason = reason[:_MOST_REASON] or "not handled by the consumer"
             found.nack(holder, offset, offset, None, delay_ms, reason)
-            _tell(holder)
+            _notify(holder)
 
     async def _subscription(self, name: TopicName, subscription: str) -> Subscription | None:
-        """None where nothing is acknowledged. Raises ``NotFound``."""
+        """None for topics without acknowledgements. Raises ``NotFound``."""
         topic = await self._broker.topic(name, create=False)
         if topic.delivery is not Delivery.RELIABLE:
             return None
@@ -136,30 +136,32 @@ class Consumers:
     # ---- time ----
 
     async def sweep(self) -> None:
-        """Let those go that are not heard of any more, and recount what the others may have."""
+        """Detach consumers that have gone silent, and top up the credit of the others."""
         long_ago = self._broker.clock.now() - self._settings.silent_seconds
         silent: list[int] = []
         for number, session in self._here.items():
-            if session.end.streaming and session.end.gone is None:
-                session.end.recount()
+            if session.consumer.streaming and session.consumer.gone is None:
+                session.consumer.recount()
             elif session.seen < long_ago and len(silent) < _FORGOTTEN_AT_ONCE:
                 silent.append(number)
         for number in silent:
-            self._here.pop(number).end.leave(Retriable("the consumer was not heard of"))
+            self._here.pop(number).consumer.leave(
+                Retriable("the consumer sent nothing for too long")
+            )
         for number in silent:
             await self._directory.forget(number)
 
     def close(self, reason: Retriable) -> None:
-        """Let all go: their streams end."""
+        """Detach all consumers, which ends their streams."""
         for session in self._here.values():
-            session.end.leave(reason)
+            session.consumer.leave(reason)
 
 
 class _Nobody:
-    """The sink of no consumer: an acknowledgement may come when none has the message."""
+    """A sink without a consumer: for messages that are acknowledged while none has them."""
 
     def deliver(self, frame: object, selection: int | None, attempt: int) -> bool:
-        raise AssertionError("nobody receives")
+        raise AssertionError("there is no consumer to deliver to")
 
     def active_changed(self, active: bool) -> None: ...
 
@@ -169,6 +171,6 @@ class _Nobody:
 _NOBODY: Final = AttachedConsumer(0, "", _Nobody())
 
 
-def _tell(holder: AttachedConsumer | None) -> None:
+def _notify(holder: AttachedConsumer | None) -> None:
     if holder is not None and isinstance(holder.sink, DanubeConsumer):
         holder.sink.settled()

@@ -1,4 +1,4 @@
-"""Discovery, StorageService and AuthService: what clients ask besides messages."""
+"""Discovery, StorageService and AuthService: calls that are not about messages."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _MICROSECONDS: Final = 1_000_000
 
 
 class Discovery:
-    """Where topics are, and which partitions they have."""
+    """Which broker serves a topic, and which partitions it has."""
 
     def __init__(self, broker: Broker, locations: TopicLocations, callers: Callers) -> None:
         self._broker = broker
-        self._places = locations
+        self._locations = locations
         self._callers = callers
 
     def calls(self) -> Mapping[str, Unary]:
@@ -35,7 +35,7 @@ class Discovery:
     ) -> pb.TopicLookupResponse:
         topic = topic_name(request.topic)
         self._callers.check_topic(context, None, topic)
-        answer = await self._places.lookup(topic)
+        answer = await self._locations.lookup(topic)
         answer.request_id = request.request_id
         return answer
 
@@ -49,7 +49,7 @@ class Discovery:
 
 
 class StorageService:
-    """What is stored of a topic for good: its closed ledgers, as segments."""
+    """Lists the closed ledgers of a topic, as segments."""
 
     def __init__(self, broker: Broker, callers: Callers) -> None:
         self._broker = broker
@@ -82,10 +82,10 @@ class StorageService:
 
 
 class AuthService:
-    """Older clients exchange a key for a token before anything else.
+    """Older clients exchange an API key for a token first.
 
-    Their key is a token already: it is looked at, and comes back. Where nobody is asked who they
-    are, any key will do and the token says nothing.
+    Their key is a token already: it is checked and returned. Without authentication any key is
+    accepted, and the token has no meaning.
     """
 
     def __init__(self, callers: Callers) -> None:

@@ -1,8 +1,7 @@
-"""Errors as gRPC statuses, chosen by what Danube's stock clients do when they see them.
+"""Errors as gRPC statuses, chosen by how Danube's stock clients react to them.
 
-UNAVAILABLE makes every client look the topic up again and try once more. ALREADY_EXISTS ends a
-client for good. RESOURCE_EXHAUSTED is repeated too, for ever while sending. Whatever else is told
-to the application.
+On UNAVAILABLE every client looks the topic up again and retries. ALREADY_EXISTS ends a client for
+good. RESOURCE_EXHAUSTED is retried too, forever while sending. All others reach the application.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from sulina.errors import AlreadyExists, NotFound, Refused, SulinaError, TooLarg
 
 Context = grpc.aio.ServicerContext[Any, Any]
 MAX_TEXT: Final = 1000
-"""Of a sentence: it travels in a header, and those are bounded."""
+"""Maximum length of an error text: it is sent in a header, and those are limited."""
 
 
 _STATUSES: Final[dict[type, grpc.StatusCode]] = {
@@ -30,13 +29,13 @@ _STATUSES: Final[dict[type, grpc.StatusCode]] = {
     NotFound: grpc.StatusCode.NOT_FOUND,
     AlreadyExists: grpc.StatusCode.ALREADY_EXISTS,
     Refused: grpc.StatusCode.FAILED_PRECONDITION,
-    # Retriable, fenced, of unknown outcome, or damaged: the next try may find another broker.
+    # Retriable, fenced, unknown outcome or damaged: a retry may reach another broker.
     SulinaError: grpc.StatusCode.UNAVAILABLE,
 }
 
 
 def status_of(error: SulinaError) -> grpc.StatusCode:
-    """The status of the nearest class that is known."""
+    """The status of the most specific class in the table."""
     return next(_STATUSES[kind] for kind in type(error).__mro__ if kind in _STATUSES)
 
 

@@ -1,6 +1,6 @@
-"""Passes calls on to the broker that serves the topic, for clients that can't or don't go there.
+"""Forwards calls to the topic's owner, for clients that can't or don't connect to it.
 
-A call is passed on once: whoever gets it answers it, or says that it can't.
+A call is forwarded once: the broker that receives it answers it, or fails it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from google.protobuf.message import Message
 
 from broker_containers.doors.danube import danube_pb2 as pb
 from broker_containers.doors.danube.error_statuses import Context
-from broker_containers.doors.danube.settings import DanubeListen
+from broker_containers.doors.danube.settings import PEER_SECONDS
 from sulina.errors import Unavailable
 from sulina.version import __version__
 
-_PASSED_ON: Final = "x-sulina-passed-on"
+_FORWARDED: Final = "x-sulina-passed-on"
 _BROKER_URL: Final = "x-danube-broker-url"
 _AUTHORIZATION: Final = "authorization"
 _MOST_CHANNELS: Final = 1000
@@ -29,16 +29,16 @@ _A = TypeVar("_A", bound=Message)
 
 
 class PeerUnavailable(Unavailable):
-    """Another broker gave no answer, or one that may be another next time."""
+    """Another broker did not answer, or its answer may differ on a retry."""
 
 
-def was_passed_on(context: Context) -> bool:
+def was_forwarded(context: Context) -> bool:
     """Whether another broker sent this call here."""
-    return any(key == _PASSED_ON for key, _ in context.invocation_metadata() or ())
+    return any(key == _FORWARDED for key, _ in context.invocation_metadata() or ())
 
 
 def wanted_broker(context: Context) -> str:
-    """The broker that a client behind a proxy means, if it says; some add a slash."""
+    """The broker that a client behind a proxy asks for, or empty. Some clients add a slash."""
     for key, value in context.invocation_metadata() or ():
         if key == _BROKER_URL:
             return str(value).rstrip("/")
@@ -46,18 +46,17 @@ def wanted_broker(context: Context) -> str:
 
 
 class Forwarder:
-    """The channels to other brokers' doors."""
+    """gRPC channels to other brokers."""
 
-    def __init__(self, listen: DanubeListen) -> None:
-        self._settings = listen.settings
+    def __init__(self) -> None:
         self._channels: OrderedDict[str, grpc.aio.Channel] = OrderedDict()
 
     async def unary(
         self, url: str, method: str, request: Message, answer: type[_A], context: Context
     ) -> _A:
-        """The answer of another broker; its error is the caller's error.
+        """The reply of another broker. Its errors abort the caller's call with the same status.
 
-        Except ``PeerUnavailable``: that it can't be reached, is busy, or serves it no longer.
+        Raises ``PeerUnavailable`` if it can't be reached, is busy, or no longer serves the topic.
         """
         call: Callable[..., Any] = (await self._channel(url)).unary_unary(
             method,
@@ -67,9 +66,7 @@ class Forwarder:
         try:
             return cast(
                 _A,
-                await call(
-                    request, metadata=_metadata(context), timeout=self._settings.peer_seconds
-                ),
+                await call(request, metadata=_metadata(context), timeout=PEER_SECONDS),
             )
         except grpc.aio.AioRpcError as error:
             if error.code() in _TRY_AGAIN:
@@ -79,7 +76,7 @@ class Forwarder:
     async def stream(
         self, url: str, method: str, request: Message, context: Context
     ) -> AsyncGenerator[bytes]:
-        """The messages of another broker's stream, as they are; its error is the caller's."""
+        """The messages of another broker's stream, unchanged. Raises ``Unavailable`` at its end."""
         opened: Callable[..., Any] = (await self._channel(url)).unary_stream(
             method, request_serializer=_bytes_of, response_deserializer=None
         )
@@ -96,7 +93,7 @@ class Forwarder:
     async def healthy(
         self, url: str, request: pb.HealthCheckRequest, seconds: float, context: Context
     ) -> bool | None:
-        """What another broker says about a client; None if it says nothing."""
+        """Whether another broker reports a client as healthy; None if it does not answer."""
         call: Callable[..., Any] = (await self._channel(url)).unary_unary(
             "/danube.HealthCheck/HealthCheck",
             request_serializer=_bytes_of,
@@ -115,7 +112,7 @@ class Forwarder:
             options = [
                 ("grpc.max_receive_message_length", -1),
                 ("grpc.max_send_message_length", -1),
-                # A broker that comes back is found soon.
+                # Reconnect soon to a broker that was restarted.
                 ("grpc.max_reconnect_backoff_ms", 1000),
                 ("grpc.initial_reconnect_backoff_ms", 100),
                 ("grpc.keepalive_time_ms", 10_000),
@@ -146,7 +143,7 @@ def _metadata(context: Context) -> tuple[tuple[str, str | bytes], ...]:
     kept = [
         (key, value) for key, value in context.invocation_metadata() or () if key == _AUTHORIZATION
     ]
-    return (*kept, (_PASSED_ON, __version__))
+    return (*kept, (_FORWARDED, __version__))
 
 
 def _details(error: grpc.aio.AioRpcError, url: str) -> str:

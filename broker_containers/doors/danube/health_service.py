@@ -1,6 +1,6 @@
-"""HealthCheck: tells clients whose topic has moved to look it up again. It never fails.
+"""HealthCheck: makes clients whose topic has moved look it up again. It never fails.
 
-An error would end a client's health checks for good, and with them its only way to a new place.
+After an error a client makes no further health checks, so it would not learn of later moves.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from broker_containers.doors.danube import danube_pb2 as pb
 from broker_containers.doors.danube.consumer_directory import ConsumerDirectory
 from broker_containers.doors.danube.consumers import Consumers
 from broker_containers.doors.danube.error_statuses import Context
-from broker_containers.doors.danube.forwarding import wanted_broker, was_passed_on
+from broker_containers.doors.danube.forwarding import wanted_broker, was_forwarded
 from broker_containers.doors.danube.producers import Producers
 from broker_containers.doors.danube.routing import Routing
 from broker_containers.doors.danube.rpc_handlers import Unary
@@ -23,7 +23,7 @@ _SECONDS: Final = 3.0
 
 
 class HealthService:
-    """The answers to health checks."""
+    """Replies to health checks."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class HealthService:
         self, request: pb.HealthCheckRequest, context: Context
     ) -> pb.HealthCheckResponse:
         if not self._callers.known(context):
-            well = False  # so that it comes again, and is told why not
+            well = False  # makes the client reconnect, and get the reason
         elif request.client == pb.HealthCheckRequest.Producer:
             well = await self._producer(request, context)
         else:
@@ -58,7 +58,7 @@ class HealthService:
         if self._producers.known(request.id):
             return True
         other = wanted_broker(context)
-        if not other or other == self._routing.locations.own_url or was_passed_on(context):
+        if not other or other == self._routing.locations.own_url or was_forwarded(context):
             return False
         return bool(await self._routing.forwarder.healthy(other, request, _SECONDS, context))
 
@@ -75,9 +75,9 @@ class HealthService:
         except NotFound:
             return False
         except SulinaError:
-            return True  # nobody knows better at the moment
-        if not self._routing.passes_on(context):
+            return True  # unknown: do not disconnect clients for it
+        if not self._routing.forwards(context):
             return False
-        # Its number is known everywhere: unless the owner says otherwise, it may go on.
+        # Its number is valid on every broker: it may go on unless the owner objects.
         healthy = await self._routing.forwarder.healthy(owner, request, _SECONDS, context)
         return healthy is not False

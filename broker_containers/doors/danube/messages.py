@@ -1,8 +1,8 @@
-"""Between the messages of Danube's protocol and the records of frames.
+"""Converts between messages of Danube's protocol and records of frames.
 
-Keys, attributes, publish times (in milliseconds there) and schemas are kept both ways, whichever
-door the other side uses. What a frame has no place for is made anew: the request id of a delivered
-message is its sequence number, its broker the one that delivers it.
+Keys, attributes, publish times (milliseconds in the protocol) and schemas are kept in both
+directions, whichever door the other side uses. Frames do not store the request id and the broker of
+a message: a delivered message has its sequence number and the delivering broker there.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ _LATEST_MS: Final = (1 << 62) // 1000 - 1
 
 
 class DanubeRecord(NamedTuple):
-    """A message on its way into a frame; one is made for each, so it is a tuple."""
+    """A message to be put into a frame. A tuple, because one is created per message."""
 
     payload: bytes
     key: bytes | None
     attributes: dict[str, str] | None
     time_us: int
     schema: tuple[int, int]
-    """Id and version; zeros if it has none."""
+    """Id and version; zeros without a schema."""
     size: int
-    """About what it takes in a frame."""
+    """Approximate bytes in a frame."""
 
     def fits(self, first: DanubeRecord) -> bool:
-        """Whether it can be in one frame with ``first``, as far as its kind is concerned."""
+        """Whether one frame can hold it and ``first``: same schema, times close together."""
         return (
             self.schema == first.schema and 2 * abs(self.time_us - first.time_us) < MAX_TIME_SPAN_US
         )
 
 
 def record_of(message: pb.StreamMessage, size: int, clock: Clock) -> DanubeRecord:
-    """A message as it was sent; now, if it does not say when that was."""
+    """The record of a message; published now if it has no publish time."""
     sent_ms = message.publish_time
     return DanubeRecord(
         message.payload,
@@ -54,7 +54,7 @@ def record_of(message: pb.StreamMessage, size: int, clock: Clock) -> DanubeRecor
 
 
 def frame_of(producer: str, first_sequence: int, records: Sequence[DanubeRecord]) -> bytes:
-    """One frame of records that fit each other."""
+    """A frame of records that all fit the first."""
     return encode_frame(
         Origin(producer, *records[0].schema),
         first_sequence,
@@ -68,7 +68,7 @@ def frame_of(producer: str, first_sequence: int, records: Sequence[DanubeRecord]
 def messages_of(
     frame: Frame, chosen: int | None, topic: TopicName, broker_url: str
 ) -> Iterator[pb.StreamMessage]:
-    """The chosen records of a frame, in order; all of them without a choice."""
+    """The records of a frame that ``chosen`` selects, in order; all if it is None."""
     header = frame.header
     name = str(topic)
     producer = producer_number(name, frame.producer_name)
@@ -90,7 +90,7 @@ def messages_of(
         )
         key = None if keys is None else keys[index]
         if key is not None:
-            # Native producers may have keys that are no text; gRPC can't carry those.
+            # Keys of Sulina's producers may be binary; a gRPC string can't hold those.
             message.routing_key = key.decode(errors="replace")
         if header.schema_id:
             message.schema_id = header.schema_id

@@ -1,6 +1,7 @@
-"""Partitioned topics of stock clients: they create partition by partition, and never say how many.
+"""Partitioned topics of stock clients, which create them one partition at a time.
 
-So the topic that the partitions are of grows with them, and is the same as one that was made whole.
+A client never states the number of partitions, so the partitioned topic grows with each of them.
+The result is the same as a topic created with all its partitions.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from sulina.model import Delivery
 from sulina.names import MAX_PARTITIONS, TopicName
 
 
-async def make_room(broker: Broker, name: TopicName, delivery: Delivery) -> None:
-    """Let ``name`` be a partition of its topic, if it is the name of one and not there yet.
+async def ensure_partition(broker: Broker, name: TopicName, delivery: Delivery) -> None:
+    """Grow the partitioned topic until it has ``name``, if that is the name of a partition.
 
-    Raises ``AlreadyExists`` if there is a topic in its place that has no partitions.
+    Raises ``AlreadyExists`` if a topic without partitions has the partitioned topic's name.
     """
     split = name.partition_of
     if split is None or not broker.settings.auto_create_topics:
@@ -33,7 +34,7 @@ async def make_room(broker: Broker, name: TopicName, delivery: Delivery) -> None
 
 
 async def partitions_of(broker: Broker, name: TopicName) -> list[str]:
-    """The topics to consume for ``name``: its partitions, itself, or none if it does not exist."""
+    """The topics to consume for ``name``: its partitions, or itself; empty if it does not exist."""
     try:
         record = await topic_record(broker, name)
     except NotFound:

@@ -1,7 +1,8 @@
-"""A producer of a stock client at its topic: messages that wait together share a frame.
+"""A producer of a stock client: messages that arrive together share a frame.
 
-One frame of a producer is under way at a time; what comes meanwhile is the next one, with what
-``BatchDelay`` waits for. So a lone message waits for nobody, and many at once cost one append.
+One frame of a producer is in progress at a time. Messages that arrive meanwhile form the next one,
+with those that ``BatchDelay`` waits for. So a single message never waits, and many concurrent ones
+cost one append.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass
+from typing import Final
 
 from broker_containers.doors.danube.batch_delay import BatchDelay
 from broker_containers.doors.danube.messages import DanubeRecord, frame_of
-from broker_containers.doors.danube.settings import DanubeSettings
 from broker_containers.schemas.checks import TopicSchemaCheck
 from broker_containers.topics.producers import TopicProducer
 from broker_containers.topics.topic import Topic
@@ -21,88 +22,91 @@ from sulina.errors import NotFound, Refused, Retriable, SulinaError, TooLarge
 from sulina.runtime.seam import Clock
 from sulina.wire.header import parse_header
 
+_FRAME_RECORDS: Final = 4096
+_FRAME_BYTES: Final = 1 << 20
+"""Messages that wait together share a frame up to this size."""
+_STEP_SECONDS: Final = 0.002
+_MAX_WAIT_SECONDS: Final = 0.01
+"""See ``BatchDelay``."""
+
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
     record: DanubeRecord
     outcome: asyncio.Future[None]
     alone: bool = False
-    """It was in a frame that was refused: the next one holds nothing else, to find the culprit."""
+    """It was in a refused frame and gets a frame of its own, to find the message at fault."""
 
 
 class DanubeProducer:
-    """The sink of one producer, for all clients that use its name. Made by :meth:`attach`."""
+    """The sink of one producer, for all clients that use its name. Call :meth:`attach` first."""
 
     def __init__(
         self,
         topic: Topic,
         ledgers: Ledgers,
         clock: Clock,
-        settings: DanubeSettings,
-        gate: TopicSchemaCheck | None,
+        check: TopicSchemaCheck,
     ) -> None:
-        """``gate`` decides about the schemas of messages, if the broker has a registry."""
+        """``check`` checks messages against the topic's schema."""
         self.topic = topic
         self.name = ""
-        self._gate = gate
+        self._check = check
         self.seen = clock.now()
-        """When a client last sent something or asked for its health."""
+        """Time of the last message or health check."""
         self.gone: SulinaError | None = None
-        """Why it can't be used any more."""
+        """Why it is detached; None while it is attached."""
         self._ledgers = ledgers
         self._clock = clock
-        self._settings = settings
         self._producer: TopicProducer | None = None
         self._sequence = 0
         self._frames = 0
         self._pending: deque[_Waiting] = deque()
         self._under_way: list[_Waiting] = []
-        self._batch_delay = BatchDelay(settings.gather_step_seconds, settings.gather_seconds)
+        self._batch_delay = BatchDelay(_STEP_SECONDS, _MAX_WAIT_SECONDS)
         self._scheduled = False
         self._look: asyncio.TimerHandle | None = None
         self._waiting: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
 
     async def attach(self, name: str, now_us: int, *, exclusive: bool) -> None:
-        """Become a producer of the topic, as ``Topic.attach``."""
+        """Attach to the topic. Raises the same errors as ``Topic.attach``."""
         self.name = name
         self._producer = await self.topic.attach(name, self, exclusive=exclusive)
-        # Stock clients have no sequences: the repeat of a message looks like another one. Numbers
-        # that begin at the time are new ones, whatever became of frames before a failure.
+        # Stock clients send no sequence numbers, so a retry can't be told from a new message.
+        # Numbers that start at the current time are new, whatever happened to earlier frames.
         last = self.topic.log.dedup.last_sequence(self._producer.id)
         self._sequence = max(last + 1, now_us)
 
     def detach(self) -> None:
-        """The client is gone."""
-        self._end(Retriable("the producer was not heard of for a while: create it again"))
+        """Detach: the client has gone silent."""
+        self._end(Retriable("the producer sent nothing for too long: create it again"))
 
     @property
     def replaced(self) -> bool:
-        """Whether another client took the name, from another door: then it stays with that one."""
+        """Whether a client of another door took the name over, which then keeps it."""
         return isinstance(self.gone, Refused) and not isinstance(self.gone, NotFound)
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits."""
+        """Whether no message is waiting or in progress."""
         return not self._pending and not self._under_way
 
     async def send(self, record: DanubeRecord) -> None:
         """Publish one message; durable when this returns, if the topic is reliable.
 
-        Raises ``Refused`` if it breaks a rule of the topic. It is published also if the caller is
-        cancelled.
+        Raises ``Refused`` if it violates a policy of the topic. It is published even if the caller
+        is cancelled.
         """
-        if self._gate is not None:
-            await self._gate.check(*record.schema, record.payload)
+        await self._check.check(*record.schema, record.payload)
         await self._add(record)
 
     def send_now(self, record: DanubeRecord) -> asyncio.Future[None] | None:
-        """What becomes of a message, as :meth:`send`; None if its schema must be looked at first.
+        """The outcome of publishing a message; None if its schema must be checked by :meth:`send`.
 
-        For one coroutine less a message. Raises as :meth:`send` what is known at once.
+        Saves one coroutine per message. Raises the errors of :meth:`send` that are known at once.
         """
-        gate = self._gate
-        if gate is not None and not gate.passes(*record.schema):
+        if not self._check.passes(*record.schema):
             return None
         return self._add(record)
 
@@ -124,28 +128,28 @@ class DanubeProducer:
         return outcome
 
     def _soon(self) -> None:
-        """Publish in the next turn of the loop: what arrives in this one goes along."""
+        """Publish in the next iteration of the event loop, with all that arrives in this one."""
         if self._pending and not self._under_way and not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._gather)
 
     def _gather(self) -> None:
-        """Publish, or wait a moment for more."""
+        """Publish, or wait a step for more messages."""
         self._look = None
-        goes_on = self._batch_delay.goes_on(len(self._pending), self._clock.now())
-        if goes_on and not self._fills_a_frame():
-            step = self._settings.gather_step_seconds
+        waits = self._batch_delay.keeps_waiting(len(self._pending), self._clock.now())
+        if waits and not self._fills_a_frame():
+            step = _STEP_SECONDS
             self._look = self._loop.call_later(step, self._gather)
         else:
             self._publish()
 
     def _fills_a_frame(self) -> bool:
-        """Whether more messages would not be in the next frame anyhow."""
-        pending, settings = self._pending, self._settings
+        """Whether the next frame can't take more messages."""
+        pending = self._pending
         return (
             pending[0].alone
-            or len(pending) >= settings.frame_records
-            or sum(waiting.record.size for waiting in pending) >= settings.frame_bytes
+            or len(pending) >= _FRAME_RECORDS
+            or sum(waiting.record.size for waiting in pending) >= _FRAME_BYTES
         )
 
     def _publish(self) -> None:
@@ -182,8 +186,8 @@ class DanubeProducer:
         while (
             pending
             and not (first.alone or pending[0].alone)
-            and len(taken) < self._settings.frame_records
-            and size + pending[0].record.size <= self._settings.frame_bytes
+            and len(taken) < _FRAME_RECORDS
+            and size + pending[0].record.size <= _FRAME_BYTES
             and pending[0].record.fits(first.record)
         ):
             size += pending[0].record.size
@@ -194,12 +198,12 @@ class DanubeProducer:
         taken, self._under_way = self._under_way, []
         self._batch_delay.answered(len(taken) + len(self._pending), self._clock.now())
         if len(taken) > 1 and isinstance(error, Refused) and self.gone is None:
-            # One of them is wrong, and the others must not suffer for it.
+            # One of them is at fault: retry each in a frame of its own.
             for waiting in reversed(taken):
                 waiting.alone = True
                 self._pending.appendleft(waiting)
         else:
-            _tell(taken, error)
+            _finish(taken, error)
         self._soon()
 
     # ---- what the topic calls ----
@@ -210,10 +214,12 @@ class DanubeProducer:
     def publish_failed(self, number: int, error: SulinaError) -> None:
         self._settle(error)
         if not isinstance(error, Refused):
-            self._end(error)  # nothing more is taken from this producer; the next one repairs
+            self._end(
+                error
+            )  # the topic takes no more frames from it: the next message attaches it again
 
     def closed(self, reason: SulinaError) -> None:
-        # The topic finishes what is under way, so its outcome comes all the same.
+        # The topic still reports the outcome of the frame in progress.
         self._producer = None
         self._end(reason)
 
@@ -225,13 +231,13 @@ class DanubeProducer:
         if self._waiting is not None:
             self._waiting.cancel()
         pending, self._pending = list(self._pending), deque()
-        _tell(pending, self.gone)
+        _finish(pending, self.gone)
 
 
-def _tell(settled: list[_Waiting], error: SulinaError | None) -> None:
+def _finish(settled: list[_Waiting], error: SulinaError | None) -> None:
     for waiting in settled:
         if waiting.outcome.done():
-            continue  # the client did not wait
+            continue  # the caller was cancelled
         if error is None:
             waiting.outcome.set_result(None)
         else:

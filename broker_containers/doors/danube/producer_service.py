@@ -1,4 +1,4 @@
-"""ProducerService: producers come, and publish one message a call."""
+"""ProducerService: creates producers, and publishes one message per call."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from broker_containers.broker.broker import Broker
 from broker_containers.doors.danube import danube_pb2 as pb
 from broker_containers.doors.danube.error_statuses import Context
 from broker_containers.doors.danube.messages import DanubeRecord, record_of
-from broker_containers.doors.danube.partitions import make_room
+from broker_containers.doors.danube.partitions import ensure_partition
 from broker_containers.doors.danube.producers import Producers
 from broker_containers.doors.danube.routing import Routing
 from broker_containers.doors.danube.rpc_handlers import Unary
-from broker_containers.doors.danube.settings import DanubeSettings
+from broker_containers.doors.danube.settings import MAX_MESSAGE_BYTES
 from broker_containers.doors.grpc_shared.callers import Callers
 from broker_containers.doors.grpc_shared.names import label, topic_name
 from sulina.errors import Overloaded, TooLarge
 from sulina.metadata.keys.auth import Action
 from sulina.model import Delivery
 
+_MAX_PENDING_BYTES: Final = 256 << 20
+"""Messages of all producers that wait to become durable."""
 _CREATE: Final = "/danube.ProducerService/CreateProducer"
 _SEND: Final = "/danube.ProducerService/SendMessage"
 _DELIVERY: Final = {pb.Reliable: Delivery.RELIABLE, pb.NonReliable: Delivery.NON_RELIABLE}
@@ -33,13 +35,11 @@ class ProducerService:
         broker: Broker,
         producers: Producers,
         routing: Routing,
-        settings: DanubeSettings,
         callers: Callers,
     ) -> None:
         self._broker = broker
         self._producers = producers
         self._routing = routing
-        self._settings = settings
         self._callers = callers
         self._pending_bytes = 0
 
@@ -47,12 +47,12 @@ class ProducerService:
         return {"CreateProducer": self.create, "SendMessage": self.send}
 
     async def create(self, request: pb.ProducerRequest, context: Context) -> pb.ProducerResponse:
-        """The same producer again is the same producer; its topic is made if it is missing."""
+        """Idempotent for the same producer name; creates the topic if it does not exist."""
         topic = topic_name(request.topic_name)
         self._callers.check_topic(context, Action.PRODUCE, topic)
         label("producer", request.producer_name)
         delivery = _DELIVERY.get(request.dispatch_strategy, Delivery.RELIABLE)
-        await make_room(self._broker, topic, delivery)
+        await ensure_partition(self._broker, topic, delivery)
         await self._broker.describe(topic, create=True, delivery=delivery)
 
         async def here() -> pb.ProducerResponse:
@@ -74,19 +74,19 @@ class ProducerService:
         )
 
     async def send(self, request: pb.StreamMessage, context: Context) -> pb.MessageResponse:
-        """Answered when the message is durable, if the topic is reliable."""
-        if self._callers.on:  # not for nothing: this is called for every message
+        """Replies once the message is durable, if the topic is reliable."""
+        if self._callers.on:  # skipped if authentication is off: this runs for every message
             topic = topic_name(request.msg_id.topic_name)
             self._callers.check_topic(context, Action.PRODUCE, topic)
         size = request.ByteSize()
-        if size > self._settings.max_message_bytes:
-            limit = self._settings.max_message_bytes
+        if size > MAX_MESSAGE_BYTES:
             raise TooLarge(
-                f"a message of {size} bytes, attributes included, is over the limit of {limit}: "
+                f"a message of {size} bytes, attributes included, is over the limit of "
+                f"{MAX_MESSAGE_BYTES}: "
                 "consumers could not receive it"
             )
-        if self._pending_bytes + size > self._settings.max_pending_bytes:
-            raise Overloaded("too many messages wait to become durable: try again")
+        if self._pending_bytes + size > _MAX_PENDING_BYTES:
+            raise Overloaded("too many messages are waiting to become durable: try again")
         self._pending_bytes += size
         try:
             record = record_of(request, size, self._broker.clock)
@@ -105,7 +105,7 @@ class ProducerService:
     async def _send_first(
         self, request: pb.StreamMessage, record: DanubeRecord, context: Context
     ) -> pb.MessageResponse:
-        """From a producer that is not attached here, or not any more."""
+        """Publish for a producer that is not attached to this broker, or no longer."""
         topic = topic_name(request.msg_id.topic_name)
         name = label("producer", request.producer_name)
 

@@ -1,7 +1,7 @@
-"""The producers of stock clients at this broker, found by number or by name.
+"""The producers of stock clients on this broker, by number or by name.
 
-Clients never say that they leave: one that is not heard of for a while is detached. And they never
-need to say that they come back: a message names its topic and producer, which is all it takes.
+Clients do not announce that they leave: a producer that has been silent for a while is detached. It
+is attached again by its next message, which has the names of its topic and producer.
 """
 
 from __future__ import annotations
@@ -19,54 +19,52 @@ from sulina.names import TopicName
 
 
 class Producers:
-    """All producers that came through this door."""
+    """All producers of this door."""
 
-    def __init__(
-        self, broker: Broker, settings: DanubeSettings, schemas: SchemaChecks | None
-    ) -> None:
+    def __init__(self, broker: Broker, settings: DanubeSettings, schemas: SchemaChecks) -> None:
         self._broker = broker
         self._schemas = schemas
         self._settings = settings
         self._producers: dict[int, DanubeProducer] = {}
         self._by_name: dict[tuple[str, str], DanubeProducer] = {}
-        """The same again, for messages: they name their producer, which is looked up for each."""
+        """The same producers by topic and name, for looking up the producer of each message."""
         self._attaching: dict[int, asyncio.Task[DanubeProducer]] = {}
 
     def known(self, number: int) -> bool:
-        """Whether a producer is attached here; it is heard of with that."""
-        end = self._producers.get(number)
-        if end is None or end.gone is not None:
+        """Whether a producer is attached here. Counts as a sign of life."""
+        found = self._producers.get(number)
+        if found is None or found.gone is not None:
             return False
-        end.seen = self._broker.clock.now()
+        found.seen = self._broker.clock.now()
         return True
 
     def attached(self, topic: str, name: str) -> DanubeProducer | None:
-        """A producer that is attached here, by the names in a message."""
-        end = self._by_name.get((topic, name))
-        return None if end is None or end.gone is not None else end
+        """The producer with the names in a message, if it is attached here."""
+        found = self._by_name.get((topic, name))
+        return None if found is None or found.gone is not None else found
 
     async def create(
         self, topic: TopicName, name: str, delivery: Delivery, subject: str, *, exclusive: bool
     ) -> int:
-        """Attach a producer, whether or not it is attached already; its number.
+        """Attach a producer unless it is attached already; returns its number.
 
-        The first one with a schema ``subject`` binds the topic to it.
+        The first producer with a schema ``subject`` binds the topic to it.
         """
-        if subject and self._schemas is not None:
+        if subject:
             await self._schemas.registry.topics.bind(topic, subject)
         await self._attach(topic, name, delivery, exclusive=exclusive)
         return producer_number(str(topic), name)
 
     async def at(self, topic: TopicName, name: str) -> DanubeProducer:
-        """A producer that sends: attached, perhaps anew.
+        """The producer for a message, attached again if necessary.
 
-        Raises ``Retriable`` if the topic is served elsewhere, ``Refused`` if another client took
-        the name in a way that excludes this one.
+        Raises ``Retriable`` if another broker serves the topic, ``Refused`` if another client holds
+        the name exclusively.
         """
-        end = self._producers.get(producer_number(str(topic), name))
-        if end is not None and (end.gone is None or end.replaced):
-            end.seen = self._broker.clock.now()
-            return end
+        found = self._producers.get(producer_number(str(topic), name))
+        if found is not None and (found.gone is None or found.replaced):
+            found.seen = self._broker.clock.now()
+            return found
         return await self._attach(topic, name, None, exclusive=False)
 
     async def _attach(
@@ -79,7 +77,7 @@ class Producers:
             task = asyncio.create_task(work)
             self._attaching[number] = task
             task.add_done_callback(lambda _: self._attaching.pop(number, None))
-        # Shielded: a client that gives up must not stop another that wants the same.
+        # Shielded: others may wait for the same producer when this caller is cancelled.
         return await asyncio.shield(task)
 
     async def _attach_once(
@@ -93,33 +91,33 @@ class Producers:
     ) -> DanubeProducer:
         broker = self._broker
         topic = await broker.topic(name, create=delivery is not None, delivery=delivery)
-        end = self._producers.get(number)
-        if end is None or end.gone is not None or end.topic is not topic:
-            if end is None and len(self._producers) >= broker.settings.max_peers:
+        found = self._producers.get(number)
+        if found is None or found.gone is not None or found.topic is not topic:
+            if found is None and len(self._producers) >= broker.settings.max_peers:
                 raise Overloaded("the broker has too many producers: try again later")
-            gate = None if self._schemas is None else self._schemas.of(topic)
-            end = DanubeProducer(topic, broker.ledgers, broker.clock, self._settings, gate)
-            await end.attach(producer, broker.clock.wall_us(), exclusive=exclusive)
-            self._producers[number] = self._by_name[str(name), producer] = end
-        end.seen = broker.clock.now()
-        return end
+            check = self._schemas.of(topic)
+            found = DanubeProducer(topic, broker.ledgers, broker.clock, check)
+            await found.attach(producer, broker.clock.wall_us(), exclusive=exclusive)
+            self._producers[number] = self._by_name[str(name), producer] = found
+        found.seen = broker.clock.now()
+        return found
 
     def sweep(self) -> None:
-        """Let those go that are not heard of any more."""
+        """Detach producers that have gone silent."""
         long_ago = self._broker.clock.now() - self._settings.silent_seconds
-        for number, end in list(self._producers.items()):
-            if end.idle and end.seen < long_ago:
-                end.detach()
+        for number, found in list(self._producers.items()):
+            if found.idle and found.seen < long_ago:
+                found.detach()
                 del self._producers[number]
-                self._by_name.pop((str(end.topic.name), end.name), None)
+                self._by_name.pop((str(found.topic.name), found.name), None)
 
     async def close(self) -> None:
-        """Let all go."""
+        """Detach all producers."""
         tasks = list(self._attaching.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for end in self._producers.values():
-            end.detach()
+        for found in self._producers.values():
+            found.detach()
         self._producers.clear()
         self._by_name.clear()

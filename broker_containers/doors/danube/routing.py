@@ -1,8 +1,8 @@
-"""Answers a call here, or lets the broker answer it that serves the topic.
+"""Answers a call on this broker, or has the topic's owner answer it.
 
-Clients that can go to the owner are told to look it up. For those behind one address the call is
-passed on, and while the owner can't be reached it waits for the next one: no stock client tries
-for as long as a broker that died is missed.
+Clients that can connect to the owner are sent there. For clients behind a shared address the call
+is forwarded, and while the owner can't be reached it is held until the topic has a new one: stock
+clients give up sooner than a dead broker is replaced.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from broker_containers.doors.danube.forwarding import (
     Forwarder,
     PeerUnavailable,
     wanted_broker,
-    was_passed_on,
+    was_forwarded,
 )
+from broker_containers.doors.danube.settings import PEER_SECONDS
 from broker_containers.doors.danube.topic_locations import TopicLocations
 from sulina.errors import Retriable
 from sulina.names import TopicName
@@ -30,19 +31,16 @@ _A = TypeVar("_A", bound=Message)
 
 
 class Routing:
-    """Who answers what. ``seconds`` is how long a call is held for its topic's next owner."""
+    """Chooses the broker for a call."""
 
-    def __init__(
-        self, locations: TopicLocations, forwarder: Forwarder, clock: Clock, seconds: float
-    ) -> None:
+    def __init__(self, locations: TopicLocations, forwarder: Forwarder, clock: Clock) -> None:
         self.locations = locations
         self.forwarder = forwarder
         self._clock = clock
-        self._seconds = seconds
 
-    def passes_on(self, context: Context) -> bool:
-        """Whether this client can't go to another broker itself."""
-        if was_passed_on(context):
+    def forwards(self, context: Context) -> bool:
+        """Whether calls of this client are forwarded, as it can't connect to other brokers."""
+        if was_forwarded(context):
             return False
         return bool(self.locations.proxy_url or wanted_broker(context))
 
@@ -57,17 +55,18 @@ class Routing:
         *,
         any_client: bool = False,
     ) -> _A:
-        """The answer to ``request``; ``here`` gives it if this broker serves ``topic``.
+        """The reply to ``request``; from ``here`` if this broker serves ``topic``.
 
-        With ``any_client`` the call is passed on also for clients that could go there. Raises
-        ``Retriable`` if the owner can't be reached, or is another one and the client shall go.
+        With ``any_client`` the call is also forwarded for clients that could connect to the owner
+        themselves. Raises ``Retriable`` if the owner can't be reached, or the client has to connect
+        to it.
         """
-        end = self._clock.now() + self._seconds
+        end = self._clock.now() + PEER_SECONDS
         while True:
             owner = await self.locations.owner(topic)
             if not owner:
                 return await here()
-            if not self.passes_on(context) and (was_passed_on(context) or not any_client):
+            if not self.forwards(context) and (was_forwarded(context) or not any_client):
                 raise elsewhere(topic, owner)
             try:
                 return await self.forwarder.unary(owner, method, request, kind, context)
@@ -78,5 +77,5 @@ class Routing:
 
 
 def elsewhere(topic: TopicName, owner: str) -> Retriable:
-    """What clients are told who shall go to the owner."""
+    """The error for clients that have to connect to the owner."""
     return Retriable(f"{topic} is served at {owner}: look it up again")

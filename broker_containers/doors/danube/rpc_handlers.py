@@ -1,4 +1,4 @@
-"""What every call passes through: errors become statuses, and what nobody foresaw is logged."""
+"""Wraps every call: turns errors into gRPC statuses, logs unexpected ones, counts requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def handlers_of(
     *,
     requests: RequestCounts,
 ) -> grpc.GenericRpcHandler:
-    """A service for a server of gRPC; all methods that are described must be there."""
+    """A service for a gRPC server. Every method in ``described`` must have a function."""
     streams = streams or {}
     assert unary.keys() | streams.keys() == set(described.methods_by_name), described.full_name
     handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
@@ -42,7 +42,7 @@ def handlers_of(
                 response_serializer=lambda answer: cast(bytes, answer.SerializeToString()),
             )
         else:
-            # Messages are written as bytes: those of another broker are passed on as they are.
+            # Messages are written as bytes: those of another broker are forwarded unchanged.
             handlers[method.name] = grpc.unary_stream_rpc_method_handler(
                 _stream(_Name(described.full_name, method.name), streams[method.name], requests),
                 request_deserializer=read,
@@ -80,11 +80,11 @@ def _unary(
 def _stream(
     name: _Name, call: Stream, requests: RequestCounts
 ) -> Callable[[Any, Context], Awaitable[None]]:
-    """A stream ends with an error always: with its client, or because it can't go on."""
+    """A stream always ends with an error: the client left, or it can't continue."""
 
     async def handle(request: Any, context: Context) -> None:
         try:
-            # Closed here and now, whatever happens: with it the consumer gives its place up.
+            # Closed immediately in all cases: this detaches the consumer.
             async with aclosing(call(request, context)) as messages:
                 async for message in messages:
                     await context.write(message)
@@ -102,4 +102,4 @@ def _stream(
 
 async def _failed(name: _Name, context: Context) -> None:
     _log.exception("%s/%s failed", *name)
-    await context.abort(grpc.StatusCode.INTERNAL, "the broker's log says more")
+    await context.abort(grpc.StatusCode.INTERNAL, "unexpected error: see the broker's log")

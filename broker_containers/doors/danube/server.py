@@ -1,4 +1,4 @@
-"""Listens on the port of Danube's clients: the services, and an orderly end."""
+"""Listens on the port for Danube's clients and assembles their services."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from broker_containers.doors.danube.producer_service import ProducerService
 from broker_containers.doors.danube.producers import Producers
 from broker_containers.doors.danube.routing import Routing
 from broker_containers.doors.danube.rpc_handlers import handlers_of
-from broker_containers.doors.danube.settings import DanubeListen, DanubeSettings
+from broker_containers.doors.danube.settings import DanubeListen
 from broker_containers.doors.danube.topic_locations import TopicLocations
 from broker_containers.doors.danube_schema.service import add_to
 from broker_containers.doors.grpc_shared.callers import Callers
@@ -27,35 +27,38 @@ from broker_containers.doors.services import Services
 from sulina.client.address import Address
 from sulina.errors import Retriable
 
+_RECEIVE_BYTES: Final = 256 << 20
+"""The largest request that is read. gRPC answers larger ones with RESOURCE_EXHAUSTED, which stock
+clients retry forever, so this is far above the size that is refused with a reason."""
+_MAX_CALLS: Final = 4096
+"""Concurrent calls per connection; the client queues further ones."""
 _LARGEST_METADATA: Final = 64 << 10
 
 
 class DanubeServer:
-    """The door. Use as ``async with``, inside of the broker's own."""
+    """The Danube door. Use as ``async with`` while the broker runs."""
 
     def __init__(self, services: Services, listen: DanubeListen) -> None:
         """The schema registry is served on the same port."""
         self._broker = broker = services.broker
         self._listen = listen
-        self._server = grpc.aio.server(options=options_of(listen.settings))
+        self._server = grpc.aio.server(options=server_options())
         self._requests = services.requests
         self._callers = Callers(services.authority)
         add_to(self._server, services.schemas.registry, self._callers, self._requests)
-        self._forwarder = Forwarder(listen)
-        self._directory = ConsumerDirectory(
-            broker.store, broker.clock, listen.settings.session_seconds
-        )
+        self._forwarder = Forwarder()
+        self._directory = ConsumerDirectory(broker.store, broker.clock)
         self._producers = Producers(broker, listen.settings, services.schemas)
         self._consumers: Consumers | None = None
         self._consuming: ConsumerService | None = None
         self._sweeper: asyncio.Task[None] | None = None
         self.port = listen.port
-        """The port in use; the one chosen by the system if 0 was asked for."""
+        """The port in use; the one that the system chose if ``listen`` has 0."""
         self.url = listen.advertise
-        """Where clients and other brokers find it."""
+        """Where clients and other brokers reach it."""
 
     async def __aenter__(self) -> DanubeServer:
-        """Raises ``Refused`` if the port can't be had."""
+        """Raises ``Refused`` if the port is taken."""
         listen = self._listen
         self.port = await open_port(
             self._server,
@@ -79,11 +82,11 @@ class DanubeServer:
         directory, producers = self._directory, self._producers
         locations = TopicLocations(broker, self.url, self._listen.proxy_url)
         consumers = Consumers(broker, directory, self.url, settings)
-        routing = Routing(locations, forwarder, broker.clock, settings.peer_seconds)
+        routing = Routing(locations, forwarder, broker.clock)
         callers = self._callers
         health = HealthService(producers, consumers, directory, routing, callers)
         consuming = ConsumerService(broker, consumers, directory, routing, settings, callers)
-        producing = ProducerService(broker, producers, routing, settings, callers)
+        producing = ProducerService(broker, producers, routing, callers)
         named = pb.DESCRIPTOR.services_by_name
         calls = {
             "ProducerService": producing.calls(),
@@ -107,7 +110,7 @@ class DanubeServer:
         await self.close()
 
     async def close(self) -> None:
-        """End all streams, finish the calls under way (for a short while), let everybody go."""
+        """End all streams, wait a short while for calls in progress, detach all clients."""
         if self._sweeper is not None:
             self._sweeper.cancel()
             await asyncio.wait((self._sweeper,))
@@ -127,20 +130,20 @@ class DanubeServer:
                 await self._consumers.sweep()
 
 
-def options_of(settings: DanubeSettings) -> list[tuple[str, int]]:
-    """Those of gRPC for the door's server."""
+def server_options() -> list[tuple[str, int]]:
+    """gRPC options of the server."""
     return [
-        # Two processes must not share a port without knowing.
+        # Two processes must not share a port by accident.
         ("grpc.so_reuseport", 0),
-        ("grpc.max_receive_message_length", settings.receive_bytes),
+        ("grpc.max_receive_message_length", _RECEIVE_BYTES),
         ("grpc.max_send_message_length", -1),
         ("grpc.max_metadata_size", _LARGEST_METADATA),
-        ("grpc.max_concurrent_streams", settings.max_calls),
-        # How the end of a client is noticed that is just gone.
+        ("grpc.max_concurrent_streams", _MAX_CALLS),
+        # Detects clients that disappeared without closing the connection.
         ("grpc.keepalive_time_ms", 10_000),
         ("grpc.keepalive_timeout_ms", 10_000),
         ("grpc.http2.max_pings_without_data", 0),
-        # Clients may send pings of their own as often as they like.
+        # Do not disconnect clients that send many pings.
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 1000),
         ("grpc.http2.max_ping_strikes", 0),
     ]

@@ -1,4 +1,4 @@
-"""Where a topic is served, as Danube's clients are told, and who they are sent to."""
+"""Which broker serves a topic, and the URLs that Danube's clients are given for it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sulina.names import TopicName
 
 
 async def topic_record(broker: Broker, topic: TopicName) -> TopicRecord:
-    """A topic that exists. Raises ``NotFound``, which clients do not repeat.
+    """The record of an existing topic. Raises ``NotFound``, which clients do not retry.
 
-    So it is not said because of what this broker has in mind, which may be a moment old.
+    So before raising it, this reads the metadata store: the broker's cache may be out of date.
     """
     try:
         return await broker.describe(topic, create=False, delivery=None)
@@ -25,7 +25,7 @@ async def topic_record(broker: Broker, topic: TopicName) -> TopicRecord:
 
 
 class TopicLocations:
-    """``own_url`` is this broker's; ``proxy_url`` that of all brokers together, if there is one."""
+    """``own_url`` is this broker's; ``proxy_url`` the shared one of all brokers, or empty."""
 
     def __init__(self, broker: Broker, own_url: str, proxy_url: str) -> None:
         self._broker = broker
@@ -33,19 +33,22 @@ class TopicLocations:
         self.proxy_url = proxy_url
 
     async def owner(self, topic: TopicName) -> str:
-        """The URL of the broker that serves ``topic``, empty if it is this one.
+        """The URL of the broker that serves ``topic``; empty for this broker.
 
-        Waits for there to be one; raises ``Retriable`` if that takes too long.
+        Waits until the topic has an owner; raises ``Retriable`` if that takes too long.
         """
         if await self._broker.serves(topic):
             return ""
         place = await self._broker.address_of(topic)
         if not place.grpc:
-            raise Unavailable(f"the broker that serves {topic} has no door for Danube's clients")
+            raise Unavailable(
+                f"the broker that serves {topic} has no port for Danube's clients: start it with "
+                "--grpc-port"
+            )
         return place.grpc
 
     async def exists(self, topic: TopicName) -> bool:
-        """Whether there is such a topic. Raises ``Retriable`` if that can't be known now."""
+        """Whether the topic exists. Raises ``Retriable`` if the store can't be read."""
         try:
             await topic_record(self._broker, topic)
         except NotFound:
@@ -53,9 +56,9 @@ class TopicLocations:
         return True
 
     async def lookup(self, topic: TopicName) -> pb.TopicLookupResponse:
-        """What a lookup answers. Raises ``NotFound`` if there is no such topic."""
+        """The reply to a lookup. Raises ``NotFound`` if the topic does not exist."""
         record = await topic_record(self._broker, topic)
-        # A partitioned topic itself is nowhere; whoever is asked can tell its partitions.
+        # A partitioned topic itself has no owner; every broker can list its partitions.
         owner = "" if record.partitions else await self.owner(topic)
         broker_url = owner or self.own_url
         connect_url = self.proxy_url or broker_url

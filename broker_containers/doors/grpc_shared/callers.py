@@ -1,7 +1,7 @@
-"""Who makes a gRPC call, by the token in its metadata: ``authorization: Bearer ...``.
+"""The rights of a gRPC caller, by the token in its metadata: ``authorization: Bearer ...``.
 
-Nothing else in the metadata makes anybody anything; above all not the header by which Danube's
-brokers know each other, which any client can send.
+No other metadata grants rights; in particular not the header by which Danube's brokers recognise
+each other, which any client can send.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ _HEADER: Final = "authorization"
 
 
 class Callers:
-    """Asks the authority. Raises ``Unauthenticated`` and ``Denied``; never waits."""
+    """Checks callers. Raises ``Unauthenticated`` and ``Denied``; never waits."""
 
     def __init__(self, authority: Authority) -> None:
         self._authority = authority
         self.on = authority.on
-        """Whether callers are asked for anything."""
+        """Whether callers need tokens."""
 
     def access(self, context: Context) -> Access:
         """What the caller may do."""
         return self._authority.access(_token(context)) if self.on else ANYBODY
 
     def check(self, context: Context, need: Need) -> None:
-        """Go on if the caller may do this."""
+        """Raise unless the caller has the right."""
         if self.on:
             self.access(context).check(need)
 
     def check_topic(self, context: Context, action: Action | None, topic: TopicName | str) -> None:
-        """The same, about a topic."""
+        """Raise unless the caller has the right on a topic."""
         if self.on:
             self.access(context).check(of_topic(action, topic))
 
     def known(self, context: Context) -> bool:
-        """Whether the caller shows a good token, or needs none."""
+        """Whether the caller has a valid token, or needs none."""
         try:
             self.access(context)
         except Refused:
@@ -52,7 +52,7 @@ class Callers:
         return True
 
     def check_token(self, token: str) -> None:
-        """Whether a token is a good one."""
+        """Raise unless a token is valid."""
         self._authority.access(token)
 
 

@@ -1,4 +1,4 @@
-"""Names from requests of Danube's clients and tools, checked; what is none is a bad request."""
+"""Checks names in requests of Danube's clients and tools."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from sulina.names import TopicName, check_label, check_namespace
 
 
 class BadRequest(Refused):
-    """The request makes no sense, whatever the state of the cluster is."""
+    """The request is invalid, whatever the state of the cluster."""
 
 
 def topic_name(name: str) -> TopicName:
-    """A topic's name; the leading slash may be missing. Raises ``BadRequest``."""
+    """A topic's name; the leading slash is optional. Raises ``BadRequest``."""
     try:
         return TopicName.parse(name if name.startswith("/") else f"/{name}")
     except Refused as error:

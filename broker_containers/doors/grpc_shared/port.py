@@ -1,4 +1,4 @@
-"""Opens a port for a gRPC server, with TLS or without, and says why it can't."""
+"""Opens a port for a gRPC server, with or without TLS."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ async def open_port(
     what: str,
     flag: str,
 ) -> int:
-    """Let ``server`` listen; the port in use. Raises ``Refused``, with ``flag`` as the remedy.
+    """Make ``server`` listen; returns the port in use. Raises ``Refused`` if the port is taken.
 
-    ``what`` is whom the port is for. The key may be in the certificate's file.
+    The error names the port's users, ``what``, and the option that changes the port, ``flag``. The
+    certificate's file may contain the key.
     """
     place = str(Address(host or "::", port))
     try:
-        if port:  # gRPC would write the reason to standard error
+        if port:  # test it: gRPC would write the reason to standard error
             probe = await asyncio.get_running_loop().create_server(
                 asyncio.Protocol, host or None, port
             )
@@ -36,7 +37,7 @@ async def open_port(
         credentials = grpc.ssl_server_credentials([(key or certificate, certificate)])
         return server.add_secure_port(place, credentials)
     except (RuntimeError, OSError) as error:
-        why = getattr(error, "strerror", None) or "gRPC can't have it"
+        why = getattr(error, "strerror", None) or "gRPC can't open it"
         raise Refused(
             f"can't listen on {place} for {what} ({why}): is another broker running? Choose "
             f"another port with {flag}; 0 takes one that is free"
