@@ -1,10 +1,10 @@
-"""The broker's container: ``sulina broker run`` with its options from the environment.
+"""The entry point of the broker's container: ``sulina broker run`` with options from variables.
 
-``SULINA_BROKER_<OPTION>`` gives an option, ``SULINA_BROKER_CACHE_MB=64`` is ``--cache-mb 64``;
-options that may be given several times are divided by commas, and instead of a PEM file there may
-be its text, as services hand over secrets. Without them, a container is named after its host and
-listens on the host's own address, which is then also where clients and other brokers are told to
-find it. Arguments of the container are further options; they win.
+``SULINA_BROKER_<OPTION>`` sets an option: ``SULINA_BROKER_CACHE_MB=64`` means ``--cache-mb 64``.
+Commas separate the values of options that may be repeated. Instead of the path of a PEM file a
+value may be its text, as secret stores provide it. By default a broker has the name of its host,
+and listens on and advertises the host's own address. Arguments of the container are further
+options and take precedence.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PEM: Final = "-----BEGIN "
 
 
 def command_line(environment: Mapping[str, str], arguments: Sequence[str]) -> list[str]:
-    """The arguments of ``sulina``. Raises ``Refused`` for a variable that means nothing."""
+    """The arguments for ``sulina``. Raises ``Refused`` for an unknown variable."""
     from broker_containers.commands.broker_run import broker_run
     from sulina.errors import Refused
     from sulina.runtime.own_address import own_address, own_name
@@ -40,7 +40,7 @@ def command_line(environment: Mapping[str, str], arguments: Sequence[str]) -> li
     for option, value in given.items():
         if option not in options:
             known = ", ".join(_variable(each) for each in options if each != "--json")
-            raise Refused(f"{_variable(option)} is set and unknown: there are {known}")
+            raise Refused(f"unknown variable {_variable(option)}: choose from {known}")
         if value.lstrip().startswith(_PEM):
             value = str(secret_file(f"{option.removeprefix('--')}.pem", value))
         several = getattr(options[option], "multiple", False)
@@ -55,7 +55,7 @@ def _variable(option: str) -> str:
 
 def main() -> int:
     """Run the broker until SIGTERM; returns the exit code of the process."""
-    # The first process of a container ignores signals without a handler, and loading takes a while.
+    # A container's first process ignores signals without a handler, and imports take a while.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     from sulina.cli.app import run
     from sulina.errors import SulinaError

@@ -10,8 +10,8 @@ import sulina
 from broker_containers.assembly.clustered_broker import (
     ClusteredBroker,
     ClusteredBrokerSettings,
-    mirroring,
-    serving,
+    following_metadata,
+    joined_cluster,
 )
 from broker_containers.assembly.running import LedgerStorage, RunningBroker, open_broker
 from broker_containers.doors.http.health import storage_nodes_check
@@ -77,9 +77,9 @@ async def cluster_broker(
     Raises ``Refused`` if a port or the broker's name is taken.
     """
     async with (
-        mirroring(node),
+        following_metadata(node),
         open_broker(node.services, node.settings.doors, storage, node.metrics()) as running,
     ):
         node.register_as(running.addresses)
-        async with serving(node, running.binary):
+        async with joined_cluster(node, running.binary):
             yield running

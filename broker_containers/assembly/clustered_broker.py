@@ -1,4 +1,4 @@
-"""A broker of a cluster as a whole: its doors, the broker itself, and the cluster services."""
+"""One broker of a cluster: the broker itself and everything that makes it take part."""
 
 from __future__ import annotations
 
@@ -56,23 +56,22 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ClusteredBrokerSettings:
-    """What one broker of a cluster is told."""
+    """How to start one broker of a cluster."""
 
     broker: BrokerSettings
     doors: DoorSettings
     advertise: str = ""
-    """The URL at which clients and other brokers find it; empty for the address of
-    its binary door."""
+    """Its URL for clients and other brokers; empty for the address of its binary door."""
     labels: tuple[str, ...] = ()
     data: Path | None = None
-    """A folder on the disk whose room is reported."""
+    """A folder on the disk whose free space is reported."""
     cluster: ClusterSettings = field(default_factory=ClusterSettings)
     auth: AuthSettings | None = None
-    """With it clients are asked for tokens."""
+    """If set, clients need tokens."""
 
 
 class ClusteredBroker:
-    """The services of one broker, put together. Use :func:`cluster_node`."""
+    """The parts of one broker of a cluster, not started yet. ``cluster_broker`` runs it."""
 
     def __init__(
         self,
@@ -135,22 +134,22 @@ class ClusteredBroker:
         self.liveness: LivenessConnector = BinaryLivenessConnector(me, clock, network, token)
 
     async def dial(self, broker: str, stream: CommandStream) -> None:
-        """Connect to another broker, for a client that can't itself."""
+        """Connect to another broker, for a client that can't. Raises ``Unavailable``."""
         found = self.tables.broker(broker)
         if found is None:
-            raise Unavailable(f"{broker} does not live any more")
+            raise Unavailable(f"{broker} is no longer a member of the cluster")
         address = parse_addresses(found.url)[0]
         await self._network.dial(stream, address.host, address.port, secure=address.secure)
 
     def urls(self) -> list[str]:
-        """Where clients find other brokers."""
+        """The URLs of the other brokers; empty if all share one address."""
         if self.settings.cluster.proxy_url:
             return []
         living = self.tables.living().items()
         return [found.url for one, found in living if one != self.membership.broker]
 
     def metrics(self) -> Write:
-        """What to tell about the cluster."""
+        """The metrics about the cluster."""
         return of_cluster(
             self.tables, self.election, self.ownership, self.leader_tasks, self.membership.broker
         )
@@ -169,19 +168,22 @@ class ClusteredBroker:
         )
 
     def apply(self, live: LiveSettings) -> None:
-        """Go by other settings from now on."""
+        """Apply changed settings."""
         apply_to_broker(self.broker, live)
         apply_log_level(live.log_level, self.config.base.log_level)
         self.election.settings = self.leader_tasks.settings = self.ownership.settings = live.cluster
         self.leader_tasks.manager.change(live.cluster.balance)
 
     async def hand_over(self) -> None:
-        """Let others take this broker's topics, one by one, before it stops; for a while only."""
+        """Wait until other brokers have taken over the topics, or the configured time is over."""
         try:
             await self.membership.leave()
             await within(self._clock, self.config.current.cluster.leave_seconds, self._emptied())
         except (SulinaError, TimeoutError) as error:
-            _log.warning("not all topics were handed over: others take them now (%s)", error)
+            _log.warning(
+                "not all topics were handed over; other brokers take them now (%s)",
+                error,
+            )
 
     async def _emptied(self) -> None:
         me = self.membership.broker
@@ -192,12 +194,12 @@ class ClusteredBroker:
                 if one != me and self.tables.mode(one) is BrokerMode.ACTIVE
             ]
             if not takers:
-                return  # nobody is there: the topics wait for who comes next
+                return  # no other broker: the next one to start takes the topics
             await self.tables.mirror.change()
 
 
 @asynccontextmanager
-async def mirroring(node: ClusteredBroker) -> AsyncIterator[None]:
+async def following_metadata(node: ClusteredBroker) -> AsyncIterator[None]:
     """Follow the cluster's metadata and settings until left. Enter it before the ports open."""
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(node.tables)
@@ -210,7 +212,7 @@ async def mirroring(node: ClusteredBroker) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def serving(node: ClusteredBroker, binary: BinaryServer) -> AsyncIterator[None]:
+async def joined_cluster(node: ClusteredBroker, binary: BinaryServer) -> AsyncIterator[None]:
     """Join the cluster once all ports are open; leaving moves the topics to other brokers.
 
     Raises ``Refused`` if another broker has this one's name.

@@ -1,6 +1,6 @@
-"""Who may do what: tokens, principals with grants, and the decisions that every door asks for.
+"""Authentication and authorization: tokens, principals, grants, roles and bindings.
 
-``authority`` turns a token into an ``access``; ``needs`` says what each administrative method
-takes; ``records`` and ``methods`` are for those who hand out tokens. Without settings everybody may
-do everything.
+``authority`` resolves a token to an ``access``, which doors check before they act; ``records``
+creates and deletes tokens and grants. Without ``settings`` clients need no token and may do
+everything.
 """

@@ -1,4 +1,4 @@
-"""What somebody may do: the answer to a token, asked by every door before it acts."""
+"""The rights that a token gives. Every door checks them before it acts."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _REMEMBERED: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What an operation takes. Without an action, any right on that topic does; without a place
-    it is enough to be somebody."""
+    """The right that an operation requires. Without an action, any right on the topic is enough;
+    without a scope, any valid token is."""
 
     action: Action | None = None
     scope: str = ""
     instead: Action | None = None
-    """Another right that does as well."""
+    """An alternative right."""
 
     def __str__(self) -> str:
-        action = "some right" if self.action is None else self.action.value
+        action = "any right" if self.action is None else self.action.value
         return f"{action} on {'everything' if self.scope == EVERYTHING else self.scope}"
 
 
@@ -33,32 +33,32 @@ BROKERS: Final = Need(Action.BROKERS, EVERYTHING)
 
 
 def of_topic(action: Action | None, topic: TopicName | str) -> Need:
-    """Something about one topic."""
+    """A right on one topic."""
     return Need(action, str(topic))
 
 
 def of_namespace(namespace: str) -> Need:
-    """The administration of a namespace."""
+    """The right to administer a namespace."""
     return Need(Action.NAMESPACES, f"/{namespace}/*")
 
 
 def topics_of_namespace(namespace: str) -> Need:
-    """To list its topics: for who administers either."""
+    """The right to list its topics: for administrators of the namespace or of its topics."""
     return Need(Action.NAMESPACES, f"/{namespace}/*", instead=Action.TOPICS)
 
 
 class Access:
-    """The rights of one principal, as they are now; ask the authority again when they change."""
+    """The rights of one principal at one time; get a new one when they change."""
 
     def __init__(self, principal: str, grants: tuple[Grant, ...], until_us: int = 0) -> None:
         self.principal = principal
         self.grants = grants
         self.until_us = until_us
-        """When the token expires; 0 is never."""
+        """When the token expires; 0 for never."""
         self._allowed: set[Need] = set()
 
     def allows(self, need: Need) -> bool:
-        """Whether this may be done."""
+        """Whether the rights include ``need``."""
         if need in self._allowed:
             return True
         if need.scope and not any(_covers(grant, need) for grant in self.grants):
@@ -68,16 +68,16 @@ class Access:
         return True
 
     def check(self, need: Need) -> None:
-        """Raise ``Denied``, with what is missing, unless it may be done."""
+        """Raise ``Denied``, with the missing right, unless ``allows``."""
         if not self.allows(need):
             raise Denied(
-                f"{self.principal!r} may not do this, it needs {need}: "
+                f"{self.principal!r} may not do this: it needs {need}. "
                 f"`sulina security grant {self.principal} "
-                f"{need.action or Action.LOOKUP}:{need.scope}` allows it"
+                f"{need.action or Action.LOOKUP}:{need.scope}` grants it"
             )
 
     def same_as(self, other: Access) -> bool:
-        """Whether nothing has changed."""
+        """Whether both give the same rights for the same time."""
         return (self.principal, self.grants, self.until_us) == (
             other.principal,
             other.grants,
@@ -86,21 +86,21 @@ class Access:
 
     @property
     def is_root(self) -> bool:
-        """Whether it is the root token's, and so perhaps another broker's."""
+        """Whether it belongs to the root token, which other brokers use."""
         return self is ROOT or self is ANYBODY
 
 
 ROOT: Final = Access("root", (Grant(Action.ADMIN, EVERYTHING),))
 NOBODY: Final = Access("nobody", ())
-"""Who has not shown a token yet."""
+"""Before a client has sent its token."""
 ANYBODY: Final = Access("anybody", (Grant(Action.ADMIN, EVERYTHING),))
-"""Where nobody is asked who they are."""
+"""Without authentication."""
 
 
 _LOOKS: Final = frozenset(
     {Action.LOOKUP, Action.PRODUCE, Action.CONSUME, Action.TOPICS, Action.ADMIN}
 )
-"""Grants of these on a topic let one see what it is."""
+"""A grant of one of these on a topic allows looking it up."""
 
 
 def _covers(grant: Grant, need: Need) -> bool:
@@ -115,7 +115,7 @@ def _covers(grant: Grant, need: Need) -> bool:
     if need.scope == EVERYTHING:
         return False
     if need.action is Action.SCHEMAS and grant.action is not Action.SCHEMAS:
-        return False  # a subject is in no namespace, though it may be named so
+        return False  # a subject belongs to no namespace, although its name may look like it
     if grant.scope.endswith("/*"):
         return need.scope.startswith(grant.scope[:-1])
     if grant.action is Action.SCHEMAS:

@@ -1,8 +1,8 @@
-"""Turns tokens into rights, for every door: without a question to anybody.
+"""Resolves tokens to rights, for every door, from memory.
 
-Tokens, grants, roles and bindings are mirrored from the metadata store, so a change holds on every
-broker as soon as its watch tells, milliseconds as a rule; while the store can't be reached, what
-was known last counts. A time of expiry counts always.
+Tokens, grants, roles and bindings are mirrored from the metadata store, so a change takes effect on
+every broker as soon as its watch reports it, usually within milliseconds. While the store can't be
+reached, the last known state applies. Expiry times always apply.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from broker_containers.security.access import ANYBODY, ROOT, Access
-from broker_containers.security.bound import Bound
+from broker_containers.security.binding_grants import BindingGrants
 from broker_containers.security.errors import Unauthenticated
 from broker_containers.security.jwt import looks_like_jwt, read_jwt
 from broker_containers.security.settings import AuthSettings
@@ -31,25 +31,25 @@ from sulina.runtime.seam import Clock
 _KEPT: Final = 4_096
 _CAUGHT_UP_SECONDS: Final = 2.0
 PREFIX: Final = "sulina_"
-"""Our own tokens begin with it, so that one that got lost is recognised."""
+"""Prefix of Sulina's tokens, so that leaked ones can be recognised."""
 
 
 def digest_of(token: str) -> str:
-    """What is stored of a token; it is too long to be guessed, so no slower digest is needed."""
+    """What is stored of a token. Tokens are too long to be guessed, so a fast digest is enough."""
     return hashlib.sha256(token.encode(errors="backslashreplace")).hexdigest()
 
 
 def id_of(token: str) -> str:
-    """Which token it says it is; empty if it is none of ours."""
+    """The id in a token's text; empty if it is not one of Sulina's tokens."""
     if not token.startswith(PREFIX):
         return ""
     return token.removeprefix(PREFIX).partition("_")[0]
 
 
 class Authority:
-    """Use as ``async with``; entering waits for a first listing.
+    """Use as ``async with``; entering waits until the records are loaded.
 
-    Without settings it asks nobody for anything.
+    Without settings, clients need no tokens and may do everything.
     """
 
     def __init__(self, store: MetadataStore, clock: Clock, settings: AuthSettings | None) -> None:
@@ -57,7 +57,7 @@ class Authority:
         self._clock = clock
         self._principals = Table(auth.PRINCIPALS, _principal)
         self._tokens = Table(auth.TOKENS, _token)
-        self._bound = Bound()
+        self._bound = BindingGrants()
         tables: list[Table[Any]] = [self._principals, self._tokens, *self._bound.tables]
         self._mirror = Mirror(store, clock, auth.AUTH, tables)
         self._mirror.on_advance(self._advanced)
@@ -67,7 +67,7 @@ class Authority:
 
     @property
     def on(self) -> bool:
-        """Whether clients are asked."""
+        """Whether clients need tokens."""
         return self._settings is not None
 
     async def __aenter__(self) -> Authority:
@@ -81,17 +81,17 @@ class Authority:
             await self._mirror.__aexit__(*exc)
 
     async def caught_up(self) -> None:
-        """Wait until everything stored before the call counts here; for a moment only."""
+        """Wait until changes stored before the call take effect here, or two seconds."""
         if self.on:
             with suppress(SulinaError, TimeoutError):
                 await within(self._clock, _CAUGHT_UP_SECONDS, self._mirror.refresh())
 
     def follow(self, follower: Callable[[], None]) -> None:
-        """Call ``follower`` whenever rights may have changed: who holds an ``Access`` asks anew."""
+        """Call ``follower`` whenever rights may have changed: holders of an ``Access`` renew it."""
         self._followers.append(follower)
 
     def access(self, token: str) -> Access:
-        """The rights that come with a token; waits for nothing. Raises ``Unauthenticated``."""
+        """The rights of a token; never waits. Raises ``Unauthenticated``."""
         settings = self._settings
         if settings is None:
             return ANYBODY
@@ -108,7 +108,7 @@ class Authority:
     def _resolve(self, token: str, settings: AuthSettings) -> Access:
         if not token:
             raise Unauthenticated(
-                "this broker asks for a token: `sulina security token create` makes one"
+                "this broker requires a token: create one with `sulina security token create`"
             )
         if hmac.compare_digest(digest_of(token), digest_of(settings.root)):
             return ROOT
@@ -116,19 +116,19 @@ class Authority:
             raise Unavailable("the broker is starting: try again")
         if looks_like_jwt(token):
             if settings.jwt_key is None:
-                raise Unauthenticated("JSON Web Tokens are not taken here: use one of Sulina's own")
+                raise Unauthenticated("JSON Web Tokens are not accepted here: use a Sulina token")
             claims = read_jwt(token, settings.jwt_key, self._clock.wall_us())
             return self._access(claims.principal, claims.expires_us, claims.kind)
         stored = self._tokens.items.get(id_of(token))
         if stored is None or not hmac.compare_digest(digest_of(token), stored.digest):
-            raise Unauthenticated("the token is not known here: it is wrong, or was revoked")
+            raise Unauthenticated("unknown token: it is wrong, or was revoked")
         return self._access(stored.principal, stored.expires_us)
 
     def _access(self, principal: str, until_us: int, kind: PrincipalType | None = None) -> Access:
-        """Of a principal's own grants, and of its bindings.
+        """The grants of a principal and of its bindings.
 
-        A JSON Web Token says of which ``kind`` its principal is; being bound is enough to be known
-        then. Our own tokens end with their principal's record.
+        A JSON Web Token has the ``kind`` of its principal, which may exist in bindings only.
+        Sulina's tokens are valid only as long as their principal's record exists.
         """
         try:
             found = self._principals.items.get(auth.principal_rest(principal))
@@ -137,7 +137,7 @@ class Authority:
         bound = self._bound.grants(principal, kind)
         if found is None and (bound is None or kind is None):
             raise Unauthenticated(
-                f"nobody called {principal!r} is known here: `sulina security grant` makes them"
+                f"unknown principal {principal!r}: create it with `sulina security grant`"
             )
         own = () if found is None else found.grants
         return Access(principal, tuple(dict.fromkeys((*own, *(bound or ())))), until_us)

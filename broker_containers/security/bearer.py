@@ -1,4 +1,4 @@
-"""The header by which clients of HTTP and gRPC show a token."""
+"""The header in which HTTP and gRPC clients send a token."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _SCHEME: Final = "bearer "
 
 
 def bearer_token(header: str) -> str:
-    """The token in ``Bearer ...``; empty if it is something else."""
+    """The token in ``Bearer ...``; empty for other schemes."""
     if header[: len(_SCHEME)].lower() != _SCHEME:
         return ""
     return header[len(_SCHEME) :].strip()

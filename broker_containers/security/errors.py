@@ -1,4 +1,4 @@
-"""What is refused because of who asks, where a door tells one from another."""
+"""Errors of authentication and authorization, which doors report differently."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ class Unauthenticated(Refused):
 
 
 class Denied(Refused):
-    """The token is good, and what it is for is something else."""
+    """The token is valid but does not include the required right."""

@@ -1,6 +1,7 @@
-"""JSON Web Tokens with HS256, as Danube's tools make them: only what brokers need to trust one.
+"""Verifies JSON Web Tokens signed with HS256, as Danube's tools issue them.
 
-The algorithm is never the token's choice. A token without an end is refused: it can't be revoked.
+The token can't choose the algorithm. Tokens without an expiry time are refused, because they can't
+be revoked.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from sulina.metadata.keys.bindings import PrincipalType
 _MOST: Final = 8 << 10
 _SECOND_US: Final = 1_000_000
 _LATEST: Final = 1 << 40
-"""Seconds since 1970 beyond which a time is no time."""
+"""Later times, in seconds since 1970, are invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a token says that counts."""
+    """The claims that are used."""
 
     principal: str
     expires_us: int
@@ -32,12 +33,12 @@ class Claims:
 
 
 def looks_like_jwt(token: str) -> bool:
-    """Three parts with dots; our own tokens have none."""
+    """Whether it has three parts separated by dots; Sulina's tokens have no dots."""
     return token.count(".") == 2
 
 
 def read_jwt(token: str, key: bytes, now_us: int) -> Claims:
-    """A token that was signed with ``key`` and holds now. Raises ``Unauthenticated``."""
+    """The claims of a valid token signed with ``key``. Raises ``Unauthenticated``."""
     if len(token) > _MOST or not token.isascii():
         raise _wrong("it is too long")
     signed, _, signature = token.rpartition(".")
@@ -46,11 +47,11 @@ def read_jwt(token: str, key: bytes, now_us: int) -> Claims:
         raise _wrong("it is signed with another key, or was changed")
     head, _, body = signed.partition(".")
     if _object(head).get("alg") != "HS256":
-        raise _wrong("only HS256 is taken")
+        raise _wrong("only HS256 is accepted")
     claims = _object(body)
     name = claims.get("principal_name") or claims.get("sub")
     if not isinstance(name, str):
-        raise _wrong("it names nobody: principal_name or sub is missing")
+        raise _wrong("it names no principal: principal_name or sub is missing")
     expires = _moment(claims, "exp")
     if expires is None:
         raise _wrong("it never expires: exp is missing")
@@ -58,8 +59,8 @@ def read_jwt(token: str, key: bytes, now_us: int) -> Claims:
     if now_us >= expires:
         raise Unauthenticated("the token has expired: get a new one")
     if begins is not None and now_us < begins:
-        raise _wrong("its time has not come yet")
-    # As Danube reads it: who does not say to be a user is a service.
+        raise _wrong("it is not valid yet")
+    # Like Danube: a principal that is not declared a user is a service account.
     user = claims.get("principal_type") == PrincipalType.USER
     return Claims(name, expires, PrincipalType.USER if user else PrincipalType.SERVICE_ACCOUNT)
 
@@ -69,7 +70,7 @@ def _moment(claims: dict[str, Any], name: str) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < _LATEST:
-        raise _wrong(f"{name} is no time")
+        raise _wrong(f"{name} is not a time")
     return int(value * _SECOND_US)
 
 
@@ -91,4 +92,4 @@ def _decoded(part: str) -> bytes:
 
 
 def _wrong(why: str) -> Unauthenticated:
-    return Unauthenticated(f"the token is no good JSON Web Token: {why}")
+    return Unauthenticated(f"invalid JSON Web Token: {why}")

@@ -1,7 +1,7 @@
-"""What Danube's permissions mean here: the one table, from a permission and a reach to grants.
+"""Maps Danube's permissions to grants.
 
-It never says more than the permission's name. Where a name says nothing, at a scope that has
-nothing of the kind, nothing is allowed.
+A permission never grants more than its name says. At a scope where its name has no meaning, it
+grants nothing.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _MEANING: Final[dict[Permission, tuple[Action, frozenset[Scope]]]] = {
     Permission.CONSUME: (Action.CONSUME, frozenset(Scope)),
     Permission.MANAGE_TOPIC: (Action.TOPICS, frozenset(Scope)),
     Permission.MANAGE_SCHEMA: (Action.SCHEMAS, frozenset(Scope)),
-    # A topic has no namespaces, and neither has brokers.
+    # Topics contain no namespaces; neither topics nor namespaces contain brokers.
     Permission.MANAGE_NAMESPACE: (Action.NAMESPACES, frozenset({Scope.CLUSTER, Scope.NAMESPACE})),
     Permission.MANAGE_BROKER: (Action.BROKERS, frozenset({Scope.CLUSTER})),
     Permission.MANAGE_CLUSTER: (Action.CLUSTER, frozenset({Scope.CLUSTER})),
-    # Replicate is not here: clusters do not replicate to each other.
+    # Replicate is missing: clusters do not replicate to each other.
 }
 
 
 def grants_of(permissions: Iterable[Permission], reach: Reach) -> tuple[Grant, ...]:
-    """What a role with these permissions allows as far as a binding reaches."""
+    """The grants of a role with these permissions, within the reach of a binding."""
     found = (_MEANING[each] for each in permissions if each in _MEANING)
     return tuple(
         Grant(action, _where(reach))

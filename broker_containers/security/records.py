@@ -1,7 +1,7 @@
-"""Hands out tokens and grants: the records that every broker's authority follows.
+"""Creates and deletes tokens and grants: the records that every broker's authority follows.
 
-Every change is one write; when it returns it is stored, and brokers go by it when their watches
-tell. A token's text exists once, in the answer to who made it.
+Every change is one write, durable when it returns; brokers apply it when their watches report it. A
+token's text is not stored: only the call that creates the token returns it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SECOND_US: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """A token that was made just now."""
+    """A token that has just been created, with its text."""
 
     id: str
     token: str
@@ -37,7 +37,7 @@ class NewToken:
 
 @dataclass(frozen=True, slots=True)
 class BoundRights:
-    """A binding, and what it allows as the roles are now."""
+    """A binding, and its grants with the present roles."""
 
     binding: Binding
     grants: tuple[Grant, ...]
@@ -45,16 +45,16 @@ class BoundRights:
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What somebody may do, and whence."""
+    """The rights of a principal, by their source."""
 
     principal: str
     record: PrincipalRecord | None
-    """None for who is known by bindings alone."""
+    """None for a principal that exists in bindings only."""
     bound: tuple[BoundRights, ...]
 
 
 class SecurityRecords:
-    """``secret`` makes that many random bytes, as text."""
+    """``secret`` returns that many random bytes, as text."""
 
     def __init__(self, store: MetadataStore, clock: Clock, secret: Callable[[int], str]) -> None:
         self._store = store
@@ -64,12 +64,12 @@ class SecurityRecords:
     async def create_token(
         self, principal: str, grants: Sequence[Grant] = (), seconds: int = 0, note: str = ""
     ) -> NewToken:
-        """A token for a principal, who is made if need be and gets ``grants`` besides others.
+        """Create a token for a principal, created if necessary, and add ``grants`` to it.
 
-        It expires after ``seconds``; 0 is never.
+        The token expires after ``seconds``; 0 for never.
         """
         if not 0 <= seconds <= _MOST_SECONDS:
-            raise Refused(f"a token lasts up to {_MOST_SECONDS} seconds; 0 is for ever")
+            raise Refused(f"a token lasts at most {_MOST_SECONDS} seconds; 0 for no limit")
         await self.grant(principal, grants)
         now = self._clock.wall_us()
         token_id = self._secret(_ID_BYTES)
@@ -81,21 +81,21 @@ class SecurityRecords:
             [Absent(key), Present(auth.principal_key(principal))], [Put(key, record.encode(made))]
         )
         if not result.succeeded:
-            raise NotFound(f"{principal!r} was deleted just now")
+            raise NotFound(f"{principal!r} was deleted meanwhile: try again")
         return NewToken(token_id, token, made)
 
     async def revoke_token(self, token_id: str) -> None:
-        """A token is worth nothing from now on. Raises ``NotFound``."""
+        """Invalidate a token. Raises ``NotFound``."""
         key = auth.token_key(token_id)
         if not (await self._store.txn([Present(key)], [Delete(key)])).succeeded:
-            raise NotFound(f"there is no token {token_id!r}: `sulina security token list` has all")
+            raise NotFound(f"there is no token {token_id!r}: see `sulina security token list`")
 
     async def tokens(self) -> dict[str, TokenRecord]:
-        """All tokens, by id; those that expired too."""
+        """All tokens, by id, including expired ones."""
         return await auth.list_tokens(self._store)
 
     async def grant(self, principal: str, grants: Sequence[Grant]) -> PrincipalRecord:
-        """Allow more; the principal is made if need be."""
+        """Add grants to a principal, created if necessary."""
 
         def change(current: PrincipalRecord | None) -> PrincipalRecord:
             before = current or PrincipalRecord(created_us=self._clock.wall_us())
@@ -109,7 +109,7 @@ class SecurityRecords:
         return made
 
     async def withdraw(self, principal: str, grants: Sequence[Grant]) -> PrincipalRecord:
-        """Allow less. Raises ``NotFound`` for a principal or a grant that is not there."""
+        """Remove grants. Raises ``NotFound`` for a principal or a grant that does not exist."""
 
         def change(current: PrincipalRecord | None) -> PrincipalRecord:
             if current is None:
@@ -125,7 +125,7 @@ class SecurityRecords:
         return made
 
     async def rights(self) -> list[Rights]:
-        """Of everybody who is known, by name: their own grants, and what they are bound to."""
+        """The rights of all principals, by name: their own grants, and those of bindings."""
         principals = await auth.list_principals(self._store)
         known = await roles.list_all(self._store)
         bound: dict[str, list[BoundRights]] = {}
@@ -140,7 +140,7 @@ class SecurityRecords:
         ]
 
     async def delete(self, principal: str) -> None:
-        """Forget a principal, and with it all its tokens and bindings. Raises ``NotFound``."""
+        """Delete a principal with its tokens and bindings. Raises ``NotFound``."""
         key = auth.principal_key(principal)
         known = await self._store.get(key) is not None
         bound = [
@@ -154,8 +154,8 @@ class SecurityRecords:
             await bindings.delete(self._store, each.reach, each.id)
         await self._delete_tokens(principal)
         await self._store.txn([], [Delete(key)])
-        # Those that were made meanwhile are worth nothing without their principal; should it be
-        # made anew, they stay so.
+        # Tokens created meanwhile are invalid without their principal, and must stay so if a
+        # principal of that name is created again.
         await self._delete_tokens(principal)
 
     async def _delete_tokens(self, principal: str) -> None:
@@ -165,4 +165,4 @@ class SecurityRecords:
 
 
 def _nobody(principal: str) -> NotFound:
-    return NotFound(f"nobody is called {principal!r}: `sulina security list` has all")
+    return NotFound(f"there is no principal {principal!r}: see `sulina security list`")

@@ -1,4 +1,4 @@
-"""How a broker asks clients who they are."""
+"""Settings of authentication."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Final
 from sulina.errors import Refused
 
 LEAST_SECRET: Final = 16
-"""Characters of a root token, bytes of a key: fewer can be guessed."""
+"""Minimum characters of a root token, and bytes of a key: shorter ones can be guessed."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuthSettings:
-    """With these, whoever has no token is refused."""
+    """With these, clients need tokens."""
 
     root: str = field(repr=False)
-    """The token that may do everything. Brokers of a cluster show it to each other, so all of them
-    have the same."""
+    """The root token, which may do everything. The brokers of a cluster use it among themselves,
+    so all must have the same one."""
     jwt_key: bytes | None = field(default=None, repr=False)
-    """With it, JSON Web Tokens are taken that were signed with it (HS256), by whoever it was."""
+    """If set, JSON Web Tokens signed with it (HS256) are accepted."""
 
     def __post_init__(self) -> None:
         if len(self.root) < LEAST_SECRET or not self.root.isascii() or not self.root.isprintable():
             raise Refused(
-                f"a root token has at least {LEAST_SECRET} plain characters: leave the file out "
-                "and a good one is made"
+                f"a root token needs at least {LEAST_SECRET} printable ASCII characters: "
+                "delete the file, and a new token is generated"
             )
         if self.jwt_key is not None and len(self.jwt_key) < LEAST_SECRET:
-            raise Refused(f"a key for JSON Web Tokens has at least {LEAST_SECRET} bytes")
+            raise Refused(f"a key for JSON Web Tokens needs at least {LEAST_SECRET} bytes")

@@ -81,7 +81,7 @@ async def test_a_token_is_made_used_listed_and_revoked(
 
 async def test_who_shows_no_token_is_told_how_to_get_one(guarded: Guarded, shell: Shell) -> None:
     said = (await shell("--url", guarded.server.addresses.url, "topic", "list", code=1)).stderr
-    assert "asks for a token" in said and "sulina security token create" in said
+    assert "requires a token" in said and "sulina security token create" in said
 
 
 def test_the_root_token_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from broker_containers.operations.running import authorize
 from broker_containers.security.access import Access, of_topic
 from broker_containers.security.authority import Authority
-from broker_containers.security.bound import Bound
+from broker_containers.security.binding_grants import BindingGrants
 from broker_containers.security.errors import Denied
 from broker_containers.security.permissions import grants_of
 from broker_containers.security.records import SecurityRecords
@@ -113,23 +113,23 @@ def test_a_reach_that_makes_no_sense_is_refused(scope: str, resource: str) -> No
         Reach.parse(scope, resource)
 
 
-def _role(bound: Bound, name: str, *permissions: Permission) -> None:
+def _role(bound: BindingGrants, name: str, *permissions: Permission) -> None:
     value = record.encode(RoleRecord(permissions))
     bound.tables[0].put(KeyValue(roles.key(name), value, 1, 1, 1, 0))
 
 
-def _bind(bound: Bound, binding_id: str, reach: Reach, made: BindingRecord) -> None:
+def _bind(bound: BindingGrants, binding_id: str, reach: Reach, made: BindingRecord) -> None:
     key = bindings.key(reach, binding_id)
     bound.tables[1].put(KeyValue(key, record.encode(made), 1, 1, 1, 0))
 
 
-def _texts(bound: Bound, kind: PrincipalType | None = None) -> list[str] | None:
+def _texts(bound: BindingGrants, kind: PrincipalType | None = None) -> list[str] | None:
     found = bound.grants("web", kind)
     return None if found is None else [str(grant) for grant in found]
 
 
 def test_bindings_come_to_what_their_roles_are_at_the_moment() -> None:
-    bound = Bound()
+    bound = BindingGrants()
     cluster, namespace, topic = REACHES
     assert _texts(bound) is None
     _bind(bound, "1", namespace, BindingRecord("web", roles=("producer", "later")))
@@ -149,7 +149,7 @@ def test_bindings_come_to_what_their_roles_are_at_the_moment() -> None:
 
 
 def test_a_binding_of_a_user_is_not_for_a_service_of_the_same_name() -> None:
-    bound = Bound()
+    bound = BindingGrants()
     _role(bound, "r", Permission.PRODUCE)
     _bind(bound, "1", REACHES[2], BindingRecord("web", PrincipalType.USER, ("r",)))
     assert _texts(bound, PrincipalType.USER) == [f"produce:{ORDERS}"]

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from broker_containers.assembly.clustered_broker import (
     ClusteredBroker,
     ClusteredBrokerSettings,
-    serving,
+    joined_cluster,
 )
 from broker_containers.assembly.running import DoorSettings, LedgerStorage
 from broker_containers.cluster.settings import ClusterSettings
@@ -96,7 +96,7 @@ class ClusterBroker(SimBroker):
             await stack.enter_async_context(node.tables)
             await stack.enter_async_context(node.broker)
             node.register_as(node.services.addresses)
-            async with serving(node, BinaryServer(node.services, doors.binary)):
+            async with joined_cluster(node, BinaryServer(node.services, doors.binary)):
                 self.node, self.broker = node, node.broker
                 self.endpoint.up(machine, ClusterDoor(self.name, node))
                 assert self._stopping is not None

@@ -30,7 +30,7 @@ class Tunnel:
         self._client = client
         self._broker = CommandStream(self, limit)
         self._waiting: list[Incoming] | None = []
-        """Received before the broker is connected: one command, because clients wait for a reply."""
+        """Received before the broker is connected; one command, as clients wait for its reply."""
 
     async def open(
         self, others: OtherBrokers, clock: Clock, broker: str, request: int, hello: pb.Connect

@@ -1,4 +1,4 @@
-"""Danube's schema registry over gRPC, on the port of Danube's clients: the registry in its words.
+"""The schema registry in Danube's gRPC protocol, served on the ports of both Danube doors.
 
-``danube_schema.proto`` describes it; ``service`` is the service, for any server of gRPC.
+``danube_schema.proto`` describes it; ``service`` adds it to a gRPC server.
 """

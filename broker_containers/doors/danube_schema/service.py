@@ -1,8 +1,8 @@
-"""The service: from requests to calls of the registry, and back.
+"""SchemaRegistry: converts requests to calls of the registry, and results to replies.
 
-Errors are statuses with a sentence: NOT_FOUND for subjects, versions, ids and topics that do not
-exist, INVALID_ARGUMENT for what makes no sense (a type, a mode, a definition), FAILED_PRECONDITION
-for what makes sense but not now, an incompatible schema above all.
+Errors have a status and a text: NOT_FOUND for subjects, versions, ids and topics that do not exist,
+INVALID_ARGUMENT for an invalid type, mode or definition, FAILED_PRECONDITION for requests that the
+present state does not allow, such as an incompatible schema.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def add_to(
     requests: RequestCounts,
     seconds: float = CALL_SECONDS,
 ) -> None:
-    """Let a server that is not started yet serve the registry; a call has so many seconds."""
+    """Add the service to a server that is not started yet. Calls time out after ``seconds``."""
     guard = Guard(callers, schema_needs, requests)
     handlers = handlers_of(_DESCRIBED, SchemaService(registry), registry.clock, seconds, guard)
     server.add_generic_rpc_handlers((handlers,))
 
 
 class SchemaService:
-    """Answers each call."""
+    """The calls of the service."""
 
     def __init__(self, registry: SchemaRegistry) -> None:
         self._registry = registry
@@ -159,7 +159,7 @@ class SchemaService:
             request.enable_payload_validation,
         )
         await self._registry.topics.configure(topic, wanted)
-        return pb.ConfigureTopicSchemaResponse(success=True, message=_told(topic, wanted))
+        return pb.ConfigureTopicSchemaResponse(success=True, message=_summary(topic, wanted))
 
     async def update_policy(
         self, request: pb.UpdateTopicValidationPolicyRequest
@@ -168,7 +168,7 @@ class SchemaService:
         wanted = await self._registry.topics.set_policy(
             topic, validation_of(request.validation_policy), request.enable_payload_validation
         )
-        return pb.UpdateTopicValidationPolicyResponse(success=True, message=_told(topic, wanted))
+        return pb.UpdateTopicValidationPolicyResponse(success=True, message=_summary(topic, wanted))
 
     async def topic_config(
         self, request: pb.GetTopicSchemaConfigRequest
@@ -212,6 +212,6 @@ def _answer(found: Schema) -> pb.GetSchemaResponse:
     )
 
 
-def _told(topic: TopicName, config: TopicSchemaRecord) -> str:
-    payload = "payloads are validated" if config.payload else "payloads are not looked at"
+def _summary(topic: TopicName, config: TopicSchemaRecord) -> str:
+    payload = "payloads are validated" if config.payload else "payloads are not validated"
     return f"{topic} is bound to {config.subject!r}, policy {config.validation.value}; {payload}"

@@ -1,7 +1,7 @@
-"""What principals may do by their bindings, kept in memory: two tables of the authority's mirror.
+"""The grants that principals have through bindings to roles, in memory.
 
-Nothing is worked out but for who is asked about, so a change of one binding costs little however
-many there are.
+Grants are computed when a principal is looked up, so changing a binding stays cheap however many
+bindings there are.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from sulina.metadata.keys.path import part
 from sulina.metadata.mirror import Table
 
 
-class Bound:
-    """Give ``tables`` to a mirror that covers them."""
+class BindingGrants:
+    """Two tables for the authority's mirror: pass ``tables`` to it."""
 
     def __init__(self) -> None:
         self._roles = Table(roles.ROLES, roles.decode)
         self._bindings = Table(bindings.BINDINGS, bindings.decode)
         self._bindings.on_change(self._changed)
         self._by_name: dict[str, dict[str, Binding]] = {}
-        """A principal's bindings, by the rest of their keys."""
+        """Principal -> its bindings, by the rest of their keys."""
         self._names: dict[str, str] = {}
-        """Whose each binding is, by the rest of its key."""
+        """The rest of a binding's key -> its principal."""
         self.tables = (self._roles, self._bindings)
 
     def grants(self, principal: str, kind: PrincipalType | None) -> tuple[Grant, ...] | None:
-        """What a principal's bindings allow; None if it has none.
+        """The grants of a principal's bindings; None if it has no bindings.
 
-        With ``kind`` only bindings of principals of that type count.
+        With ``kind``, only bindings for principals of that type are used.
         """
         found = list(self._of(principal, kind))
         return tuple(grant for each in found for grant in self._expanded(each)) if found else None
