@@ -16,7 +16,7 @@ from broker_containers.operations.security import SecurityHandlers
 from broker_containers.operations.subscriptions import SubscriptionHandlers
 from broker_containers.operations.topics import TopicHandlers
 from broker_containers.schemas.checks import SchemaChecks
-from broker_containers.schemas.opening import open_registry
+from broker_containers.schemas.registry import open_registry
 from broker_containers.security.authority import Authority
 from broker_containers.security.records import SecurityRecords
 from broker_containers.security.settings import AuthSettings

@@ -12,8 +12,14 @@ from typing import Any, Final
 
 from broker_containers.schemas import avro_resolution, avro_walk
 from broker_containers.schemas.errors import InvalidSchema
-from broker_containers.schemas.format import canonical_json, fingerprint_of, json_of, lacking
-from broker_containers.schemas.nesting import MAX_DEPTH, check_nesting
+from broker_containers.schemas.format import (
+    MAX_DEPTH,
+    canonical_json,
+    check_nesting,
+    fingerprint_of,
+    json_of,
+    lacking,
+)
 
 _RECORDS: Final = ("record", "error")
 _PRIMITIVE: Final = frozenset(

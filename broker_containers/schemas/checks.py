@@ -49,7 +49,7 @@ class OpenTopic(Protocol):
 
 
 class SchemaChecks:
-    """Makes gates, and keeps what they need.
+    """Makes checks, and keeps what they need.
 
     Use as ``async with``; entering waits for a first listing.
     """
@@ -69,7 +69,7 @@ class SchemaChecks:
         self._absent: OrderedDict[tuple[int, int], int] = OrderedDict()
         """What the store did not have, and the revision of ``ids`` when it was asked."""
         self._running = AsyncExitStack()
-        self._gates: WeakKeyDictionary[OpenTopic, TopicSchemaCheck] = WeakKeyDictionary()
+        self._checks: WeakKeyDictionary[OpenTopic, TopicSchemaCheck] = WeakKeyDictionary()
         self.checked = 0
         """Messages and frames that were looked at, of all topics."""
         self.refused = 0
@@ -97,16 +97,10 @@ class SchemaChecks:
 
     def of(self, topic: OpenTopic) -> TopicSchemaCheck:
         """The gate of a topic that is open here, the same for all doors. Asks nobody."""
-        found = self._gates.get(topic)
+        found = self._checks.get(topic)
         if found is None:
-            found = self._gates[topic] = TopicSchemaCheck(self, topic.name)
+            found = self._checks[topic] = TopicSchemaCheck(self, topic.name)
         return found
-
-    async def gate(self, topic: TopicName) -> TopicSchemaCheck:
-        """A gate of its own that knows at once what binds the topic. Raises ``NotFound``."""
-        made = TopicSchemaCheck(self, topic)
-        await made.resolve()
-        return made
 
     async def created(self, topic: TopicName) -> tuple[str, int]:
         """Whose binding counts for a topic, and since when there is that topic.
@@ -158,8 +152,8 @@ class SchemaChecks:
 class TopicSchemaCheck:
     """The gate of one topic. Needs no closing."""
 
-    def __init__(self, gates: SchemaChecks, topic: TopicName) -> None:
-        self._gates = gates
+    def __init__(self, checks: SchemaChecks, topic: TopicName) -> None:
+        self._checks = checks
         self._topic = topic
         split = topic.partition_of
         self._places = [_rest(topic)] + ([_rest(split[0])] if split else [])
@@ -174,15 +168,15 @@ class TopicSchemaCheck:
     async def resolve(self) -> None:
         """Find out whose binding counts. Raises ``NotFound``, and as the store does."""
         if self._key is None:
-            key, self._created = await self._gates.created(self._topic)
+            key, self._created = await self._checks.created(self._topic)
             self._key = key
 
     @property
     def config(self) -> TopicSchemaRecord | None:
         """What the topic is bound to, or None; only after :meth:`resolve`."""
-        found = None if self._key is None else self._gates.bound.items.get(self._key)
+        found = None if self._key is None else self._checks.bound.items.get(self._key)
         # An older binding is of a topic that had the same name and was deleted.
-        if found is None or self._gates.bound.revisions[self._key or ""] < self._created:
+        if found is None or self._checks.bound.revisions[self._key or ""] < self._created:
             return None
         return found
 
@@ -191,7 +185,7 @@ class TopicSchemaCheck:
         right. Waits for nothing; if it says no, ``check`` or ``check_frame`` decides.
         """
         if self._key is None:
-            return self._gates.bound.items.keys().isdisjoint(self._places)
+            return self._checks.bound.items.keys().isdisjoint(self._places)
         config = self.config
         if config is None or config.validation is Validation.NONE:
             return True
@@ -208,7 +202,7 @@ class TopicSchemaCheck:
         return self._names(config, schema_id, version)
 
     def _names(self, config: TopicSchemaRecord, schema_id: int, version: int) -> bool:
-        named = self._gates.ids.items.get(str(schema_id))
+        named = self._checks.ids.items.get(str(schema_id))
         if named is None or named.subject != config.subject or version not in named.versions:
             return False
         self._count()
@@ -216,7 +210,7 @@ class TopicSchemaCheck:
 
     def _count(self) -> None:
         self.checked += 1
-        self._gates.checked += 1
+        self._checks.checked += 1
 
     async def check_name(self, schema_id: int, version: int) -> bool:
         """Decide about names that ``admits`` did not know; asks the store if need be.
@@ -232,7 +226,7 @@ class TopicSchemaCheck:
         if not schema_id:
             why = f"the message names no schema, and must name one of {config.subject!r}"
         else:
-            found = await self._gates.named(schema_id, version)
+            found = await self._checks.named(schema_id, version)
             if found == config.subject:
                 return True
             why = f"schema {schema_id}, version {version}, is " + (
@@ -271,12 +265,12 @@ class TopicSchemaCheck:
         config = self.config
         if config is None or config.validation is Validation.NONE or not config.payload:
             return
-        form = await self._gates.format(schema_id, version)
+        form = await self._checks.format(schema_id, version)
 
         def look() -> tuple[int, str]:
             return _wrong(form, payloads())
 
-        failed, why = look() if size < _LARGE else await self._gates.registry.aside(look)
+        failed, why = look() if size < _LARGE else await self._checks.registry.aside(look)
         if failed:
             self._judge(config, why, failed)
 
@@ -284,9 +278,9 @@ class TopicSchemaCheck:
         told = self.failed.bit_length()
         self.failed += failed
         if config.validation is Validation.ENFORCE:
-            self._gates.refused += failed
+            self._checks.refused += failed
             raise InvalidPayload(f"{self._topic} takes messages of {config.subject!r} only: {why}")
-        self._gates.warned += failed
+        self._checks.warned += failed
         if self.failed.bit_length() > told:  # the 1st, 2nd, 4th, 8th: a log is no journal
             _log.warning(
                 "%s: %d messages are not as they should: %s", self._topic, self.failed, why

@@ -10,6 +10,8 @@ from broker_containers.schemas.errors import InvalidSchema
 
 MAX_DEFINITION: Final = 256 * 1024
 """Bytes of a definition, and of what a compiler makes of it: one version is one metadata value."""
+MAX_DEPTH: Final = 100
+"""Levels of nesting in a schema: libraries recurse, some of them in C."""
 
 
 class Format(Protocol):
@@ -74,3 +76,18 @@ def lacking(package: str, what: str) -> InvalidSchema:
         f"this broker can't work with {what}: {package} is not installed there; "
         "install sulina[schemas]"
     )
+
+
+def check_nesting(value: Any) -> None:
+    """Raises ``InvalidSchema`` for JSON that is nested too deeply."""
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not level:
+            return
+    raise InvalidSchema(f"the schema is nested more than {MAX_DEPTH} levels deep: flatten it")

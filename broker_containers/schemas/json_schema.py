@@ -12,7 +12,13 @@ from typing import Any
 
 from broker_containers.schemas import json_comparison
 from broker_containers.schemas.errors import InvalidPayload, InvalidSchema
-from broker_containers.schemas.format import canonical_json, fingerprint_of, json_of, lacking
+from broker_containers.schemas.format import (
+    canonical_json,
+    check_nesting,
+    fingerprint_of,
+    json_of,
+    lacking,
+)
 from broker_containers.schemas.json_parts import (
     Node,
     Parts,
@@ -20,7 +26,6 @@ from broker_containers.schemas.json_parts import (
     patterns_of,
     refers_to_itself,
 )
-from broker_containers.schemas.nesting import check_nesting
 
 _REFERENCES = ("$dynamicRef", "$recursiveRef")
 

@@ -9,7 +9,6 @@ back: registering is idempotent, so doing it again is right in any case.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -43,6 +42,8 @@ from sulina.metadata.store import (
     Put,
 )
 from sulina.names import check_label
+from sulina.runtime.aside import Aside as ThreadAside
+from sulina.runtime.protoc import Protoc
 from sulina.runtime.seam import Aside, Clock, at_once
 
 MAX_VERSIONS: Final = 500
@@ -273,15 +274,6 @@ class SchemaRegistry:
                 raise _no_version(subject, number)
         raise _contended(subject)
 
-    async def validator(self, subject: str, number: int | None = None) -> Callable[[bytes], None]:
-        """What checks a payload against a version, the latest unless told.
-
-        Calling it waits for nothing; it raises ``InvalidPayload``. It stays as it is when newer
-        versions come. Raises ``NotFound``.
-        """
-        found = await self.version(subject, number)
-        return (await self.format_of(found.version)).check
-
     async def format_of(self, found: VersionRecord) -> Format:
         """A stored version, understood. Raises ``InvalidSchema`` where a library is missing."""
         return await self._formats.understand(
@@ -358,3 +350,8 @@ def _no_version(subject: str, number: int) -> NotFound:
 
 def _contended(subject: str) -> Overloaded:
     return Overloaded(f"others keep changing the subject {subject!r}: try again later")
+
+
+def open_registry(store: MetadataStore, clock: Clock) -> SchemaRegistry:
+    """A registry with protoc and a worker thread. Needs no closing; one store may have several."""
+    return SchemaRegistry(store, clock, Protoc(clock).compile, ThreadAside())

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_containers.schemas.opening import open_registry
-from broker_containers.schemas.registry import SchemaRegistry
+from broker_containers.schemas.registry import SchemaRegistry, open_registry
 from sulina.metadata.etcd.server import EtcdServers
 from sulina.metadata.keys import namespaces
 from sulina.metadata.store import MetadataStore

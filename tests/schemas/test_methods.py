@@ -14,8 +14,7 @@ from broker_containers.assembly.single import run_embedded
 from broker_containers.doors.listen import Listen
 from broker_containers.operations.running import Operations
 from broker_containers.operations.schemas import SchemaHandlers
-from broker_containers.schemas.opening import open_registry
-from broker_containers.schemas.registry import SchemaRegistry
+from broker_containers.schemas.registry import SchemaRegistry, open_registry
 from sulina.errors import NotFound, Refused
 from sulina.metadata.keys import topic_lifecycle
 from sulina.metadata.keys.topics import TopicRecord

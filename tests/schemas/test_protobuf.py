@@ -194,7 +194,8 @@ async def test_brokers_without_a_compiler_use_what_was_compiled(store: MetadataS
     clock = RealClock()
     await SchemaRegistry(store, clock, Protoc(clock).compile).register("u", "proto", V1.encode())
     other = SchemaRegistry(store, clock)
-    (await other.validator("u", 1))(b"\x0a\x01x")
+    stored = await other.version("u", 1)
+    (await other.format_of(stored.version)).check(b"\x0a\x01x")
     wider = message(name=(1, "bytes", False), age=(2, "int64", False), marks=(3, "int32", True))
     made = await other.register("u", "protobuf", wider.SerializeToString())
     assert made.version == 2

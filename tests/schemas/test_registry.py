@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from broker_containers.schemas.errors import Incompatible, InvalidSchema
-from broker_containers.schemas.opening import open_registry
-from broker_containers.schemas.registry import SchemaRegistry
+from broker_containers.schemas.registry import SchemaRegistry, open_registry
 from broker_containers.schemas.values import Remarks
 from sulina.errors import NotFound, Refused, TooLarge, UnknownOutcome
 from sulina.metadata.embedded import EmbeddedStore
@@ -97,7 +96,6 @@ async def test_what_does_not_exist_is_not_found(registry: SchemaRegistry) -> Non
         registry.delete_version("nobody", 1),
         registry.delete_version("users", 7),
         registry.delete_subject("nobody"),
-        registry.validator("nobody", 1),
     ):
         with pytest.raises(NotFound):
             await question
