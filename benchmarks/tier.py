@@ -87,9 +87,7 @@ async def measure(store: str, folder: Path, seconds: float, ledger_mb: int, size
         put = await _put_rate(url, ledger_mb << 20)
         with _broker(folder, url) as ready:
             async with sulina.connect(ready["url"], operation_timeout=60) as client:
-                await client.admin(
-                    "config.set", {"name": "ledger.roll_bytes", "value": ledger_mb << 20}
-                )
+                await client.admin.config.set("ledger.roll_bytes", ledger_mb << 20)
                 begun = time.perf_counter()
                 published, behind = await _publish(client, seconds, size)
                 ended = time.perf_counter()
@@ -209,18 +207,16 @@ async def _publish(client: sulina.Client, seconds: float, size: int) -> tuple[in
 
 
 async def _behind(client: sulina.Client) -> int:
-    rows = await client.admin("ledger.list", {"topic": TOPIC})
-    return sum(
-        row["bytes"] for row in rows if row["state"] == "closed" and row["object_bytes"] is None
-    )
+    rows = await client.admin.ledgers.list(TOPIC)
+    return sum(row.bytes for row in rows if row.state == "closed" and row.object_bytes is None)
 
 
 async def _flush(client: sulina.Client) -> int:
     """Wait until nothing of the topic is left but objects; how many they are."""
-    await client.admin("ledger.offload", {"topic": TOPIC})
+    await client.admin.ledgers.offload(TOPIC)
     while True:
-        rows = await client.admin("ledger.list", {"topic": TOPIC})
-        if rows and all(row["where"] == "object" for row in rows if row["records"]):
+        rows = await client.admin.ledgers.list(TOPIC)
+        if rows and all(row.where == "object" for row in rows if row.records):
             return len(rows)
         await asyncio.sleep(0.05)
 
@@ -246,13 +242,12 @@ async def _read_rates(
 
     The medians.
     """
-    rows = await client.admin("ledger.list", {"topic": TOPIC})
+    rows = [row for row in await client.admin.ledgers.list(TOPIC) if row.records]
     ledgers = [
-        (ObjectHead(TopicName.parse(TOPIC), row["ledger"], row["first_offset"]), row["last_offset"])
+        (ObjectHead(TopicName.parse(TOPIC), row.ledger, row.first_offset), row.last_offset or 0)
         for row in rows
-        if row["records"]
     ]
-    sizes = [row["object_bytes"] for row in rows if row["records"]]
+    sizes = [row.object_bytes or 0 for row in rows]
     spans = [(key_of(head), size) for (head, _), size in zip(ledgers, sizes, strict=True)]
     plain, at_node, consumed = [], [], []
     async with open_store(url, RealClock(), random.Random(4)) as store:

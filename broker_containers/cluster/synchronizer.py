@@ -205,11 +205,9 @@ class Synchronizer:
         if self._broker != min(living, default=""):
             return
         try:
-            for row in await client.admin("subscription.list", {"topic": TOPIC}):
-                name = row["subscription"]
-                if name not in living and not row["consumers"]:
-                    arguments = {"topic": TOPIC, "subscription": name}
-                    await client.admin("subscription.delete", arguments)
+            for row in await client.admin.subscriptions.list(TOPIC):
+                if row.subscription not in living and not row.consumers:
+                    await client.admin.subscriptions.delete(TOPIC, row.subscription)
         except SulinaError as error:
             _log.info("deleting subscriptions of former brokers failed; will retry: %s", error)
 
@@ -246,6 +244,5 @@ async def _make_topic(client: Client) -> None:
         await client.topic(TOPIC)
     except NotFound:
         # Not stored: only the last announcement counts, and it is repeated.
-        wanted = {"topic": TOPIC, "delivery": Delivery.NON_RELIABLE.value}
         with suppress(AlreadyExists):
-            await client.admin("topic.create", wanted)
+            await client.admin.topics.create(TOPIC, delivery=Delivery.NON_RELIABLE)

@@ -116,7 +116,7 @@ class ClusterHandlers:
     async def drain(self, broker: str, *, reason: str = "") -> BrokerModeSet:
         others = [one for one in self._tables.living() if one != broker]
         if not any(self._tables.mode(one) is BrokerMode.ACTIVE for one in others):
-            raise Refused(f"{broker} is the only active broker: nobody could take its topics")
+            raise Refused(f"{broker} is the only active broker: none could take its topics")
         return await self._set_mode(broker, BrokerMode.DRAINING, reason)
 
     @handles(BrokerOperations.activate)

@@ -21,8 +21,8 @@ from sulina.metadata.store import MetadataStore
 from sulina.operations.security import (
     BindingOperations,
     BindingRow,
+    CreatedToken,
     EffectiveBinding,
-    NewToken,
     PrincipalOperations,
     PrincipalRights,
     PrincipalRow,
@@ -52,10 +52,10 @@ class SecurityHandlers:
     @handles(TokenOperations.create)
     async def create_token(
         self, principal: str, *, grants: Sequence[str] = (), seconds: int = 0, note: str = ""
-    ) -> NewToken:
+    ) -> CreatedToken:
         made = await self._records.create_token(principal, _grants(grants), seconds, note)
         await self._authority.caught_up()  # the token can be used here at once
-        return NewToken(
+        return CreatedToken(
             **asdict(_token(made.id, made.record)), token=made.token, enforced=self._authority.on
         )
 

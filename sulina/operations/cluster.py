@@ -19,7 +19,7 @@ from sulina.operations.declaration import (
     RunsOn,
     operation,
 )
-from sulina.operations.json_forms import OMITTED, Bounds, Count, Name
+from sulina.operations.json_forms import OMITTED, Between, Count, Name
 
 _BROKERS = Right(Action.BROKERS)
 _LEADER = RunsOn.LEADER
@@ -81,19 +81,9 @@ class ReportedLoad:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerDetails:
+class BrokerDetails(BrokerRow):
     """A broker with its load and its topics."""
 
-    broker: Name
-    url: Annotated[str, "For clients of the binary protocol."]
-    http: Annotated[str, "The HTTP door."]
-    admin: Annotated[str, "Danube's admin services."]
-    version: str
-    started_us: Count
-    labels: tuple[str, ...]
-    mode: BrokerMode
-    leader: bool
-    topics: Count
     load: Annotated[ReportedLoad | None, "null if it has not reported any."]
     owns: Annotated[tuple[str, ...], "Its topics, at most 1,000."]
 
@@ -316,7 +306,7 @@ class ConfigOperations(OperationGroup, name="config"):
 
     @operation(GET("/config/history"), right=CLUSTER)
     async def history(
-        self, *, limit: Annotated[int, Bounds(), "List at most this many changes."] = 100
+        self, *, limit: Annotated[int, Between(), "List at most this many changes."] = 100
     ) -> tuple[PastChange, ...]:
         """List who changed which setting and when, the newest change first."""
 

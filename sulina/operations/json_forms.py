@@ -2,7 +2,7 @@
 
 ``form_of`` reads a type annotation. It knows text, numbers, booleans, enumerations of text,
 dataclasses, tuples and sequences, mappings from text, ``X | None`` and ``Any``. ``Annotated`` adds
-a description (a plain string), ``Bounds``, ``OMITTED``, or a form of one's own.
+a description (a plain string), ``Between``, ``OMITTED``, or a form of one's own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LONGEST_SHOWN: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class Between:
     """The range of a number, or of the length of a text or list."""
 
     low: int = 0
@@ -35,8 +35,9 @@ class _Omitted:
 
 
 OMITTED: Final = _Omitted()
-Count = Annotated[int, Bounds()]
-Name = Annotated[str, Bounds(1)]
+Count = Annotated[int, Between()]
+Name = Annotated[str, Between(1)]
+TopicText = Annotated[str, Between(1), "The topic's name, as /namespace/topic."]
 
 
 class JsonForm(ABC):
@@ -95,7 +96,7 @@ class NullForm(AnyForm):
 class TextForm(JsonForm):
     """Text."""
 
-    bounds: Bounds = Bounds()
+    bounds: Between = Between()
 
     def encode(self, value: Any) -> Any:
         return value
@@ -122,7 +123,7 @@ class TextForm(JsonForm):
 class WholeForm(JsonForm):
     """A whole number."""
 
-    bounds: Bounds | None = None
+    bounds: Between | None = None
 
     def encode(self, value: Any) -> Any:
         return value
@@ -227,7 +228,7 @@ class ListForm(JsonForm):
     """A list, read as a tuple."""
 
     inner: JsonForm
-    bounds: Bounds = Bounds()
+    bounds: Between = Between()
 
     def encode(self, value: Any) -> Any:
         return [self.inner.encode(each) for each in value]
@@ -336,7 +337,7 @@ def described_as(annotation: Any) -> Described:
         match extra:
             case str():
                 description = extra
-            case Bounds():
+            case Between():
                 bounds = extra
             case JsonForm():
                 form = extra
@@ -350,14 +351,14 @@ def form_of(annotation: Any) -> JsonForm:
     return described_as(annotation).form
 
 
-def _form(kind: Any, bounds: Bounds | None) -> JsonForm:
+def _form(kind: Any, bounds: Between | None) -> JsonForm:
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
         some = [each for each in inner if each is not type(None)]
         if len(some) == 1:
             return OptionalForm(_bounded(some[0], bounds))
     elif origin in (tuple, Sequence, list):
-        return ListForm(form_of(inner[0]), bounds or Bounds())
+        return ListForm(form_of(inner[0]), bounds or Between())
     elif origin in (Mapping, dict):
         return MapForm(form_of(inner[1]))
     elif kind is Any:
@@ -371,7 +372,7 @@ def _form(kind: Any, bounds: Bounds | None) -> JsonForm:
     elif kind is float:
         return FloatForm()
     elif kind is str:
-        return TextForm(bounds or Bounds())
+        return TextForm(bounds or Between())
     elif isinstance(kind, type) and issubclass(kind, StrEnum):
         return ChoiceForm(kind)
     elif is_dataclass(kind) and isinstance(kind, type):
@@ -379,7 +380,7 @@ def _form(kind: Any, bounds: Bounds | None) -> JsonForm:
     raise TypeError(f"{kind!r} has no JSON form")
 
 
-def _bounded(kind: Any, bounds: Bounds | None) -> JsonForm:
+def _bounded(kind: Any, bounds: Between | None) -> JsonForm:
     return form_of(kind) if bounds is None else _form(kind, bounds)
 
 

@@ -20,13 +20,20 @@ from sulina.operations.declaration import (
     choices,
     operation,
 )
-from sulina.operations.json_forms import Bounds, Count, JsonForm, Schema, WholeForm, shown
+from sulina.operations.json_forms import (
+    Between,
+    Count,
+    JsonForm,
+    Schema,
+    TopicText,
+    WholeForm,
+    shown,
+)
 from sulina.operations.subscriptions import Position
 
 MOST_MESSAGES: Final = 4096
 """The most that one call publishes."""
-_WHOLE: Final = WholeForm(Bounds())
-_TopicText = Annotated[str, Bounds(1), "The topic's name, as /namespace/topic."]
+_WHOLE: Final = WholeForm(Between())
 _BASE64: Final = {"type": "string", "contentEncoding": "base64"}
 
 
@@ -173,7 +180,7 @@ class StoredMessageForm(JsonForm):
 class PublishedAt:
     """Where published messages are: the offset of the first, the others follow it."""
 
-    topic: _TopicText
+    topic: TopicText
     offset: int
 
 
@@ -181,7 +188,7 @@ class PublishedAt:
 class PeekedMessages:
     """Messages that were read without a subscription."""
 
-    topic: _TopicText
+    topic: TopicText
     messages: tuple[Annotated[StoredMessage, StoredMessageForm()], ...]
     next_offset: Annotated[Count, "Where to continue."]
     at_end: bool
@@ -197,9 +204,9 @@ class MessageOperations(OperationGroup, name="messages"):
     )
     async def publish(
         self,
-        topic: _TopicText,
+        topic: TopicText,
         messages: Annotated[
-            Sequence[Annotated[NewMessage, NewMessageForm()]], Bounds(1, MOST_MESSAGES)
+            Sequence[Annotated[NewMessage, NewMessageForm()]], Between(1, MOST_MESSAGES)
         ],
     ) -> PublishedAt:
         """Publish messages in one frame; answered when they are durable."""
@@ -211,10 +218,10 @@ class MessageOperations(OperationGroup, name="messages"):
     )
     async def peek(
         self,
-        topic: _TopicText,
+        topic: TopicText,
         *,
         start: Position = Start.earliest(),  # noqa: B008
-        limit: Annotated[int, Bounds(1), "Read at most this many."] = 10,
+        limit: Annotated[int, Between(1), "Read at most this many."] = 10,
     ) -> PeekedMessages:
         """Read messages without a subscription; nothing is acknowledged."""
 

@@ -18,13 +18,12 @@ from sulina.operations.declaration import (
     Right,
     operation,
 )
-from sulina.operations.json_forms import OMITTED, Bounds, Count, Name
+from sulina.operations.json_forms import OMITTED, Between, Count, Name, TopicText
 
-_TopicText = Annotated[str, Bounds(1), "The topic's name, as /namespace/topic."]
 _MANAGE = Right(Action.SCHEMAS, "{subject}")
 Definition = Annotated[str, "The schema; JSON as text, too."]
 DefinitionBase64 = Annotated[str | None, "Any bytes in Base64, instead of definition."]
-SchemaTypeName = Annotated[str, Bounds(1), f"{', '.join(SchemaType)}, or another name of one."]
+SchemaTypeName = Annotated[str, Between(1), f"{', '.join(SchemaType)}, or another name of one."]
 _Latest = Annotated[Count, "0 is the latest."]
 
 
@@ -57,18 +56,9 @@ class SchemaVersionRow:
 
 
 @dataclass(frozen=True, slots=True)
-class SchemaDetails:
+class SchemaDetails(SchemaVersionRow):
     """A schema as it was registered."""
 
-    subject: Name
-    id: Count
-    version: Count
-    type: SchemaType
-    fingerprint: Name
-    description: str
-    created_by: str
-    created_us: Count
-    tags: tuple[str, ...]
     compatibility: Compatibility
     definition: Annotated[str | None, OMITTED, "Present if it is text."] = None
     definition_base64: Annotated[str | None, OMITTED, "Present if it is not text."] = None
@@ -105,7 +95,7 @@ class SubjectCompatibility:
 class TopicSchema:
     """The subject of a topic's messages, and what happens to other messages."""
 
-    topic: _TopicText
+    topic: TopicText
     subject: Annotated[str | None, "null if the topic is not bound."]
     validation: Validation
     payload: Annotated[bool, "Whether payloads are checked."]
@@ -124,7 +114,7 @@ class SchemaOperations(OperationGroup, name="schema"):
 
     @operation(DELETE("/schemas/{subject}"), right=_MANAGE)
     async def delete(
-        self, subject: Name, *, version: Annotated[int | None, Bounds(), "All if omitted."] = None
+        self, subject: Name, *, version: Annotated[int | None, Between(), "All if omitted."] = None
     ) -> None:
         """Delete a version, or a subject with all its versions."""
 
@@ -184,13 +174,13 @@ class SchemaOperations(OperationGroup, name="schema"):
         """Show a schema by the id that messages carry."""
 
     @operation(GET("/topics/{topic}/schema"), right=Right(None, "{topic}"))
-    async def topic(self, topic: _TopicText) -> TopicSchema:
+    async def topic(self, topic: TopicText) -> TopicSchema:
         """Show the subject of a topic's messages, and what happens to other messages."""
 
     @operation(PUT("/topics/{topic}/schema"), right=Right(Action.TOPICS, "{topic}"))
     async def bind(
         self,
-        topic: _TopicText,
+        topic: TopicText,
         *,
         subject: Annotated[str | None, "The one it is bound to if omitted."] = None,
         validation: Validation | None = None,

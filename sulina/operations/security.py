@@ -9,7 +9,7 @@ from typing import Annotated
 from sulina.metadata.keys.bindings import PrincipalType, Scope
 from sulina.metadata.keys.roles import Permission
 from sulina.operations.declaration import CLUSTER, DELETE, GET, POST, OperationGroup, operation
-from sulina.operations.json_forms import Bounds, Count, Name
+from sulina.operations.json_forms import Between, Count, Name
 
 GrantTexts = Annotated[
     Sequence[Name], "Each as action:scope, such as produce:/default/orders or admin:*."
@@ -24,19 +24,14 @@ class TokenRow:
     id: Name
     principal: Name
     created_us: Count
-    expires_us: Annotated[int | None, Bounds(), "null is never."]
+    expires_us: Annotated[int | None, Between(), "null is never."]
     note: str
 
 
 @dataclass(frozen=True, slots=True)
-class NewToken:
+class CreatedToken(TokenRow):
     """A token that was created. Its text is not stored and can't be read again."""
 
-    id: Name
-    principal: Name
-    created_us: Count
-    expires_us: Annotated[int | None, Bounds(), "null is never."]
-    note: str
     token: Annotated[str, "What clients present."]
     enforced: Annotated[bool, "Whether brokers ask for tokens at all."]
 
@@ -55,8 +50,8 @@ class TokenOperations(OperationGroup, name="token"):
         *,
         grants: GrantTexts = (),
         seconds: Annotated[Count, "How long it is valid; 0 is for ever."] = 0,
-        note: Annotated[str, Bounds(0, 1000)] = "",
-    ) -> NewToken:
+        note: Annotated[str, Between(0, 1000)] = "",
+    ) -> CreatedToken:
         """Create a token; this answer is the only place that shows its text."""
 
     @operation(DELETE("/tokens/{id}"), right=CLUSTER)
@@ -70,29 +65,32 @@ class PrincipalRow:
 
     principal: Name
     grants: tuple[str, ...]
-    created_us: Annotated[int | None, Bounds(), "null if it is known by bindings alone."]
+    created_us: Annotated[int | None, Between(), "null if it is known by bindings alone."]
 
 
 @dataclass(frozen=True, slots=True)
-class EffectiveBinding:
-    """A binding of a principal, and what its roles allow there."""
+class BindingRow:
+    """A binding: which roles a principal has, and where."""
 
-    binding: Name
+    binding: Annotated[str, Between(1), "Its id."]
     principal: Name
     principal_type: PrincipalType
     roles: tuple[Name, ...]
     scope: Scope
     resource: ResourceText
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveBinding(BindingRow):
+    """A binding of a principal, and what its roles allow there."""
+
     grants: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class PrincipalRights:
+class PrincipalRights(PrincipalRow):
     """A principal with its own grants and its bindings."""
 
-    principal: Name
-    grants: tuple[str, ...]
-    created_us: Annotated[int | None, Bounds(), "null if it is known by bindings alone."]
     bindings: tuple[EffectiveBinding, ...]
 
 
@@ -145,18 +143,6 @@ class RoleOperations(OperationGroup, name="role"):
     @operation(DELETE("/roles/{role}"), right=CLUSTER)
     async def delete(self, role: Name) -> None:
         """Delete a role; bindings that name it allow less from then on."""
-
-
-@dataclass(frozen=True, slots=True)
-class BindingRow:
-    """A binding: which roles a principal has, and where."""
-
-    binding: Annotated[str, Bounds(1), "Its id."]
-    principal: Name
-    principal_type: PrincipalType
-    roles: tuple[Name, ...]
-    scope: Scope
-    resource: ResourceText
 
 
 class BindingOperations(OperationGroup, name="binding"):

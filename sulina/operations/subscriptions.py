@@ -20,12 +20,20 @@ from sulina.operations.declaration import (
     RunsOn,
     operation,
 )
-from sulina.operations.json_forms import Bounds, Count, JsonForm, Name, Schema, WholeForm, shown
+from sulina.operations.json_forms import (
+    Between,
+    Count,
+    JsonForm,
+    Name,
+    Schema,
+    TopicText,
+    WholeForm,
+    shown,
+)
 
-_TopicText = Annotated[str, Bounds(1), "The topic's name, as /namespace/topic."]
 _CONSUME = Right(Action.CONSUME, "{topic}")
 _OWNER = RunsOn.TOPIC_OWNER
-_WHOLE = WholeForm(Bounds())
+_WHOLE = WholeForm(Between())
 
 
 class StartForm(JsonForm):
@@ -102,7 +110,7 @@ class FailureChanges(TypedDict, total=False):
 class SubscriptionRow:
     """A subscription in a list."""
 
-    topic: _TopicText
+    topic: TopicText
     subscription: Name
     type: SubscriptionType
     position: Annotated[Count, "Everything before this offset is acknowledged."]
@@ -133,7 +141,7 @@ MaxUnacked = Annotated[
 class SubscriptionDetails:
     """A subscription with its consumers and counters."""
 
-    topic: _TopicText
+    topic: TopicText
     subscription: Name
     type: SubscriptionType
     position: Annotated[Count, "Everything before this offset is acknowledged."]
@@ -161,13 +169,13 @@ class SubscriptionOperations(OperationGroup, name="subscription"):
     """Operations on the subscriptions of a topic without partitions, or of one partition."""
 
     @operation(GET("/topics/{topic}/subscriptions"), right=Right(None, "{topic}"), runs_on=_OWNER)
-    async def list(self, topic: _TopicText) -> tuple[SubscriptionRow, ...]:
+    async def list(self, topic: TopicText) -> tuple[SubscriptionRow, ...]:
         """List the subscriptions of a topic."""
 
     @operation(POST("/topics/{topic}/subscriptions", 201), right=_CONSUME, runs_on=_OWNER)
     async def create(
         self,
-        topic: _TopicText,
+        topic: TopicText,
         subscription: Name,
         *,
         type: SubscriptionType = SubscriptionType.EXCLUSIVE,
@@ -180,7 +188,7 @@ class SubscriptionOperations(OperationGroup, name="subscription"):
         right=Right(None, "{topic}"),
         runs_on=_OWNER,
     )
-    async def describe(self, topic: _TopicText, subscription: Name) -> SubscriptionDetails:
+    async def describe(self, topic: TopicText, subscription: Name) -> SubscriptionDetails:
         """Show a subscription, its consumers and counters."""
 
     @operation(
@@ -188,13 +196,13 @@ class SubscriptionOperations(OperationGroup, name="subscription"):
         right=Right(Action.CONSUME, "{topic}", Action.TOPICS),
         runs_on=_OWNER,
     )
-    async def delete(self, topic: _TopicText, subscription: Name) -> None:
+    async def delete(self, topic: TopicText, subscription: Name) -> None:
         """Delete a subscription and disconnect its consumers."""
 
     @operation(
         POST("/topics/{topic}/subscriptions/{subscription}/seek"), right=_CONSUME, runs_on=_OWNER
     )
-    async def seek(self, topic: _TopicText, subscription: Name, start: Position) -> SubscriptionRow:
+    async def seek(self, topic: TopicText, subscription: Name, start: Position) -> SubscriptionRow:
         """Move a subscription that has no consumers to another position."""
 
     @operation(
@@ -208,7 +216,7 @@ class SubscriptionOperations(OperationGroup, name="subscription"):
         runs_on=_OWNER,
     )
     async def policy(
-        self, topic: _TopicText, subscription: Name, **changes: Unpack[FailureChanges]
+        self, topic: TopicText, subscription: Name, **changes: Unpack[FailureChanges]
     ) -> FailurePolicy:
         """Show or change what happens to messages that are not acknowledged."""
 
@@ -220,6 +228,6 @@ class SubscriptionOperations(OperationGroup, name="subscription"):
         runs_on=_OWNER,
     )
     async def dispatch(
-        self, topic: _TopicText, subscription: Name, *, max_unacked: MaxUnacked | None = None
+        self, topic: TopicText, subscription: Name, *, max_unacked: MaxUnacked | None = None
     ) -> DispatchLimit:
         """Show or change how many messages may be unacknowledged at once."""

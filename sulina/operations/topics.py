@@ -21,10 +21,9 @@ from sulina.operations.declaration import (
     RunsOn,
     operation,
 )
-from sulina.operations.json_forms import Bounds, Count, Name
+from sulina.operations.json_forms import Between, Count, Name, TopicText
 from sulina.operations.subscriptions import SubscriptionRow
 
-TopicText = Annotated[str, Bounds(1), "The topic's name, as /namespace/topic."]
 MANAGE_TOPIC = Right(Action.TOPICS, "{topic}")
 SEE_TOPIC = Right(None, "{topic}")
 MANAGE_NAMESPACE = Right(Action.NAMESPACES, "/{namespace}/*")
@@ -45,7 +44,7 @@ class NamespaceLimits(TypedDict, total=False):
     ]
 
 
-_LimitOfTopic = Annotated[int | None, Bounds(), "null leaves it to the namespace."]
+_LimitOfTopic = Annotated[int | None, Between(), "null leaves it to the namespace."]
 
 
 class TopicLimits(TypedDict, total=False):
@@ -108,7 +107,7 @@ class TopicRow:
     producers: Count
     consumers: Count
     records: Annotated[
-        int | None, Bounds(), "null if only another broker, which writes the topic, knows."
+        int | None, Between(), "null if only another broker, which writes the topic, knows."
     ]
 
 
@@ -169,7 +168,7 @@ class TopicLocation:
     """Which broker serves a topic, and its addresses."""
 
     topic: TopicText
-    broker: Annotated[str, Bounds(1), "The topic's owner."]
+    broker: Annotated[str, Between(1), "The topic's owner."]
     epoch: Count
     moving_to: str | None
     url: Annotated[str, "For clients of the binary protocol."]
@@ -289,11 +288,11 @@ class LedgerRow:
     where: Annotated[str, "entries, object, or entries and object."]
     first_offset: Count
     last_offset: int | None
-    records: Annotated[int | None, Bounds()]
+    records: Annotated[int | None, Between()]
     bytes: Count
     first_time_us: Count
     last_time_us: Count
-    object_bytes: Annotated[int | None, Bounds()]
+    object_bytes: Annotated[int | None, Between()]
     digest: str | None
     key: Annotated[str | None, "The object's key in the object store."]
 

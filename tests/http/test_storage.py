@@ -55,7 +55,7 @@ async def test_a_stuck_disk_leaves_the_outcome_unknown_and_the_message_may_be_th
         await http.ok("POST", MESSAGES, data=b"before")
         disk.close_gate()
         answer = await http("POST", MESSAGES, data=b"maybe")
-        assert "look at the outcome" in answer.problem(504, "unknown-outcome")
+        assert "check the outcome" in answer.problem(504, "unknown-outcome")
         assert answer.json["retriable"] is False
         disk.open_gate()
         while await payloads(http) != ["before", "maybe"]:

@@ -10,7 +10,7 @@ import pytest
 
 from sulina.errors import Refused
 from sulina.model import Delivery, Start
-from sulina.operations.json_forms import OMITTED, Bounds, Count, Name, described_as, form_of
+from sulina.operations.json_forms import OMITTED, Between, Count, Name, described_as, form_of
 from sulina.operations.messages import NewMessage, NewMessageForm, StoredMessage, StoredMessageForm
 from sulina.operations.subscriptions import Position
 
@@ -76,7 +76,7 @@ def test_a_value_is_read_as_it_was_written(annotation: Any, value: Any, written:
     [
         (str, 1, "it must be text, not 1"),
         (Name, "", "it is missing"),
-        (Annotated[str, Bounds(0, 3)], "four", "at most 3 characters"),
+        (Annotated[str, Between(0, 3)], "four", "at most 3 characters"),
         (Count, -1, "it must be a whole number from 0 to"),
         (Count, True, "it must be a whole number"),
         (Count, "1", "it must be a whole number"),
@@ -86,7 +86,7 @@ def test_a_value_is_read_as_it_was_written(annotation: Any, value: Any, written:
         (Delivery, "maybe", "it is one of reliable, non_reliable, not 'maybe'"),
         (Sequence[int], "text", "it must be a list"),
         (Sequence[int], [None], "it must be a whole number"),
-        (Annotated[Sequence[int], Bounds(1)], [], "it must have 1 to"),
+        (Annotated[Sequence[int], Between(1)], [], "it must have 1 to"),
         (Mapping[str, int], [], "it must be an object"),
         (Inner, {"words": []}, "it.number is missing"),
         (Inner, None, "it must be an object"),
@@ -126,7 +126,7 @@ def test_fields_that_a_newer_broker_adds_are_ignored() -> None:
         (bool, "0", False),
         (str, "a", "a"),
         (Position, "12", Start.offset(12)),
-        (Annotated[int | None, Bounds()], "3", 3),
+        (Annotated[int | None, Between()], "3", 3),
     ],
 )
 def test_a_text_from_a_url_is_read_as_its_type(annotation: Any, text: str, value: Any) -> None:
@@ -140,7 +140,7 @@ def test_schemas_say_what_is_decoded() -> None:
     assert named["Outer"]["required"] == ["name", "inner", "delivery"]
     assert named["Outer"]["properties"]["delivery"]["enum"] == ["reliable", "non_reliable"]
     assert named["Inner"]["properties"]["number"] == {"type": "integer", "minimum": 0}
-    assert form_of(Annotated[int | None, Bounds(0, 9)]).schema({}) == {
+    assert form_of(Annotated[int | None, Between(0, 9)]).schema({}) == {
         "type": ["integer", "null"],
         "minimum": 0,
         "maximum": 9,

@@ -1,4 +1,4 @@
-"""BrokerAdmin: brokers, leader, balance; ``unload`` has how a broker is emptied."""
+"""BrokerAdmin: brokers, leader and balance; ``unload`` has UnloadBroker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from broker_containers.doors.danube_admin.cluster_map import ClusterMap, status_
 from broker_containers.doors.danube_admin.numbers import number_of
 from broker_containers.doors.danube_admin.settings import AdminSettings
 from broker_containers.doors.danube_admin.unload import Unloading
-from broker_containers.doors.grpc_shared.calls import Call
+from broker_containers.doors.grpc_shared.calls import Call, DanubeService
 from sulina.errors import SulinaError
 from sulina.operations.client import AdminClient
 from sulina.operations.cluster import BalancePlan, BrokerRow, PlannedMove
@@ -25,7 +25,7 @@ _STRATEGIES: Final = {"simple": "Fair", "composite": "Balanced", "weighted": "We
 """Danube's names of the equivalent rankings."""
 
 
-class BrokerAdmin:
+class BrokerAdmin(DanubeService):
     """The service."""
 
     def __init__(

@@ -13,11 +13,11 @@ from google.protobuf.message import Message
 
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
 from broker_containers.doors.danube_admin.numbers import number_of
-from broker_containers.doors.grpc_shared.calls import Call
+from broker_containers.doors.grpc_shared.calls import Call, DanubeService
 from sulina.operations.client import AdminClient
 
 
-class ClusterAdmin:
+class ClusterAdmin(DanubeService):
     """The service."""
 
     def __init__(self, admin: AdminClient) -> None:
@@ -26,10 +26,6 @@ class ClusterAdmin:
     def calls(self) -> Mapping[str, Call]:
         """By name."""
         return {"ClusterStatus": self._status}
-
-    def seconds(self, request: Message) -> float | None:
-        """The usual time."""
-        return None
 
     async def _status(self, _: pb.Empty) -> Message:
         found = await self._admin.cluster.describe()

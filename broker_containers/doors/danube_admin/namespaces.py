@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
 from broker_containers.doors.danube_admin.cluster_map import ClusterMap
-from broker_containers.doors.grpc_shared.calls import Call
+from broker_containers.doors.grpc_shared.calls import Call, DanubeService
 from broker_containers.doors.grpc_shared.names import namespace_name
 from sulina.operations.client import AdminClient
 
@@ -19,7 +19,7 @@ _NO_LIMITS: Final = {"max_publish_rate": 0, "max_subscription_dispatch_rate": 0}
 """Limits that Danube's tools read and Sulina does not have."""
 
 
-class NamespaceAdmin:
+class NamespaceAdmin(DanubeService):
     """The service."""
 
     def __init__(self, admin: AdminClient, places: ClusterMap) -> None:
@@ -34,10 +34,6 @@ class NamespaceAdmin:
             "GetNamespaceTopics": self._topics,
             "GetNamespacePolicies": self._policies,
         }
-
-    def seconds(self, request: Message) -> float | None:
-        """The usual time."""
-        return None
 
     async def _create(self, request: pb.NamespaceRequest) -> Message:
         await self._admin.namespaces.create(namespace_name(request.name))

@@ -1,8 +1,8 @@
-"""SecurityAdmin: roles and bindings, by the methods that every door has.
+"""SecurityAdmin: roles and bindings.
 
-As at Danube, making what is there already replaces it, bindings may name roles that are not there,
-and a role goes even if bindings name it. What can't be a name, scope or permission is a bad
-request.
+As in Danube, creating a role or binding that exists replaces it, a binding may name roles that do
+not exist, and a role can be deleted while bindings name it. An invalid name, scope or permission is
+a bad request.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from google.protobuf.message import Message
 
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
-from broker_containers.doors.grpc_shared.calls import Call
+from broker_containers.doors.grpc_shared.calls import Call, DanubeService
 from broker_containers.doors.grpc_shared.names import BadRequest, label
 from sulina.errors import Refused
 from sulina.metadata.keys import bindings, roles
@@ -22,7 +22,7 @@ from sulina.operations.client import AdminClient
 from sulina.operations.security import BindingRow, RoleRow
 
 
-class SecurityAdmin:
+class SecurityAdmin(DanubeService):
     """The service."""
 
     def __init__(self, admin: AdminClient) -> None:
@@ -41,10 +41,6 @@ class SecurityAdmin:
             "ListAllBindings": self._list_all_bindings,
             "DeleteBinding": self._delete_binding,
         }
-
-    def seconds(self, request: Message) -> float | None:
-        """The usual time."""
-        return None
 
     async def _create_role(self, request: pb.CreateRoleRequest) -> Message:
         wanted = request.role
@@ -88,7 +84,7 @@ class SecurityAdmin:
         return pb.GetBindingResponse(binding=_binding(found))
 
     async def _list_bindings(self, request: pb.ListBindingsRequest) -> Message:
-        """Of one resource; without one, all of that scope."""
+        """The bindings of one resource; without one, all of the scope."""
         with _checked():
             scope = bindings.scope_of(request.scope)
             at = Reach.parse(scope, request.resource_name) if request.resource_name else None

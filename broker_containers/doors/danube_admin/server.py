@@ -1,15 +1,14 @@
-"""Listens on the Danube admin port: the services, health, reflection, and an orderly end."""
+"""Listens on the Danube admin port: the services, health checks and reflection."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
-from broker_containers.doors.danube_admin.absent import Absent
 from broker_containers.doors.danube_admin.brokers import BrokerAdmin
 from broker_containers.doors.danube_admin.cluster_map import ClusterMap
 from broker_containers.doors.danube_admin.clusters import ClusterAdmin
@@ -19,17 +18,26 @@ from broker_containers.doors.danube_admin.settings import AdminListen, AdminSett
 from broker_containers.doors.danube_admin.topics import TopicAdmin
 from broker_containers.doors.danube_schema.service import NAME as SCHEMA_SERVICE
 from broker_containers.doors.danube_schema.service import add_to
-from broker_containers.doors.grpc_shared.callers import Callers
-from broker_containers.doors.grpc_shared.calls import Guard, Service, handlers_of
+from broker_containers.doors.grpc_shared.callers import Callers, Context
+from broker_containers.doors.grpc_shared.calls import CallGuard, DanubeService, handlers_of
 from broker_containers.doors.grpc_shared.needs import admin_needs
 from broker_containers.doors.grpc_shared.port import open_port
 from broker_containers.doors.services import Services
 
+_NO_RAFT: Final = (
+    "Sulina's brokers join a cluster when they start and leave it when they stop, so there is no "
+    "Raft group to change: start one with `sulina broker run`, or drain one with UnloadBroker"
+)
+_NOT_SERVED: Final = {
+    "/danube_admin.ClusterAdmin/AddNode": _NO_RAFT,
+    "/danube_admin.ClusterAdmin/PromoteNode": _NO_RAFT,
+    "/danube_admin.ClusterAdmin/RemoveNode": _NO_RAFT,
+}
 _SERVING: Final = health_pb2.HealthCheckResponse.SERVING
 
 
 class AdminServer:
-    """The door. Use as ``async with``, inside of the broker's own."""
+    """The Danube admin door. Use as ``async with``, inside that of the broker."""
 
     def __init__(self, services: Services, listen: AdminListen) -> None:
         """The schema registry is served on the same port."""
@@ -37,10 +45,10 @@ class AdminServer:
         admin, clock = services.operations.client, services.broker.clock
         places, registry = ClusterMap(services.operations), services.schemas.registry
         callers = Callers(services.authority)
-        guard = Guard(callers, admin_needs, services.requests)
+        guard = CallGuard(callers, admin_needs, services.requests)
         settings = listen.settings
         described = pb.DESCRIPTOR.services_by_name
-        admin_services: dict[str, Service] = {
+        admin_services: dict[str, DanubeService] = {
             "BrokerAdmin": BrokerAdmin(admin, places, clock, settings),
             "ClusterAdmin": ClusterAdmin(admin),
             "NamespaceAdmin": NamespaceAdmin(admin, places),
@@ -55,7 +63,7 @@ class AdminServer:
             handlers_of(described[name], service, clock, settings.call_seconds, guard)
             for name, service in admin_services.items()
         ]
-        self._server.add_generic_rpc_handlers([*handlers, Absent()])
+        self._server.add_generic_rpc_handlers([*handlers, NotServed()])
         add_to(self._server, registry, callers, services.requests, settings.call_seconds)
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
@@ -86,21 +94,37 @@ class AdminServer:
         await self.close()
 
     async def close(self) -> None:
-        """Take no new calls, finish those under way (for a short while), close everything."""
+        """Stop accepting calls, finish those under way within a short time, close everything."""
         await self._health.enter_graceful_shutdown()
         await self._server.stop(self._listen.settings.goodbye_seconds)
 
 
 def _options(settings: AdminSettings) -> list[tuple[str, int]]:
     return [
-        # Two processes must not share a port without knowing.
+        # Two processes must not share a port unnoticed.
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", settings.max_message_bytes),
         # A list of all topics may be long.
         ("grpc.max_send_message_length", -1),
         ("grpc.max_concurrent_streams", settings.max_calls),
         ("grpc.max_allowed_incoming_connections", settings.max_connections),
-        # How the end of a client is noticed that is just gone.
+        # Detects clients that are gone without closing their connection.
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 10_000),
     ]
+
+
+class NotServed(grpc.GenericRpcHandler):
+    """Refuses what Danube has and Sulina does not, with the reason. Add it after the services."""
+
+    def service(
+        self, handler_call_details: grpc.HandlerCallDetails
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+        reason = _NOT_SERVED.get(handler_call_details.method)
+        if reason is None:
+            return None
+
+        async def refuse(_: bytes, context: Context) -> bytes:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, reason)
+
+        return grpc.unary_unary_rpc_method_handler(refuse)

@@ -7,35 +7,35 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class AdminSettings:
-    """Everything a client can make large or long has a bound."""
+    """Limits of the Danube admin door: everything that a client can make large or long."""
 
     max_calls: int = 128
-    """Under way at once, all clients together; further ones are told RESOURCE_EXHAUSTED."""
+    """Maximum calls in progress, of all clients; further ones get RESOURCE_EXHAUSTED."""
     max_connections: int = 256
-    """Further ones are closed."""
+    """Maximum connections; further ones are closed."""
     max_message_bytes: int = 256 << 10
-    """Of a request."""
+    """Maximum size of a request."""
     call_seconds: float = 30.0
-    """From a call to its answer, if the client does not want it sooner."""
+    """Timeout of a call, unless the client sets a shorter one."""
     unload_seconds: float = 60.0
-    """How long UnloadBroker waits for topics to have gone, unless the call says."""
+    """How long UnloadBroker waits for topics to move, unless the call says."""
     max_unload_seconds: float = 600.0
-    """The longest that a call may say."""
+    """The maximum that a call may set."""
     max_unload_parallel: int = 32
-    """Moves at once of UnloadBroker with chosen namespaces; unless the call says, 8."""
+    """Maximum concurrent moves of UnloadBroker with namespaces; 8 unless the call says."""
     goodbye_seconds: float = 3.0
-    """How long calls under way may take when the broker stops."""
+    """How long calls in progress may take when the broker stops."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdminListen:
-    """Where to listen. gRPC takes certificates as bytes, not as Python's TLS contexts."""
+    """Where to listen. gRPC needs certificates as bytes, not as Python's TLS contexts."""
 
     host: str = "127.0.0.1"
     port: int = 0
-    """0 takes one that is free."""
+    """0 lets the system choose a free port."""
     certificate: bytes | None = field(default=None, repr=False)
-    """PEM, with its chain; without it there is no TLS."""
+    """PEM, with its chain; TLS is off without it."""
     key: bytes | None = field(default=None, repr=False)
-    """PEM; may be left out if it is in the certificate's file."""
+    """PEM; optional if the certificate's file contains it."""
     settings: AdminSettings = field(default_factory=AdminSettings)

@@ -1,7 +1,7 @@
-"""The calls of TopicAdmin about subscriptions.
+"""TopicAdmin: calls about subscriptions.
 
-A topic with partitions has a subscription if one of its partitions has it; a change is made on all
-that do.
+A partitioned topic has a subscription if one of its partitions has it; a change applies to all
+partitions that have it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TYPES: Final = (
 
 
 class Subscriptions:
-    """The calls, for ``TopicAdmin``."""
+    """The calls about subscriptions, for ``TopicAdmin``."""
 
     def __init__(self, admin: AdminClient) -> None:
         self._admin = admin
@@ -83,7 +83,7 @@ class Subscriptions:
         )
 
     async def _set_dispatch(self, request: pb.SetSubscriptionDispatchConfigRequest) -> Message:
-        """Of a topic with partitions, the limit is each partition's own."""
+        """The limit applies to each partition on its own."""
         if not request.HasField("dispatch_config"):
             raise BadRequest("dispatch_config is missing")
         limit = request.dispatch_config.max_unacked_messages
@@ -97,7 +97,7 @@ class Subscriptions:
         return pb.SubscriptionResponse(success=True)
 
     async def _get_dispatch(self, request: pb.GetSubscriptionDispatchConfigRequest) -> Message:
-        """Nothing, if no limit was set."""
+        """Empty if no limit is set."""
         _, several = await self._find(request.topic, request.subscription)
         limit = (await self._admin.subscriptions.dispatch(*several[0])).max_unacked
         found = pb.SubscriptionDispatchConfig(max_unacked_messages=limit) if limit else None

@@ -1,7 +1,7 @@
-"""TopicAdmin, as far as it is about topics; ``subscriptions`` has the rest.
+"""TopicAdmin: calls about topics; ``subscriptions`` has the others.
 
-Danube's partitions are topics, each with its own row; so they are here. A topic with partitions can
-be described, deleted and unloaded as a whole.
+As in Danube, each partition is a topic with its own row. A partitioned topic can be described,
+deleted and unloaded as a whole.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
 from broker_containers.doors.danube_admin.cluster_map import ClusterMap, ServedTopic
 from broker_containers.doors.danube_admin.subscriptions import Subscriptions, names_in
-from broker_containers.doors.grpc_shared.calls import Call
+from broker_containers.doors.grpc_shared.calls import Call, DanubeService
 from broker_containers.doors.grpc_shared.names import BadRequest, namespace_name, topic_name
 from broker_containers.schemas.registry import SchemaRegistry
 from sulina.errors import Refused
@@ -28,7 +28,7 @@ _WORDS: Final = {
 }
 
 
-class TopicAdmin:
+class TopicAdmin(DanubeService):
     """The service."""
 
     def __init__(self, admin: AdminClient, places: ClusterMap, registry: SchemaRegistry) -> None:
@@ -49,10 +49,6 @@ class TopicAdmin:
             "UnloadTopic": self._unload,
             **self._subscriptions.calls(),
         }
-
-    def seconds(self, request: Message) -> float | None:
-        """The usual time."""
-        return None
 
     async def _of_namespace(self, request: pb.NamespaceRequest) -> Message:
         name = namespace_name(request.name)
@@ -87,24 +83,24 @@ class TopicAdmin:
 
     async def _create(self, request: pb.NewTopicRequest) -> Message:
         name = topic_name(request.name)
-        return await self._make(name, request.dispatch_strategy, 0, request.schema_subject)
+        return await self._create_topic(name, request.dispatch_strategy, 0, request.schema_subject)
 
     async def _create_partitioned(self, request: pb.PartitionedTopicRequest) -> Message:
         name = topic_name(request.base_name)
         if not request.partitions:
             raise BadRequest("a partitioned topic has at least one partition: set partitions")
-        return await self._make(
+        return await self._create_topic(
             name, request.dispatch_strategy, request.partitions, request.schema_subject
         )
 
-    async def _make(
+    async def _create_topic(
         self,
         name: TopicName,
         strategy: pb.DispatchStrategy.ValueType,
         partitions: int,
         subject: str,
     ) -> Message:
-        """A topic with a schema subject is bound to it, as its first producer would do it."""
+        """Create a topic and, with a schema subject, bind it as its first producer would."""
         delivery = _STRATEGIES.get(strategy)
         if delivery is None:
             raise BadRequest(
@@ -122,7 +118,7 @@ class TopicAdmin:
         return pb.TopicResponse(success=True)
 
     async def _unload(self, request: pb.TopicRequest) -> Message:
-        """Start to move it to the least loaded of the other brokers, each partition by itself."""
+        """Start to move it, partition by partition, to the least loaded of the other brokers."""
         name = topic_name(request.name)
         await self._admin.topics.policy(str(name))  # raises if it does not exist
         if not self._places.clustered:

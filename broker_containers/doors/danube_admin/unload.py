@@ -1,8 +1,9 @@
-"""UnloadBroker: all topics of a broker, or those of chosen namespaces, go to other brokers.
+"""UnloadBroker: moves all topics of a broker, or those of chosen namespaces, to other brokers.
 
-For all of them the broker is drained: it gets no new topics until it is activated. For chosen ones
-each is moved and the broker stays active. Either way the call waits for the topics to have gone, as
-long as it says; what has not gone by then is told as pending and goes on going.
+Without namespaces the broker is drained: it gets no new topics until it is activated. With
+namespaces each of their topics is moved, and the broker stays active. Either way the call waits, up
+to the request's timeout, until the topics have moved; those that have not are reported as pending
+and keep moving.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from sulina.operations.client import AdminClient
 from sulina.operations.cluster import BrokerRow
 from sulina.runtime.seam import Clock
 
-_LOOK_SECONDS: Final = 0.1
+_POLL_SECONDS: Final = 0.1
 _PARALLEL: Final = 8
-_MAX_TOLD: Final = 100
-"""Topics that are named in an answer with what went wrong."""
+_MAX_NAMED: Final = 100
+"""Failed topics that an answer names."""
 
 
 class Unloading:
@@ -42,20 +43,20 @@ class Unloading:
         self._settings = settings
 
     def longest(self, request: pb.UnloadBrokerRequest) -> float:
-        """How long the call may take as a whole."""
-        return self._patience(request) + self._settings.call_seconds
+        """How long the whole call may take."""
+        return self._wait_seconds(request) + self._settings.call_seconds
 
     async def run(self, request: pb.UnloadBrokerRequest) -> Message:
-        """Start it, and wait."""
+        """Start the moves, and wait for them."""
         place = await self._places.broker(request.broker_id)
-        await self._check_takers(place)
+        await self._check_targets(place)
         include = {namespace_name(one) for one in request.namespaces_include}
         exclude = {namespace_name(one) for one in request.namespaces_exclude}
         owned = await self._places.owners(broker=place.broker)
         topics = [one for one in sorted(owned) if _wanted(one, include, exclude)]
         if request.dry_run:
             return pb.UnloadBrokerResponse(total=len(topics), pending=len(topics))
-        end = self._clock.now() + self._patience(request)
+        end = self._clock.now() + self._wait_seconds(request)
         failed: dict[str, str] = {}
         if include or exclude:
             at_once = min(request.max_parallel or _PARALLEL, self._settings.max_unload_parallel)
@@ -69,20 +70,20 @@ class Unloading:
             succeeded=len(topics) - len(failed) - left,
             failed=len(failed),
             pending=left,
-            failed_topics=[f"{topic}: {why}" for topic, why in failed.items()][:_MAX_TOLD],
+            failed_topics=[f"{topic}: {why}" for topic, why in failed.items()][:_MAX_NAMED],
         )
 
-    def _patience(self, request: pb.UnloadBrokerRequest) -> float:
+    def _wait_seconds(self, request: pb.UnloadBrokerRequest) -> float:
         settings = self._settings
         return min(request.timeout_seconds or settings.unload_seconds, settings.max_unload_seconds)
 
-    async def _check_takers(self, place: BrokerRow) -> None:
+    async def _check_targets(self, place: BrokerRow) -> None:
         others = [one for one in await self._places.brokers() if one.broker != place.broker]
         if not any(one.mode is BrokerMode.ACTIVE for one in others):
-            raise Refused(f"{place.broker} is the only active broker: nobody could take its topics")
+            raise Refused(f"{place.broker} is the only active broker: none could take its topics")
 
     async def _move(self, topics: Sequence[str], at_once: int, end: float) -> dict[str, str]:
-        """Start the moves, some at once, until the time is over; returns what went wrong."""
+        """Start the moves, some at once, until the time is over; returns the failures, by topic."""
         failed: dict[str, str] = {}
 
         async def move(topic: str) -> None:
@@ -100,13 +101,13 @@ class Unloading:
         return failed
 
     async def _wait(self, broker: str, topics: Collection[str], end: float) -> int:
-        """Until these topics have left the broker, or the time is over; returns how many remain."""
+        """Wait until these topics have left the broker or time is over; returns how many remain."""
         while True:
             owned = await self._places.owners(broker=broker)
             left = sum(1 for topic in topics if topic in owned)
             if not left or self._clock.now() >= end:
                 return left
-            await self._clock.sleep(_LOOK_SECONDS)
+            await self._clock.sleep(_POLL_SECONDS)
 
 
 def _wanted(topic: str, include: Collection[str], exclude: Collection[str]) -> bool:

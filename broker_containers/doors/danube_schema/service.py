@@ -14,7 +14,7 @@ import grpc
 
 from broker_containers.doors.danube_schema import danube_schema_pb2 as pb
 from broker_containers.doors.grpc_shared.callers import Callers
-from broker_containers.doors.grpc_shared.calls import Call, Guard, handlers_of
+from broker_containers.doors.grpc_shared.calls import Call, CallGuard, DanubeService, handlers_of
 from broker_containers.doors.grpc_shared.names import BadRequest, topic_name
 from broker_containers.doors.grpc_shared.needs import schema_needs
 from broker_containers.metrics.requests import RequestCounts
@@ -39,14 +39,14 @@ def add_to(
     requests: RequestCounts,
     seconds: float = CALL_SECONDS,
 ) -> None:
-    """Add the service to a server that is not started yet. Calls time out after ``seconds``."""
-    guard = Guard(callers, schema_needs, requests)
+    """Let a server that is not started yet serve the registry; a call has so many seconds."""
+    guard = CallGuard(callers, schema_needs, requests)
     handlers = handlers_of(_DESCRIBED, SchemaService(registry), registry.clock, seconds, guard)
     server.add_generic_rpc_handlers((handlers,))
 
 
-class SchemaService:
-    """The calls of the service."""
+class SchemaService(DanubeService):
+    """Answers each call."""
 
     def __init__(self, registry: SchemaRegistry) -> None:
         self._registry = registry
@@ -66,9 +66,6 @@ class SchemaService:
             "GetTopicSchemaConfig": self.topic_config,
         }
         return {name: _checked(method) for name, method in methods.items()}
-
-    def seconds(self, request: object) -> None:
-        return None
 
     # ---- subjects and versions ----
 

@@ -1,14 +1,15 @@
-"""What every call passes through: a deadline, and errors as statuses with a sentence.
+"""Turns services into gRPC handlers: authorization, a deadline, and errors as statuses.
 
-What was not meant to happen is logged, and answered as INTERNAL.
+Unexpected errors are logged and returned as INTERNAL.
 """
 
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
@@ -29,41 +30,41 @@ Call = Callable[[Any], Awaitable[Message]]
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
-    """Who may call what, and how often somebody did."""
+class CallGuard:
+    """Authorizes calls and counts them."""
 
     callers: Callers
     needs: NeedOf
     requests: RequestCounts
 
     def check(self, method: str, request: Message, context: Context) -> None:
-        """Raise ``Unauthenticated``, ``Denied``, or ``BadRequest`` for names."""
+        """Raise ``Unauthenticated``, ``Denied``, or ``BadRequest`` for invalid names."""
         if self.callers.on:
             access = self.callers.access(context)
             for need in self.needs(method, request):
                 access.check(need)
 
 
-class Service(Protocol):
+class DanubeService(ABC):
     """One of the services."""
 
+    @abstractmethod
     def calls(self) -> Mapping[str, Call]:
-        """What answers each method, by the method's name."""
-        ...
+        """The handler of each method, by the method's name."""
 
     def seconds(self, request: Message) -> float | None:
-        """How long this request may take, if it is another time than usual."""
-        ...
+        """How long this request may take; None for the usual time."""
+        return None
 
 
 def handlers_of(
     described: ServiceDescriptor,
-    service: Service,
+    service: DanubeService,
     clock: Clock,
     seconds: float,
-    guard: Guard,
+    guard: CallGuard,
 ) -> grpc.GenericRpcHandler:
-    """A service for a server of gRPC; all methods that are described must be there."""
+    """The gRPC handlers of a service, which must have every method that is described."""
     calls = service.calls()
     assert calls.keys() == set(described.methods_by_name), described.full_name
 
@@ -80,11 +81,11 @@ def handlers_of(
             except SulinaError as error:
                 await context.abort(status_of(error), str(error)[:MAX_TEXT])
             except TimeoutError:
-                why = f"no answer within {allowed:g} s; it may have been done all the same"
+                why = f"no answer within {allowed:g} s; it may have been done nevertheless"
                 await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, why)
             except Exception:
                 _log.exception("%s failed", method.full_name)
-                await context.abort(grpc.StatusCode.INTERNAL, "the broker's log says more")
+                await context.abort(grpc.StatusCode.INTERNAL, "the broker's log has the details")
             finally:
                 guard.requests.add(described.full_name, method.name, ok=ok)
             return answer

@@ -1,4 +1,4 @@
-"""Errors as gRPC tells them. Danube's tools look at the status and print the sentence."""
+"""Errors as gRPC statuses. Danube's tools evaluate the status and print the text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sulina.errors import (
 )
 
 MAX_TEXT: Final = 2000
-"""Of a sentence: it travels in a header, and those are bounded."""
+"""Maximum length of a text: it is sent in a header, and headers are limited."""
 
 
 _STATUSES: Final[dict[type, grpc.StatusCode]] = {
@@ -36,9 +36,9 @@ _STATUSES: Final[dict[type, grpc.StatusCode]] = {
     AlreadyExists: grpc.StatusCode.ALREADY_EXISTS,
     TooLarge: grpc.StatusCode.INVALID_ARGUMENT,
     ProtocolError: grpc.StatusCode.INTERNAL,
-    # The broker is stopping; others serve.
+    # The broker is stopping; other brokers serve.
     Closed: grpc.StatusCode.UNAVAILABLE,
-    # A request that makes sense, and not now: a namespace with topics, the last active broker.
+    # A valid request that the present state does not allow, such as deleting a used namespace.
     Refused: grpc.StatusCode.FAILED_PRECONDITION,
     Overloaded: grpc.StatusCode.RESOURCE_EXHAUSTED,
     StorageFull: grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -51,7 +51,7 @@ _STATUSES: Final[dict[type, grpc.StatusCode]] = {
 
 
 def status_of(error: SulinaError) -> grpc.StatusCode:
-    """The status of the nearest class that is known."""
+    """The status of the nearest known base class."""
     for kind in type(error).__mro__:
         if kind in _STATUSES:
             return _STATUSES[kind]

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from broker_containers.doors.http.arguments import arguments_of, topic_of
 from broker_containers.doors.http.bodies import read_body
-from broker_containers.doors.http.guard import OPERATION, Guard, Handler
+from broker_containers.doors.http.guard import OPERATION, Handler, HttpGuard
 from broker_containers.doors.http.health import Health, HealthReport, HealthStatus
 from broker_containers.doors.http.messages import HttpPublishing
 from broker_containers.doors.http.openapi import document
@@ -52,7 +52,7 @@ class Application:
             "openapi": self._openapi,
             "docs": self._docs,
         }
-        guard = Guard(self._settings, broker.clock, requests)
+        guard = HttpGuard(self._settings, broker.clock, requests)
         self.web = web.Application(middlewares=[guard.__call__])
         for endpoint in ENDPOINTS:
             self._add(endpoint, self._handler(endpoint, pages.get(endpoint.name)))

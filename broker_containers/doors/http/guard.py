@@ -1,4 +1,4 @@
-"""What every request passes through: a deadline, the check of its origin, errors as problems."""
+"""Middleware of every request: a deadline, a check of its origin, and errors as problems."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _log = logging.getLogger(__name__)
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _CORS_SECONDS = "600"
 OPERATION = web.RequestKey("operation", str)
-"""What the request turned out to be, for the metrics."""
+"""The operation or page of a request, for the metrics."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Guard:
-    """The middleware of the door."""
+class HttpGuard:
+    """The middleware of the HTTP door."""
 
     def __init__(self, settings: HttpSettings, clock: Clock, metrics: RequestMetrics) -> None:
         self._settings = settings
@@ -37,7 +37,7 @@ class Guard:
     async def __call__(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         began = self._clock.now()
         response = await self._answer(request, handler)
-        self._dress(request, response)
+        self._add_headers(request, response)
         self._metrics.add(
             request.get(OPERATION, "none"),
             ok=response.status < 400,
@@ -63,7 +63,7 @@ class Guard:
             return self._too_slow(request)
         except Exception:
             _log.exception("%s %s failed", request.method, path)
-            return answer(problems.INTERNAL, "the broker's log says more", path)
+            return answer(problems.INTERNAL, "the broker's log has the details", path)
 
     def _too_slow(self, request: web.Request) -> web.StreamResponse:
         seconds = f"{self._settings.request_seconds:g} s"
@@ -73,7 +73,7 @@ class Guard:
             response.force_close()
             return response
         kind = problems.UNAVAILABLE if request.method in _SAFE else problems.UNKNOWN_OUTCOME
-        detail = f"the broker did not finish within {seconds}: look at the outcome, then try again"
+        detail = f"the broker did not finish within {seconds}: check the outcome, then try again"
         return answer(kind, detail, request.path)
 
     # ---- web sites ----
@@ -84,16 +84,16 @@ class Guard:
         return own or origin in origins or "*" in origins
 
     def _check_origin(self, request: web.Request) -> None:
-        """A browser sends some requests of any web site without asking first: not to here."""
+        """Browsers send some requests of any web site without a preflight: refuse those."""
         origin = request.headers.get("Origin")
         if origin is None or request.method in _SAFE or self._allowed(request, origin):
             return
         raise Problem(
             problems.OTHER_SITE,
-            f"{origin} may not change anything here: allow it with --http-cors {origin}",
+            f"requests from {origin} are not allowed: allow them with --http-cors {origin}",
         )
 
-    def _dress(self, request: web.Request, response: web.StreamResponse) -> None:
+    def _add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
         headers = response.headers
         headers["Server"] = f"sulina/{__version__}"
         headers["X-Content-Type-Options"] = "nosniff"
@@ -112,17 +112,19 @@ class Guard:
 
 
 def _translated(error: web.HTTPException, request: web.Request) -> web.StreamResponse:
-    """Refusals of the library, in our words."""
+    """Errors of the HTTP library as problems."""
     path = request.path
     match error:
         case web.HTTPNotFound():
-            return answer(problems.NO_SUCH_PATH, f"there is no {path}: /docs lists all paths", path)
+            return answer(
+                problems.NO_SUCH_PATH, f"there is nothing at {path}: /docs lists all paths", path
+            )
         case web.HTTPMethodNotAllowed():
             allowed = ", ".join(sorted(error.allowed_methods))
-            detail = f"{path} does not take {request.method}: use {allowed}"
+            detail = f"{path} does not support {request.method}: use {allowed}"
             return answer(problems.WRONG_METHOD, detail, path, {"Allow": allowed})
         case web.HTTPExpectationFailed():
-            return answer(problems.EXPECTATION, "only 100-continue can be expected here", path)
+            return answer(problems.EXPECTATION, "only 100-continue is supported", path)
         case _:
             kind = problems.ProblemKind("refused", error.status, error.reason)
             return answer(kind, error.text or error.reason, path)

@@ -22,9 +22,8 @@ from sulina.client.routing import group_by_partition
 from sulina.errors import Overloaded, Refused, Retriable, StorageFull, SulinaError, UnknownOutcome
 from sulina.names import TopicName
 from sulina.operations.client import AdminClient
-from sulina.operations.json_forms import Bounds, Count, WholeForm
+from sulina.operations.json_forms import Between, Count, TopicText, WholeForm
 from sulina.operations.messages import MessageOperations, NewMessage, checked_attributes
-from sulina.operations.topics import TopicText
 
 MESSAGES_TYPE: Final = "application/vnd.sulina.messages+json"
 KEY_HEADER: Final = "Sulina-Key"
@@ -37,7 +36,7 @@ _MOST_CACHED: Final = 10_000
 _MOVE_SECONDS: Final = 5.0
 """How long to wait for the new owner of a topic that is moving."""
 _MOVE_PAUSE: Final = 0.05
-_WHOLE: Final = WholeForm(Bounds())
+_WHOLE: Final = WholeForm(Between())
 _LIST: Final = MessageOperations.publish.arguments["messages"].described.form
 
 

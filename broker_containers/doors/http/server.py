@@ -1,4 +1,4 @@
-"""Listens on the HTTP port: bounds connections, drops silent ones, stops gracefully."""
+"""Listens on the HTTP port: limits connections, closes silent ones, stops gracefully."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from sulina.errors import Refused
 _BACKLOG = 128
 _HANDSHAKE_SECONDS = 10.0
 _LINGERING_SECONDS = 2.0
-"""How long the rest of a refused body is read, so that its sender sees the answer."""
+"""How long to read the rest of a refused body, so that its sender sees the answer."""
 
 _peers = logging.getLogger(f"{__name__}.peers")
 _peers.setLevel(logging.CRITICAL)
-"""What is wrong with bytes that are no HTTP is their sender's business; he is told."""
+"""The library logs requests that are not HTTP; their sender gets the error, so drop it here."""
 
 
 class HttpServer:
@@ -51,9 +51,9 @@ class HttpServer:
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
         self._silent: dict[RequestHandler, float] = {}
-        """Connections without a request so far, and since when."""
+        """Connections without a request so far, and when they were opened."""
         self._unread: dict[RequestHandler, tuple[int, float]] = {}
-        """Connections whose peer reads nothing: the bytes that wait for it, and since when."""
+        """Connections whose peer does not read: the bytes that wait for it, and since when."""
         self.port = listen.port
         """The port in use; the one chosen by the system if 0 was asked for."""
 
@@ -85,7 +85,7 @@ class HttpServer:
         await self.close()
 
     async def close(self) -> None:
-        """Take no new requests, finish those under way (for a short while), close everything."""
+        """Stop accepting requests, finish those under way within a short time, close everything."""
         self._health.stopping = True
         if self._server is not None:
             self._server.close()
@@ -112,9 +112,9 @@ class HttpServer:
         self._silent.pop(request.protocol, None)
 
     async def _sweep(self) -> None:
-        """Close connections that hold a place and do nothing with it.
+        """Close connections that are open without being used.
 
-        Idle ones between two requests are not meant: the keep-alive's deadline is theirs.
+        Connections that are idle between two requests have the keep-alive timeout instead.
         """
         seconds = self._settings.silent_seconds
         while True:
@@ -144,7 +144,7 @@ class HttpServer:
 
 
 class _Refuser(asyncio.Protocol):
-    """A connection too many: it is told so and closed."""
+    """A connection beyond the limit: it gets an error and is closed."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
