@@ -63,7 +63,7 @@ class Housekeeper:
             header=FileHeader(file.sequence, file.salt, self._incarnation),
             end=file.end,
             stopped=stopped,
-            state=self._index.state(besides=file.sequence),
+            state=self._index.state(for_file=file.sequence),
             gone=file.gone,
             damage=[
                 (damaged.start, damaged.end)

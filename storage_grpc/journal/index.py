@@ -158,14 +158,14 @@ class Index:
             if file.sealed and not file.ledgers and not file.damaged
         ]
 
-    def state(self, besides: int) -> JournalState:
-        """The state to write to the file ``besides``."""
+    def state(self, for_file: int) -> JournalState:
+        """The state to write to the file ``for_file``."""
         self._trim_tombstones()
         return JournalState(
             files=[
                 KnownFile(file.sequence, file.salt, file.end)
                 for file in self.files.values()
-                if file.sequence != besides
+                if file.sequence != for_file
             ],
             fenced={ledger: known.lac for ledger, known in self.ledgers.items() if known.fenced},
             deleted=list(self.tombstones),

@@ -150,7 +150,7 @@ class JournalWriter:
         sequence = self._next_sequence
         salt = self._randomness.getrandbits(64)
         file = JournalFile(sequence, salt, DATA_START)
-        state = pack_state(self._index.state(besides=sequence))
+        state = pack_state(self._index.state(for_file=sequence))
         group = RecordGroup(file)
         for _ in range(_STATE_COPIES):
             group.add(RecordKind.STATE, 0, 0, -1, (state,), len(state), crc32c(state))

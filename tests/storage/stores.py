@@ -1,4 +1,4 @@
-"""Entry stores for tests: every backend, opened, closed, killed and opened again the same way."""
+"""Entry stores for tests: every backend opened, closed, killed and reopened the same way."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SMALL = JournalSettings(
     read_bytes=8 << 10,
     open_files=2,
 )
-"""So small that a test of a few entries goes through several groups, files and reads."""
+"""So small that a few entries take several groups, files and reads."""
 
 
 async def open_journal(
@@ -34,7 +34,7 @@ async def open_journal(
 
 
 class Backend(Protocol):
-    """A way to get a store; ``open`` again after ``close`` finds the same data, if durable."""
+    """Opens a store; after ``close``, ``open`` finds the same data if it is durable."""
 
     async def open(self) -> EntryStore: ...
 
@@ -81,7 +81,7 @@ class JournalBackend:
 
 
 async def fill(store: EntryStore, ledger: int, payloads: list[bytes], *, first: int = 0) -> None:
-    """Append all, and wait until they are durable."""
+    """Append all entries and wait until they are durable."""
     waiting = []
     for entry, payload in enumerate(payloads, first):
         await store.wait_writable()

@@ -1,4 +1,4 @@
-"""What every entry store promises, whatever keeps its entries."""
+"""The promises of every entry store."""
 
 from __future__ import annotations
 

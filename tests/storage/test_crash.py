@@ -1,4 +1,4 @@
-"""Power cuts at any moment, with unsynced sectors kept or dropped at random."""
+"""Power loss at any moment, with unsynced sectors kept or lost at random."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class EntryModel:
         self.deleted: set[int] = set()
         self.maybe_fenced: set[int] = set()
         self.maybe_deleted: set[int] = set()
-        """What was tried may have come through although nobody was told."""
+        """An attempted call may have taken effect without an answer."""
 
 
 async def work(store: JournalStore, model: EntryModel, chance: random.Random) -> None:
-    """Append, fence and delete until the power goes."""
+    """Append, fence and delete until the power is lost."""
     waiting: list[asyncio.Future[None]] = []
 
     def note(ledger: int, entry: int, done: asyncio.Future[None]) -> None:
@@ -87,7 +87,7 @@ async def check(store: JournalStore, model: EntryModel) -> None:
 
 
 class PowerCut:
-    """Cuts the power before the disk's n-th operation of the given kind (of any without one)."""
+    """Loses power before the disk's n-th operation of the given kind (of any kind if None)."""
 
     def __init__(
         self, disk: MemoryDisk, chance: random.Random, countdown: int, kind: str | None = None
@@ -178,7 +178,7 @@ async def test_appends_during_a_commit_share_the_next_one() -> None:
 
 
 async def test_what_a_start_found_stays_readable_after_a_power_cut() -> None:
-    """The tail found at a start is made durable before it is served, whatever its sync did."""
+    """The tail found at a start is made durable before it is served, even if its sync failed."""
     for seed in range(20):
         disk = MemoryDisk()
         store = await open_journal(disk)

@@ -17,7 +17,7 @@ FIRST = "journal-0000000000000001.log"
 
 
 async def journal_with_history(*, close: bool) -> MemoryDisk:
-    """Two ledgers, a fenced one, a deleted one; every record in a group of its own."""
+    """Two ledgers, a fenced one, a deleted one; every record in its own group."""
     disk = MemoryDisk()
     store = await open_journal(disk)
     await store.fence(3)
@@ -29,7 +29,7 @@ async def journal_with_history(*, close: bool) -> MemoryDisk:
     if close:
         await store.close()
         return disk
-    # A last entry, so that all before it are known to have been durable.
+    # A last entry proves that all before it were durable.
     await store.append(5, 0, -1, b"last")
     killed = disk.copy()
     await store.close()
@@ -68,7 +68,7 @@ async def test_one_flipped_bit_anywhere_in_a_killed_journal_spoils_at_most_one_e
         damaged = disk.copy()
         damaged.flip(FIRST, position, position % 8)
         store = await open_journal(damaged)
-        # Each record tells twice what it is, so it is always known what was hit.
+        # Each record has two images, so it is always known what was hit.
         assert store.recovery.damaged == ()
         assert await check_nothing_is_wrong(store) <= 1
         await store.close()
@@ -170,7 +170,7 @@ async def test_while_damage_is_unidentified_nothing_is_called_absent() -> None:
         for ledger, entry in ((1, 2), (1, 3), (7, 0)):
             with pytest.raises(CorruptEntry, match="replace this one"):
                 await after.read(ledger, entry, max_entries=1, max_bytes=1)
-        # A fence may have been there too.
+        # A fence may have been in the damaged range too.
         with pytest.raises(Fenced):
             await after.append(1, 10, 9, b"late")
         await after.close()
@@ -223,7 +223,7 @@ async def test_a_lost_file_never_makes_an_entry_absent(which: int) -> None:
             except CorruptEntry:
                 lost += 1
         assert 0 < lost < 100
-        # A fence may have been in the newest file; newer files remember those of older ones.
+        # A fence may have been in the newest file; newer files repeat those of older ones.
         stat = after.stat(1)
         assert stat is not None
         assert stat.fenced == (which == -1)
@@ -263,7 +263,7 @@ async def test_a_payload_that_looks_like_a_journal_is_not_taken_for_one() -> Non
     for entry, payload in enumerate((stolen, b"after", b"proof")):
         await twin.append(9, entry, entry - 1, payload)
     killed = other.copy()
-    # Both images of the record around it are gone, so the search goes through the payload.
+    # Both images of the surrounding record are damaged, so the search scans the payload.
     start = other.content(FIRST).index(stolen)
     for position in (start - 10, start + len(stolen) + 20):
         killed.flip(FIRST, position)

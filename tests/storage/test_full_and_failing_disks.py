@@ -1,4 +1,4 @@
-"""A full disk refuses appends for a while, a failing one for good; reads go on in both."""
+"""A full disk refuses appends for a while, a failing one until a restart; reads continue."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.storage.stores import SMALL, fill, open_journal, payloads
 
 
 async def give_way(operation: str, name: str) -> None:
-    """A disk that takes its time, so that others run meanwhile."""
+    """A slow disk, so that other tasks run during its calls."""
     await asyncio.sleep(0)
 
 
 async def append_until_full(store: JournalStore, ledger: int, size: int) -> list[bytes]:
-    """Entries, one after the other, until one is refused; returns those that were not."""
+    """Append entries until one is refused; returns those that were stored."""
     content: list[bytes] = []
     try:
         while True:
@@ -75,7 +75,7 @@ async def test_deleting_a_ledger_on_a_full_disk_makes_space() -> None:
 
 @pytest.mark.parametrize("fits", [0, 10, 64, 5000, 30_000])
 async def test_what_a_full_disk_refused_does_not_come_back(fits: int) -> None:
-    """Also where reserved space is no promise and a write stops in the middle."""
+    """Even if reserved space is not guaranteed and a write stops halfway."""
     disk = MemoryDisk()
     settings = JournalSettings(group_bytes=1 << 20, reserve_bytes=1 << 20)
     store = await open_journal(disk, settings)
@@ -252,7 +252,7 @@ async def test_an_append_whose_caller_gave_up_disturbs_nobody() -> None:
 
 @pytest.fixture
 def small_file_system(tmp_path: Path) -> Iterator[Path]:
-    """A real file system of 2 MiB, where the tests may mount one."""
+    """A real file system of 2 MiB, if the tests may mount one."""
     folder = tmp_path / "small"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]

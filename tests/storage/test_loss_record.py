@@ -1,4 +1,4 @@
-"""What a node may deny after any sequence of stops and starts."""
+"""Which entries a node may deny after any sequence of stops and starts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OLD, _NEW = 1, 2
 
 
 class RestartingNode:
-    """A node's folder, through its starts and stops."""
+    """A node's folder across starts and stops."""
 
     def __init__(self) -> None:
         self.disk = MemoryDisk()

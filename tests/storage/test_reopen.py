@@ -1,4 +1,4 @@
-"""What a journal still knows when it is opened again."""
+"""What a journal remembers when it is opened again."""
 
 from __future__ import annotations
 

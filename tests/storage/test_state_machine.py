@@ -24,7 +24,7 @@ SIZES = st.sampled_from([1, 8, 100, 5000])
 
 
 class JournalMachine(RuleBasedStateMachine):
-    """A journal beside its model; every call is acknowledged before the next."""
+    """A journal and its model; every call is acknowledged before the next."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -16,11 +16,11 @@ from tests.storage.stores import fill, open_journal, payloads
 
 CONTENT = [b"first entry", b"second", b"the third entry", b"4th", b"the fifth and last one"]
 ENDS = [sum(record_size(len(c)) for c in CONTENT[i + 1 :]) for i in range(len(CONTENT))]
-"""How far from the end of the records each entry ends."""
+"""Distance of the end of each entry from the end of the records."""
 
 
 async def check(store: JournalStore, cut: int, end: int) -> None:
-    """All that ended before the cut is there, nothing is wrong, and the journal goes on."""
+    """Every entry before the cut is present and correct, and the journal takes appends."""
     acknowledged = sum(1 for behind in ENDS if end - behind <= cut)
     found = await payloads(store, 1) if acknowledged else []
     assert found == CONTENT[: len(found)]

@@ -1,4 +1,4 @@
-"""Nodes near and far for the tests of this folder.
+"""Local and remote nodes for the tests of this folder.
 
 All tests here share one event loop. gRPC's poller belongs to the process: what is left of a call,
 delivered after its loop was closed, would disturb the calls of the next loop.

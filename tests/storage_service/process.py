@@ -1,4 +1,4 @@
-"""Storage nodes as processes of their own, for tests that kill, freeze, fill and wipe them.
+"""Storage nodes as separate processes, for tests that kill, freeze, fill and wipe them.
 
 Every wait has a bound; what a process wrote to standard error is in the error that a test sees.
 """
@@ -35,7 +35,7 @@ class StorageProcess:
         self.data = folder / self.id
         self.port = 0
         self.ready: dict[str, Any] = {}
-        """What it said when it was ready."""
+        """Its line of JSON when it was ready."""
         self._log = folder / f"{self.id}.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -50,7 +50,7 @@ class StorageProcess:
         return f"{self.id}@{self.ready['incarnation'][:8]}"
 
     def spawn(self) -> None:
-        """Start it; it is not ready yet."""
+        """Start it without waiting until it is ready."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [
@@ -92,31 +92,31 @@ class StorageProcess:
         return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
-        """End it at once, as a crash would; nothing if it is not there."""
+        """Kill it, as a crash would, if it runs."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(PATIENCE)
 
     def freeze(self) -> None:
-        """Let it stand still: it keeps its connections and answers nothing."""
+        """Freeze it: it keeps its connections and answers nothing."""
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
         self._signal(signal.SIGCONT)
 
     def fill_disk(self) -> None:
-        """Its files can't grow any more, as on a full disk."""
+        """Keep its files from growing, as on a full disk."""
         self._limit_files(4096)
 
     def free_disk(self) -> None:
         self._limit_files(resource.RLIM_INFINITY)
 
     def wipe(self) -> None:
-        """Lose the disk; the process must be gone."""
+        """Delete its data; the process must not run."""
         shutil.rmtree(self.data)
 
     def pretend_reboot(self) -> None:
-        """Let it believe at its next start that the system was started anew, as after a power cut.
+        """Make its next start believe that the operating system rebooted, as after a power loss.
 
         The process must be gone, killed.
         """
@@ -143,7 +143,7 @@ class StorageProcess:
 def storage_processes(
     folder: Path, count: int = 3, *command: str
 ) -> Iterator[list[StorageProcess]]:
-    """So many nodes, started together; dead when left, frozen or not."""
+    """``count`` nodes, started together; killed on exit."""
     processes = [StorageProcess(folder, number, *command) for number in range(1, count + 1)]
     try:
         for process in processes:

@@ -1,4 +1,4 @@
-"""Storage nodes in the test's own process, behind a real gRPC server on the loopback."""
+"""Storage nodes in the test process, behind a real gRPC server on the loopback."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ SMALL = JournalSettings(
     max_pending_bytes=8 << 20,
     max_entry_bytes=1 << 20,
 )
-"""A journal that goes through several files with a few entries."""
+"""So small that a few entries take several files."""
 QUICK = RemoteSettings(
     first_backoff=0.02,
     last_backoff=0.1,
     check_seconds=0.05,
     first_avoid=0.1,
 )
-"""A client that tries again, and looks again, soon."""
+"""A client with short pauses between attempts and checks."""
 
 
 async def open_journal(disk: MemoryDisk, settings: JournalSettings = SMALL) -> JournalStore:
@@ -53,7 +53,7 @@ async def serving(
     stop_seconds: float = 5.0,
     tls: ServerTls | None = None,
 ) -> AsyncIterator[StorageServer]:
-    """A server over ``store``, by default an empty one in memory; stopped when left."""
+    """A server over ``store``, by default an empty one in memory; stopped on exit."""
     identity = Identity(
         id, incarnation, LossRecord(may_have_lost=may_have_lost, life=life), max_entry_bytes
     )

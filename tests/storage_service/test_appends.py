@@ -37,7 +37,7 @@ TIGHT = replace(SMALL, max_pending_bytes=256 << 10)
 
 
 class SyncGate:
-    """Holds back the syncs of a disk until opened."""
+    """Holds back the syncs of a disk until it is opened."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()
@@ -74,7 +74,7 @@ async def test_a_store_with_too_much_to_write_holds_the_sender_back_and_refuses_
         gate.open.clear()
         waiting = [node.append(1, n, -1, bytes(64 << 10)) for n in range(400)]
         await gate.reached.wait()
-        # Other calls on the same connection are answered while the stream stands still.
+        # Other calls on the same connection are answered while the stream is held back.
         for _ in range(20):
             await node.stat(1)
         assert store.pending_bytes <= TIGHT.max_pending_bytes + (64 << 10)
@@ -105,7 +105,7 @@ async def test_an_entry_over_the_limit_is_too_large_at_both_ends() -> None:
         await node.append(1, 0, -1, bytes(1000))
         with pytest.raises(TooLarge):
             await node.append(1, 1, -1, bytes(1001))
-    # A client that does not look at the limit is told by the node, not cut off by gRPC.
+    # A client that ignores the limit gets an error of the node, not of gRPC.
     store = await open_journal(MemoryDisk())
     async with serving(store, max_entry_bytes=1 << 20) as server, linked(server.port) as link:
         call = link.open_appends(INCARNATION, "")
@@ -158,7 +158,7 @@ async def test_a_node_that_may_have_lost_a_fence_takes_nothing_from_who_does_not
         call = link.open_appends(INCARNATION, known)
 
         async def append() -> None:
-            # The node refuses the stream as it opens: the write may meet that already.
+            # The node refuses the stream when it opens: the write may already fail.
             await call.write(pack_entries([Entry(1, 0, -1, b"of an owner of old")]))
             await call.read()
 
@@ -180,7 +180,7 @@ async def test_a_lost_stream_leaves_every_unanswered_append_with_an_unknown_outc
         results = await asyncio.gather(*waiting, return_exceptions=True)
         assert {type(result) for result in results} == {UnknownOutcome}
         assert node.pending_bytes == 0
-        # Nobody is there: appends fail soon, now and after every pause.
+        # Nothing listens: appends fail soon, now and after every pause.
         for _ in range(20):
             with pytest.raises((UnknownOutcome, Unavailable)):
                 await node.append(1, 0, -1, b"nobody is there")
@@ -257,7 +257,7 @@ async def test_a_stop_in_order_answers_what_was_taken_and_closes_cleanly() -> No
         results = await asyncio.gather(*waiting, late, return_exceptions=True)
         answered = [result for result in results if result is None]
         assert len(answered) >= 1
-        # Those that were taken have succeeded; the rest, at the end, is unknown.
+        # Received entries succeeded; the others have an unknown outcome.
         assert results[: len(answered)] == answered
         assert {type(result) for result in results[len(answered) :]} <= {UnknownOutcome}
         stat = store.stat(1)

@@ -101,7 +101,7 @@ async def test_what_does_not_fit_into_one_answer_is_read_all_the_same() -> None:
             *(node.recovery_read(ledger, 0, max_entries=9, max_bytes=99) for ledger in range(24))
         )
         assert [len(entries[0].payload) for entries in found] == [len(large)] * 24
-        # 16 MiB are in the answer after eight, and the others are asked for alone.
+        # After eight the answer has 16 MiB, and the others are made as single calls.
         assert link.asked == {"Many": 1, "RecoveryRead": 16}
 
     await with_node(MemoryEntryStore(), work)

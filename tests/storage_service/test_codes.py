@@ -1,4 +1,4 @@
-"""Errors keep their meaning on the way from a node to its client."""
+"""Errors keep their meaning between a node and its client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Entries and outcomes as bytes: what was packed comes out, what was damaged never does."""
+"""Encoded entries and outcomes decode to the same; damaged ones never decode."""
 
 from __future__ import annotations
 

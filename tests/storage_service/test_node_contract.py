@@ -1,4 +1,4 @@
-"""What ``Node`` promises, kept by a node in this process and by one behind gRPC alike."""
+"""The promises of ``Node``, for a node in this process and for one behind gRPC."""
 
 from __future__ import annotations
 

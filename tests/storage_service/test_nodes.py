@@ -1,4 +1,4 @@
-"""The directory of nodes: who is known, who is chosen, who is avoided, who came back changed."""
+"""``RemoteNodes``: which nodes are known, chosen, avoided, or came back changed."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def member(number: int, disk: int | None = None) -> str:
     return f"storage-{number}@{number if disk is None else disk:08x}"
 
 
-class StorageNodes:
-    """Three servers that can go and come, and the directory of them."""
+class MonitoredServers:
+    """Three servers that can stop and start, and the ``RemoteNodes`` that monitor them."""
 
     def __init__(self, nodes: RemoteNodes, lives: dict[int, AsyncExitStack]) -> None:
         self.nodes = nodes
@@ -64,9 +64,9 @@ class StorageNodes:
 
 
 @asynccontextmanager
-async def cluster(count: int = 3, seed: int = 1) -> AsyncIterator[StorageNodes]:
+async def cluster(count: int = 3, seed: int = 1) -> AsyncIterator[MonitoredServers]:
     lives: dict[int, AsyncExitStack] = {}
-    made = StorageNodes(RemoteNodes([], RealClock(), random.Random(0)), lives)
+    made = MonitoredServers(RemoteNodes([], RealClock(), random.Random(0)), lives)
     try:
         for number in range(1, count + 1):
             await made.start(number)
@@ -188,7 +188,7 @@ async def test_a_node_that_fails_again_and_again_is_avoided_longer_each_time() -
             began = clock.now()
             await made.until(member(1), member(2), member(3))
             pauses.append(clock.now() - began)
-        # Lower bounds only: how late a check comes is not promised.
+        # Lower bounds only: a check may come late.
         for pause, least in zip(pauses, (1, 2, 4), strict=True):
             assert pause >= least * QUICK.first_avoid
 

@@ -21,13 +21,13 @@ def content(entry: int) -> bytes:
 
 
 async def append(node: Node, count: int, first: int = 0) -> list[BaseException | None]:
-    """Append entries to ledger 1; what became of each."""
+    """Append entries to ledger 1; returns their outcomes."""
     waiting = [node.append(1, n, -1, content(n)) for n in range(first, first + count)]
     return await asyncio.gather(*waiting, return_exceptions=True)
 
 
 async def check(node: Node, acknowledged: int) -> None:
-    """All that was acknowledged is there, with its bytes."""
+    """Every acknowledged entry is present, with its bytes."""
     entry = 0
     while entry < acknowledged:
         for found in await node.read(1, entry, max_entries=1000, max_bytes=1 << 20):
@@ -39,7 +39,7 @@ async def test_a_node_that_was_stopped_has_everything_and_is_sure_of_it(tmp_path
     with storage_processes(tmp_path, 1) as [process]:
         async with remote(process.port) as node:
             assert await append(node, 200) == [None] * 200
-            # In the middle of a stream: what was taken is answered before the end.
+            # In the middle of a stream: received entries are answered before the end.
             last = node.append(1, 200, 199, content(200))
             assert await process.end(signal.SIGTERM) == 0
             (outcome,) = await asyncio.gather(last, return_exceptions=True)
@@ -111,7 +111,7 @@ async def test_a_full_disk_refuses_and_takes_again_when_there_is_space(tmp_path:
         async with remote(process.port) as node:
             assert await append(node, 10) == [None] * 10
             process.fill_disk()
-            # There may be space in what was reserved before.
+            # There may be reserved space left.
             outcomes = await append(node, 3000, first=10)
             stored = 10 + len([outcome for outcome in outcomes if outcome is None])
             assert {type(outcome) for outcome in outcomes[stored - 10 :]} == {StorageFull}

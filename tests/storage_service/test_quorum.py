@@ -35,7 +35,7 @@ def content(ledger: int, entry: int) -> bytes:
 
 @dataclass
 class QuorumNodes:
-    """Storage processes, and a broker's way to them."""
+    """Storage processes and the ledger client of a broker."""
 
     processes: list[StorageProcess]
     metadata: EmbeddedStore
@@ -44,7 +44,7 @@ class QuorumNodes:
 
     @asynccontextmanager
     async def another_broker(self) -> AsyncIterator[QuorumLedgers]:
-        """Ledgers of a broker that shares nothing with the first but the metadata."""
+        """Ledgers of another broker, which shares only the metadata with the first."""
         async with brokers_way(self.processes, self.metadata) as (_, ledgers):
             yield ledgers
 
@@ -62,7 +62,7 @@ async def brokers_way(
 
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[StorageProcess]]:
-    """Three nodes for all tests of this module, each of which leaves them running."""
+    """Three nodes for all tests of this module; each test leaves them running."""
     with storage_processes(tmp_path_factory.mktemp("nodes")) as started:
         yield started
 
@@ -100,7 +100,7 @@ async def append(
     at: int | None = None,
     do: Callable[[], object] = lambda: None,
 ) -> None:
-    """Append, held back as a publisher is; ``do`` happens in the middle. None may fail."""
+    """Append with the backpressure of a publisher; ``do`` runs in between. None may fail."""
     waiting = []
     for entry in range(first, first + count):
         await ledgers.wait_writable()
@@ -113,7 +113,7 @@ async def append(
 
 
 async def check(ledgers: QuorumLedgers, ledger: int, last: int) -> None:
-    """Every entry up to ``last`` is there, in order, with its bytes."""
+    """Every entry up to ``last`` is present, in order, with its bytes."""
     entry = 0
     while entry <= last:
         found = await ledgers.read(ledger, entry, max_entries=500, max_bytes=1 << 20)
@@ -150,7 +150,7 @@ async def test_no_append_fails_when_a_node_is_killed_and_a_new_ledger_is_whole_w
     await append(cluster.ledgers, writer, 2000, at=1000, do=victim.kill)
     assert await writer.close() == 1999
     await check(cluster.ledgers, ledger, 1999)
-    # With two of three a ledger is smaller; with all three back it is whole again.
+    # With two of three nodes a ledger has fewer copies; with all three it has all again.
     small = await cluster.ledgers.create(next(_ids))
     assert small.metadata.under_replicated
     await append(cluster.ledgers, small, 100)
@@ -168,7 +168,7 @@ async def test_no_append_fails_while_a_node_stands_still(cluster: QuorumNodes, l
     writer = await cluster.ledgers.create(ledger)
     frozen = cluster.processes[2]
     await append(cluster.ledgers, writer, 1000, at=300, do=frozen.freeze)
-    # Longer than the time-out: it is given up, and read around.
+    # Longer than the timeout: it is replaced, and reads use other nodes.
     async with asyncio.timeout(PATIENCE):
         while frozen.member in {node.id for node in cluster.nodes.choose(3)}:
             await asyncio.sleep(0.02)
@@ -185,7 +185,7 @@ async def test_a_ledger_whose_writer_vanished_is_recovered_with_all_that_was_ack
         await append(gone, writer, 2000)
         waiting = [writer.append(content(ledger, entry)) for entry in range(2000, 2200)]
         await waiting[50]
-    # Its connections are closed and nobody said goodbye.
+    # Its connections are lost without being closed.
     acknowledged = 2000 + sum(done.done() and done.exception() is None for done in waiting)
     last = await cluster.ledgers.recover(ledger)
     assert last >= acknowledged - 1
@@ -236,7 +236,7 @@ async def test_a_node_that_lost_its_disk_is_somebody_else_and_the_data_is_still_
         while cluster.nodes.get(victim.member) is None:
             await asyncio.sleep(0.02)
     assert cluster.nodes.get(before) is None
-    # The writer goes on, and a recovery by another broker finds everything.
+    # The writer continues, and a recovery by another broker finds everything.
     await append(cluster.ledgers, writer, 500, first=500)
     async with cluster.another_broker() as newer:
         assert await newer.recover(ledger) == 999
@@ -272,7 +272,7 @@ async def test_a_flipped_bit_on_one_node_is_never_served(cluster: QuorumNodes, l
 
 
 def flip(process: StorageProcess, ledger: int, entries: range) -> int:
-    """Turn one bit in the payload of each of these entries, or back; how many were found."""
+    """Flip one bit in the payload of each of these entries; returns how many were found."""
     found = 0
     for path in process.journal_files():
         data = path.read_bytes()

@@ -1,4 +1,4 @@
-"""The service beside its appends: who is there, health, reflection, lists, errors."""
+"""The service without its appends: Hello, health, reflection, lists, errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of a storage node: from a file, the environment and flags, the later the stronger."""
+"""Settings of a storage node: a flag overrides the environment, which overrides the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Storage nodes behind TLS: who gets in, what is said when not, and new certificates."""
+"""Storage nodes with TLS: accepted clients, errors of refused ones, new certificates."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ async def test_files_that_are_missing_or_do_not_belong_together_are_named(
 async def test_new_certificates_are_used_without_a_restart_while_appends_go_on(
     authority: trustme.CA, stranger: trustme.CA, tmp_path: Path
 ) -> None:
-    """All of it is replaced: the authority, the node's certificate, the broker's."""
+    """Authority and certificates of node and broker are all replaced."""
     node_files = issue(authority, tmp_path / "node", "storage-1")
     broker_files = issue(authority, tmp_path / "broker", "broker-1")
     assert node_files.ca and broker_files.ca

@@ -1,4 +1,4 @@
-"""A broker's container, etcd and a storage node that trust certificates of one authority only."""
+"""A broker's container, etcd and a storage node that trust only one authority."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_a_broker_whose_certificates_come_as_secrets_works_with_etcd_and_s
 
 
 async def _publish_and_receive(told: Mapping[str, str]) -> bytes:
-    """Through a broker's container that is told so; it ends in order, with 0."""
+    """Through a broker's container with these settings; it stops cleanly, with exit code 0."""
     broker = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "broker_containers.container"),
         env={**os.environ, **told},

@@ -1,4 +1,4 @@
-"""A whole cluster of processes with a cold tier: etcd, storage nodes that make objects, brokers."""
+"""A whole cluster of processes with a cold tier: etcd, storage nodes, brokers."""
 
 from __future__ import annotations
 

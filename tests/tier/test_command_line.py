@@ -1,4 +1,4 @@
-"""``sulina up --tier`` and ``sulina ledger``, as a person uses them, with objects in a folder."""
+"""``sulina up --tier`` and ``sulina ledger`` on the command line, with objects in a folder."""
 
 from __future__ import annotations
 

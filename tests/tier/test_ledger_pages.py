@@ -1,4 +1,4 @@
-"""A topic with thousands of ledgers: its list stays within what the metadata store takes."""
+"""A topic with thousands of ledgers: its list stays within the limits of the store."""
 
 from __future__ import annotations
 

@@ -29,15 +29,15 @@ _ROUNDS = 60
 
 
 class QuickClock(RealClock):
-    """Makes the pauses between attempts short, not the deadlines."""
+    """Shortens the pauses between attempts, not the deadlines."""
 
     async def sleep(self, seconds: float) -> None:
         await super().sleep(seconds / 50 if seconds < SETTINGS.deadline_seconds else seconds)
 
 
 @dataclass
-class Scene:
-    """A world whose objects are in S3, behind a proxy; and the way around it."""
+class S3Scene:
+    """A bench with objects in S3 behind a proxy, and direct access to them."""
 
     world: TierBench
     proxy: FaultyHttp
@@ -47,7 +47,7 @@ class Scene:
 @asynccontextmanager
 async def _scene(
     server: EmulatorServer, monkeypatch: pytest.MonkeyPatch, prefix: str
-) -> AsyncIterator[Scene]:
+) -> AsyncIterator[S3Scene]:
     make_bucket(server.url, server.credentials, BUCKET)
     for name, value in server.credentials.variables.items():
         monkeypatch.setenv(name, value)
@@ -60,7 +60,7 @@ async def _scene(
         open_store(place + server.url, clock, chance, settings=SETTINGS) as direct,
     ):
         world.objects = HookedStore(store)
-        yield Scene(world, proxy, direct)
+        yield S3Scene(world, proxy, direct)
         await world.close()
 
 

@@ -1,4 +1,4 @@
-"""The way of a ledger into an object, step by step, and what a reader sees meanwhile."""
+"""How a ledger becomes an object, step by step, and what readers see during that."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def test_whatever_step_a_process_dies_at_the_next_one_finishes_it(moment: 
     again = await world.log(second)
     assert await read_all(again) == world.published
     for ref in await world.refs():
-        # Entries go only when the list says that they may.
+        # Entries are deleted only after the list allows it.
         assert ref.tiered is not None or world.entries.stat(ref.id) is not None
     await world.publish(again, 3)
     await second.tiering.round()
@@ -442,7 +442,7 @@ async def test_a_missing_object_is_told_and_never_skipped(world: TierBench) -> N
         await read_all(log)
 
 
-# ---- figures ----
+# ---- metrics ----
 
 
 async def test_the_metrics_tell_how_far_objects_lie_behind(world: TierBench) -> None:

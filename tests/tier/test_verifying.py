@@ -1,4 +1,4 @@
-"""An object is read back as a whole, the next row group while one is checked."""
+"""An object is read back completely, the next row group while one is verified."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GROUPS = 4
 
 
 async def an_object(*, damaged_at: int | None = None) -> tuple[HookedStore, ObjectSummary]:
-    """A store with an object of some row groups; one byte of it may be wrong."""
+    """A store with an object of several row groups, optionally with one damaged byte."""
     frames = []
     for number in range(GROUPS):
         payload = Random(number).randbytes(GROUP_BYTES)

@@ -1,4 +1,4 @@
-"""A broker with a cold tier, in memory: every part is real, and each step can be stopped.
+"""A broker with a cold tier, in memory: every part is real, and each step can be interrupted.
 
 A process is a broker over stores that outlive it. Nothing runs by itself: tests call the rounds.
 """
@@ -35,7 +35,7 @@ SETTINGS = BrokerSettings(
 
 
 class MovableClock(RealClock):
-    """A clock that a test moves forward, besides going on by itself."""
+    """The real clock, which a test can also move forward."""
 
     ahead = 0.0
 
@@ -61,7 +61,7 @@ async def _nothing(moment: str, what: str) -> None:
 
 
 class HookedStore:
-    """An object store with somebody who may fail before or after each call."""
+    """An object store with a hook that may fail before or after each call."""
 
     def __init__(self, inner: ObjectStore) -> None:
         self.inner = inner
@@ -104,7 +104,7 @@ class HookedStore:
 
 
 class HookedLedgers(EmbeddedLedgers):
-    """Ledgers with somebody who may stop the process around a deletion."""
+    """Ledgers with a hook that may stop the process before or after a deletion."""
 
     hook: Hook = staticmethod(_nothing)
 
@@ -116,7 +116,7 @@ class HookedLedgers(EmbeddedLedgers):
 
 @dataclass
 class TierBench:
-    """What outlives processes: entries, metadata, objects, time."""
+    """What survives a process: entries, metadata, objects, time."""
 
     metadata: EmbeddedStore
     clock: MovableClock = field(default_factory=MovableClock)
@@ -132,7 +132,7 @@ class TierBench:
         self.published: list[bytes] = []
 
     def broker(self, *, tier: bool = True) -> Broker:
-        """A new process."""
+        """The broker of a new process."""
         held = HookedLedgers(self.entries)
         self.ledgers = held
         cold = None
@@ -168,7 +168,7 @@ class TierBench:
         self.published.append(payload)
 
     async def refs(self, topic: TopicName = TOPIC) -> Sequence[LedgerRef]:
-        """The ledgers as the metadata has them."""
+        """The ledgers in the metadata."""
         return (await ledgers.get(self.metadata, topic)).list.ledgers
 
     async def keys(self) -> list[str]:

@@ -29,7 +29,7 @@ _TIMEOUTS = QuorumTimeouts(append=5.0, call=5.0)
 
 @dataclass
 class TierNode:
-    """One storage node: its entries outlive its server."""
+    """One storage node; its entries survive its server."""
 
     name: str
     world: TierBench
@@ -70,7 +70,7 @@ class TierNode:
 
 @dataclass
 class TierCluster:
-    """The nodes, what a broker knows of them, and a world for the rest."""
+    """The storage nodes, a broker's client of them, and a bench for the rest."""
 
     world: TierBench
     storages: list[TierNode]
@@ -85,7 +85,7 @@ class TierCluster:
         return Broker(self.ledgers, world.metadata, world.clock, SETTINGS, tier=self.tier())
 
     async def eventually_known(self, tiers: int) -> None:
-        """Wait until so many nodes are known to have an object store."""
+        """Wait until ``tiers`` nodes are known to have an object store."""
         async with asyncio.timeout(PATIENCE):
             while len(self.nodes.with_tier()) != tiers:
                 await asyncio.sleep(0.01)
@@ -93,7 +93,7 @@ class TierCluster:
 
 @asynccontextmanager
 async def tier_cluster(*, tiers: int = 3) -> AsyncIterator[TierCluster]:
-    """A cluster of which the first ``tiers`` nodes have an object store."""
+    """A cluster in which the first ``tiers`` nodes have an object store."""
     world = await make_world()
     storages = [TierNode(f"s{n}", world, offers_tier=n < tiers) for n in range(3)]
     async with AsyncExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Storage nodes make and read objects, and brokers ask them: over real gRPC on the loopback."""
+"""Brokers have storage nodes write and read objects, over real gRPC on the loopback."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_a_node_fetches_entries_that_it_lacks_from_the_others(cluster: Tie
     log = await world.log(broker)
     await world.publish(log, 4)
     await broker.tiering.flush(log)
-    # No node has all of it, and each has some.
+    # No node has all entries, and each has some.
     for number, storage in enumerate(cluster.storages):
         for ledger in storage.entries._ledgers.values():
             for entry in list(ledger.entries):
