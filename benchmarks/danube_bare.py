@@ -16,7 +16,7 @@ import grpc
 from broker_containers.doors.danube import danube_pb2 as pb
 from broker_containers.doors.danube.server import server_options
 from sulina.cli.running import loop_factory
-from sulina.runtime.tuning import tune_for_frames
+from sulina.runtime.machine import tune_for_frames
 
 
 async def create(request: pb.ProducerRequest, _: Any) -> pb.ProducerResponse:

@@ -37,8 +37,8 @@ from sulina.lake.summary import ObjectHead
 from sulina.names import TopicName
 from sulina.objects.opening import open_store
 from sulina.objects.store import ObjectStore
-from sulina.runtime.aside import Aside
 from sulina.runtime.real_clock import RealClock
+from sulina.runtime.threads import ThreadRunner
 from sulina.wire.header import parse_header
 
 TOPIC: Final = "/default/tiered"
@@ -261,7 +261,7 @@ async def _read_rates(
 async def _replay_at_node(store: ObjectStore, ledgers: Sequence[tuple[ObjectHead, int]]) -> float:
     """Objects fetched, checked, and frames again; nothing is in a cache at the beginning."""
     got = 0
-    objects = ObjectReader(store, Aside(4))
+    objects = ObjectReader(store, ThreadRunner(4))
     begun = time.perf_counter()
     for number, (head, last) in enumerate(ledgers):
         then = ledgers[number + 1][0] if number + 1 < len(ledgers) else None

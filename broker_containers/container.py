@@ -23,8 +23,7 @@ def command_line(environment: Mapping[str, str], arguments: Sequence[str]) -> li
     """The arguments for ``sulina``. Raises ``Refused`` for an unknown variable."""
     from broker_containers.commands.broker_run import broker_run
     from sulina.errors import Refused
-    from sulina.runtime.own_address import own_address, own_name
-    from sulina.runtime.secret_file import secret_file
+    from sulina.runtime.machine import own_address, own_name, secret_file
 
     options = {max(each.opts, key=len): each for each in broker_run.params}
     given = {

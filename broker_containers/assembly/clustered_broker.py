@@ -115,7 +115,7 @@ class ClusteredBroker:
         )
         self.synchronizer = Synchronizer(
             me,
-            (*self.cache.mirrors, self.config.mirror),
+            (*self.cache.prefix_caches, self.config.prefix_cache),
             clock,
             lambda: connect(self.membership.me.url),
             self.tables.living,
@@ -195,7 +195,7 @@ class ClusteredBroker:
             ]
             if not takers:
                 return  # no other broker: the next one to start takes the topics
-            await self.tables.mirror.change()
+            await self.tables.prefix_cache.change()
 
 
 @asynccontextmanager

@@ -20,7 +20,7 @@ from broker_containers.schemas.registry import open_registry
 from broker_containers.security.authority import Authority
 from broker_containers.security.records import SecurityRecords
 from broker_containers.security.settings import AuthSettings
-from sulina.runtime.secret_text import secret_text
+from sulina.runtime.machine import secret_text
 
 
 def build_services(

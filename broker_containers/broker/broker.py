@@ -36,11 +36,11 @@ from storage_grpc.tier.tier import Tier, head_of
 from sulina.errors import AlreadyExists, NotFound, Refused, Retriable, SulinaError
 from sulina.lake.summary import ObjectHead
 from sulina.metadata.keys import (
-    doomed_objects,
     ledgers,
     namespaces,
     topic_lifecycle,
     topics,
+    unreferenced_objects,
 )
 from sulina.metadata.keys.ledgers import LedgerIds, LedgerRef
 from sulina.metadata.keys.topics import TopicRecord, TopicState
@@ -321,7 +321,7 @@ class Broker:
     async def _note_objects(self, topic: TopicName, refs: Sequence[LedgerRef]) -> None:
         """Note a topic's objects for deletion, in case this broker stops before it deletes them."""
         objects = may_have_objects(self.tier, refs)
-        for put in doomed_objects.puts(topic, objects, self.clock.wall_us()):
+        for put in unreferenced_objects.puts(topic, objects, self.clock.wall_us()):
             await self.store.put(put.key, put.value)
 
     async def _send_dead_letter(

@@ -117,7 +117,7 @@ class Election:
         """Wait until the leader seems to have changed, or the check interval has passed."""
         end = self._clock.now() + self.settings.check_seconds
         while (left := end - self._clock.now()) > 0:
-            news = self._tables.mirror.news
+            news = self._tables.prefix_cache.news
             if self._looks_changed():
                 return
             try:

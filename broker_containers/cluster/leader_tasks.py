@@ -88,11 +88,11 @@ class LeaderTasks:
             self.reasons.clear()
             self._next_plan = self._clock.now() + self.settings.rebalance_seconds
             # Everything that the previous leader wrote must be seen first.
-            await self._tables.mirror.reached(term)
+            await self._tables.prefix_cache.reached(term)
             await self._take_up()
             while self._election.term == term:
                 began = self._clock.now()
-                news = self._tables.mirror.news
+                news = self._tables.prefix_cache.news
                 try:
                     await self._round()
                     await self._election.took(self._clock.now() - began)
@@ -292,7 +292,7 @@ class LeaderTasks:
         guard = self._election.guard()
         done = await assignments.mark_move(self._store, [guard], topic, revision, marked)
         if done is not None:
-            await self._tables.mirror.reached(done)
+            await self._tables.prefix_cache.reached(done)
         return done is not None
 
     async def _commit(self, changes: Sequence[Change], why: str) -> None:
@@ -304,7 +304,7 @@ class LeaderTasks:
             done = await asyncio.gather(*map(self._commit_group, groups[start : start + _AT_ONCE]))
             last = max(last, *done)
         # The next round must see these changes, so that it does not repeat them.
-        await self._tables.mirror.reached(last)
+        await self._tables.prefix_cache.reached(last)
         self.moves[why] += len(changes)
         _log.info("%d topics have new owners (%s)", len(changes), why)
 

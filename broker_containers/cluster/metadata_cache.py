@@ -19,7 +19,7 @@ from sulina.metadata.keys.path import NAMESPACES, TOPICS, name_of, part
 from sulina.metadata.keys.policy import Policy
 from sulina.metadata.keys.subscriptions import SubscriptionRecord
 from sulina.metadata.keys.topics import TopicRecord
-from sulina.metadata.mirror import Mirror, Table
+from sulina.metadata.prefix_cache import CachedTable, PrefixCache
 from sulina.metadata.store import KeyValue, MetadataStore
 from sulina.names import TopicName
 from sulina.runtime.deadline import within
@@ -38,21 +38,23 @@ class MetadataCache:
         self._clock = clock
         self._topics: dict[str, dict[TopicName, TopicRecord]] = {}
         self._subscriptions: dict[TopicName, dict[str, SubscriptionRecord]] = {}
-        self._policies: Table[Policy] = Table(NAMESPACES, _policy)
+        self._policies: CachedTable[Policy] = CachedTable(NAMESPACES, _policy)
         self._policies.on_change(self._namespace_changed)
-        found: Table[TopicRecord | SubscriptionRecord] = Table(TOPICS, _topic_or_subscription)
+        found: CachedTable[TopicRecord | SubscriptionRecord] = CachedTable(
+            TOPICS, _topic_or_subscription
+        )
         found.on_change(self._topic_changed)
         self._watchers: list[PolicyWatcher] = []
-        self.mirrors = (
-            Mirror(store, clock, NAMESPACES, [self._policies]),
-            Mirror(store, clock, TOPICS, [found]),
+        self.prefix_caches = (
+            PrefixCache(store, clock, NAMESPACES, [self._policies]),
+            PrefixCache(store, clock, TOPICS, [found]),
         )
         self._running = AsyncExitStack()
 
     async def __aenter__(self) -> MetadataCache:
         async with AsyncExitStack() as stack:
-            for mirror in self.mirrors:
-                await stack.enter_async_context(mirror)
+            for prefix_cache in self.prefix_caches:
+                await stack.enter_async_context(prefix_cache)
             self._running = stack.pop_all()
         return self
 
@@ -78,7 +80,7 @@ class MetadataCache:
 
     async def _forgotten(self, name: TopicName) -> None:
         while self.known(name) is not None:
-            await self.mirrors[1].change()
+            await self.prefix_caches[1].change()
 
     async def subscription(self, topic: TopicName, name: str) -> SubscriptionRecord | None:
         """A subscription's record, or None if the store has none."""

@@ -22,7 +22,7 @@ from broker_containers.cluster.tables import ClusterTables
 from broker_containers.topics.single_publish import MakeFrame
 from sulina.errors import NotFound, Refused, Retriable, SulinaError, UnknownOutcome
 from sulina.metadata.keys import assignments, topics
-from sulina.metadata.keys.assignments import Change, Owner, Wish
+from sulina.metadata.keys.assignments import Change, Owner, UnassignedTopic
 from sulina.metadata.keys.members import BrokerRecord
 from sulina.metadata.store import Compare, MetadataStore, ModRevisionIs
 from sulina.names import TopicName
@@ -77,7 +77,7 @@ class Ownership:
             raise Retriable(f"{topic} is moving to {owner.to}: look it up again")
 
     def guards(self, topic: TopicName) -> Sequence[Compare]:
-        """The condition that this broker owns ``topic``: without it, an outdated mirror could make
+        """The condition that this broker owns ``topic``: without it, an outdated cache could make
         it take the topic from its owner."""
         self.check(topic)
         _, revision = self._tables.owner_at(topic)
@@ -133,8 +133,8 @@ class Ownership:
         return TopicAddress(found[1].url, grpc=found[1].grpc)
 
     async def _wish(self, topic: TopicName) -> None:
-        wanted = Wish(self._clock.wall_us())
-        if not await assignments.wish(self._store, topic, wanted):
+        wanted = UnassignedTopic(self._clock.wall_us())
+        if not await assignments.request_owner(self._store, topic, wanted):
             raise topics.missing(topic)
 
     @contextmanager

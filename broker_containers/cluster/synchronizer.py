@@ -1,8 +1,8 @@
 """Announces metadata changes over a topic, for brokers whose watches missed them.
 
-Mirrors watch the store and recover from failures that they notice. They cannot notice a watch that
+Caches watch the store and recover from failures that they notice. They cannot notice a watch that
 is silent although there are changes. So brokers announce the last change they saw over the topic
-``/system/metadata-changes``; a broker whose mirror does not reach an announced change in time lists
+``/system/metadata-changes``; a broker whose cache does not reach an announced change in time lists
 the keys again and restarts its watch.
 
 Nothing depends on it: announcements may be lost, wrong, or fail altogether. It never delays the
@@ -24,7 +24,7 @@ from sulina.client.consumer import Consumer
 from sulina.client.producer import Producer
 from sulina.client.tasks import stop_tasks
 from sulina.errors import AlreadyExists, NotFound, SulinaError
-from sulina.metadata.mirror import Mirror
+from sulina.metadata.prefix_cache import PrefixCache
 from sulina.model import Delivery, Start
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
@@ -47,7 +47,7 @@ class SynchronizerTiming:
     repeat_seconds: float = 30.0
     """How often the last changes are announced again."""
     patience_seconds: float = 2.0
-    """How long a mirror may be behind an announcement before it lists the keys again."""
+    """How long a prefix_cache may be behind an announcement before it lists the keys again."""
     refresh_seconds: float = 30.0
     """Timeout of such a listing."""
     pause_seconds: float = 1.0
@@ -66,14 +66,14 @@ class Synchronizer:
     def __init__(
         self,
         broker: str,
-        mirrors: Sequence[Mirror],
+        prefix_caches: Sequence[PrefixCache],
         clock: Clock,
         connect: Callable[[], Client],
         living: Callable[[], Collection[str]],
         settings: SynchronizerTiming | None = None,
     ) -> None:
         self._broker = broker
-        self._mirrors = mirrors
+        self._prefix_caches = prefix_caches
         self._clock = clock
         self._connect = connect
         self._living = living
@@ -82,10 +82,10 @@ class Synchronizer:
         self._news = asyncio.Event()
         self._said: dict[str, int] = {}
         """The last revision announced by any broker, by prefix."""
-        self._wanted = {mirror.prefix: 0 for mirror in mirrors}
-        self._behind = {mirror.prefix: asyncio.Event() for mirror in mirrors}
-        for mirror in mirrors:
-            mirror.on_advance(self._news.set)
+        self._wanted = {prefix_cache.prefix: 0 for prefix_cache in prefix_caches}
+        self._behind = {prefix_cache.prefix: asyncio.Event() for prefix_cache in prefix_caches}
+        for prefix_cache in prefix_caches:
+            prefix_cache.on_advance(self._news.set)
         self.announced = 0
         """Announcements sent."""
         self.heard = 0
@@ -95,8 +95,13 @@ class Synchronizer:
 
     async def __aenter__(self) -> Synchronizer:
         # What existed at the start has been listed by every broker.
-        self._said = {mirror.prefix: mirror.newest[1] for mirror in self._mirrors}
-        work = [self._run(), *(self._catch_up(mirror) for mirror in self._mirrors)]
+        self._said = {
+            prefix_cache.prefix: prefix_cache.newest[1] for prefix_cache in self._prefix_caches
+        }
+        work = [
+            self._run(),
+            *(self._catch_up(prefix_cache) for prefix_cache in self._prefix_caches),
+        ]
         self._tasks = [asyncio.create_task(each, name="synchronizer") for each in work]
         return self
 
@@ -167,8 +172,8 @@ class Synchronizer:
             await self._clock.sleep(max(settings.announce_seconds, share))
 
     def _unsaid(self) -> dict[str, tuple[str, int]]:
-        """The last change of each mirror, unless it was announced already."""
-        newest = {mirror.prefix: mirror.newest for mirror in self._mirrors}
+        """The last change of each prefix_cache, unless it was announced already."""
+        newest = {prefix_cache.prefix: prefix_cache.newest for prefix_cache in self._prefix_caches}
         return {at: found for at, found in newest.items() if found[1] > self._said.get(at, 0)}
 
     async def _listen(self, consumer: Consumer) -> None:
@@ -188,14 +193,14 @@ class Synchronizer:
             return
         self.heard += 1
         for key, revision in changes:
-            for mirror in self._mirrors:
-                if key.startswith(mirror.prefix):
-                    self._heard(mirror, revision)
+            for prefix_cache in self._prefix_caches:
+                if key.startswith(prefix_cache.prefix):
+                    self._heard(prefix_cache, revision)
 
-    def _heard(self, mirror: Mirror, revision: int) -> None:
-        prefix = mirror.prefix
+    def _heard(self, prefix_cache: PrefixCache, revision: int) -> None:
+        prefix = prefix_cache.prefix
         self._said[prefix] = max(self._said.get(prefix, 0), revision)
-        if revision > mirror.revision:
+        if revision > prefix_cache.revision:
             self._wanted[prefix] = max(self._wanted[prefix], revision)
             self._behind[prefix].set()
 
@@ -213,29 +218,31 @@ class Synchronizer:
 
     # ---- catching up ----
 
-    async def _catch_up(self, mirror: Mirror) -> None:
-        settings, behind = self._settings, self._behind[mirror.prefix]
+    async def _catch_up(self, prefix_cache: PrefixCache) -> None:
+        settings, behind = self._settings, self._behind[prefix_cache.prefix]
         while True:
             await behind.wait()
             behind.clear()
-            wanted = self._wanted[mirror.prefix]
+            wanted = self._wanted[prefix_cache.prefix]
             try:
-                await within(self._clock, settings.patience_seconds, mirror.reached(wanted))
+                await within(self._clock, settings.patience_seconds, prefix_cache.reached(wanted))
                 continue
             except TimeoutError:
                 pass
             try:
-                await within(self._clock, settings.refresh_seconds, mirror.refresh())
+                await within(self._clock, settings.refresh_seconds, prefix_cache.refresh())
             except (SulinaError, TimeoutError) as error:
-                _log.warning("watch of %s is behind, listing failed: %s", mirror.prefix, error)
+                _log.warning(
+                    "watch of %s is behind, listing failed: %s", prefix_cache.prefix, error
+                )
                 await self._clock.sleep(settings.pause_seconds)
                 behind.set()
                 continue
             self.repairs += 1
-            _log.warning("watch of %s had missed changes up to %d", mirror.prefix, wanted)
-            if mirror.revision < wanted:
+            _log.warning("watch of %s had missed changes up to %d", prefix_cache.prefix, wanted)
+            if prefix_cache.revision < wanted:
                 # The store itself has not reached it: the announcement was wrong.
-                self._wanted[mirror.prefix] = 0
+                self._wanted[prefix_cache.prefix] = 0
 
 
 async def _make_topic(client: Client) -> None:

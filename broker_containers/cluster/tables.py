@@ -1,4 +1,4 @@
-"""The cluster's metadata in memory, as every broker keeps it: a mirror of ``/cluster/``."""
+"""The cluster's metadata in memory, as every broker keeps it: a prefix_cache of ``/cluster/``."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import cast
 
 from broker_containers.load.report import LoadReport
 from sulina.metadata.keys import assignments, leader, members, record
-from sulina.metadata.keys.assignments import Owner, Wish
+from sulina.metadata.keys.assignments import Owner, UnassignedTopic
 from sulina.metadata.keys.leader import LeaderRecord
 from sulina.metadata.keys.members import BrokerMode, BrokerRecord, BrokerState
 from sulina.metadata.keys.path import name_of, part
-from sulina.metadata.mirror import Mirror, Table
+from sulina.metadata.prefix_cache import CachedTable, PrefixCache
 from sulina.metadata.store import KeyValue, MetadataStore
 from sulina.names import TopicName
 from sulina.runtime.seam import Clock
@@ -26,21 +26,27 @@ class ClusterTables:
     """
 
     def __init__(self, store: MetadataStore, clock: Clock) -> None:
-        self.brokers: Table[BrokerRecord] = Table(members.REGISTER, members.decode)
-        self.owners: Table[Owner] = Table(assignments.OWNERS, assignments.decode_owner)
-        self.wishes: Table[Wish] = Table(assignments.UNASSIGNED, assignments.decode_wish)
-        self.loads: Table[LoadReport] = Table(LOADS, lambda item: LoadReport.from_bytes(item.value))
-        self.states: Table[BrokerState] = Table(members.BROKERS, _state)
-        self.leaders: Table[LeaderRecord] = Table(leader.KEY, _leader)
+        self.brokers: CachedTable[BrokerRecord] = CachedTable(members.REGISTER, members.decode)
+        self.owners: CachedTable[Owner] = CachedTable(assignments.OWNERS, assignments.decode_owner)
+        self.wishes: CachedTable[UnassignedTopic] = CachedTable(
+            assignments.UNASSIGNED, assignments.decode_unassigned
+        )
+        self.loads: CachedTable[LoadReport] = CachedTable(
+            LOADS, lambda item: LoadReport.from_bytes(item.value)
+        )
+        self.states: CachedTable[BrokerState] = CachedTable(members.BROKERS, _state)
+        self.leaders: CachedTable[LeaderRecord] = CachedTable(leader.KEY, _leader)
         tables = [self.brokers, self.owners, self.wishes, self.loads, self.states, self.leaders]
-        self.mirror = Mirror(store, clock, "/cluster/", cast(list[Table[object]], tables))
+        self.prefix_cache = PrefixCache(
+            store, clock, "/cluster/", cast(list[CachedTable[object]], tables)
+        )
 
     async def __aenter__(self) -> ClusterTables:
-        await self.mirror.__aenter__()
+        await self.prefix_cache.__aenter__()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        await self.mirror.__aexit__(*exc)
+        await self.prefix_cache.__aexit__(*exc)
 
     def owner(self, topic: TopicName) -> Owner | None:
         """The owner of ``topic``, or None."""

@@ -11,7 +11,7 @@ import click
 
 from broker_containers.security.settings import AuthSettings
 from sulina.errors import Refused
-from sulina.runtime.secret_text import secret_text
+from sulina.runtime.machine import secret_text
 
 ROOT_VARIABLE: Final = "SULINA_ROOT_TOKEN"
 _ROOT_BYTES: Final = 32

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sulina.errors import Refused
-from sulina.runtime.own_address import own_name
+from sulina.runtime.machine import own_name
 
 if TYPE_CHECKING:
     from broker_containers.doors.danube.settings import DanubeListen

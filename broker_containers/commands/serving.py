@@ -23,7 +23,7 @@ from sulina.cli.failures import ExitCode
 from sulina.cli.output import console, plural, size
 from sulina.cli.settings import DEFAULT_URL, CliSettings
 from sulina.client.address import Address
-from sulina.runtime.tuning import tune_for_frames
+from sulina.runtime.machine import tune_for_frames
 from sulina.version import __version__
 
 _ALL_ADDRESSES: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}

@@ -66,7 +66,7 @@ class ClusterHandlers:
             leader=leader,
             term=term,
             answered_by=self._me,
-            revision=self._tables.mirror.revision,
+            revision=self._tables.prefix_cache.revision,
             topics=len(self._tables.owners.items),
             unassigned=len(self._tables.wishes.items),
             moving=sum(1 for owner in self._tables.owners.items.values() if owner.to),
@@ -76,7 +76,7 @@ class ClusterHandlers:
     @handles(ClusterOperations.standing)
     async def standing(self) -> MetadataContact:
         in_touch = self._membership.lease is not None
-        return MetadataContact(self._me, in_touch, self._tables.mirror.revision)
+        return MetadataContact(self._me, in_touch, self._tables.prefix_cache.revision)
 
     # ---- brokers ----
 
@@ -126,7 +126,7 @@ class ClusterHandlers:
     async def _set_mode(self, broker: str, mode: BrokerMode, reason: str) -> BrokerModeSet:
         self._row(broker, {})  # raises if there is no such broker
         state = BrokerState(mode, reason[:_LONGEST_REASON], self._clock.wall_us())
-        await self._tables.mirror.reached(await members.set_state(self._store, broker, state))
+        await self._tables.prefix_cache.reached(await members.set_state(self._store, broker, state))
         return BrokerModeSet(broker, mode)
 
     # ---- balance ----

@@ -15,7 +15,7 @@ from broker_containers.security.records import SecurityRecords
 from sulina.errors import NotFound, Refused
 from sulina.metadata.keys import bindings, roles
 from sulina.metadata.keys.auth import Grant, PrincipalRecord, TokenRecord
-from sulina.metadata.keys.bindings import Binding, PrincipalType, Reach, Scope
+from sulina.metadata.keys.bindings import Binding, BindingScope, PrincipalType, Reach
 from sulina.metadata.keys.roles import Permission, RoleRecord
 from sulina.metadata.store import MetadataStore
 from sulina.operations.security import (
@@ -130,13 +130,13 @@ class SecurityHandlers:
 
     @handles(BindingOperations.list)
     async def list_bindings(
-        self, *, scope: Scope | None = None, resource: str = ""
+        self, *, scope: BindingScope | None = None, resource: str = ""
     ) -> tuple[BindingRow, ...]:
         if scope is None:
             if resource:
                 raise Refused(f"the resource {resource!r} needs a scope: namespace or topic")
             found = await bindings.list_all(self._store)
-        elif resource or scope is Scope.CLUSTER:
+        elif resource or scope is BindingScope.CLUSTER:
             reach = Reach.parse(scope, resource)
             found = await bindings.list_all(self._store, reach.scope, reach.resource)
         else:
@@ -149,7 +149,7 @@ class SecurityHandlers:
         binding: str,
         principal: str,
         roles: Sequence[str],
-        scope: Scope,
+        scope: BindingScope,
         *,
         resource: str = "",
         principal_type: PrincipalType = PrincipalType.SERVICE_ACCOUNT,
@@ -162,7 +162,7 @@ class SecurityHandlers:
 
     @handles(BindingOperations.describe)
     async def describe_binding(
-        self, scope: Scope, binding: str, *, resource: str = ""
+        self, scope: BindingScope, binding: str, *, resource: str = ""
     ) -> BindingRow:
         reach = Reach.parse(scope, resource)
         found = await bindings.get(self._store, reach, binding)
@@ -171,7 +171,9 @@ class SecurityHandlers:
         return _binding(found)
 
     @handles(BindingOperations.delete)
-    async def delete_binding(self, scope: Scope, binding: str, *, resource: str = "") -> None:
+    async def delete_binding(
+        self, scope: BindingScope, binding: str, *, resource: str = ""
+    ) -> None:
         reach = Reach.parse(scope, resource)
         if not await bindings.delete(self._store, reach, binding):
             raise _no_binding(reach, binding)

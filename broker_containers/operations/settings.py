@@ -11,7 +11,7 @@ from broker_containers.settings.runtime_config import RuntimeConfig
 from broker_containers.settings.setting import Setting, SettingScope
 from broker_containers.settings.setting_list import FIXED, SECTIONS, SETTINGS
 from sulina.errors import Refused
-from sulina.metadata.keys.config import KEPT, Stored
+from sulina.metadata.keys.config import KEPT, StoredSettings
 from sulina.operations.cluster import (
     ConfigOperations,
     FixedSetting,
@@ -55,7 +55,7 @@ class SettingHandlers:
         return tuple(PastChange(**each) for each in await self._config.history(min(limit, KEPT)))
 
 
-def _row(setting: Setting, config: RuntimeConfig, stored: Stored) -> SettingRow:
+def _row(setting: Setting, config: RuntimeConfig, stored: StoredSettings) -> SettingRow:
     value = config.current.at(setting.path)
     return SettingRow(
         name=setting.name,
@@ -89,7 +89,7 @@ def _stored_value(setting: Setting, values: Mapping[str, str]) -> Any:
         return values[setting.name]
 
 
-def _source(setting: Setting, config: RuntimeConfig, stored: Stored) -> str:
+def _source(setting: Setting, config: RuntimeConfig, stored: StoredSettings) -> str:
     if setting.name not in config.ignored:
         if setting.name in stored.of(config.broker):
             return "broker"

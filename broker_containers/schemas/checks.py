@@ -26,7 +26,7 @@ from broker_containers.schemas.registry import SchemaRegistry
 from sulina.errors import NotFound
 from sulina.metadata.keys import record, schemas, topics
 from sulina.metadata.keys.schemas import IdRecord, TopicSchemaRecord, Validation
-from sulina.metadata.mirror import Mirror, Table
+from sulina.metadata.prefix_cache import CachedTable, PrefixCache
 from sulina.metadata.store import KeyValue, MetadataStore
 from sulina.names import TopicName
 from sulina.runtime.deadline import within
@@ -57,13 +57,13 @@ class SchemaChecks:
     def __init__(self, registry: SchemaRegistry, store: MetadataStore) -> None:
         self.registry = registry
         self._store = store
-        self.bound = Table(schemas.BOUND, _binding)
+        self.bound = CachedTable(schemas.BOUND, _binding)
         """What topics are bound to; what is left of deleted ones is among it."""
-        self.ids = Table(schemas.IDS, _id)
+        self.ids = CachedTable(schemas.IDS, _id)
         """What schema ids are."""
-        self.mirrors = (
-            Mirror(store, registry.clock, schemas.BOUND, [self.bound]),
-            Mirror(store, registry.clock, schemas.IDS, [self.ids]),
+        self.prefix_caches = (
+            PrefixCache(store, registry.clock, schemas.BOUND, [self.bound]),
+            PrefixCache(store, registry.clock, schemas.IDS, [self.ids]),
         )
         self._formats: OrderedDict[tuple[int, int], Format] = OrderedDict()
         self._absent: OrderedDict[tuple[int, int], int] = OrderedDict()
@@ -79,8 +79,8 @@ class SchemaChecks:
 
     async def __aenter__(self) -> SchemaChecks:
         async with AsyncExitStack() as stack:
-            for mirror in self.mirrors:
-                await stack.enter_async_context(mirror)
+            for prefix_cache in self.prefix_caches:
+                await stack.enter_async_context(prefix_cache)
             followers = self.registry.topics.followers
             followers.append(self._seen)
             stack.callback(followers.remove, self._seen)
@@ -93,7 +93,9 @@ class SchemaChecks:
     async def _seen(self, revision: int) -> None:
         """Wait until a change of a binding is known here; for a moment only."""
         with suppress(TimeoutError):
-            await within(self.registry.clock, _SEEN_SECONDS, self.mirrors[0].reached(revision))
+            await within(
+                self.registry.clock, _SEEN_SECONDS, self.prefix_caches[0].reached(revision)
+            )
 
     def of(self, topic: OpenTopic) -> TopicSchemaCheck:
         """The gate of a topic that is open here, the same for all doors. Asks nobody."""
@@ -122,7 +124,7 @@ class SchemaChecks:
         if known is not None and version in known.versions:
             return known.subject
         key = schema_id, version
-        as_of = self.mirrors[1].revision
+        as_of = self.prefix_caches[1].revision
         if self._absent.get(key) == as_of:
             return None
         try:
@@ -270,7 +272,7 @@ class TopicSchemaCheck:
         def look() -> tuple[int, str]:
             return _wrong(form, payloads())
 
-        failed, why = look() if size < _LARGE else await self._checks.registry.aside(look)
+        failed, why = look() if size < _LARGE else await self._checks.registry.run_blocking(look)
         if failed:
             self._judge(config, why, failed)
 

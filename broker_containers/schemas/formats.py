@@ -16,7 +16,7 @@ from broker_containers.schemas.plain import Plain
 from broker_containers.schemas.protobuf import ProtoCompiler
 from sulina.errors import TooLarge
 from sulina.metadata.keys.schemas import Compatibility, SchemaType, Validation
-from sulina.runtime.seam import Aside
+from sulina.runtime.seam import RunBlocking
 
 _KEPT: Final = 256
 _KEPT_BYTES: Final = 8 << 20
@@ -64,9 +64,9 @@ def validation_of(name: str) -> Validation:
 class Formats:
     """Understands definitions. ``compiler`` makes descriptors from .proto text, if there is one."""
 
-    def __init__(self, compiler: ProtoCompiler | None, aside: Aside) -> None:
+    def __init__(self, compiler: ProtoCompiler | None, run_blocking: RunBlocking) -> None:
         self._compiler = compiler
-        self._aside = aside
+        self._run_blocking = run_blocking
         self._kept: OrderedDict[tuple[SchemaType, bytes], tuple[Format, int]] = OrderedDict()
         self._bytes = 0
 
@@ -76,7 +76,7 @@ class Formats:
         """The schema of a definition; ``compiled`` is what was stored beside it, if anything.
 
         Raises ``InvalidSchema`` with what is wrong, ``TooLarge`` beyond ``MAX_DEFINITION``.
-        Waits for the compiler when .proto text was not compiled before, and for ``aside``.
+        Waits for the compiler when .proto text was not compiled before, and for ``run_blocking``.
         """
         if len(definition) > MAX_DEFINITION:
             raise TooLarge(
@@ -95,16 +95,16 @@ class Formats:
         if kind is SchemaType.AVRO:
             from broker_containers.schemas.avro import Avro
 
-            return await self._aside(lambda: Avro(definition))
+            return await self._run_blocking(lambda: Avro(definition))
         if kind is SchemaType.JSON_SCHEMA:
             from broker_containers.schemas.json_schema import JsonSchema
 
-            return await self._aside(lambda: JsonSchema(definition))
+            return await self._run_blocking(lambda: JsonSchema(definition))
         if kind is SchemaType.PROTOBUF:
             from broker_containers.schemas.protobuf import Protobuf, descriptors_of
 
             descriptors = compiled or await descriptors_of(definition, self._compiler)
-            return await self._aside(lambda: Protobuf(descriptors))
+            return await self._run_blocking(lambda: Protobuf(descriptors))
         return Plain(kind)
 
     def _keep(self, key: tuple[SchemaType, bytes], found: Format, size: int) -> None:

@@ -49,7 +49,7 @@ def _is_text(definition: bytes) -> bool:
 
 
 class Protobuf:
-    """A message type. Two are the same if their descriptors are, remarks aside."""
+    """A message type. Two are the same if their descriptors are, comments aside."""
 
     def __init__(self, descriptors: bytes) -> None:
         """Raises ``InvalidSchema``."""

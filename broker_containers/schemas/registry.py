@@ -42,9 +42,9 @@ from sulina.metadata.store import (
     Put,
 )
 from sulina.names import check_label
-from sulina.runtime.aside import Aside as ThreadAside
 from sulina.runtime.protoc import Protoc
-from sulina.runtime.seam import Aside, Clock, at_once
+from sulina.runtime.seam import Clock, RunBlocking, run_inline
+from sulina.runtime.threads import ThreadRunner
 
 MAX_VERSIONS: Final = 500
 """Of a subject, at one time."""
@@ -59,16 +59,16 @@ class SchemaRegistry:
         store: MetadataStore,
         clock: Clock,
         compiler: ProtoCompiler | None = None,
-        aside: Aside = at_once,
+        run_blocking: RunBlocking = run_inline,
     ) -> None:
         """``compiler`` turns .proto text into descriptors; without it only those are taken.
 
-        ``aside`` does work that takes a while, up to seconds for the largest schemas.
+        ``run_blocking`` does work that takes a while, up to seconds for the largest schemas.
         """
         self.clock = clock
         self._store = store
-        self.aside = aside
-        self._formats = Formats(compiler, aside)
+        self.run_blocking = run_blocking
+        self._formats = Formats(compiler, run_blocking)
         self.topics = TopicSchemas(store)
         """Which topics are bound to which subjects."""
 
@@ -301,7 +301,7 @@ class SchemaRegistry:
         refs = current.versions if mode.transitive else current.versions[-1:]
         found = await schemas.list_versions(self._store, subject, refs)
         versions = [(each.number, each.type, await self.format_of(each)) for each in found]
-        return await self.aside(lambda: reasons_against(new, kind, versions, mode))
+        return await self.run_blocking(lambda: reasons_against(new, kind, versions, mode))
 
 
 def _version(
@@ -354,4 +354,4 @@ def _contended(subject: str) -> Overloaded:
 
 def open_registry(store: MetadataStore, clock: Clock) -> SchemaRegistry:
     """A registry with protoc and a worker thread. Needs no closing; one store may have several."""
-    return SchemaRegistry(store, clock, Protoc(clock).compile, ThreadAside())
+    return SchemaRegistry(store, clock, Protoc(clock).compile, ThreadRunner())

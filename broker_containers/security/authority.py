@@ -23,7 +23,7 @@ from sulina.errors import Refused, SulinaError, Unavailable
 from sulina.metadata.keys import auth, record
 from sulina.metadata.keys.auth import PrincipalRecord, TokenRecord
 from sulina.metadata.keys.bindings import PrincipalType
-from sulina.metadata.mirror import Mirror, Table
+from sulina.metadata.prefix_cache import CachedTable, PrefixCache
 from sulina.metadata.store import KeyValue, MetadataStore
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
@@ -55,12 +55,12 @@ class Authority:
     def __init__(self, store: MetadataStore, clock: Clock, settings: AuthSettings | None) -> None:
         self._settings = settings
         self._clock = clock
-        self._principals = Table(auth.PRINCIPALS, _principal)
-        self._tokens = Table(auth.TOKENS, _token)
+        self._principals = CachedTable(auth.PRINCIPALS, _principal)
+        self._tokens = CachedTable(auth.TOKENS, _token)
         self._bound = BindingGrants()
-        tables: list[Table[Any]] = [self._principals, self._tokens, *self._bound.tables]
-        self._mirror = Mirror(store, clock, auth.AUTH, tables)
-        self._mirror.on_advance(self._advanced)
+        tables: list[CachedTable[Any]] = [self._principals, self._tokens, *self._bound.tables]
+        self._prefix_cache = PrefixCache(store, clock, auth.AUTH, tables)
+        self._prefix_cache.on_advance(self._advanced)
         self._kept: OrderedDict[str, Access] = OrderedDict()
         self._listed = False
         self._followers: list[Callable[[], None]] = []
@@ -72,19 +72,19 @@ class Authority:
 
     async def __aenter__(self) -> Authority:
         if self.on:
-            await self._mirror.__aenter__()
+            await self._prefix_cache.__aenter__()
             self._listed = True
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         if self.on:
-            await self._mirror.__aexit__(*exc)
+            await self._prefix_cache.__aexit__(*exc)
 
     async def caught_up(self) -> None:
         """Wait until changes stored before the call take effect here, or two seconds."""
         if self.on:
             with suppress(SulinaError, TimeoutError):
-                await within(self._clock, _CAUGHT_UP_SECONDS, self._mirror.refresh())
+                await within(self._clock, _CAUGHT_UP_SECONDS, self._prefix_cache.refresh())
 
     def follow(self, follower: Callable[[], None]) -> None:
         """Call ``follower`` whenever rights may have changed: holders of an ``Access`` renew it."""

@@ -13,15 +13,15 @@ from sulina.metadata.keys import bindings, roles
 from sulina.metadata.keys.auth import Grant
 from sulina.metadata.keys.bindings import Binding, PrincipalType
 from sulina.metadata.keys.path import part
-from sulina.metadata.mirror import Table
+from sulina.metadata.prefix_cache import CachedTable
 
 
 class BindingGrants:
-    """Two tables for the authority's mirror: pass ``tables`` to it."""
+    """Two tables for the authority's prefix_cache: pass ``tables`` to it."""
 
     def __init__(self) -> None:
-        self._roles = Table(roles.ROLES, roles.decode)
-        self._bindings = Table(bindings.BINDINGS, bindings.decode)
+        self._roles = CachedTable(roles.ROLES, roles.decode)
+        self._bindings = CachedTable(bindings.BINDINGS, bindings.decode)
         self._bindings.on_change(self._changed)
         self._by_name: dict[str, dict[str, Binding]] = {}
         """Principal -> its bindings, by the rest of their keys."""

@@ -10,19 +10,22 @@ from collections.abc import Iterable
 from typing import Final
 
 from sulina.metadata.keys.auth import EVERYTHING, Action, Grant
-from sulina.metadata.keys.bindings import Reach, Scope
+from sulina.metadata.keys.bindings import BindingScope, Reach
 from sulina.metadata.keys.roles import Permission
 
-_MEANING: Final[dict[Permission, tuple[Action, frozenset[Scope]]]] = {
-    Permission.LOOKUP: (Action.LOOKUP, frozenset(Scope)),
-    Permission.PRODUCE: (Action.PRODUCE, frozenset(Scope)),
-    Permission.CONSUME: (Action.CONSUME, frozenset(Scope)),
-    Permission.MANAGE_TOPIC: (Action.TOPICS, frozenset(Scope)),
-    Permission.MANAGE_SCHEMA: (Action.SCHEMAS, frozenset(Scope)),
+_MEANING: Final[dict[Permission, tuple[Action, frozenset[BindingScope]]]] = {
+    Permission.LOOKUP: (Action.LOOKUP, frozenset(BindingScope)),
+    Permission.PRODUCE: (Action.PRODUCE, frozenset(BindingScope)),
+    Permission.CONSUME: (Action.CONSUME, frozenset(BindingScope)),
+    Permission.MANAGE_TOPIC: (Action.TOPICS, frozenset(BindingScope)),
+    Permission.MANAGE_SCHEMA: (Action.SCHEMAS, frozenset(BindingScope)),
     # Topics contain no namespaces; neither topics nor namespaces contain brokers.
-    Permission.MANAGE_NAMESPACE: (Action.NAMESPACES, frozenset({Scope.CLUSTER, Scope.NAMESPACE})),
-    Permission.MANAGE_BROKER: (Action.BROKERS, frozenset({Scope.CLUSTER})),
-    Permission.MANAGE_CLUSTER: (Action.CLUSTER, frozenset({Scope.CLUSTER})),
+    Permission.MANAGE_NAMESPACE: (
+        Action.NAMESPACES,
+        frozenset({BindingScope.CLUSTER, BindingScope.NAMESPACE}),
+    ),
+    Permission.MANAGE_BROKER: (Action.BROKERS, frozenset({BindingScope.CLUSTER})),
+    Permission.MANAGE_CLUSTER: (Action.CLUSTER, frozenset({BindingScope.CLUSTER})),
     # Replicate is missing: clusters do not replicate to each other.
 }
 
@@ -38,10 +41,10 @@ def grants_of(permissions: Iterable[Permission], reach: Reach) -> tuple[Grant, .
 
 
 def _where(reach: Reach) -> str:
-    if reach.scope is Scope.CLUSTER:
+    if reach.scope is BindingScope.CLUSTER:
         return EVERYTHING
-    return f"/{reach.resource}/*" if reach.scope is Scope.NAMESPACE else reach.resource
+    return f"/{reach.resource}/*" if reach.scope is BindingScope.NAMESPACE else reach.resource
 
 
 def _is_subject(reach: Reach) -> bool:
-    return reach.scope is Scope.TOPIC and not reach.resource.startswith("/")
+    return reach.scope is BindingScope.TOPIC and not reach.resource.startswith("/")

@@ -19,9 +19,9 @@ from broker_containers.settings.setting import Setting, SettingScope
 from broker_containers.settings.setting_list import SETTINGS, find
 from sulina.errors import Refused
 from sulina.metadata.keys import config
-from sulina.metadata.keys.config import ChangeRecord, Stored
+from sulina.metadata.keys.config import ChangeRecord, StoredSettings
 from sulina.metadata.keys.path import name_of
-from sulina.metadata.mirror import Mirror, Table
+from sulina.metadata.prefix_cache import CachedTable, PrefixCache
 from sulina.metadata.store import MetadataStore
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
@@ -43,30 +43,32 @@ class RuntimeConfig:
         self.current = base
         """The settings in force. Do not keep a copy: read it when needed."""
         self.ignored: Mapping[str, str] = {}
-        """Stored settings that have no effect here, with the reason."""
+        """StoredSettings settings that have no effect here, with the reason."""
         self._store = store
         self._clock = clock
-        self._cluster: Table[str] = Table(config.CLUSTER, config.decode)
-        self._brokers: Table[str] = Table(config.BROKERS, config.decode)
-        self.mirror = Mirror(store, clock, config.CONFIG, [self._cluster, self._brokers])
-        self.mirror.on_advance(self._look)
+        self._cluster: CachedTable[str] = CachedTable(config.CLUSTER, config.decode)
+        self._brokers: CachedTable[str] = CachedTable(config.BROKERS, config.decode)
+        self.prefix_cache = PrefixCache(store, clock, config.CONFIG, [self._cluster, self._brokers])
+        self.prefix_cache.on_advance(self._look)
         self._watchers: list[Callable[[LiveSettings], None]] = []
 
     async def __aenter__(self) -> RuntimeConfig:
-        await self.mirror.__aenter__()
+        await self.prefix_cache.__aenter__()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        await self.mirror.__aexit__(*exc)
+        await self.prefix_cache.__aexit__(*exc)
 
     def on_change(self, apply: Callable[[LiveSettings], None]) -> None:
         """Call ``apply`` with the settings in force, now and after every change."""
         self._watchers.append(apply)
         apply(self.current)
 
-    def stored(self) -> Stored:
+    def stored(self) -> StoredSettings:
         """What is stored, as far as this broker has seen."""
-        found = Stored({name_of(rest): text for rest, text in self._cluster.items.items()}, {})
+        found = StoredSettings(
+            {name_of(rest): text for rest, text in self._cluster.items.items()}, {}
+        )
         for rest, text in self._brokers.items.items():
             owner = config.owner_of(rest)
             if owner is not None:
@@ -101,7 +103,7 @@ class RuntimeConfig:
                 "leave out the broker"
             )
 
-        def check(before: Stored, after: Stored) -> None:
+        def check(before: StoredSettings, after: StoredSettings) -> None:
             if isinstance(setting, Setting):
                 self._check(setting, before, after)
 
@@ -111,7 +113,7 @@ class RuntimeConfig:
             return {"name": name, "broker": broker, "old": new, "new": new, "changed": False}
         noted, revision = done
         try:
-            await within(self._clock, _SEEN_SECONDS, self.mirror.reached(revision))
+            await within(self._clock, _SEEN_SECONDS, self.prefix_cache.reached(revision))
         except TimeoutError:
             _log.warning("%s was changed, but this broker has not seen the change yet", name)
         return {
@@ -122,7 +124,7 @@ class RuntimeConfig:
             "changed": True,
         }
 
-    def _check(self, setting: Setting, before: Stored, after: Stored) -> None:
+    def _check(self, setting: Setting, before: StoredSettings, after: StoredSettings) -> None:
         """Raise ``Refused`` if the change makes settings contradict each other."""
         for broker in ("", *after.brokers):
             try:
@@ -135,7 +137,7 @@ class RuntimeConfig:
                 whose = f" on {broker}" if broker else ""
                 raise Refused(f"invalid value for {setting.name}{whose}: {error}") from None
 
-    def _together(self, setting: Setting, stored: Stored, broker: str) -> None:
+    def _together(self, setting: Setting, stored: StoredSettings, broker: str) -> None:
         layers = [stored.cluster, stored.of(broker)] if broker else [stored.cluster]
         values, _ = _read(layers)
         inside = {path: value for path, value in values.items() if path[:-1] == setting.path[:-1]}

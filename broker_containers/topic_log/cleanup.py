@@ -16,10 +16,10 @@ from storage_grpc.entries import EntryStore
 from storage_grpc.tier.tier import Tier
 from sulina.errors import StorageFull, SulinaError
 from sulina.lake.summary import ObjectHead
-from sulina.metadata.keys import doomed_objects, ledgers, namespaces, topics
-from sulina.metadata.keys.doomed_objects import StoredDoomed
+from sulina.metadata.keys import ledgers, namespaces, topics, unreferenced_objects
 from sulina.metadata.keys.ledgers import LedgerRef
 from sulina.metadata.keys.topics import TopicState
+from sulina.metadata.keys.unreferenced_objects import StoredUnreferenced
 from sulina.metadata.store import MetadataStore
 from sulina.names import TopicName
 from sulina.runtime.seam import Clock
@@ -57,7 +57,7 @@ class ObjectCleanup:
             return
         there: set[str] = set()
         after: str | None = None
-        while found := await doomed_objects.list_some(self._store, _AT_ONCE, after):
+        while found := await unreferenced_objects.list_some(self._store, _AT_ONCE, after):
             for each in found:
                 after = each.key
                 there.add(each.key)
@@ -67,10 +67,10 @@ class ObjectCleanup:
                 if await self._delete(self._tier, each):
                     self._seen.add(each.key)
                     if age >= grace_seconds:
-                        await doomed_objects.forget(self._store, each)
+                        await unreferenced_objects.forget(self._store, each)
         self._seen &= there
 
-    async def _delete(self, tier: Tier, doomed: StoredDoomed) -> bool:
+    async def _delete(self, tier: Tier, doomed: StoredUnreferenced) -> bool:
         """Delete unreferenced objects; returns whether that was all of them."""
         topic = TopicName.parse(doomed.value.topic)
         listed = await self._listed(topic)

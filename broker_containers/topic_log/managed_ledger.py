@@ -30,7 +30,7 @@ from broker_containers.topic_log.takeover import fence_and_read
 from storage_grpc.ledgers import Ledgers, LedgerWriter
 from storage_grpc.tier.tier import Tier, head_of
 from sulina.errors import Fenced, StorageFull, SulinaError
-from sulina.metadata.keys import doomed_objects
+from sulina.metadata.keys import unreferenced_objects
 from sulina.metadata.keys.ledgers import LedgerIds, LedgerList, LedgerRef, LedgerState
 from sulina.metadata.store import Compare, MetadataStore, Op
 from sulina.names import TopicName
@@ -386,11 +386,11 @@ class ManagedLedger:
         """
         if self._switching is not None:
             await asyncio.wait([self._switching])
-        count = min(count, doomed_objects.AT_ONCE)
+        count = min(count, unreferenced_objects.AT_ONCE)
         assert 0 < count < len(self._list.ledgers), "the newest ledger is kept"
         gone = self._list.ledgers[:count]
         objects = may_have_objects(self.tier, gone)
-        doom = doomed_objects.puts(self.topic, objects, self._clock.wall_us())
+        doom = unreferenced_objects.puts(self.topic, objects, self._clock.wall_us())
         await self._owned.commit(lambda before: before.trimmed(count), doom)
         for ref in gone:
             if ref.is_local:

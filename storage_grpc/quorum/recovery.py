@@ -21,7 +21,12 @@ from storage_grpc.quorum.calls import Answers, Call, ask_all
 from storage_grpc.quorum.nodes import Nodes, replacements
 from sulina.errors import Fenced, NotFound, Retriable, SulinaError, Unavailable
 from sulina.metadata.keys import ledger_metadata
-from sulina.metadata.keys.ledger_metadata import Fragment, LedgerMetadata, State, StoredMetadata
+from sulina.metadata.keys.ledger_metadata import (
+    Fragment,
+    LedgerMetadata,
+    LedgerPhase,
+    StoredMetadata,
+)
 from sulina.metadata.store import MetadataStore
 from sulina.runtime.seam import Clock
 
@@ -76,13 +81,13 @@ class Recovery:
     async def _begin(self) -> StoredMetadata:
         """Mark the ledger as in recovery, so that its writer can no longer change the metadata."""
         stored = await ledger_metadata.get(self._store, self._ledger)
-        if stored.value.state is not State.OPEN:
+        if stored.value.state is not LedgerPhase.OPEN:
             return stored
         marked = await ledger_metadata.swap(
             self._store,
             self._ledger,
             stored.revision,
-            replace(stored.value, state=State.IN_RECOVERY),
+            replace(stored.value, state=LedgerPhase.IN_RECOVERY),
         )
         if marked is None:
             raise Retriable(f"ledger {self._ledger} was changed at the same time: try again")

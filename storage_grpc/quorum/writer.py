@@ -22,7 +22,7 @@ from storage_grpc.quorum.nodes import Nodes, replacements
 from storage_grpc.quorum.settings import QuorumTimeouts
 from sulina.errors import Fenced, NotFound, Retriable, SulinaError, Unavailable, UnknownOutcome
 from sulina.metadata.keys import ledger_metadata
-from sulina.metadata.keys.ledger_metadata import LedgerMetadata, State, StoredMetadata
+from sulina.metadata.keys.ledger_metadata import LedgerMetadata, LedgerPhase, StoredMetadata
 from sulina.metadata.store import MetadataStore
 from sulina.runtime.seam import Buffer, Clock
 
@@ -325,7 +325,7 @@ class QuorumWriter:
         current = await ledger_metadata.get(self._store, self.ledger)
         if current.value == value:
             return current
-        if current.value == self._stored.value and current.value.state is State.OPEN:
+        if current.value == self._stored.value and current.value.state is LedgerPhase.OPEN:
             return await ledger_metadata.swap(self._store, self.ledger, current.revision, value)
         return None
 

@@ -20,11 +20,10 @@ from storage_grpc.service.tier_calls import ServedTier
 from storage_grpc.service.tls import ServerTls
 from storage_grpc.tier.opening import open_tier, without_secrets
 from sulina.errors import StorageFailed, StorageFull, SulinaError
-from sulina.runtime.boot import boot_id
+from sulina.runtime.machine import boot_id, tune_for_frames
 from sulina.runtime.real_clock import RealClock
 from sulina.runtime.real_disk import RealDisk
 from sulina.runtime.real_random import real_random
-from sulina.runtime.tuning import tune_for_frames
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from sulina.errors import Overloaded
 from sulina.lake.summary import ObjectHead, ObjectSummary
 from sulina.metadata.keys.ledger_list import TieredRef
 from sulina.objects.store import ObjectStore
-from sulina.runtime.seam import Aside
+from sulina.runtime.seam import RunBlocking
 
 _MAX_OFFLOADS = 2
 """Ledgers that are offloaded at the same time."""
@@ -29,7 +29,7 @@ class LocalTier:
         self,
         store: ObjectStore,
         source: EntrySource,
-        aside: Aside,
+        run_blocking: RunBlocking,
         *,
         cache_bytes: int = CACHE_BYTES,
         row_group_bytes: int = 16 << 20,
@@ -38,9 +38,9 @@ class LocalTier:
         frames in a row group: what a replay fetches at once."""
         self._store = store
         self._source = source
-        self._aside = aside
+        self._run_blocking = run_blocking
         self._row_group_bytes = row_group_bytes
-        self._objects = ObjectReader(store, aside, cache_bytes)
+        self._objects = ObjectReader(store, run_blocking, cache_bytes)
         self._turns = asyncio.Semaphore(_MAX_OFFLOADS)
         self._waiting = 0
 
@@ -56,7 +56,7 @@ class LocalTier:
                     source or self._source,
                     self._store,
                     self._objects,
-                    self._aside,
+                    self._run_blocking,
                     self._row_group_bytes,
                 )
         finally:

@@ -28,7 +28,7 @@ from sulina.lake.decoder import (
 )
 from sulina.lake.summary import ObjectHead, ObjectSummary
 from sulina.objects.store import ObjectStore
-from sulina.runtime.seam import Aside
+from sulina.runtime.seam import RunBlocking
 from sulina.wire.header import parse_header
 
 _GroupKey = tuple[str, int]
@@ -61,9 +61,11 @@ class _Frames:
 class ObjectReader:
     """Reads the objects of one store, with a bounded cache. ``close`` cancels pending fetches."""
 
-    def __init__(self, store: ObjectStore, aside: Aside, cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(
+        self, store: ObjectStore, run_blocking: RunBlocking, cache_bytes: int = CACHE_BYTES
+    ) -> None:
         self._store = store
-        self._aside = aside
+        self._run_blocking = run_blocking
         self._cache_bytes = cache_bytes
         self._footers: OrderedDict[str, Footer] = OrderedDict()
         self._groups: OrderedDict[_GroupKey, _Frames] = OrderedDict()
@@ -125,7 +127,7 @@ class ObjectReader:
                     # Fetched while this one is verified.
                     coming = self._bytes(head, opened, following)
                     ahead = asyncio.create_task(coming, name=f"verify {key_of(head)}")
-                await self._aside(partial(verifier.add, group, data))
+                await self._run_blocking(partial(verifier.add, group, data))
         finally:
             if ahead is not None:
                 ahead.cancel()
@@ -230,7 +232,7 @@ class ObjectReader:
     async def _fetch_group(self, head: ObjectHead, opened: _Opened, group: RowGroup) -> _Frames:
         async with self._turns:
             data = await self._bytes(head, opened, group)
-            frames = await self._aside(partial(decode_row_group, opened.footer, group, data))
+            frames = await self._run_blocking(partial(decode_row_group, opened.footer, group, data))
         bases = [parse_header(frame).base_offset for frame in frames]
         return _Frames(frames, bases, sum(map(len, frames)) + _FRAME_COST * len(frames))
 

@@ -20,7 +20,7 @@ from sulina.lake.encoder import EncoderSettings, LedgerEncoder
 from sulina.lake.summary import ObjectSummary
 from sulina.metadata.keys.ledger_list import TieredRef
 from sulina.objects.store import ObjectStore
-from sulina.runtime.seam import Aside
+from sulina.runtime.seam import RunBlocking
 
 _READ_BYTES = 4 << 20
 """Entries read at once."""
@@ -31,17 +31,17 @@ async def offload(
     source: EntrySource,
     store: ObjectStore,
     objects: ObjectReader,
-    aside: Aside,
+    run_blocking: RunBlocking,
     row_group_bytes: int,
 ) -> TieredRef:
     """See ``Tier.offload``. May be cancelled at any time."""
-    encoding = _Encoding(job, source, aside, row_group_bytes)
+    encoding = _Encoding(job, source, run_blocking, row_group_bytes)
     chunks = encoding.chunks()
     try:
         await store.put(key_of(job.head), chunks)
     except AlreadyExists:
         if encoding.summary is None:
-            encoding = _Encoding(job, source, aside, row_group_bytes)
+            encoding = _Encoding(job, source, run_blocking, row_group_bytes)
             async for _ in encoding.chunks():
                 pass
     finally:
@@ -72,13 +72,13 @@ class _Encoding:
     """Encodes an object as its bytes are consumed; memory is bounded by a row group."""
 
     def __init__(
-        self, job: OffloadJob, source: EntrySource, aside: Aside, row_group_bytes: int
+        self, job: OffloadJob, source: EntrySource, run_blocking: RunBlocking, row_group_bytes: int
     ) -> None:
         self.summary: ObjectSummary | None = None
         """Summary of the object, once all of it was consumed."""
         self._job = job
         self._source = source
-        self._aside = aside
+        self._run_blocking = run_blocking
         self._row_group_bytes = row_group_bytes
 
     async def chunks(self) -> AsyncGenerator[bytes]:
@@ -87,12 +87,12 @@ class _Encoding:
         encoder = LedgerEncoder(job.head, EncoderSettings(self._row_group_bytes))
         async for entries in self._entries():
             frames = [entry.payload for entry in entries]
-            for chunk in await self._aside(partial(encoder.add, frames)):
+            for chunk in await self._run_blocking(partial(encoder.add, frames)):
                 yield chunk
         if job.closing:
             for chunk in encoder.add([job.closing]):
                 yield chunk
-        rest, summary = await self._aside(encoder.finish)
+        rest, summary = await self._run_blocking(encoder.finish)
         if summary.last_offset != job.last_offset:
             raise StorageFailed(
                 f"the entries of ledger {job.head.ledger} end at offset {summary.last_offset} and "

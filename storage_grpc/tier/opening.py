@@ -13,8 +13,8 @@ from storage_grpc.tier.tier import CACHE_BYTES, EntrySource
 from sulina.errors import SulinaError
 from sulina.lake import require_lake
 from sulina.lake.layout import ROOT
-from sulina.runtime.aside import Aside
 from sulina.runtime.seam import Clock, Randomness
+from sulina.runtime.threads import ThreadRunner
 
 if TYPE_CHECKING:
     from storage_grpc.tier.local import LocalTier
@@ -45,7 +45,7 @@ async def open_tier(
     from sulina.objects.opening import open_store
 
     async with open_store(url, clock, randomness) as store:
-        tier = LocalTier(store, source, Aside(_THREADS), cache_bytes=cache_bytes)
+        tier = LocalTier(store, source, ThreadRunner(_THREADS), cache_bytes=cache_bytes)
         cleaning = asyncio.create_task(_clean(store, clock), name="stale-uploads")
         try:
             yield tier

@@ -15,9 +15,9 @@ from sulina.errors import CorruptFrame
 from sulina.lake.frame_columns import BinaryColumn, FrameColumns, open_columns
 from sulina.lake.frame_table import FrameTable, IrregularFrames, read_table, require
 from sulina.lake.frame_value import pack_values
-from sulina.lake.irregular import inflate, stand_in
-from sulina.lake.ragged import Ints, join_runs, runs, spread, starts_of
+from sulina.lake.runs import Ints, join_runs, runs, spread, starts_of
 from sulina.lake.schema import ATTRIBUTES_TYPE, TIME_TYPE, WRITTEN_SCHEMA
+from sulina.lake.stand_in import inflate, stand_in
 from sulina.runtime.seam import Buffer
 from sulina.wire import header as h
 from sulina.wire.decode import Frame

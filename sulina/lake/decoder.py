@@ -17,9 +17,9 @@ from crc32c import crc32c
 
 from sulina.errors import CorruptEntry
 from sulina.lake.digest import Digest
+from sulina.lake.footer_checksum import FOOTER_CHECKSUM_SIZE, footer_checksum
 from sulina.lake.rebuild import rebuild_frames
 from sulina.lake.schema import OFFSET, PRODUCER, PUBLISH_TIME, RECORD_SCHEMA
-from sulina.lake.seal import SEAL_SIZE, seal_of
 from sulina.lake.summary import ObjectMetadata, ObjectSummary, from_metadata
 
 TAIL: Final = 64 << 10
@@ -82,16 +82,16 @@ def open_footer(tail: bytes, size: int) -> Footer | NeedMore:
     ``TAIL`` bytes are mostly enough; if not, the answer says how many are. Raises ``CorruptEntry``
     if the object is damaged, ``Refused`` if it is of a newer format.
     """
-    if len(tail) < min(size, _ENDING + SEAL_SIZE):
+    if len(tail) < min(size, _ENDING + FOOTER_CHECKSUM_SIZE):
         return NeedMore(min(size, TAIL))
     length = int.from_bytes(tail[-_ENDING:-4], "little")
-    whole = length + _ENDING + SEAL_SIZE
+    whole = length + _ENDING + FOOTER_CHECKSUM_SIZE
     if tail[-4:] != _MAGIC or whole > size or length > _MAX_FOOTER:
         raise _damaged("it does not end as a Parquet file does")
     if whole > len(tail):
         return NeedMore(whole)
-    sealed = tail[len(tail) - whole + SEAL_SIZE :]
-    if tail[-whole:][:SEAL_SIZE] != seal_of(sealed):
+    sealed = tail[len(tail) - whole + FOOTER_CHECKSUM_SIZE :]
+    if tail[-whole:][:FOOTER_CHECKSUM_SIZE] != footer_checksum(sealed):
         raise _damaged("its footer does not match the checksum before it")
     try:
         parquet = pq.read_metadata(pa.BufferReader(sealed))

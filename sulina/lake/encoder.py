@@ -20,10 +20,10 @@ from sulina.errors import Refused, TooLarge
 from sulina.lake.arrow import frames_to_batch
 from sulina.lake.buffers import integers
 from sulina.lake.digest import Digest
+from sulina.lake.footer_checksum import footer_checksum
 from sulina.lake.frame_table import headers_of, lengths_of
-from sulina.lake.ragged import Ints, padded, starts_of
+from sulina.lake.runs import Ints, padded, starts_of
 from sulina.lake.schema import PUBLISH_TIME, WRITER_OPTIONS, WRITTEN_SCHEMA
-from sulina.lake.seal import seal_of
 from sulina.lake.summary import FilePart, ObjectHead, ObjectMetadata, ObjectSummary, to_metadata
 from sulina.runtime.seam import Buffer
 from sulina.wire import header as h
@@ -94,7 +94,7 @@ class LedgerEncoder:
         begin = self._sink.take() if not self._parts else []
         self._writer.close()
         footer = b"".join(self._sink.take())
-        seal = seal_of(footer)
+        seal = footer_checksum(footer)
         size = self._sink.tell() + len(seal)
         return [*chunks, *begin, seal, footer], self._summary(size)
 

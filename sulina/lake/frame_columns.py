@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sulina.lake.frame_table import FrameTable, IrregularFrames, require
-from sulina.lake.ragged import Bytes, Ints, join_runs, padded, runs, spread, starts_of
+from sulina.lake.runs import Bytes, Ints, join_runs, padded, runs, spread, starts_of
 from sulina.wire import header as h
 
 Bools = NDArray[np.bool_]

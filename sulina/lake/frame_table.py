@@ -16,7 +16,7 @@ import numpy as np
 from crc32c import crc32c
 from numpy.typing import NDArray
 
-from sulina.lake.ragged import Bytes, Ints, padded, starts_of
+from sulina.lake.runs import Bytes, Ints, padded, starts_of
 from sulina.runtime.seam import Buffer
 from sulina.wire import header as h
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from sulina.lake.frame_columns import BinaryColumn
 from sulina.lake.frame_table import FrameTable
-from sulina.lake.ragged import Bytes, Ints, copy_runs, runs, starts_of
+from sulina.lake.runs import Bytes, Ints, copy_runs, runs, starts_of
 from sulina.wire.header import HAS_KEYS
 
 REBUILT: Final = 0

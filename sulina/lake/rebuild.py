@@ -20,8 +20,8 @@ from sulina.lake import schema
 from sulina.lake.buffers import integers, octets, offsets, present
 from sulina.lake.frame_table import HEADER, checksums, write_headers
 from sulina.lake.frame_value import VALUE_SIZE, VERBATIM, read_heads
-from sulina.lake.ragged import Bytes, Ints, padded, runs, spread, starts_of
-from sulina.lake.sections import Bits, Copied, Int32s, Section, total, values
+from sulina.lake.runs import Bytes, Ints, padded, runs, spread, starts_of
+from sulina.lake.sections import Bits, CopiedRuns, Int32s, Section, total, values
 from sulina.wire import header as h
 
 _LARGE: Final = 4096
@@ -63,7 +63,7 @@ def rebuild_frames(rows: pa.Table) -> list[bytes]:
         firsts[again],
         counts[again],
         heads[again],
-        Copied(frame_values.data, starts[again] + VALUE_SIZE, lengths[again] - VALUE_SIZE),
+        CopiedRuns(frame_values.data, starts[again] + VALUE_SIZE, lengths[again] - VALUE_SIZE),
     ).frames()
     if not whole.any():
         return rebuilt
@@ -85,7 +85,7 @@ class _Rebuilding:
         firsts: Ints,
         counts: Ints,
         heads: NDArray[np.void],
-        slots: Copied,
+        slots: CopiedRuns,
     ) -> None:
         self._columns = columns
         self._firsts = firsts
@@ -163,16 +163,16 @@ class _Rebuilding:
     def _due(self) -> Section:
         dues = integers(self._columns[schema.DELIVERY_TIME])[self._firsts]
         places = 8 * np.arange(len(dues))
-        return Copied(dues.view(np.uint8), places, 8 * self._has(h.DELAYED))
+        return CopiedRuns(dues.view(np.uint8), places, 8 * self._has(h.DELAYED))
 
-    def _names(self) -> Copied:
+    def _names(self) -> CopiedRuns:
         producers = self._columns[schema.PRODUCER]
         names = _Binary.of(producers.dictionary)
         codes = producers.indices.to_numpy()[self._firsts]
         starts = names.offsets[codes]
-        return Copied(names.data, starts, names.offsets[codes + 1] - starts)
+        return CopiedRuns(names.data, starts, names.offsets[codes + 1] - starts)
 
-    def _payloads(self) -> tuple[Section, Copied]:
+    def _payloads(self) -> tuple[Section, CopiedRuns]:
         column = _Binary.of(self._columns[schema.PAYLOAD])
         everyone = np.ones(len(self._firsts), np.bool_)
         return values(column.offsets, column.data, self._firsts, self._counts, everyone)
@@ -219,7 +219,7 @@ def _fill(out: Bytes, at: Ints, sections: list[Section]) -> None:
         at = at + padded(section.lengths)
 
 
-def _joined(rest: memoryview, ends: Ints, middles: Ints, payloads: Copied) -> list[bytes]:
+def _joined(rest: memoryview, ends: Ints, middles: Ints, payloads: CopiedRuns) -> list[bytes]:
     """Frames of ``rest`` with payloads in their middles, which are copied once and no more.
 
     For large frames: copies are made with Python's lock held, and whoever reads from the network

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sulina.lake.ragged import Bytes, Ints, copy_runs, padded, runs, starts_of
+from sulina.lake.runs import Bytes, Ints, copy_runs, padded, runs, starts_of
 
 
 class Section(Protocol):
@@ -29,7 +29,7 @@ class Section(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
+class CopiedRuns:
     """Bytes as they stand in ``data``."""
 
     data: Bytes
@@ -99,11 +99,11 @@ class Bits:
 
 def values(
     offsets: Ints, data: Bytes, firsts: Ints, counts: Ints, has: NDArray[np.bool_]
-) -> tuple[Section, Copied]:
+) -> tuple[Section, CopiedRuns]:
     """The two sections of values with a length: their offsets and their bytes."""
     starts = offsets[firsts]
     lengths = np.where(has, offsets[firsts + counts] - starts, 0)
-    return Offsets(offsets, firsts, counts, has), Copied(data, starts, lengths)
+    return Offsets(offsets, firsts, counts, has), CopiedRuns(data, starts, lengths)
 
 
 def total(sections: list[Section]) -> Ints:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from sulina.errors import AlreadyExists, NotFound, Refused, StorageFull, SulinaError, Unavailable
-from sulina.objects.mark import new_mark
 from sulina.objects.store import ObjectInfo, check_key, check_length, check_range, ends_early
+from sulina.objects.upload_id import new_upload_id
 from sulina.runtime.object_files import ObjectExists, ObjectFiles
 from sulina.runtime.seam import Randomness
 
@@ -34,7 +34,7 @@ class FolderStore:
 
     async def put(self, key: str, chunks: AsyncIterable[bytes]) -> ObjectInfo:
         check_key(key)
-        token = new_mark(self._random)
+        token = new_upload_id(self._random)
         file = await self._do(key, lambda: self._files.create(key, token))
         try:
             async for chunk in chunks:
@@ -91,7 +91,7 @@ class FolderStore:
 
     def _translated(self, error: OSError, key: str) -> SulinaError:
         if isinstance(error, ObjectExists):
-            return AlreadyExists(f"there is an object {key} already")
+            return AlreadyExists(f"the object {key} already exists")
         match error.errno:
             case errno.ENOENT | errno.EISDIR:
                 return NotFound(f"there is no object {key} in {self._root}")

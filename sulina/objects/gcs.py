@@ -1,7 +1,7 @@
 """Objects in Google Cloud Storage, through its JSON API.
 
 A put carries ``ifGenerationMatch=0``, so that of all who race to make an object one wins, and a
-mark of its own in the object's metadata, which tells after a lost answer whether it is ours.
+unique upload id in the object's metadata, which tells after a lost answer whether it is ours.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from typing import Any, Final
 import aiohttp
 
 from sulina.errors import NotFound
-from sulina.objects.answers import Passing, TakenError, UploadGoneError
 from sulina.objects.gcs_auth import GoogleTokens, NoTokens
 from sulina.objects.gcs_requests import ENDPOINT, GcsRequests, described, no_bucket
 from sulina.objects.gcs_upload import UNIT, GcsUpload
 from sulina.objects.http_ranges import read_range, read_tail
-from sulina.objects.mark import check_ours, new_mark
+from sulina.objects.outcomes import TakenError, TemporaryFailure, UploadGoneError
 from sulina.objects.parts import in_parts
 from sulina.objects.retry import Retrier
 from sulina.objects.store import (
@@ -27,6 +26,7 @@ from sulina.objects.store import (
     ObjectSettings,
     check_key,
 )
+from sulina.objects.upload_id import check_ours, new_upload_id
 from sulina.runtime.seam import Clock, Randomness
 
 _CONNECTIONS: Final = 32
@@ -52,14 +52,16 @@ class GcsStore:
 
     async def put(self, key: str, chunks: AsyncIterable[bytes]) -> ObjectInfo:
         check_key(key)
-        mark = new_mark(self._random)
+        upload_id = new_upload_id(self._random)
         part_bytes = max(self._settings.part_bytes // UNIT, 1) * UNIT
         try:
             async with aclosing(in_parts(chunks, part_bytes)) as parts:
-                found = await GcsUpload(self._requests, key, self._prefix + key).run(mark, parts)
+                found = await GcsUpload(self._requests, key, self._prefix + key).run(
+                    upload_id, parts
+                )
         except (TakenError, UploadGoneError):
             found = await self._describe(key)
-            check_ours(key, mark, None if found is None else found.get("metadata", {}))
+            check_ours(key, upload_id, None if found is None else found.get("metadata", {}))
         return _info(key, found)
 
     async def get(self, key: str, start: int, end: int) -> bytes:
@@ -131,10 +133,10 @@ class GcsStore:
             answer = await self._requests.send("GET", url, key, headers=headers)
             covers, _, size = answer.headers.get("Content-Range", "").partition("/")
             if not size.isdigit():
-                raise Passing("the store's answer does not say which bytes it has")
+                raise TemporaryFailure("the store's answer does not say which bytes it has")
             first, _, last = covers.removeprefix("bytes ").partition("-")
             if len(answer.body) != int(last) - int(first) + 1:
-                raise Passing("the answer ended early")
+                raise TemporaryFailure("the answer ended early")
             return answer.body, int(size)
 
         try:

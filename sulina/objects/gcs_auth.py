@@ -10,7 +10,7 @@ import google.auth.exceptions
 import google.auth.transport.requests
 
 from sulina.errors import Refused
-from sulina.objects.answers import Passing
+from sulina.objects.outcomes import TemporaryFailure
 
 _SCOPE: Final = "https://www.googleapis.com/auth/devstorage.read_write"
 
@@ -23,7 +23,7 @@ class GoogleTokens:
         self._turn = asyncio.Lock()
 
     async def headers(self) -> dict[str, str]:
-        """For a request. Raises ``Refused`` if there are no credentials, and ``Passing``."""
+        """Request headers. Raises ``Refused`` without credentials, and ``TemporaryFailure``."""
         async with self._turn:
             if self._credentials is None or not self._credentials.valid:
                 await asyncio.to_thread(self._refresh)
@@ -43,7 +43,7 @@ class GoogleTokens:
         except google.auth.exceptions.RefreshError as error:
             raise Refused(f"Google Cloud gives no token for these credentials: {error}") from error
         except google.auth.exceptions.GoogleAuthError as error:
-            raise Passing(f"no token could be had ({error})") from error
+            raise TemporaryFailure(f"no token could be had ({error})") from error
 
 
 class NoTokens:

@@ -13,7 +13,7 @@ import aiohttp
 from yarl import URL
 
 from sulina.errors import NotFound, Refused
-from sulina.objects.answers import Passing, RangeError, TakenError, UploadGoneError
+from sulina.objects.outcomes import RangeError, TakenError, TemporaryFailure, UploadGoneError
 from sulina.objects.retry import Retrier
 
 _T = TypeVar("_T")
@@ -79,7 +79,7 @@ class GcsRequests:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """One attempt. Raises ``Passing`` and the errors that can't pass."""
+        """One attempt. Raises ``TemporaryFailure`` and the errors that can't pass."""
         try:
             async with self._session.request(
                 method,
@@ -90,7 +90,7 @@ class GcsRequests:
             ) as answer:
                 content = await answer.read()
         except (aiohttp.ClientError, OSError) as error:
-            raise Passing(
+            raise TemporaryFailure(
                 f"the connection failed ({str(error) or type(error).__name__})"
             ) from error
         if answer.status not in _GOOD:
@@ -101,7 +101,7 @@ class GcsRequests:
         """Of an answer that says no."""
         text = content[:200].decode(errors="replace")
         if status in _BUSY or (status >= _SERVER and status != HTTPStatus.NOT_IMPLEMENTED):
-            return Passing(f"the store answered {status} {text}".rstrip())
+            return TemporaryFailure(f"the store answered {status} {text}".rstrip())
         match status:
             case HTTPStatus.PRECONDITION_FAILED:
                 return TakenError()
@@ -133,8 +133,8 @@ def no_bucket(bucket: str) -> Refused:
 
 
 def described(content: bytes) -> Any:
-    """The JSON of an answer. Raises ``Passing`` if it is none, as from a proxy in between."""
+    """The JSON of an answer. Raises ``TemporaryFailure`` if it is invalid, as from a proxy."""
     try:
         return json.loads(content)
     except ValueError:
-        raise Passing("the store's answer can't be understood") from None
+        raise TemporaryFailure("the store's answer can't be understood") from None

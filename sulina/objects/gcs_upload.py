@@ -12,9 +12,9 @@ from contextlib import suppress
 from typing import Any, Final
 
 from sulina.errors import NotFound, SulinaError
-from sulina.objects.answers import Passing, UploadGoneError
 from sulina.objects.gcs_requests import RESUME, GcsRequests, described, no_bucket
-from sulina.objects.mark import MARK
+from sulina.objects.outcomes import TemporaryFailure, UploadGoneError
+from sulina.objects.upload_id import UPLOAD_ID
 
 UNIT: Final = 256 << 10
 """Every part but the last is a multiple of this."""
@@ -30,13 +30,13 @@ class GcsUpload:
         self._place = ""
         self._sent = 0
 
-    async def run(self, mark: str, parts: AsyncIterator[bytes]) -> Any:
+    async def run(self, upload_id: str, parts: AsyncIterator[bytes]) -> Any:
         """Upload all parts. Returns the object's description.
 
         Raises ``TakenError`` if there is one already, and ``UploadGoneError`` if it was finished
         by an attempt whose answer was lost, or taken back by somebody.
         """
-        await self._begin(mark)
+        await self._begin(upload_id)
         try:
             part = await anext(parts)
             async for following in parts:
@@ -48,11 +48,11 @@ class GcsUpload:
                 await self._take_back()
             raise
 
-    async def _begin(self, mark: str) -> None:
+    async def _begin(self, upload_id: str) -> None:
         url = self._requests.address(
             "upload", uploadType="resumable", name=self._name, ifGenerationMatch=0
         )
-        body = json.dumps({"name": self._name, "metadata": {MARK: mark}}).encode()
+        body = json.dumps({"name": self._name, "metadata": {UPLOAD_ID: upload_id}}).encode()
         headers = {"Content-Type": "application/json; charset=UTF-8"}
         try:
             answer = await self._requests.ask(
@@ -82,7 +82,7 @@ class GcsUpload:
             here = f"{first}-{end - 1}" if data else "*"
             done = await self._put(data, f"bytes {here}/{total}")
             if done is None and self._sent < end:
-                raise Passing("a part was kept only in part")
+                raise TemporaryFailure("a part was kept only in part")
             return done
 
         done = await self._requests.ask(self._key, attempt)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from sulina.errors import NotFound
-from sulina.objects.answers import RangeError
+from sulina.objects.outcomes import RangeError
 from sulina.objects.store import ObjectInfo, check_length, check_range, ends_early
 
 Read = Callable[[str, str], Awaitable[tuple[bytes, int]]]

@@ -23,7 +23,7 @@ class MemoryStore:
         check_key(key)
         data = b"".join([chunk async for chunk in chunks])
         if key in self._objects:
-            raise AlreadyExists(f"there is an object {key} already")
+            raise AlreadyExists(f"the object {key} already exists")
         etag = hashlib.blake2b(data, digest_size=16).hexdigest()
         info = ObjectInfo(key, len(data), etag, self._wall_us())
         self._objects[key] = (info, data)

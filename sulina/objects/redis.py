@@ -31,8 +31,7 @@ from sulina.errors import (
     SulinaError,
     Unavailable,
 )
-from sulina.objects.answers import Passing
-from sulina.objects.mark import MARK_LENGTH, new_mark
+from sulina.objects.outcomes import TemporaryFailure
 from sulina.objects.parts import in_parts
 from sulina.objects.redis_scripts import ABORT, ABSENT, COMMIT, DELETE, LOST, PART, READ
 from sulina.objects.retry import Retrier
@@ -44,6 +43,7 @@ from sulina.objects.store import (
     check_range,
     ends_early,
 )
+from sulina.objects.upload_id import UPLOAD_ID_LENGTH, new_upload_id
 from sulina.runtime.seam import Clock, Randomness
 
 _T = TypeVar("_T")
@@ -77,7 +77,7 @@ class RedisStore:
 
     async def put(self, key: str, chunks: AsyncIterable[bytes]) -> ObjectInfo:
         check_key(key)
-        token = new_mark(self._random)
+        token = new_upload_id(self._random)
         digest, size, count = hashlib.blake2b(digest_size=16), 0, 0
         begun = {token + key: self._clock.wall_us()}
         await self._ask(key, lambda: self._client.zadd(self._prefix + "uploads", begun))
@@ -91,7 +91,7 @@ class RedisStore:
             about = (size, self._settings.part_bytes, count, info.etag, info.modified_us)
             outcome = await self._run(COMMIT, key, token, *about)
             if outcome == 0:
-                raise AlreadyExists(f"there is an object {key} already")
+                raise AlreadyExists(f"the object {key} already exists")
             if outcome != 1:
                 raise Unavailable(f"somebody took back the parts of {key}: make it again")
         except BaseException:
@@ -141,7 +141,7 @@ class RedisStore:
         )
         aborted = 0
         for member in begun:
-            token, key = member[:MARK_LENGTH].decode(), member[MARK_LENGTH:].decode()
+            token, key = member[:UPLOAD_ID_LENGTH].decode(), member[UPLOAD_ID_LENGTH:].decode()
             if key.startswith(prefix):
                 aborted += await self._run(ABORT, key, token)
         return aborted
@@ -235,5 +235,5 @@ def _translated(error: Exception, key: str) -> Exception:
         | exceptions.TryAgainError
         | OSError,
     ):
-        return Passing(f"the connection failed ({text})")
+        return TemporaryFailure(f"the connection failed ({text})")
     return Refused(f"Redis refused a request for {key}: {text}")

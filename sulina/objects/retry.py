@@ -1,4 +1,4 @@
-"""Attempts at one request: each with a deadline, growing pauses between, an end."""
+"""Retries a request: each attempt has a timeout, with growing pauses in between."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from sulina.errors import Unavailable
-from sulina.objects.answers import Passing
+from sulina.objects.outcomes import TemporaryFailure
 from sulina.objects.store import ObjectSettings
 from sulina.runtime.deadline import within
 from sulina.runtime.retry_delay import RetryDelay
@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 
 
 class Retrier:
-    """Makes attempts until one succeeds, or there were as many as the settings allow."""
+    """Retries until an attempt succeeds or the maximum number of attempts is reached."""
 
     def __init__(self, clock: Clock, random: Randomness, settings: ObjectSettings) -> None:
         self._clock = clock
@@ -26,10 +26,11 @@ class Retrier:
     async def __call__(
         self, what: str, attempt: Callable[[], Awaitable[_T]], attempts: int = 0
     ) -> _T:
-        """The outcome of the first attempt that neither raises ``Passing`` nor takes too long.
+        """The result of the first attempt without ``TemporaryFailure`` or timeout.
 
-        Any other error ends it at once. Raises ``Unavailable`` in the end: ``what`` is the subject
-        of its sentence. ``attempts`` is for fewer than the settings allow; 0 for all.
+        Any other error is raised immediately. Raises ``Unavailable`` after the last attempt;
+        ``what`` names the request in its text. ``attempts`` lowers the maximum of the settings; 0
+        means that maximum.
         """
         settings, backoff, reason = self._settings, RetryDelay(self._random), ""
         attempts = min(attempts or settings.attempts, settings.attempts)
@@ -39,7 +40,7 @@ class Retrier:
             try:
                 return await within(self._clock, settings.deadline_seconds, attempt())
             except TimeoutError:
-                reason = f"there was no answer in {settings.deadline_seconds:g} s"
-            except Passing as failure:
+                reason = f"there was no answer within {settings.deadline_seconds:g} s"
+            except TemporaryFailure as failure:
                 reason = str(failure)
-        raise Unavailable(f"{what} failed in {attempts} attempts; at last {reason}")
+        raise Unavailable(f"{what} failed after {attempts} attempts: {reason}")

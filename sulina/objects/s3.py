@@ -1,8 +1,8 @@
 """Objects in S3, or in what speaks its protocol, through aioboto3.
 
 A put carries ``If-None-Match: *``, so that of all who race to make an object one wins. It also
-carries a mark of its own in the object's metadata: when an answer was lost and the next attempt
-finds the name taken, the mark tells whether the object is ours.
+carries a unique upload id in the object's metadata: if an answer is lost and the next attempt finds
+the name taken, that id tells whether the object is ours.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ import aioboto3
 from aiobotocore.config import AioConfig
 
 from sulina.errors import NotFound, SulinaError
-from sulina.objects.answers import TakenError, UploadGoneError
 from sulina.objects.http_ranges import read_range, read_tail
-from sulina.objects.mark import MARK, check_ours, new_mark
+from sulina.objects.outcomes import TakenError, UploadGoneError
 from sulina.objects.parts import in_parts, take
 from sulina.objects.retry import Retrier
 from sulina.objects.s3_errors import translate
@@ -28,6 +27,7 @@ from sulina.objects.store import (
     ObjectSettings,
     check_key,
 )
+from sulina.objects.upload_id import UPLOAD_ID, check_ours, new_upload_id
 from sulina.runtime.seam import Clock, Randomness
 
 _T = TypeVar("_T")
@@ -70,18 +70,18 @@ class S3Store:
 
     async def put(self, key: str, chunks: AsyncIterable[bytes]) -> ObjectInfo:
         check_key(key)
-        mark = new_mark(self._random)
+        upload_id = new_upload_id(self._random)
         try:
             async with aclosing(in_parts(chunks, self._settings.part_bytes)) as parts:
                 first = await take(parts, 2)
                 if len(first) == 1:
-                    etag, size = await self._put_whole(key, first[0], mark), len(first[0])
+                    etag, size = await self._put_whole(key, first[0], upload_id), len(first[0])
                 else:
                     name = self._prefix + key
                     upload = S3Upload(self._ask, self._client, self._bucket, name, self._settings)
-                    etag, size = await upload.run(mark, first, parts)
+                    etag, size = await upload.run(upload_id, first, parts)
         except (TakenError, UploadGoneError):
-            return await self._ours(key, mark)
+            return await self._ours(key, upload_id)
         return ObjectInfo(key, size, etag.strip('"'), self._clock.wall_us())
 
     async def get(self, key: str, start: int, end: int) -> bytes:
@@ -154,7 +154,7 @@ class S3Store:
         what = f"a request for {key!r} in the bucket {self._bucket}"
         return await self._retrier(what, attempt, attempts)
 
-    async def _put_whole(self, key: str, data: bytes, mark: str) -> str:
+    async def _put_whole(self, key: str, data: bytes, upload_id: str) -> str:
         answer = await self._ask(
             key,
             lambda: self._client.put_object(
@@ -162,18 +162,18 @@ class S3Store:
                 Key=self._prefix + key,
                 Body=data,
                 IfNoneMatch="*",
-                Metadata={MARK: mark},
+                Metadata={UPLOAD_ID: upload_id},
             ),
         )
         return str(answer["ETag"])
 
-    async def _ours(self, key: str, mark: str) -> ObjectInfo:
+    async def _ours(self, key: str, upload_id: str) -> ObjectInfo:
         """The object that is there, if an attempt made it whose answer was lost."""
         try:
             found = await self._head(key)
         except NotFound:
             found = {}
-        check_ours(key, mark, found.get("Metadata"))
+        check_ours(key, upload_id, found.get("Metadata"))
         return _info(key, found["ContentLength"], found)
 
     async def _head(self, key: str) -> Any:

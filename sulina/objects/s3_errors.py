@@ -10,7 +10,7 @@ from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 
 from sulina.errors import NotFound, Refused
-from sulina.objects.answers import Passing, RangeError, TakenError, UploadGoneError
+from sulina.objects.outcomes import RangeError, TakenError, TemporaryFailure, UploadGoneError
 
 _BUSY: Final = frozenset(
     {
@@ -56,7 +56,7 @@ def translate(error: Exception, bucket: str, key: str) -> Exception:
         | asyncio.IncompleteReadError
         | OSError,
     ):
-        return Passing(f"the connection failed ({str(error) or type(error).__name__})")
+        return TemporaryFailure(f"the connection failed ({str(error) or type(error).__name__})")
     if isinstance(error, boto.NoCredentialsError | boto.PartialCredentialsError):
         return Refused(f"there are no whole credentials for the bucket {bucket}: {_CREDENTIALS}")
     if isinstance(error, boto.BotoCoreError | ValueError):
@@ -70,7 +70,7 @@ def _answered(error: boto.ClientError, bucket: str, key: str) -> Exception:
     code, text = str(found.get("Code", "")), str(found.get("Message", ""))
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     if code in _BUSY or status >= _SERVER or status == _TOO_MANY:
-        return Passing(f"the store answered {status} {code} {text}".rstrip())
+        return TemporaryFailure(f"the store answered {status} {code} {text}".rstrip())
     if code == "PreconditionFailed" or status == 412:
         return TakenError()
     if code == "NoSuchUpload":

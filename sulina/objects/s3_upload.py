@@ -8,9 +8,9 @@ from contextlib import suppress
 from typing import Any, Final, Protocol, TypeVar
 
 from sulina.errors import SulinaError, TooLarge
-from sulina.objects.answers import UploadGoneError
-from sulina.objects.mark import MARK
+from sulina.objects.outcomes import UploadGoneError
 from sulina.objects.store import ObjectSettings
+from sulina.objects.upload_id import UPLOAD_ID
 
 _T = TypeVar("_T")
 
@@ -40,7 +40,7 @@ class S3Upload:
         self._size = 0
 
     async def run(
-        self, mark: str, first: list[bytes], rest: AsyncIterator[bytes]
+        self, upload_id: str, first: list[bytes], rest: AsyncIterator[bytes]
     ) -> tuple[str, int]:
         """Upload all parts and make them one object. Returns its ETag and size.
 
@@ -51,7 +51,9 @@ class S3Upload:
         """
         begun = await self._ask(
             self._name,
-            lambda: self._client.create_multipart_upload(**self._place, Metadata={MARK: mark}),
+            lambda: self._client.create_multipart_upload(
+                **self._place, Metadata={UPLOAD_ID: upload_id}
+            ),
         )
         self._place["UploadId"] = begun["UploadId"]
         try:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from sulina.metadata.keys.bindings import PrincipalType, Scope
+from sulina.metadata.keys.bindings import BindingScope, PrincipalType
 from sulina.metadata.keys.roles import Permission
 from sulina.operations.declaration import CLUSTER, DELETE, GET, POST, OperationGroup, operation
 from sulina.operations.json_forms import Between, Count, Name
@@ -76,7 +76,7 @@ class BindingRow:
     principal: Name
     principal_type: PrincipalType
     roles: tuple[Name, ...]
-    scope: Scope
+    scope: BindingScope
     resource: ResourceText
 
 
@@ -150,7 +150,7 @@ class BindingOperations(OperationGroup, name="binding"):
 
     @operation(GET("/bindings"), right=CLUSTER)
     async def list(
-        self, *, scope: Scope | None = None, resource: ResourceText = ""
+        self, *, scope: BindingScope | None = None, resource: ResourceText = ""
     ) -> tuple[BindingRow, ...]:
         """List the bindings: all, those of a scope, or those of one namespace or topic."""
 
@@ -160,7 +160,7 @@ class BindingOperations(OperationGroup, name="binding"):
         binding: Name,
         principal: Name,
         roles: Sequence[Name],
-        scope: Scope,
+        scope: BindingScope,
         *,
         resource: ResourceText = "",
         principal_type: PrincipalType = PrincipalType.SERVICE_ACCOUNT,
@@ -169,10 +169,12 @@ class BindingOperations(OperationGroup, name="binding"):
 
     @operation(GET("/bindings/{scope}/{binding}"), right=CLUSTER)
     async def describe(
-        self, scope: Scope, binding: Name, *, resource: ResourceText = ""
+        self, scope: BindingScope, binding: Name, *, resource: ResourceText = ""
     ) -> BindingRow:
         """Show a binding."""
 
     @operation(DELETE("/bindings/{scope}/{binding}"), right=CLUSTER)
-    async def delete(self, scope: Scope, binding: Name, *, resource: ResourceText = "") -> None:
+    async def delete(
+        self, scope: BindingScope, binding: Name, *, resource: ResourceText = ""
+    ) -> None:
         """Delete a binding."""

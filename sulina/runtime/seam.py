@@ -15,14 +15,14 @@ Buffer = bytes | bytearray | memoryview
 _T = TypeVar("_T")
 
 
-class Aside(Protocol):
+class RunBlocking(Protocol):
     """Does work that takes a while, so that nobody else on the event loop waits for it."""
 
     async def __call__(self, work: Callable[[], _T]) -> _T: ...
 
 
-async def at_once(work: Callable[[], _T]) -> _T:
-    """An ``Aside`` that does it here and now."""
+async def run_inline(work: Callable[[], _T]) -> _T:
+    """An ``RunBlocking`` that does it here and now."""
     return work()
 
 

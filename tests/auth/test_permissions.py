@@ -18,15 +18,19 @@ from sulina.errors import Refused
 from sulina.metadata.embedded import EmbeddedStore
 from sulina.metadata.keys import bindings, record, roles
 from sulina.metadata.keys.auth import Action, Grant
-from sulina.metadata.keys.bindings import BindingRecord, PrincipalType, Reach, Scope
+from sulina.metadata.keys.bindings import BindingRecord, BindingScope, PrincipalType, Reach
 from sulina.metadata.keys.roles import Permission, RoleRecord
 from sulina.metadata.store import KeyValue
+from sulina.runtime.machine import secret_text
 from sulina.runtime.memory_disk import MemoryDisk
 from sulina.runtime.real_clock import RealClock
-from sulina.runtime.secret_text import secret_text
 
 ORDERS = "/shop/orders"
-REACHES = (Reach(Scope.CLUSTER), Reach(Scope.NAMESPACE, "shop"), Reach(Scope.TOPIC, ORDERS))
+REACHES = (
+    Reach(BindingScope.CLUSTER),
+    Reach(BindingScope.NAMESPACE, "shop"),
+    Reach(BindingScope.TOPIC, ORDERS),
+)
 MEANING = {
     "Lookup": ["lookup:*", "lookup:/shop/*", f"lookup:{ORDERS}"],
     "Produce": ["produce:*", "produce:/shop/*", f"produce:{ORDERS}"],
@@ -64,7 +68,7 @@ def test_the_table_says_what_each_permission_means_at_each_scope() -> None:
 def test_a_permission_for_everything_is_for_nothing_but_what_it_names(
     permission: Permission,
 ) -> None:
-    access = Access("x", grants_of([permission], Reach(Scope.CLUSTER)))
+    access = Access("x", grants_of([permission], Reach(BindingScope.CLUSTER)))
     looks = permission in ("Lookup", "Produce", "Consume", "ManageTopic")
     for named, calls in CALLS.items():
         for method, arguments in calls:

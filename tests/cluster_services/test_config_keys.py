@@ -8,11 +8,11 @@ import pytest
 
 from sulina.errors import Refused
 from sulina.metadata.keys import config
-from sulina.metadata.keys.config import ChangeRecord, Stored
+from sulina.metadata.keys.config import ChangeRecord, StoredSettings
 from sulina.metadata.store import MetadataStore, Put
 
 
-def _anything(before: Stored, after: Stored) -> None:
+def _anything(before: StoredSettings, after: StoredSettings) -> None:
     pass
 
 
@@ -26,7 +26,7 @@ async def test_what_was_set_is_there_and_in_the_history(store: MetadataStore) ->
     await _set(store, "a", "2", "broker/1")
     await _set(store, "a", "3")
     await _set(store, "a", None)
-    assert await config.list_all(store) == Stored({}, {"broker/1": {"a": "2"}})
+    assert await config.list_all(store) == StoredSettings({}, {"broker/1": {"a": "2"}})
     assert await config.history(store, 10) == [
         (4, ChangeRecord("a", "", "3", None, "me", 7)),
         (3, ChangeRecord("a", "", "1", "3", "me", 7)),
@@ -46,7 +46,7 @@ async def test_a_change_that_changes_nothing_is_none(store: MetadataStore) -> No
 async def test_a_check_that_fails_prevents_the_change(store: MetadataStore) -> None:
     await _set(store, "a", "1")
 
-    def refuse(before: Stored, after: Stored) -> None:
+    def refuse(before: StoredSettings, after: StoredSettings) -> None:
         assert (before.cluster, after.cluster) == ({"a": "1"}, {"a": "2"})
         raise Refused("no")
 

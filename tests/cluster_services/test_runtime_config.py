@@ -166,7 +166,7 @@ async def test_a_broker_that_hears_nothing_says_yes_only_to_what_is_stored(
         done = await config.set("log.level", "debug")
         assert done["changed"]
         assert (await keys.list_all(store)).cluster == {"log.level": "debug"}
-        await config.mirror.refresh()
+        await config.prefix_cache.refresh()
         assert config.current.log_level == "debug"
         deaf.listing_errors = [Unavailable("gone")]
         with pytest.raises(Unavailable):

@@ -73,7 +73,7 @@ async def member(
         RuntimeConfig(own_store, clock, base) as config,
         Synchronizer(
             name,
-            (*cache.mirrors, config.mirror),
+            (*cache.prefix_caches, config.prefix_cache),
             clock,
             connect,
             lambda: living,
@@ -140,7 +140,7 @@ async def test_who_missed_the_announcement_hears_it_again(cluster: MemoryCluster
             await until(lambda: one.synchronizer.announced > announced)
             url = f"sulina://127.0.0.1:{cluster.port}"
             async with Synchronizer(
-                "b2", cache.mirrors, clock, lambda: sulina.connect(url), lambda: BOTH, often
+                "b2", cache.prefix_caches, clock, lambda: sulina.connect(url), lambda: BOTH, often
             ):
                 await until(lambda: cache.known(NEWS) is not None)
 

@@ -71,7 +71,7 @@ class DanubeBrokers(Brokers):
             or owner.to
             or owner.broker not in self.running
         ):
-            await some.tables.mirror.change()
+            await some.tables.prefix_cache.change()
         return owner.broker
 
     async def other(self, topic: str) -> str:
@@ -84,7 +84,7 @@ class DanubeBrokers(Brokers):
         async with self.client() as client:
             await client.admin("topic.move", {"topic": topic, "broker": to})
         while await self.owner(topic) != to:
-            await self.running[to].tables.mirror.change()
+            await self.running[to].tables.prefix_cache.change()
 
 
 def _port(url: str) -> int:

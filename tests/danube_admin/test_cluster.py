@@ -29,7 +29,7 @@ async def brokers() -> AsyncIterator[Brokers]:
         await cluster.start(*NAMES)
         for node in cluster.running.values():
             while len(node.tables.living()) < len(NAMES) or node.tables.leader()[0] is None:
-                await node.tables.mirror.change()
+                await node.tables.prefix_cache.change()
         yield cluster
 
 
@@ -243,7 +243,7 @@ async def uneven() -> AsyncIterator[AdminClient]:
             admin_client(server.port) as door,
         ):
             while len(node.tables.living()) < 2:
-                await node.tables.mirror.change()
+                await node.tables.prefix_cache.change()
             for topic in TOPICS:
                 await place(client, door, topic, "two")
             yield door

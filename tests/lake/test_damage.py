@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sulina.errors import CorruptEntry, Refused
 from sulina.lake.decoder import NeedMore, Verifier, decode_row_group, open_footer
 from sulina.lake.encoder import EncoderSettings
-from sulina.lake.seal import SEAL_SIZE, seal_of
+from sulina.lake.footer_checksum import FOOTER_CHECKSUM_SIZE, footer_checksum
 from sulina.wire.compression import Compression
 from tests.lake.ledgers import decode, encode, footer_of, ledger_of
 from tests.wire.records import delayed_sample, sample
@@ -79,7 +79,7 @@ def sealed(parquet: bytes) -> bytes:
     """A Parquet file with a seal before its footer, as if we had written it."""
     length = int.from_bytes(parquet[-8:-4], "little") + 8
     footer = parquet[-length:]
-    return parquet[:-length] + seal_of(footer) + footer
+    return parquet[:-length] + footer_checksum(footer) + footer
 
 
 def parquet_with(metadata: dict[str, str]) -> bytes:
@@ -109,8 +109,8 @@ def test_metadata_that_lacks_something_is_found() -> None:
 def test_a_digest_that_does_not_fit_the_records_is_found() -> None:
     other = OBJECT.replace(SUMMARY.digest.encode(), SUMMARY.digest[::-1].encode())
     (length,) = struct.unpack("<I", other[-8:-4])
-    start = len(other) - length - 8 - SEAL_SIZE
-    resealed = other[:start] + sealed(other[start + SEAL_SIZE :])
+    start = len(other) - length - 8 - FOOTER_CHECKSUM_SIZE
+    resealed = other[:start] + sealed(other[start + FOOTER_CHECKSUM_SIZE :])
     footer = footer_of(resealed)
     verifier = Verifier(footer)
     for group in footer.row_groups:

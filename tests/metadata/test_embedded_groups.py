@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from sulina.errors import NotFound, Overloaded
 from sulina.metadata.embedded import EmbeddedStore
-from sulina.metadata.embedded.draft import MAX_LEASES, Draft
-from sulina.metadata.embedded.state import Change, Granted, Revoked, State, Stored
+from sulina.metadata.embedded.state import Change, KeyStored, LeaseGranted, LeaseRevoked, StoreState
+from sulina.metadata.embedded.uncommitted import MAX_LEASES, UncommittedChanges
 from sulina.metadata.store import (
     Absent,
     Delete,
@@ -149,13 +149,13 @@ async def test_a_bounded_number_of_changes_waits_for_the_disk() -> None:
 
 
 def test_a_state_forgets_which_lease_a_key_had_before() -> None:
-    state = State()
+    state = StoreState()
     changes: list[Change] = [
-        Granted(1, 10),
-        Granted(2, 10),
-        Stored(KeyValue("/a", b"", 2, 2, 1, 1)),
-        Stored(KeyValue("/a", b"", 2, 3, 2, 2)),
-        Revoked(1),
+        LeaseGranted(1, 10),
+        LeaseGranted(2, 10),
+        KeyStored(KeyValue("/a", b"", 2, 2, 1, 1)),
+        KeyStored(KeyValue("/a", b"", 2, 3, 2, 2)),
+        LeaseRevoked(1),
     ]
     for change in changes:
         state.apply(change)
@@ -164,8 +164,8 @@ def test_a_state_forgets_which_lease_a_key_had_before() -> None:
 
 
 def test_a_bounded_number_of_leases_is_given() -> None:
-    draft = Draft(State())
+    uncommitted = UncommittedChanges(StoreState())
     for _ in range(MAX_LEASES):
-        draft.grant(10)
+        uncommitted.grant(10)
     with pytest.raises(Overloaded, match="leases"):
-        draft.grant(10)
+        uncommitted.grant(10)

@@ -6,17 +6,17 @@ import asyncio
 
 import pytest
 
-from sulina.metadata.embedded.history import History, HistoryWatch
-from sulina.metadata.embedded.state import Change, Stored
+from sulina.metadata.embedded.history import ChangeHistory, HistoryWatch
+from sulina.metadata.embedded.state import Change, KeyStored
 from sulina.metadata.store import Compacted, KeyValue
 
 
 def change(revision: int, key: str = "/a", value: bytes = b"") -> list[Change]:
-    return [Stored(KeyValue(key, value, revision, revision, 1, 0))]
+    return [KeyStored(KeyValue(key, value, revision, revision, 1, 0))]
 
 
 async def test_a_watch_that_is_too_slow_is_told_to_list_again() -> None:
-    history = History(1, max_events=10)
+    history = ChangeHistory(1, max_events=10)
     slow = HistoryWatch(history, "/a", 2)
     for revision in range(2, 6):
         history.record(change(revision))
@@ -31,7 +31,7 @@ async def test_a_watch_that_is_too_slow_is_told_to_list_again() -> None:
 
 
 async def test_a_quiet_watch_is_not_too_slow_however_much_happens_elsewhere() -> None:
-    history = History(1, max_events=10)
+    history = ChangeHistory(1, max_events=10)
     quiet = HistoryWatch(history, "/quiet", 2)
     coming = asyncio.ensure_future(anext(quiet))
     await asyncio.sleep(0)
@@ -42,7 +42,7 @@ async def test_a_quiet_watch_is_not_too_slow_however_much_happens_elsewhere() ->
 
 
 async def test_a_quiet_watch_whose_wait_was_given_up_is_not_too_slow_either() -> None:
-    history = History(1, max_events=10)
+    history = ChangeHistory(1, max_events=10)
     quiet = HistoryWatch(history, "/quiet", 2)
     coming = asyncio.ensure_future(anext(quiet))
     await asyncio.sleep(0)
@@ -55,7 +55,7 @@ async def test_a_quiet_watch_whose_wait_was_given_up_is_not_too_slow_either() ->
 
 
 async def test_an_event_that_arrives_while_a_wait_is_given_up_is_not_lost() -> None:
-    history = History(1)
+    history = ChangeHistory(1)
     watch = HistoryWatch(history, "/a", 2)
     coming = asyncio.ensure_future(anext(watch))
     await asyncio.sleep(0)
@@ -67,7 +67,7 @@ async def test_an_event_that_arrives_while_a_wait_is_given_up_is_not_lost() -> N
 
 
 async def test_events_that_arrive_before_a_woken_watch_runs_are_not_skipped() -> None:
-    history = History(1)
+    history = ChangeHistory(1)
     watch = HistoryWatch(history, "/a", 2)
     coming = asyncio.ensure_future(anext(watch))
     await asyncio.sleep(0)
@@ -78,7 +78,7 @@ async def test_events_that_arrive_before_a_woken_watch_runs_are_not_skipped() ->
 
 
 async def test_history_is_bounded_in_bytes() -> None:
-    history = History(1, max_bytes=10_000)
+    history = ChangeHistory(1, max_bytes=10_000)
     watch = HistoryWatch(history, "/a", 2)
     for revision in range(2, 20):
         history.record(change(revision, value=bytes(1_000)))
@@ -88,7 +88,7 @@ async def test_history_is_bounded_in_bytes() -> None:
 
 
 async def test_the_events_of_one_revision_are_forgotten_together() -> None:
-    history = History(1, max_events=3)
+    history = ChangeHistory(1, max_events=3)
     history.record(change(2, "/a") + change(2, "/b"))
     history.record(change(3, "/a") + change(3, "/b"))
     assert history.compacted == 3
@@ -97,7 +97,7 @@ async def test_the_events_of_one_revision_are_forgotten_together() -> None:
 
 
 async def test_a_transaction_larger_than_the_history_compacts_everything() -> None:
-    history = History(1, max_events=3)
+    history = ChangeHistory(1, max_events=3)
     watch = HistoryWatch(history, "/", 2)
     coming = asyncio.ensure_future(anext(watch))
     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""A metadata store between a mirror and the real one, which a test can make deaf or break."""
+"""A metadata store between a prefix_cache and the real one, which a test can make deaf or break."""
 
 from __future__ import annotations
 

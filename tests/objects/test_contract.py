@@ -45,7 +45,7 @@ async def test_objects_are_there_for_who_opens_the_store_again(opening: Opening)
 async def test_a_name_is_given_once(opening: Opening) -> None:
     async with opening() as store:
         await store.put("a", chunks_of(b"first"))
-        with pytest.raises(AlreadyExists, match="there is an object a already"):
+        with pytest.raises(AlreadyExists, match="the object a already exists"):
             await store.put("a", chunks_of(b"second"))
         assert await store.get("a", 0, 5) == b"first"
 

@@ -97,7 +97,7 @@ class Brokers:
             self.running[name] = node
         some = next(iter(self.running.values()))
         while some.tables.leader()[0] is None:
-            await some.tables.mirror.change()
+            await some.tables.prefix_cache.change()
 
     def door_settings(self, name: str) -> DoorSettings:
         """Where the doors of a broker listen."""

@@ -127,7 +127,7 @@ async def test_a_drained_broker_has_no_topics_and_gets_none(
     await client.admin("broker.drain", {"broker": "two"})
     tables = brokers.running["one"].tables
     while any(True for _ in tables.topics_of("two")):
-        await tables.mirror.change()
+        await tables.prefix_cache.change()
     more = [f"/default/e{number}" for number in range(9)]
     await fill(client, more)
     assert "two" not in [await owner_of(client, topic) for topic in topics + more]
@@ -242,7 +242,7 @@ async def test_leadership_moves_on_and_the_cluster_goes_on(
     await brokers.running[former].election.step_down("the test wants it")
     tables = brokers.running[former].tables
     while tables.leader()[0] in (None, former):
-        await tables.mirror.change()
+        await tables.prefix_cache.change()
     await fill(client, ["/default/before", "/default/after"])
     assert brokers.running[former].election.term == 0
 
@@ -260,7 +260,7 @@ async def test_a_broker_that_alone_lost_the_metadata_store_sends_its_clients_to_
             others = [name for name in brokers.running if name != lonely]
             tables = brokers.running[others[0]].tables
             while not any(True for name in others for _ in tables.topics_of(name)):
-                await tables.mirror.change()
+                await tables.prefix_cache.change()
             await flow.more(200)
             while not brokers.doors[lonely].binary.away:
                 await asyncio.sleep(0.05)

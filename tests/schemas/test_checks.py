@@ -41,9 +41,9 @@ async def bind(
     await registry.topics.configure(ORDERS, TopicSchemaRecord("orders", validation, payload))
     async with asyncio.timeout(PATIENCE):
         while check.config != TopicSchemaRecord("orders", validation, payload):
-            await checks.mirrors[0].change()
+            await checks.prefix_caches[0].change()
         while not check.admits(made.id, 2):
-            await checks.mirrors[1].change()
+            await checks.prefix_caches[1].change()
     return made.id
 
 
@@ -154,7 +154,7 @@ async def test_a_deleted_version_is_refused_when_the_watch_told(checks: SchemaCh
     await checks.registry.delete_version("orders", 1)
     async with asyncio.timeout(PATIENCE):
         while check.admits(schema_id, 1):
-            await checks.mirrors[1].change()
+            await checks.prefix_caches[1].change()
     with pytest.raises(InvalidPayload, match="not registered"):
         await check.check_name(schema_id, 1)
 
@@ -178,5 +178,5 @@ async def test_a_partition_goes_by_its_topic(checks: SchemaChecks, store: Metada
     await checks.registry.topics.bind(parted, "orders")
     async with asyncio.timeout(PATIENCE):
         while check.config is None:
-            await checks.mirrors[0].change()
+            await checks.prefix_caches[0].change()
     assert check.config.subject == "orders"

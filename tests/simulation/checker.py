@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from sulina.metadata.keys import cursors, ledger_metadata, ledger_pages, ledgers, record
 from sulina.metadata.keys.cursors import CursorRecord
-from sulina.metadata.keys.ledger_metadata import LedgerMetadata, State
+from sulina.metadata.keys.ledger_metadata import LedgerMetadata, LedgerPhase
 from sulina.metadata.keys.ledgers import LedgerList, LedgerState
 from sulina.metadata.store import KeyValue
 from sulina.names import TopicName
@@ -187,7 +187,7 @@ class Checker:
         self.trace.note(f"ledger {ledger} {now.state} last {now.last_entry} [{fragments}]")
         confirmed = self._confirmed.get(ledger, -1)
         if before is not None:
-            order = list(State)
+            order = list(LedgerPhase)
             if order.index(now.state) < order.index(before.state):
                 self.fail(f"ledger {ledger} changed from {before.state} to {now.state}")
             if before.last_entry is not None:

@@ -24,7 +24,7 @@ from broker_containers.doors.listen import Listen
 from broker_containers.topics.topic import Topic
 from storage_grpc.ledgers import Ledgers
 from sulina.errors import NobodyThere, SulinaError, Unavailable
-from sulina.metadata.mirror import Table
+from sulina.metadata.prefix_cache import CachedTable
 from sulina.names import TopicName
 from sulina.operations.cluster import ClusterOperations
 from tests.simulation.brokers import SimBroker, SimDoor
@@ -38,7 +38,7 @@ LASTING = frozenset(
     {
         "membership",
         "election",
-        "mirror /cluster/",
+        "prefix_cache /cluster/",
         "leader tasks",
         "load reports",
         "isolation monitor",
@@ -88,7 +88,7 @@ class ClusterBroker(SimBroker):
             _nobody,
             _Nowhere(),
         )
-        node.tables.mirror._page = page
+        node.tables.prefix_cache._page = page
         node.peers = SimPeers(self._network, machine, self.find)  # type: ignore[assignment]
         node.liveness = SimLivenessConnector(self._network, machine, self.find)
         self._look_on(node)
@@ -108,7 +108,7 @@ class ClusterBroker(SimBroker):
         for table in (tables.owners, tables.brokers, tables.loads, tables.states, tables.leaders):
             table.on_change(partial(self._mirrored, self.process, table))
 
-    def _mirrored(self, process: str, table: Table[Any], rest: str, value: object) -> None:
+    def _mirrored(self, process: str, table: CachedTable[Any], rest: str, value: object) -> None:
         if value is not None:
             self._checker.mirrored(process, table.prefix + rest, table.revisions[rest])
 

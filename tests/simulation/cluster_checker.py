@@ -194,10 +194,10 @@ class ClusterChecker(Checker):
             self.fail(f"{process} considers lease {lease} valid, but the store lost it")
 
     def mirrored(self, process: str, key: str, revision: int) -> None:
-        """Called when a broker's mirror has a key as of this revision."""
+        """Called when a broker's prefix_cache has a key as of this revision."""
         seen = self._seen.get((process, key), 0)
         if revision < seen:
-            self.fail(f"the mirror of {process} went from revision {seen} to {revision} of {key}")
+            self.fail(f"the cache of {process} went from revision {seen} to {revision} of {key}")
         self._seen[process, key] = max(seen, revision)
 
 

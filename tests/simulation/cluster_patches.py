@@ -14,7 +14,7 @@ from broker_containers.cluster.leader_tasks import LeaderTasks
 from broker_containers.cluster.ownership import Ownership
 from broker_containers.load.decision import Move
 from sulina.errors import SulinaError
-from sulina.metadata import mirror
+from sulina.metadata import prefix_cache
 from sulina.metadata.keys import assignments, record
 from sulina.metadata.lease import Lease
 from sulina.metadata.store import Delete, Put
@@ -44,9 +44,9 @@ def changes(switches: Switches) -> Changes:
     if not switches.claim_by_lease:
         found.append((Election, "_claim", _claim_anything))
     if not switches.mirror_stays_ahead:
-        found.append((mirror._Known, "of", lambda known, key: 0))
+        found.append((prefix_cache._Known, "of", lambda known, key: 0))
     if not switches.mirror_sees_all:
-        found.append((mirror.Mirror, "_list_again", _go_on_from_now))
+        found.append((prefix_cache.PrefixCache, "_list_again", _go_on_from_now))
     if not switches.removal_first:
         found.append((LeaderTasks, "_start", _give_at_once))
     if not switches.check_owner:
@@ -66,15 +66,15 @@ async def _claim_anything(election: Any, term: int, lease: int) -> None:
     election._changed = type(election._changed)()
 
 
-async def _go_on_from_now(mirror: Any, pause: float) -> float:
+async def _go_on_from_now(prefix_cache: Any, pause: float) -> float:
     """Watch from the newest revision on, without listing again."""
     while True:
-        await mirror._clock.sleep(pause)
+        await prefix_cache._clock.sleep(pause)
         try:
-            revision = (await mirror._store.range(mirror.prefix, limit=1)).revision
+            revision = (await prefix_cache._store.range(prefix_cache.prefix, limit=1)).revision
         except SulinaError:
             continue
-        mirror._told = revision + 1
+        prefix_cache._told = revision + 1
         return pause
 
 

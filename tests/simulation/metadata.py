@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 from sulina.errors import SulinaError, Unavailable, UnknownOutcome
 from sulina.metadata import check
 from sulina.metadata.embedded import EmbeddedStore
-from sulina.metadata.embedded.draft import Draft
-from sulina.metadata.embedded.state import Change, Removed, State, Stored
+from sulina.metadata.embedded.state import Change, KeyRemoved, KeyStored, StoreState
+from sulina.metadata.embedded.uncommitted import UncommittedChanges
 from sulina.metadata.keys.assignments import OWNERS
 from sulina.metadata.keys.leader import KEY as LEADER
 from sulina.metadata.lease import Lease
@@ -54,7 +54,7 @@ Tell = Callable[[Event | None, SulinaError | None], None]
 class WatchedStore(EmbeddedStore):
     """The real store; it reports changes to the checker."""
 
-    def __init__(self, clock: Clock, state: State, log: None = None) -> None:
+    def __init__(self, clock: Clock, state: StoreState, log: None = None) -> None:
         super().__init__(clock, state, log)
         self.changed: Changed | None = None
         self.writers: dict[int, str] = {}
@@ -93,9 +93,9 @@ class WatchedStore(EmbeddedStore):
         """``txn`` that records the process that made the revision."""
         size = check.check_txn(compares, then, otherwise)
 
-        def run(draft: Draft) -> TxnResult:
-            before = draft.revision
-            result = draft.run(compares, then, otherwise)
+        def run(uncommitted: UncommittedChanges) -> TxnResult:
+            before = uncommitted.revision
+            result = uncommitted.run(compares, then, otherwise)
             if result.revision > before:
                 self.writers[result.revision] = who
             return result
@@ -107,9 +107,9 @@ class WatchedStore(EmbeddedStore):
         if self.changed is not None:
             for change in changes:
                 match change:
-                    case Stored(item):
+                    case KeyStored(item):
                         self.changed(item.key, item.value, item.mod_revision)
-                    case Removed(key, revision):
+                    case KeyRemoved(key, revision):
                         self.changed(key, None, revision)
         for pump in self.pumps:
             pump.go_on()

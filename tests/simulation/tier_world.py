@@ -18,7 +18,7 @@ from storage_grpc.tier.tier import Tier
 from sulina.errors import SulinaError
 from sulina.metadata.keys.ledgers import LedgerRef
 from sulina.names import TopicName
-from sulina.runtime.seam import at_once
+from sulina.runtime.seam import run_inline
 from tests.simulation.brokers import SimBroker, WatchedLedgers
 from tests.simulation.clock import SimClock
 from tests.simulation.cluster import SimCluster, SimShape
@@ -42,7 +42,7 @@ class TierBroker(SimBroker):
     def _tier(self, machine: SimMachine, ledgers: WatchedLedgers) -> Tier | None:
         store = SimObjects(self._network, machine, self.objects, self.clock)
         return LocalTier(
-            store, ledgers, at_once, row_group_bytes=self.row_group_bytes, cache_bytes=20_000
+            store, ledgers, run_inline, row_group_bytes=self.row_group_bytes, cache_bytes=20_000
         )
 
 

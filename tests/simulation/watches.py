@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from sulina.errors import SulinaError, Unavailable
-from sulina.metadata.embedded.history import History
+from sulina.metadata.embedded.history import ChangeHistory
 from sulina.metadata.store import Event
 from tests.simulation.loop import SimMachine
 from tests.simulation.network import SimConnection, SimEndpoint, SimNetwork
@@ -28,7 +28,7 @@ class Pump:
     """
 
     def __init__(
-        self, history: History, prefix: str, from_revision: int, send: Callable[[Event], None]
+        self, history: ChangeHistory, prefix: str, from_revision: int, send: Callable[[Event], None]
     ) -> None:
         self._history = history
         self._prefix = prefix

@@ -19,7 +19,7 @@ from sulina.errors import Unavailable
 from sulina.objects.opening import open_store
 from sulina.objects.store import ObjectSettings, ObjectStore
 from sulina.runtime.real_clock import RealClock
-from sulina.runtime.seam import at_once
+from sulina.runtime.seam import run_inline
 from tests.support.faulty_http import Fault, FaultyHttp, Seen
 from tests.tier.world import TOPIC, HookedStore, TierBench, make_world, read_all
 
@@ -78,7 +78,7 @@ async def test_ledgers_become_objects_whatever_the_network_does(
         world = scene.world
         broker = world.broker()
         log = await world.log(broker)
-        checking = ObjectReader(scene.direct, at_once)
+        checking = ObjectReader(scene.direct, run_inline)
         dropped: list[int] = []
 
         async def verified(moment: str, ledger: str) -> None:

@@ -8,7 +8,7 @@ from broker_containers.broker.broker import Broker
 from broker_containers.metrics.collectors.broker import BrokerMetrics
 from broker_containers.topics.tiering import TieringSettings, droppable, untiered
 from sulina.errors import NotFound, Unavailable
-from sulina.metadata.keys import closing, doomed_objects, ledgers
+from sulina.metadata.keys import closing, ledgers, unreferenced_objects
 from sulina.metadata.keys.ledgers import LedgerRef, LedgerState, TieredRef
 from sulina.wire.decode import Frame
 from tests.tier.world import TOPIC, Stopped, TierBench, make_world, read_all
@@ -315,9 +315,9 @@ async def test_objects_whose_deletion_was_interrupted_are_found_by_others(world:
     other = world.broker()
     await other.object_cleanup.round()
     assert await world.keys() == keys[2:]
-    assert len(await doomed_objects.list_some(world.metadata, 10)) == 1
+    assert len(await unreferenced_objects.list_some(world.metadata, 10)) == 1
     await other.object_cleanup.round(grace_seconds=0)
-    assert await doomed_objects.list_some(world.metadata, 10) == []
+    assert await unreferenced_objects.list_some(world.metadata, 10) == []
 
 
 async def test_an_upload_that_ends_behind_the_deletion_is_deleted_too(world: TierBench) -> None:

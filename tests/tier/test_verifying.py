@@ -15,7 +15,7 @@ from sulina.lake.encoder import EncoderSettings
 from sulina.lake.summary import ObjectHead, ObjectSummary
 from sulina.objects.memory import MemoryStore
 from sulina.runtime.real_clock import RealClock
-from sulina.runtime.seam import at_once
+from sulina.runtime.seam import run_inline
 from sulina.wire.encode import Origin, encode_frame
 from sulina.wire.header import assign
 from tests.lake.ledgers import LEDGER, TOPIC, Ledger, encode
@@ -51,19 +51,19 @@ async def test_the_next_row_group_is_asked_for_while_one_is_checked() -> None:
     store, summary = await an_object()
     asked: list[int] = []
 
-    async def aside(work: Callable[[], Any]) -> Any:
+    async def run_blocking(work: Callable[[], Any]) -> Any:
         await RealClock().sleep(0)  # as a thread would: others have their turn meanwhile
         asked.append(sum(call == "get" for call, _ in store.calls))
         return work()
 
-    objects = ObjectReader(store, aside)
+    objects = ObjectReader(store, run_blocking)
     assert (await objects.verify(HEAD)).digest == summary.digest
     assert asked == [2, 3, 4, 4]
 
 
 async def test_what_is_on_its_way_is_given_up_when_the_object_turns_out_to_be_damaged() -> None:
     store, _ = await an_object(damaged_at=GROUP_BYTES // 2)
-    objects = ObjectReader(store, at_once)
+    objects = ObjectReader(store, run_inline)
     with pytest.raises(CorruptEntry, match="do not match their checksum"):
         await objects.verify(HEAD)
     assert sum(call == "get" for call, _ in store.calls) <= 2
@@ -78,4 +78,4 @@ async def test_an_error_of_the_store_ends_the_check() -> None:
 
     store.hook = fail
     with pytest.raises(Unavailable, match="the store is away"):
-        await ObjectReader(store, at_once).verify(HEAD)
+        await ObjectReader(store, run_inline).verify(HEAD)

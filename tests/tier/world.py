@@ -22,7 +22,7 @@ from sulina.names import TopicName
 from sulina.objects.memory import MemoryStore
 from sulina.objects.store import ObjectInfo, ObjectStore
 from sulina.runtime.real_clock import RealClock
-from sulina.runtime.seam import at_once
+from sulina.runtime.seam import run_inline
 from sulina.wire.decode import Frame
 from sulina.wire.encode import Origin, encode_frame
 from sulina.wire.header import check_frame
@@ -137,7 +137,7 @@ class TierBench:
         self.ledgers = held
         cold = None
         if tier:
-            cold = LocalTier(self.objects, held, at_once, row_group_bytes=self.row_group_bytes)
+            cold = LocalTier(self.objects, held, run_inline, row_group_bytes=self.row_group_bytes)
             self.tiers.append(cold)
         return Broker(held, self.metadata, self.clock, self.settings, tier=cold)
 

@@ -8,12 +8,12 @@ from sulina.cli.command import CliGroup
 from sulina.cli.output import say, show_rows
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
-from sulina.metadata.keys.bindings import PrincipalType, Scope
+from sulina.metadata.keys.bindings import BindingScope, PrincipalType
 from sulina.metadata.keys.roles import Permission, permissions_of
 
 _scope = click.option(
     "--scope",
-    type=click.Choice([each.value for each in Scope]),
+    type=click.Choice([each.value for each in BindingScope]),
     required=True,
     help="Where the roles apply.",
 )
@@ -104,7 +104,7 @@ def create_binding(
             binding_id,
             principal,
             wanted,
-            Scope(scope),
+            BindingScope(scope),
             resource=resource or "",
             principal_type=PrincipalType(principal_type),
         ),
@@ -139,6 +139,8 @@ def delete_binding(
     """Delete a binding. It takes effect immediately, also for connected clients."""
     ask(
         settings,
-        lambda admin: admin.bindings.delete(Scope(scope), binding_id, resource=resource or ""),
+        lambda admin: admin.bindings.delete(
+            BindingScope(scope), binding_id, resource=resource or ""
+        ),
     )
     say(settings, f"deleted binding {binding_id}", {})

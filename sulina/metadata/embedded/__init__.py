@@ -1,8 +1,8 @@
 """The embedded metadata store: one process, in memory or on a folder.
 
-A request goes one way: ``store`` (the interface) -> ``committer`` (groups requests, evaluates them
-on a ``draft``) -> ``log`` (makes their changes durable; ``codec`` is its format) -> ``state`` (what
-readers see), ``history`` (what watches see) and ``expiry`` (the leases' time).
+A request passes through ``store`` (the interface), ``committer`` (groups requests and evaluates
+them as ``uncommitted`` changes), ``log`` (makes the changes durable; ``codec`` is its format), then
+``state`` (what readers see), ``history`` (what watches see) and ``expiry`` (the leases' timers).
 """
 
 from __future__ import annotations

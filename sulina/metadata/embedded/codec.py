@@ -16,7 +16,14 @@ from enum import IntEnum
 from crc32c import crc32c
 
 from sulina.errors import CorruptEntry
-from sulina.metadata.embedded.state import Change, Granted, Removed, Revoked, State, Stored
+from sulina.metadata.embedded.state import (
+    Change,
+    KeyRemoved,
+    KeyStored,
+    LeaseGranted,
+    LeaseRevoked,
+    StoreState,
+)
 from sulina.metadata.store import KeyValue
 
 BATCH = b"SMB1"
@@ -37,7 +44,7 @@ class _Kind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class LogRecord:
     """A record that passed its checksum."""
 
     sequence: int
@@ -52,7 +59,7 @@ def encode_record(magic: bytes, sequence: int, payload: bytes) -> bytes:
     return b"".join((header, _CRC.pack(crc32c(payload, crc32c(header))), payload))
 
 
-def read_record(magic: bytes, data: memoryview, start: int) -> Record | None:
+def read_record(magic: bytes, data: memoryview, start: int) -> LogRecord | None:
     """The record at ``start``, or None if there is no whole and intact one."""
     body = start + _OVERHEAD
     if body > len(data):
@@ -64,10 +71,10 @@ def read_record(magic: bytes, data: memoryview, start: int) -> Record | None:
     (crc,) = _CRC.unpack_from(data, start + _HEADER.size)
     if crc != crc32c(payload, crc32c(data[start : start + _HEADER.size])):
         return None
-    return Record(sequence, payload, body + length)
+    return LogRecord(sequence, payload, body + length)
 
 
-def find_record(magic: bytes, data: bytes, start: int) -> Record | None:
+def find_record(magic: bytes, data: bytes, start: int) -> LogRecord | None:
     """The first intact record at ``start`` or anywhere behind it."""
     view = memoryview(data)
     position = data.find(magic, start)
@@ -82,7 +89,7 @@ def find_record(magic: bytes, data: bytes, start: int) -> Record | None:
 def encode_change(change: Change) -> bytes:
     """One change; they are told apart without a separator."""
     match change:
-        case Stored(item):
+        case KeyStored(item):
             key = item.key.encode()
             head = _CHANGE.pack(
                 _Kind.STORED,
@@ -94,12 +101,12 @@ def encode_change(change: Change) -> bytes:
                 item.lease,
             )
             return b"".join((head, key, item.value))
-        case Removed(name, mod_revision):
+        case KeyRemoved(name, mod_revision):
             key = name.encode()
             return _CHANGE.pack(_Kind.REMOVED, len(key), 0, 0, mod_revision, 0, 0) + key
-        case Granted(lease, ttl):
+        case LeaseGranted(lease, ttl):
             return _CHANGE.pack(_Kind.GRANTED, 0, 0, ttl, 0, 0, lease)
-        case Revoked(lease):
+        case LeaseRevoked(lease):
             return _CHANGE.pack(_Kind.REVOKED, 0, 0, 0, 0, 0, lease)
 
 
@@ -120,13 +127,13 @@ def decode_changes(data: memoryview) -> Iterator[Change]:
             raise CorruptEntry("a metadata record has changes that can't be read") from None
         match kind:
             case _Kind.STORED:
-                yield Stored(KeyValue(key, value, first, mod_revision, version, lease))
+                yield KeyStored(KeyValue(key, value, first, mod_revision, version, lease))
             case _Kind.REMOVED:
-                yield Removed(key, mod_revision)
+                yield KeyRemoved(key, mod_revision)
             case _Kind.GRANTED:
-                yield Granted(lease, first)
+                yield LeaseGranted(lease, first)
             case _Kind.REVOKED:
-                yield Revoked(lease)
+                yield LeaseRevoked(lease)
             case _:
                 raise CorruptEntry(
                     f"a metadata record has a change of unknown kind {kind}: "
@@ -134,26 +141,26 @@ def decode_changes(data: memoryview) -> Iterator[Change]:
                 )
 
 
-def snapshot_head(state: State) -> bytes:
+def snapshot_head(state: StoreState) -> bytes:
     """What a snapshot's payload begins with; the changes of ``snapshot_changes`` follow."""
     return _SNAPSHOT.pack(state.revision, state.last_lease)
 
 
-def snapshot_changes(state: State) -> Iterable[Change]:
+def snapshot_changes(state: StoreState) -> Iterable[Change]:
     """The changes that lead from nothing to ``state``."""
     for lease, ttl in state.leases.items():
-        yield Granted(lease, ttl)
+        yield LeaseGranted(lease, ttl)
     for item in state.scan(""):
-        yield Stored(item)
+        yield KeyStored(item)
 
 
-def decode_snapshot(payload: memoryview) -> State:
+def decode_snapshot(payload: memoryview) -> StoreState:
     """The state that a snapshot's payload describes."""
     try:
         revision, last_lease = _SNAPSHOT.unpack_from(payload)
     except struct.error:
         raise CorruptEntry("the metadata snapshot is too short") from None
-    state = State(revision, last_lease)
+    state = StoreState(revision, last_lease)
     for change in decode_changes(payload[_SNAPSHOT.size :]):
         state.apply(change)
     return state

@@ -1,8 +1,8 @@
-"""One writer for all requests: those that arrive together become durable with one sync.
+"""The single writer: requests that arrive together become durable with one sync.
 
-Requests are evaluated in the order they came, each on what those before it left, on a draft that
-nobody else sees. The draft's changes are logged, then made visible, then answered. If they can't be
-logged, the draft is dropped and every request of the group fails.
+Requests are evaluated in order of arrival, each on the result of those before it, as uncommitted
+changes that no reader sees. The changes are logged, then made visible, then answered. If logging
+fails, they are discarded and every request of the group fails.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sulina.errors import Closed, Overloaded, Retriable, SulinaError, UnknownOutcome
-from sulina.metadata.embedded.draft import Draft
 from sulina.metadata.embedded.log import TransactionLog
-from sulina.metadata.embedded.state import Change, State
+from sulina.metadata.embedded.state import Change, StoreState
+from sulina.metadata.embedded.uncommitted import UncommittedChanges
 
 T = TypeVar("T")
 MAX_QUEUED_BYTES = 64 * 1024 * 1024
 MAX_GROUP_BYTES = 4 * 1024 * 1024
 _REQUEST_BYTES = 1024
-"""What a request takes in memory beside its keys and values, generously."""
+"""An upper bound of a request's memory beside its keys and values."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    evaluate: Callable[[Draft], Any]
+    evaluate: Callable[[UncommittedChanges], Any]
     size: int
     outcome: asyncio.Future[Any]
 
 
-class Committer:
-    """Evaluates, logs and publishes requests. ``log`` is None for a store in memory."""
+class MetadataCommitter:
+    """Evaluates, logs and publishes requests. ``log`` is None for an in-memory store."""
 
     def __init__(
         self,
-        state: State,
+        state: StoreState,
         log: TransactionLog | None,
         publish: Callable[[list[Change]], None],
     ) -> None:
@@ -49,11 +49,11 @@ class Committer:
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
-    async def commit(self, evaluate: Callable[[Draft], T], size: int = 0) -> T:
-        """What ``evaluate`` returns, once everything it did to the draft is durable and visible.
+    async def commit(self, evaluate: Callable[[UncommittedChanges], T], size: int = 0) -> T:
+        """The result of ``evaluate``, once all its changes are durable and visible.
 
-        Raises what ``evaluate`` raises, ``Overloaded`` if too much is queued, and the errors of
-        ``TransactionLog.append``. A caller that is cancelled does not learn the outcome.
+        Raises the errors of ``evaluate`` and of ``TransactionLog.append``, and ``Overloaded`` if
+        too much is queued. A cancelled caller does not learn the outcome.
         """
         if self._closed:
             raise Closed("the metadata store is closed")
@@ -68,7 +68,7 @@ class Committer:
         return await outcome
 
     async def close(self) -> None:
-        """Take nothing more, finish what is queued, release the log."""
+        """Refuse new requests, finish the queued ones, close the log."""
         self._closed = True
         if self._task is not None:
             await asyncio.wait([self._task])  # unlike a plain await, survives a cancelled close
@@ -84,9 +84,11 @@ class Committer:
                 if self._log is not None:
                     await self._log.shrink(self._state)
         except BaseException:
-            # A fault in this program, or the end of the event loop: leave nobody waiting.
+            # A bug, or the end of the event loop: let no caller wait forever.
             for request in (*group, *self._queue):
-                _answer(request, UnknownOutcome("the metadata store stopped: read back later"))
+                _answer(
+                    request, UnknownOutcome("the metadata store stopped: read back after a restart")
+                )
             raise
         finally:
             self._task = None
@@ -97,38 +99,38 @@ class Committer:
         while self._queue and (not group or size + self._queue[0].size <= MAX_GROUP_BYTES):
             request = self._queue.popleft()
             size += request.size
-            if not request.outcome.done():  # else its caller gave up before anything happened
+            if not request.outcome.done():  # otherwise its caller was cancelled
                 group.append(request)
         self._queued_bytes -= size
         return group
 
     async def _commit_group(self, group: list[_Request]) -> None:
-        draft = Draft(self._state)
-        answers = [_evaluate(request, draft) for request in group]
-        if draft.changes:
+        uncommitted = UncommittedChanges(self._state)
+        answers = [_evaluate(request, uncommitted) for request in group]
+        if uncommitted.changes:
             try:
                 if self._log is not None:
-                    await self._log.append(draft.changes)
+                    await self._log.append(uncommitted.changes)
             except (Retriable, UnknownOutcome) as error:
-                # Answers that rest on what was not kept are no answers, not even a refusal.
+                # Results based on changes that were not kept are void, even refusals.
                 answers = [type(error)(*error.args) for _ in group]
             else:
-                self._publish(draft.changes)
+                self._publish(uncommitted.changes)
         for request, answer in zip(group, answers, strict=True):
             _answer(request, answer)
 
 
-def _evaluate(request: _Request, draft: Draft) -> Any:
-    """What the request returned, or the error it raised."""
+def _evaluate(request: _Request, uncommitted: UncommittedChanges) -> Any:
+    """The request's result, or the error that it raised."""
     try:
-        return request.evaluate(draft)
+        return request.evaluate(uncommitted)
     except SulinaError as error:
         return error
 
 
 def _answer(request: _Request, answer: Any) -> None:
     if request.outcome.done():
-        return  # answered already, or its caller gave up
+        return  # answered already, or its caller was cancelled
     if isinstance(answer, SulinaError):
         request.outcome.set_exception(answer)
     else:

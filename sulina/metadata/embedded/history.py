@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Self
 
 from sulina.errors import Closed, Refused
-from sulina.metadata.embedded.state import FIRST_REVISION, Change, Removed, Stored
+from sulina.metadata.embedded.state import FIRST_REVISION, Change, KeyRemoved, KeyStored
 from sulina.metadata.store import Compacted, Event, EventKind
 
 MAX_EVENTS = 10_000
@@ -24,9 +24,9 @@ _EVENT_BYTES = 300
 def event_of(change: Change) -> Event | None:
     """What a watch sees of a change: nothing, if it is a lease's."""
     match change:
-        case Stored(item):
+        case KeyStored(item):
             return Event(EventKind.PUT, item.key, item.value, item.mod_revision)
-        case Removed(key, mod_revision):
+        case KeyRemoved(key, mod_revision):
             return Event(EventKind.DELETE, key, b"", mod_revision)
         case _:
             return None
@@ -36,7 +36,7 @@ def _cost(event: Event) -> int:
     return len(event.key) + len(event.value) + _EVENT_BYTES
 
 
-class History:
+class ChangeHistory:
     """The last events, whole revisions only, numbered without gaps from 0 on."""
 
     def __init__(
@@ -118,7 +118,7 @@ class History:
 class HistoryWatch:
     """A watch: a place in the history, and a prefix. See ``sulina.metadata.store.Watch``."""
 
-    def __init__(self, history: History, prefix: str, from_revision: int) -> None:
+    def __init__(self, history: ChangeHistory, prefix: str, from_revision: int) -> None:
         self._history = history
         self._prefix = prefix
         self._from_revision = from_revision

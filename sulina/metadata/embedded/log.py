@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from sulina.errors import StorageFailed, StorageFull, SulinaError, UnknownOutcome
 from sulina.metadata.embedded import codec
-from sulina.metadata.embedded.state import Change, State
+from sulina.metadata.embedded.state import Change, StoreState
 from sulina.runtime.seam import Clock, Disk, DiskFile
 
 SNAPSHOT_NAME = "metadata.snapshot"
@@ -85,7 +85,7 @@ class TransactionLog:
         except SulinaError as error:
             raise _unknown(error) from error
 
-    async def shrink(self, state: State) -> None:
+    async def shrink(self, state: StoreState) -> None:
         """Once the log is long: write ``state``, the result of all batches, as a snapshot.
 
         A failure costs nothing but space: the old log goes on, and it is tried again later.
@@ -101,7 +101,7 @@ class TransactionLog:
             # A snapshot is worth its cost when the log has grown by as much again.
             self._snapshot_at = max(self._max_bytes, size)
 
-    async def _write_snapshot(self, state: State) -> int:
+    async def _write_snapshot(self, state: StoreState) -> int:
         parts = [codec.snapshot_head(state)]
         for number, change in enumerate(codec.snapshot_changes(state), 1):
             parts.append(codec.encode_change(change))

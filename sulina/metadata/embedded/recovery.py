@@ -18,26 +18,28 @@ from sulina.metadata.embedded.log import (
     first_of,
     log_name,
 )
-from sulina.metadata.embedded.state import Change, State
+from sulina.metadata.embedded.state import Change, StoreState
 from sulina.runtime.seam import Clock, Disk, DiskFile
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class RecoveredStore:
     """What the files held: the state at the snapshot, what changed since, and the open log."""
 
-    state: State
+    state: StoreState
     since: list[Change]
     log: TransactionLog
 
 
-async def recover(disk: Disk, clock: Clock, *, max_log_bytes: int = DEFAULT_LOG_BYTES) -> Recovered:
+async def recover(
+    disk: Disk, clock: Clock, *, max_log_bytes: int = DEFAULT_LOG_BYTES
+) -> RecoveredStore:
     """Open the files, or begin new ones in an empty folder. What it returns is durable.
 
     Raises ``CorruptEntry`` if acknowledged changes can't be read.
     """
     names = await disk.list()
-    sequence, state = 0, State()
+    sequence, state = 0, StoreState()
     if SNAPSHOT_NAME in names:
         sequence, state = await _load_snapshot(disk)
     since: list[Change] = []
@@ -51,10 +53,12 @@ async def recover(disk: Disk, clock: Clock, *, max_log_bytes: int = DEFAULT_LOG_
             raise
         if logs and name != logs[-1]:
             await file.close()
-    return Recovered(state, since, TransactionLog(disk, clock, file, end, sequence, max_log_bytes))
+    return RecoveredStore(
+        state, since, TransactionLog(disk, clock, file, end, sequence, max_log_bytes)
+    )
 
 
-async def _load_snapshot(disk: Disk) -> tuple[int, State]:
+async def _load_snapshot(disk: Disk) -> tuple[int, StoreState]:
     file = await disk.open(SNAPSHOT_NAME)
     try:
         data = memoryview(await file.read(0, await file.size()))

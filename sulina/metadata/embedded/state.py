@@ -14,14 +14,14 @@ from sulina.metadata.store import KeyValue
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class KeyStored:
     """A key was created or changed, and now is ``item``."""
 
     item: KeyValue
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
+class KeyRemoved:
     """A key was deleted by ``mod_revision``."""
 
     key: str
@@ -29,7 +29,7 @@ class Removed:
 
 
 @dataclass(frozen=True, slots=True)
-class Granted:
+class LeaseGranted:
     """A lease was given, for ``ttl`` seconds after each renewal."""
 
     lease: int
@@ -37,19 +37,19 @@ class Granted:
 
 
 @dataclass(frozen=True, slots=True)
-class Revoked:
+class LeaseRevoked:
     """A lease ended; the deletion of its keys are changes of their own."""
 
     lease: int
 
 
-Change = Stored | Removed | Granted | Revoked
+Change = KeyStored | KeyRemoved | LeaseGranted | LeaseRevoked
 
 FIRST_REVISION = 1
 """The revision of a store in which nothing has happened yet."""
 
 
-class State:
+class StoreState:
     """The store at one revision. Changed by one caller, between two awaits of anybody else."""
 
     def __init__(self, revision: int = FIRST_REVISION, last_lease: int = 0) -> None:
@@ -87,7 +87,7 @@ class State:
     def apply(self, change: Change) -> None:
         """Make ``change`` visible."""
         match change:
-            case Stored(item):
+            case KeyStored(item):
                 self._let_go(item.key)
                 if item.key not in self._items:
                     insort(self._order, item.key)
@@ -95,15 +95,15 @@ class State:
                 if item.lease:
                     self._bound.setdefault(item.lease, set()).add(item.key)
                 self.revision = max(self.revision, item.mod_revision)
-            case Removed(key, mod_revision):
+            case KeyRemoved(key, mod_revision):
                 self._let_go(key)
                 del self._items[key]
                 del self._order[bisect_left(self._order, key)]
                 self.revision = max(self.revision, mod_revision)
-            case Granted(lease, ttl):
+            case LeaseGranted(lease, ttl):
                 self.leases[lease] = ttl
                 self.last_lease = max(self.last_lease, lease)
-            case Revoked(lease):
+            case LeaseRevoked(lease):
                 del self.leases[lease]
 
     def _let_go(self, key: str) -> None:

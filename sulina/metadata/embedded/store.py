@@ -13,12 +13,12 @@ from typing import Self
 
 from sulina.errors import Closed
 from sulina.metadata import check
-from sulina.metadata.embedded.committer import Committer
+from sulina.metadata.embedded.committer import MetadataCommitter
 from sulina.metadata.embedded.expiry import Expiry
-from sulina.metadata.embedded.history import History, HistoryWatch
+from sulina.metadata.embedded.history import ChangeHistory, HistoryWatch
 from sulina.metadata.embedded.log import DEFAULT_LOG_BYTES, TransactionLog
 from sulina.metadata.embedded.recovery import recover
-from sulina.metadata.embedded.state import Change, Granted, Revoked, State
+from sulina.metadata.embedded.state import Change, LeaseGranted, LeaseRevoked, StoreState
 from sulina.metadata.lease import Lease
 from sulina.metadata.store import Compare, Delete, KeyValue, Listing, Op, Put, TxnResult
 from sulina.runtime.seam import Clock, Disk
@@ -27,12 +27,12 @@ from sulina.runtime.seam import Clock, Disk
 class EmbeddedStore:
     """A ``MetadataStore``. Make it with ``open``; one at a time on a disk."""
 
-    def __init__(self, clock: Clock, state: State, log: TransactionLog | None) -> None:
+    def __init__(self, clock: Clock, state: StoreState, log: TransactionLog | None) -> None:
         self._clock = clock
         self._state = state
-        self._history = History(state.revision)
+        self._history = ChangeHistory(state.revision)
         self._expiry = Expiry(clock, self.revoke_lease)
-        self._committer = Committer(state, log, self._publish)
+        self._committer = MetadataCommitter(state, log, self._publish)
         self._closed = False
 
     @classmethod
@@ -46,7 +46,7 @@ class EmbeddedStore:
         can't be read any more.
         """
         if disk is None:
-            return cls(clock, State(), None)
+            return cls(clock, StoreState(), None)
         found = await recover(disk, clock, max_log_bytes=max_log_bytes)
         store = cls(clock, found.state, found.log)
         store._restore(found.since)
@@ -65,9 +65,9 @@ class EmbeddedStore:
         self._history.record(changes)
         for change in changes:
             match change:
-                case Granted(lease, ttl):
+                case LeaseGranted(lease, ttl):
                     self._expiry.start(lease, ttl)
-                case Revoked(lease):
+                case LeaseRevoked(lease):
                     self._expiry.stop(lease)
 
     async def get(self, key: str) -> KeyValue | None:
@@ -108,14 +108,14 @@ class EmbeddedStore:
         """Run ``then`` if every comparison holds, else ``otherwise``: all of it, or nothing."""
         size = check.check_txn(compares, then, otherwise)
         return await self._committer.commit(
-            lambda draft: draft.run(compares, then, otherwise), size
+            lambda uncommitted: uncommitted.run(compares, then, otherwise), size
         )
 
     async def grant(self, ttl_seconds: int) -> Lease:
         """A new lease."""
         check.check_ttl(ttl_seconds)
         sent = self._clock.now()
-        lease = await self._committer.commit(lambda draft: draft.grant(ttl_seconds))
+        lease = await self._committer.commit(lambda uncommitted: uncommitted.grant(ttl_seconds))
         return Lease(lease, ttl_seconds, self, self._clock, sent)
 
     async def renew_lease(self, lease: int) -> bool:
@@ -125,7 +125,7 @@ class EmbeddedStore:
 
     async def revoke_lease(self, lease: int) -> None:
         """End the lease and delete its keys in one revision; nothing happens if it is gone."""
-        await self._committer.commit(lambda draft: draft.revoke(lease))
+        await self._committer.commit(lambda uncommitted: uncommitted.revoke(lease))
 
     def watch(self, prefix: str, *, from_revision: int) -> HistoryWatch:
         """Changes of keys that start with ``prefix``, from ``from_revision`` on."""

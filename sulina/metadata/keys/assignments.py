@@ -47,7 +47,7 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class UnassignedTopic:
     """Why a topic wants an owner."""
 
     since_us: int = 0
@@ -97,8 +97,8 @@ def decode_owner(item: KeyValue) -> Owner:
     return record.decode(Owner, item)
 
 
-def decode_wish(item: KeyValue) -> Wish:
-    return record.decode(Wish, item)
+def decode_unassigned(item: KeyValue) -> UnassignedTopic:
+    return record.decode(UnassignedTopic, item)
 
 
 OPS_PER_CHANGE = 3
@@ -140,7 +140,7 @@ async def mark_move(
     return result.revision if result.succeeded else None
 
 
-async def wish(store: MetadataStore, topic: TopicName, wanted: Wish) -> bool:
+async def request_owner(store: MetadataStore, topic: TopicName, wanted: UnassignedTopic) -> bool:
     """Say that a topic wants an owner, unless it has one; False if there is no such topic."""
     result = await store.txn(
         [topics.exists(topic), Absent(owner_key(topic))],

@@ -26,7 +26,7 @@ BINDINGS: Final = AUTH + "bindings/"
 MAX_ROLES: Final = 100
 
 
-class Scope(StrEnum):
+class BindingScope(StrEnum):
     """What kind of thing a binding is about."""
 
     CLUSTER = "cluster"
@@ -34,12 +34,12 @@ class Scope(StrEnum):
     TOPIC = "topic"
 
 
-def scope_of(name: str) -> Scope:
+def scope_of(name: str) -> BindingScope:
     """A scope by its name. Raises ``Refused``."""
     try:
-        return Scope(name)
+        return BindingScope(name)
     except ValueError:
-        raise Refused(f"{name!r} is no scope: use {', '.join(Scope)}") from None
+        raise Refused(f"{name!r} is no scope: use {', '.join(BindingScope)}") from None
 
 
 class PrincipalType(StrEnum):
@@ -57,14 +57,14 @@ class Reach:
     nothing else.
     """
 
-    scope: Scope
+    scope: BindingScope
     resource: str = ""
 
     @classmethod
     def parse(cls, scope: str, resource: str) -> Reach:
         """A namespace may come with a leading slash, a topic without. Raises ``Refused``."""
         kind = scope_of(scope)
-        if kind is Scope.CLUSTER:
+        if kind is BindingScope.CLUSTER:
             if resource:
                 raise Refused(
                     f"the scope cluster takes no resource: for {resource!r} alone use the scope "
@@ -73,7 +73,7 @@ class Reach:
             return cls(kind)
         if not resource:
             raise Refused(f"the scope {kind} takes a resource: name the {kind}")
-        if kind is Scope.NAMESPACE:
+        if kind is BindingScope.NAMESPACE:
             return cls(kind, check_namespace(resource.removeprefix("/")))
         if "/" in resource:
             named = resource if resource.startswith("/") else f"/{resource}"
@@ -121,14 +121,14 @@ def key(reach: Reach, binding_id: str) -> str:
     return _root(reach.scope, reach.resource) + part(check_label("binding", binding_id))
 
 
-def _root(scope: Scope, resource: str) -> str:
+def _root(scope: BindingScope, resource: str) -> str:
     return f"{BINDINGS}{scope}/" + (f"{part(resource)}/" if resource else "")
 
 
 def decode(item: KeyValue) -> Binding:
     """The binding that a key holds."""
     scope, *resource, binding_id = item.key.removeprefix(BINDINGS).split("/")
-    reach = Reach(Scope(scope), name_of("".join(resource)))
+    reach = Reach(BindingScope(scope), name_of("".join(resource)))
     return Binding(name_of(binding_id), reach, record.decode(BindingRecord, item))
 
 
@@ -138,7 +138,9 @@ async def get(store: MetadataStore, reach: Reach, binding_id: str) -> Binding | 
     return None if item is None else decode(item)
 
 
-async def list_all(store: MetadataStore, scope: Scope | None = None, at: str = "") -> list[Binding]:
+async def list_all(
+    store: MetadataStore, scope: BindingScope | None = None, at: str = ""
+) -> list[Binding]:
     """All bindings, or those of a scope, or of one resource of it; in the order of their keys."""
     prefix = BINDINGS if scope is None else _root(scope, at)
     return [decode(item) for item in await list_under(store, prefix)]

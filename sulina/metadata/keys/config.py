@@ -56,7 +56,7 @@ class _Changes:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredSettings:
     """What is set: for all brokers, and for each of them, by name."""
 
     cluster: dict[str, str]
@@ -66,13 +66,13 @@ class Stored:
         """What is set for a broker, or with no name for all of them."""
         return self.brokers.get(broker, {}) if broker else self.cluster
 
-    def with_one(self, name: str, broker: str, value: str | None) -> Stored:
+    def with_one(self, name: str, broker: str, value: str | None) -> StoredSettings:
         """The same with one setting set, or with None unset."""
         values = {**self.of(broker), name: value}
         mine = {name: text for name, text in values.items() if text is not None}
         if not broker:
-            return Stored(mine, self.brokers)
-        return Stored(self.cluster, {**self.brokers, broker: mine})
+            return StoredSettings(mine, self.brokers)
+        return StoredSettings(self.cluster, {**self.brokers, broker: mine})
 
 
 def key(name: str, broker: str = "") -> str:
@@ -99,7 +99,9 @@ def owner_of(rest: str) -> tuple[str, str] | None:
 
 
 async def change(
-    store: MetadataStore, wanted: ChangeRecord, check: Callable[[Stored, Stored], None]
+    store: MetadataStore,
+    wanted: ChangeRecord,
+    check: Callable[[StoredSettings, StoredSettings], None],
 ) -> tuple[ChangeRecord, int] | None:
     """Set what ``wanted`` names to its ``new``, or unset it; returns what was noted, and where.
 
@@ -136,9 +138,9 @@ async def change(
     raise Overloaded("others change settings all the time: try again later")
 
 
-async def list_all(store: MetadataStore) -> Stored:
+async def list_all(store: MetadataStore) -> StoredSettings:
     """What is set. A value that can't be read is shown as it is."""
-    found = Stored({}, {})
+    found = StoredSettings({}, {})
     for item in (await store.range(CLUSTER)).items:
         found.cluster[name_of(item.key.removeprefix(CLUSTER))] = _readable(item)
     for item in (await store.range(BROKERS)).items:

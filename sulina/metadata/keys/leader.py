@@ -23,30 +23,30 @@ class LeaderRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class Leadership:
     """The leader's place: who has it, and in which term; term 0 if nobody."""
 
     holder: LeaderRecord | None
     term: int
 
 
-async def look(store: MetadataStore) -> Seat:
+async def look(store: MetadataStore) -> Leadership:
     """Who leads now."""
     item = await store.get(KEY)
     if item is None:
-        return Seat(None, 0)
-    return Seat(record.decode(LeaderRecord, item), item.mod_revision)
+        return Leadership(None, 0)
+    return Leadership(record.decode(LeaderRecord, item), item.mod_revision)
 
 
-async def take(store: MetadataStore, wanted: LeaderRecord, lease: int) -> Seat:
+async def take(store: MetadataStore, wanted: LeaderRecord, lease: int) -> Leadership:
     """Take the place if it is free; returns who has it afterwards, with the term."""
     result = await store.txn([Absent(KEY)], [Put(KEY, record.encode(wanted), lease)], [Get(KEY)])
     if result.succeeded:
-        return Seat(wanted, result.revision)
+        return Leadership(wanted, result.revision)
     item = result.responses[0].item
     if item is None:
-        return Seat(None, 0)
-    return Seat(record.decode(LeaderRecord, item), item.mod_revision)
+        return Leadership(None, 0)
+    return Leadership(record.decode(LeaderRecord, item), item.mod_revision)
 
 
 async def leave(store: MetadataStore, term: int) -> None:

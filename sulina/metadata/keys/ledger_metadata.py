@@ -18,7 +18,7 @@ from sulina.metadata.store import MetadataStore
 ROOT = "/ledgers/"
 
 
-class State(StrEnum):
+class LedgerPhase(StrEnum):
     """Where a ledger is in its life."""
 
     OPEN = "open"
@@ -41,7 +41,7 @@ class LedgerMetadata:
     write_quorum: int
     ack_quorum: int
     fragments: tuple[Fragment, ...]
-    state: State = State.OPEN
+    state: LedgerPhase = LedgerPhase.OPEN
     last_entry: int | None = None
     """Known once closed; -1 for an empty ledger."""
     under_replicated: bool = False
@@ -61,7 +61,7 @@ class LedgerMetadata:
         for fragment in self.fragments:
             if len(set(fragment.ensemble)) != self.write_quorum:
                 raise Refused(f"each fragment has {self.write_quorum} different nodes")
-        if (self.state is State.CLOSED) != (self.last_entry is not None):
+        if (self.state is LedgerPhase.CLOSED) != (self.last_entry is not None):
             raise Refused("a ledger has a last entry exactly if it is closed")
 
     @property
@@ -80,7 +80,7 @@ class LedgerMetadata:
 
     def closed(self, last_entry: int) -> LedgerMetadata:
         """The same, closed behind ``last_entry``."""
-        return replace(self, state=State.CLOSED, last_entry=last_entry)
+        return replace(self, state=LedgerPhase.CLOSED, last_entry=last_entry)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from storage_grpc.service.server import Identity, StorageServer
 from storage_grpc.service.tier_calls import ServedTier
 from storage_grpc.tier.local import LocalTier
 from storage_grpc.tier.remote import RemoteTier
-from sulina.runtime.seam import at_once
+from sulina.runtime.seam import run_inline
 from tests.storage_service.serving import QUICK
 from tests.tier.world import SETTINGS, TierBench, make_world
 
@@ -53,7 +53,7 @@ class TierNode:
         served = None
         if self.offers_tier:
             source = LocalNode(self.name, self.entries, loss_record)
-            self.tier = LocalTier(self.world.objects, source, at_once)
+            self.tier = LocalTier(self.world.objects, source, run_inline)
             served = ServedTier(self.tier, self.place_of_objects)
         identity = Identity(self.name, self.incarnation, loss_record, 1 << 20)
         self.server = StorageServer(identity, self.entries, served)

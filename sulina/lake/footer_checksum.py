@@ -13,9 +13,9 @@ from crc32c import crc32c
 
 _LAYOUT: Final = struct.Struct("<4sI")
 _MAGIC: Final = b"SLK1"
-SEAL_SIZE: Final = _LAYOUT.size
+FOOTER_CHECKSUM_SIZE: Final = _LAYOUT.size
 
 
-def seal_of(footer: bytes) -> bytes:
+def footer_checksum(footer: bytes) -> bytes:
     """The seal of a footer, which ends with its length and Parquet's magic."""
     return _LAYOUT.pack(_MAGIC, crc32c(footer))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Passing(Exception):
+class TemporaryFailure(Exception):
     """What went wrong may go well on another attempt; the text says what it was."""
 
 

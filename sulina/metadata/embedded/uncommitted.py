@@ -1,8 +1,8 @@
-"""Transactions evaluated on top of a state that they do not touch.
+"""Transactions evaluated on top of a state without changing it.
 
-A draft collects the changes of any number of transactions, each of which sees the ones before it.
-Whoever owns the draft makes its changes durable and then applies them to the state, or forgets the
-draft: so no reader ever sees a transaction that might still fail.
+``UncommittedChanges`` collects the changes of any number of transactions, each of which sees the
+earlier ones. Its owner makes them durable and applies them to the state, or discards them, so that
+no reader sees a transaction that may still fail.
 """
 
 from __future__ import annotations
@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from sulina.errors import NotFound, Overloaded
-from sulina.metadata.embedded.state import Change, Granted, Removed, Revoked, State, Stored
+from sulina.metadata.embedded.state import (
+    Change,
+    KeyRemoved,
+    KeyStored,
+    LeaseGranted,
+    LeaseRevoked,
+    StoreState,
+)
 from sulina.metadata.store import (
     Absent,
     Compare,
@@ -32,10 +39,10 @@ from sulina.metadata.store import (
 MAX_LEASES = 10_000
 
 
-class Draft:
-    """Changes that are yet to become durable. Not for use across an await."""
+class UncommittedChanges:
+    """Changes that are not durable yet. Do not hold it across an await."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: StoreState) -> None:
         self.changes: list[Change] = []
         self.revision = state.revision
         self._state = state
@@ -47,14 +54,14 @@ class Draft:
     def run(
         self, compares: Iterable[Compare], then: Sequence[Op], otherwise: Sequence[Op]
     ) -> TxnResult:
-        """A transaction. Raises ``NotFound``, and changes nothing, if a lease it names is gone."""
+        """Evaluate a transaction. Raises ``NotFound``, without changes, if a lease is gone."""
         succeeded = all(map(self._holds, compares))
         ops = then if succeeded else otherwise
         for op in ops:
             if isinstance(op, Put) and op.lease and not self._has_lease(op.lease):
                 raise NotFound(
-                    f"lease {op.lease} for {op.key!r} is gone: it ran out or was revoked; "
-                    "ask for a new one"
+                    f"lease {op.lease} for {op.key!r} no longer exists: it expired or was revoked; "
+                    "request a new one"
                 )
         before = len(self.changes)
         responses = tuple(map(self._do, ops))
@@ -62,29 +69,31 @@ class Draft:
         return TxnResult(succeeded, self.revision, responses)
 
     def grant(self, ttl: int) -> int:
-        """A new lease's id."""
+        """The id of a new lease. Raises ``Overloaded`` beyond the maximum."""
         if self._lease_count >= MAX_LEASES:
-            raise Overloaded(f"{MAX_LEASES} leases are held already: revoke some or try later")
+            raise Overloaded(
+                f"the maximum of {MAX_LEASES} leases is reached: revoke some or try again later"
+            )
         self._lease_count += 1
         self._last_lease += 1
         self._leases[self._last_lease] = True
-        self.changes.append(Granted(self._last_lease, ttl))
+        self.changes.append(LeaseGranted(self._last_lease, ttl))
         return self._last_lease
 
     def revoke(self, lease: int) -> None:
-        """End a lease and delete its keys in one revision; nothing happens if it is gone."""
+        """End a lease and delete its keys in one revision; does nothing if it is gone."""
         if not self._has_lease(lease):
             return
         before = len(self.changes)
-        drafted = (key for key, item in self._items.items() if item and item.lease == lease)
-        for key in sorted({*self._state.bound_to(lease), *drafted}):
+        uncommitted = (key for key, item in self._items.items() if item and item.lease == lease)
+        for key in sorted({*self._state.bound_to(lease), *uncommitted}):
             item = self._get(key)
             if item is not None and item.lease == lease:
                 self._remove(key)
         self._end_revision(before)
         self._lease_count -= 1
         self._leases[lease] = False
-        self.changes.append(Revoked(lease))
+        self.changes.append(LeaseRevoked(lease))
 
     def _end_revision(self, before: int) -> None:
         if len(self.changes) > before:
@@ -150,8 +159,8 @@ class Draft:
             created, version = previous.create_revision, previous.version + 1
             item = KeyValue(key, value, created, revision, version, lease)
         self._items[key] = item
-        self.changes.append(Stored(item))
+        self.changes.append(KeyStored(item))
 
     def _remove(self, key: str) -> None:
         self._items[key] = None
-        self.changes.append(Removed(key, self.revision + 1))
+        self.changes.append(KeyRemoved(key, self.revision + 1))

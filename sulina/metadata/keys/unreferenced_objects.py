@@ -23,7 +23,7 @@ AT_ONCE: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Doomed:
+class UnreferencedObjects:
     """Objects of one topic, each by its ledger and first offset."""
 
     topic: str
@@ -33,10 +33,10 @@ class Doomed:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredDoomed:
+class StoredUnreferenced:
     """A record as it was read."""
 
-    value: Doomed
+    value: UnreferencedObjects
     key: str
     revision: int
 
@@ -46,23 +46,25 @@ def puts(topic: TopicName, refs: Sequence[LedgerRef], now_us: int) -> list[Put]:
     found: list[Put] = []
     for start in range(0, len(refs), AT_ONCE):
         some = refs[start : start + AT_ONCE]
-        value = Doomed(str(topic), tuple((ref.id, ref.first_offset) for ref in some), now_us)
+        value = UnreferencedObjects(
+            str(topic), tuple((ref.id, ref.first_offset) for ref in some), now_us
+        )
         found.append(Put(f"{ROOT}{some[0].id:020d}", record.encode(value)))
     return found
 
 
 async def list_some(
     store: MetadataStore, limit: int, after: str | None = None
-) -> list[StoredDoomed]:
+) -> list[StoredUnreferenced]:
     """Some records, in the order of their keys."""
     listing = await store.range(ROOT, limit=limit, after=after)
     return [_stored(item) for item in listing.items]
 
 
-def _stored(item: KeyValue) -> StoredDoomed:
-    return StoredDoomed(record.decode(Doomed, item), item.key, item.mod_revision)
+def _stored(item: KeyValue) -> StoredUnreferenced:
+    return StoredUnreferenced(record.decode(UnreferencedObjects, item), item.key, item.mod_revision)
 
 
-async def forget(store: MetadataStore, done: StoredDoomed) -> None:
+async def forget(store: MetadataStore, done: StoredUnreferenced) -> None:
     """The objects are gone for good."""
     await store.txn([ModRevisionIs(done.key, done.revision)], [Delete(done.key)])

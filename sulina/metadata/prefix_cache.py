@@ -1,9 +1,9 @@
-"""Part of the metadata kept in memory: tables that follow the store by a watch.
+"""Keeps the keys below a prefix in memory, as tables that follow the store through a watch.
 
-A mirror lists its prefix once and then follows every change, in order. When the store no longer
-holds what the watch needs, it lists again and works out the difference. It never goes back to an
-older revision, not for a single key. While the store can't be reached the tables stay as they were:
-readers get what was true, and nothing is ever written on the word of a mirror alone.
+A ``PrefixCache`` lists its prefix once and then applies every change, in order. When the store no
+longer holds the changes that the watch needs, it lists again and applies the difference. No key
+ever goes back to an older revision. While the store cannot be reached, the tables keep their last
+state; readers may see old values, so writes must still compare with the store.
 """
 
 from __future__ import annotations
@@ -34,35 +34,35 @@ _LONGEST_PAUSE = 2.0
 V = TypeVar("V")
 
 
-class Table(Generic[V]):
-    """The keys under one prefix, decoded. Readers look at ``items``; only the mirror changes it.
+class CachedTable(Generic[V]):
+    """The decoded keys below one prefix, in ``items``. Only the ``PrefixCache`` changes it.
 
-    ``decode`` returns None for a key that does not belong here. What it can't read is left out,
-    and logged. Of a change that a watch told, it gets key, value and revision alone.
+    ``decode`` returns None for a key that does not belong here. Keys that it cannot read are logged
+    and left out. For a change from a watch it receives only key, value and revision.
     """
 
     def __init__(self, prefix: str, decode: Callable[[KeyValue], V | None]) -> None:
         self.prefix = prefix
         self.items: dict[str, V] = {}
-        """By the rest of the key behind the prefix."""
+        """By the part of the key after the prefix."""
         self.revisions: dict[str, int] = {}
-        """When each was last changed: what a swap expects."""
+        """The revision of each item, for a compare-and-swap."""
         self._decode = decode
         self._watchers: list[Callable[[str, V | None], None]] = []
 
     def on_change(self, watcher: Callable[[str, V | None], None]) -> None:
-        """Call ``watcher`` with each item that changed, or None for one that is gone.
+        """Call ``watcher`` with each changed item, or None for a deleted one.
 
-        It must not block. What it raises is logged: nobody else may suffer from it.
+        It must not block. Its exceptions are logged and do not affect others.
         """
         self._watchers.append(watcher)
 
     def put(self, item: KeyValue) -> None:
-        """For the mirror: the key is so from now on."""
+        """Set a key. For the ``PrefixCache`` only."""
         try:
             value = self._decode(item)
         except (SulinaError, ValueError) as error:
-            _log.error("%s is left out: %s", item.key, error)
+            _log.error("%s is ignored: %s", item.key, error)
             value = None
         if value is None:
             self.remove(item.key)
@@ -73,7 +73,7 @@ class Table(Generic[V]):
         self._tell(rest, value)
 
     def remove(self, key: str) -> None:
-        """For the mirror: the key is gone."""
+        """Remove a key. For the ``PrefixCache`` only."""
         rest = key.removeprefix(self.prefix)
         if self.items.pop(rest, None) is not None:
             del self.revisions[rest]
@@ -84,13 +84,13 @@ class Table(Generic[V]):
             try:
                 watcher(rest, value)
             except Exception:
-                _log.exception("the change of %s%s could not be acted upon", self.prefix, rest)
+                _log.exception("a handler failed for the change of %s%s", self.prefix, rest)
 
 
-class Mirror:
-    """Tables beneath one prefix of the store. Use as ``async with``; entering waits for a listing.
+class PrefixCache:
+    """Tables below one prefix of the store. Use it as ``async with``; entering waits for a listing.
 
-    A key goes to the first table whose prefix it has.
+    A key belongs to the first table whose prefix it starts with.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Mirror:
         store: MetadataStore,
         clock: Clock,
         prefix: str,
-        tables: Sequence[Table[Any]],
+        tables: Sequence[CachedTable[Any]],
         *,
         page: int = _PAGE,
     ) -> None:
@@ -112,19 +112,19 @@ class Mirror:
         self._watch: Watch | None = None
         self._listing = asyncio.Lock()
         self._touched: dict[str, int] | None = None
-        """While a listing is under way: what the watch told meanwhile, and its revision."""
+        """During a listing: the keys that the watch reported meanwhile, with their revisions."""
         self._known = _Known()
         self._told = 0
-        """The revision of the last change that a watch told."""
+        """The revision of the last change reported by a watch."""
         self._watchers: list[Callable[[], None]] = []
         self.revision = 0
-        """Everything up to here is in the tables."""
+        """All changes up to this revision are in the tables."""
         self.newest = (prefix, 0)
-        """The key beneath the prefix that was changed last, as far as is known, and when."""
+        """The most recently changed key below the prefix, and its revision."""
 
-    async def __aenter__(self) -> Mirror:
+    async def __aenter__(self) -> PrefixCache:
         await self._list()
-        self._task = asyncio.create_task(self._follow(), name=f"mirror {self.prefix}")
+        self._task = asyncio.create_task(self._follow(), name=f"prefix_cache {self.prefix}")
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -133,15 +133,15 @@ class Mirror:
             await asyncio.wait((self._task,))
 
     def on_advance(self, watcher: Callable[[], None]) -> None:
-        """Call ``watcher`` after each step forward; it looks at ``revision`` and ``newest``.
+        """Call ``watcher`` whenever ``revision`` or ``newest`` advances.
 
-        It must not block, nor raise.
+        It must neither block nor raise.
         """
         self._watchers.append(watcher)
 
     @property
     def news(self) -> asyncio.Event:
-        """Set with the next change of any table. Take it before you look, to miss none."""
+        """Set at the next change of any table. Take it before reading, to miss no change."""
         return self._changed
 
     async def change(self) -> None:
@@ -149,18 +149,18 @@ class Mirror:
         await self._changed.wait()
 
     async def reached(self, revision: int) -> None:
-        """Wait until a change of this prefix with that revision, or a later one, is in the tables.
+        """Wait until the tables include a change of this prefix at ``revision`` or later.
 
-        No deadline of its own.
+        Has no timeout.
         """
         while self.revision < revision:
             await self.change()
 
     async def refresh(self) -> None:
-        """List again now, and watch anew from there: for who knows that changes were missed.
+        """List again now and restart the watch, for callers that know that changes were missed.
 
-        When it returns, everything that was stored before the call is in the tables. Raises as
-        the store does; the tables stay as they were then.
+        When it returns, everything stored before the call is in the tables. Raises the store's
+        errors; the tables are unchanged then.
         """
         await self._list()
         watch, self._watch = self._watch, None
@@ -179,10 +179,10 @@ class Mirror:
             except Closed:
                 return
             except Compacted:
-                _log.info("%s: changes were compacted away, listing again", self.prefix)
+                _log.info("%s: changes were compacted; listing again", self.prefix)
             except SulinaError as error:
-                _log.warning("%s can't be followed for now: %s", self.prefix, error)
-            # A watch that fails as soon as it begins must not make us list without a pause.
+                _log.warning("watching %s failed; will retry: %s", self.prefix, error)
+            # A watch that fails immediately must not cause listings without a pause.
             if self._clock.now() - began > _LONGEST_PAUSE:
                 pause = _FIRST_PAUSE
             try:
@@ -191,7 +191,7 @@ class Mirror:
                 return
 
     async def _follow_watch(self) -> bool:
-        """Apply changes as they come; returns whether the watch ended by itself."""
+        """Apply changes as they arrive; returns whether the watch ended by itself."""
         watch = self._store.watch(self.prefix, from_revision=self._resume_at)
         self._watch = watch
         try:
@@ -205,7 +205,7 @@ class Mirror:
 
     @property
     def _resume_at(self) -> int:
-        # The last change may have been one of several of its transaction: see that again.
+        # The last change may be one of several in its transaction: read that one again.
         return self._told if self._told > self._known.first else self._known.first + 1
 
     async def _list_again(self, pause: float) -> float:
@@ -217,7 +217,7 @@ class Mirror:
             except Closed:
                 raise
             except SulinaError as error:
-                _log.warning("%s can't be listed for now: %s", self.prefix, error)
+                _log.warning("listing %s failed; will retry: %s", self.prefix, error)
             else:
                 return pause
 
@@ -245,9 +245,8 @@ class Mirror:
                 pages = await self._pages()
                 if pages[0].revision < seen:
                     raise Retriable(
-                        f"the metadata store answered as of revision {pages[0].revision}, and "
-                        f"{seen} was seen before: was it restored from a backup? Restart the "
-                        "brokers after that"
+                        f"the metadata store answered at revision {pages[0].revision}, but {seen} "
+                        "was seen before: was it restored from a backup? Then restart the brokers"
                     )
                 self._merge(pages, self._touched)
             finally:
@@ -264,10 +263,10 @@ class Mirror:
             after = page.items[-1].key
 
     def _merge(self, pages: Sequence[Listing], touched: dict[str, int]) -> None:
-        """Bring the tables to what was listed, but not behind what the watch told meanwhile.
+        """Update the tables from a listing, without undoing what the watch reported meanwhile.
 
-        Pages may be of different revisions. What changed between them is in the watch, which
-        begins behind the first of them; what the later pages knew already is skipped then.
+        Pages may have different revisions. The watch starts after the first of them, so it reports
+        all changes between pages; those that later pages already include are skipped.
         """
         known = _Known(pages)
         found: set[str] = set()
@@ -290,7 +289,7 @@ class Mirror:
         self._known = known
         self._at(pages[0].revision, *newest)
 
-    def _table(self, key: str) -> Table[Any] | None:
+    def _table(self, key: str) -> CachedTable[Any] | None:
         return next((table for table in self._tables if key.startswith(table.prefix)), None)
 
     def _at(self, revision: int, key: str, changed: int) -> None:
@@ -304,7 +303,7 @@ class Mirror:
 
 
 class _Known:
-    """As of which revision each key was listed: that of the page it was on, or would have been."""
+    """The revision at which each key was listed: that of the page that covers it."""
 
     def __init__(self, pages: Sequence[Listing] = ()) -> None:
         self._ends = [page.items[-1].key for page in pages[:-1]]

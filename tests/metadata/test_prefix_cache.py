@@ -1,4 +1,4 @@
-"""A mirror ends up equal to the store whatever happens, and tells exactly what changed."""
+"""A prefix_cache ends up equal to the store whatever happens, and tells exactly what changed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sulina.errors import CorruptEntry, Refused, Retriable, Unavailable
 from sulina.metadata.embedded import EmbeddedStore
-from sulina.metadata.mirror import Mirror, Table
+from sulina.metadata.prefix_cache import CachedTable, PrefixCache
 from sulina.metadata.store import Delete, KeyValue, MetadataStore, Op, Put
 from sulina.runtime.real_clock import RealClock
 from tests.metadata.harness import PATIENCE
@@ -20,7 +20,7 @@ from tests.metadata.manual_clock import ManualClock
 from tests.metadata.unreliable import UnreliableStore
 
 LONG = 60.0
-"""More than a mirror ever pauses; the clock is a manual one."""
+"""More than a prefix_cache ever pauses; the clock is a manual one."""
 
 
 def _text(item: KeyValue) -> str | None:
@@ -30,16 +30,16 @@ def _text(item: KeyValue) -> str | None:
 
 
 class World:
-    """A store, the same with faults, and a mirror of it that remembers what it told."""
+    """A store, the same with faults, and a prefix_cache of it that remembers what it told."""
 
     def __init__(self, store: MetadataStore, clock: ManualClock, page: int) -> None:
         self.clock = clock
         self.real = store
         self.store = UnreliableStore(store)
-        self.table: Table[str] = Table("/t/", _text)
+        self.table: CachedTable[str] = CachedTable("/t/", _text)
         self.told: list[tuple[str, str | None]] = []
         self.table.on_change(lambda rest, value: self.told.append((rest, value)))
-        self.mirror = Mirror(self.store, clock, "/t/", [self.table], page=page)
+        self.prefix_cache = PrefixCache(self.store, clock, "/t/", [self.table], page=page)
         self.history: dict[str, list[str | None]] = {}
         self._count = 0
 
@@ -61,7 +61,7 @@ class World:
         await self.clock.advance(LONG)
 
     async def settle_equal(self) -> None:
-        """Until the mirror is equal to the store; fails if it does not get there."""
+        """Until the prefix_cache is equal to the store; fails if it does not get there."""
         for _ in range(200):
             if self.table.items == await self.stored():
                 return
@@ -97,7 +97,7 @@ async def world(page: int = 100) -> AsyncIterator[World]:
 async def test_it_begins_with_what_is_there_and_follows_what_comes() -> None:
     async with world() as it:
         await it.write("a", "b")
-        async with it.mirror:
+        async with it.prefix_cache:
             assert it.table.items == {"a": "1", "b": "2"}
             await it.write("b", "c")
             await it.write("a", delete=True)
@@ -106,12 +106,12 @@ async def test_it_begins_with_what_is_there_and_follows_what_comes() -> None:
             item = await it.real.get("/t/c")
             assert item is not None
             assert it.table.revisions["c"] == item.mod_revision
-            assert it.mirror.newest[0] == "/t/a"
+            assert it.prefix_cache.newest[0] == "/t/a"
         it.check_told()
 
 
 async def test_changes_elsewhere_are_not_its_business() -> None:
-    async with world() as it, it.mirror:
+    async with world() as it, it.prefix_cache:
         await it.real.put("/tt/x", b"1")
         await it.real.put("/t", b"1")
         await it.settle()
@@ -120,9 +120,9 @@ async def test_changes_elsewhere_are_not_its_business() -> None:
 
 async def test_each_key_goes_to_the_first_table_whose_prefix_it_has() -> None:
     async with world() as it:
-        inner: Table[str] = Table("/t/in/", _text)
-        outer: Table[str] = Table("/t/", _text)
-        async with Mirror(it.real, it.clock, "/t/", [inner, outer]):
+        inner: CachedTable[str] = CachedTable("/t/in/", _text)
+        outer: CachedTable[str] = CachedTable("/t/", _text)
+        async with PrefixCache(it.real, it.clock, "/t/", [inner, outer]):
             await it.real.put("/t/in/x", b"1")
             await it.real.put("/t/x", b"2")
             await it.settle()
@@ -135,9 +135,9 @@ async def test_what_cannot_be_read_is_left_out_and_comes_when_it_can(
     async with world() as it:
         await it.real.put("/t/a", b"damaged")
         await it.real.put("/t/b", b"foreign")
-        async with it.mirror:
+        async with it.prefix_cache:
             assert it.table.items == {}
-            assert "/t/a is left out" in caplog.text
+            assert "/t/a is ignored" in caplog.text
             await it.real.put("/t/a", b"1")
             await it.settle()
             assert it.table.items == {"a": "1"}
@@ -155,19 +155,19 @@ async def test_one_who_can_not_act_on_a_change_harms_nobody_else(
     async with world() as it:
         it.table.on_change(broken)
         it.table.on_change(lambda rest, value: it.told.append((rest, value)))
-        async with it.mirror:
+        async with it.prefix_cache:
             await it.write("a")
             await it.write("b")
             await it.settle()
             assert it.told == [("a", "1"), ("a", "1"), ("b", "2"), ("b", "2")]
-            assert "could not be acted upon" in caplog.text
+            assert "a handler failed for the change" in caplog.text
 
 
 @pytest.mark.parametrize("error", [Unavailable("gone"), Refused("not allowed"), None])
 async def test_a_lost_watch_costs_nothing_but_a_listing(error: Retriable | None) -> None:
     async with world() as it:
         await it.write("a")
-        async with it.mirror:
+        async with it.prefix_cache:
             it.store.lose_watches(error)
             await it.write("b")
             await it.write("a", delete=True)
@@ -179,7 +179,7 @@ async def test_a_lost_watch_costs_nothing_but_a_listing(error: Retriable | None)
 async def test_it_lists_again_after_a_compaction() -> None:
     async with world() as it:
         await it.write("a")
-        async with it.mirror:
+        async with it.prefix_cache:
             it.store.watch_error = Unavailable("gone")
             it.store.listing_errors = [Unavailable("gone"), Unavailable("gone")]
             it.store.lose_watches()
@@ -198,7 +198,7 @@ async def test_it_lists_again_after_a_compaction() -> None:
 async def test_a_watch_that_fails_at_once_again_and_again_does_not_make_it_list_without_pause() -> (
     None
 ):
-    async with world() as it, it.mirror:
+    async with world() as it, it.prefix_cache:
         it.store.watch_error = Unavailable("gone")
         it.store.lose_watches()
         await it.clock.advance(20.0)
@@ -206,11 +206,11 @@ async def test_a_watch_that_fails_at_once_again_and_again_does_not_make_it_list_
 
 
 async def test_it_ends_quietly_when_the_store_is_closed(caplog: pytest.LogCaptureFixture) -> None:
-    async with world() as it, it.mirror:
+    async with world() as it, it.prefix_cache:
         await it.real.close()
         await it.settle()
-        assert it.mirror._task is not None
-        assert it.mirror._task.done() and it.mirror._task.exception() is None
+        assert it.prefix_cache._task is not None
+        assert it.prefix_cache._task.done() and it.prefix_cache._task.exception() is None
         assert caplog.text == ""
 
 
@@ -218,33 +218,33 @@ async def test_entering_fails_as_the_store_does() -> None:
     async with world() as it:
         it.store.listing_errors = [Unavailable("gone")]
         with pytest.raises(Unavailable):
-            await it.mirror.__aenter__()
+            await it.prefix_cache.__aenter__()
 
 
 async def test_waiting_for_a_revision_ends_when_it_is_in_the_tables() -> None:
-    async with world() as it, it.mirror:
-        revision = it.mirror.revision + 2
-        waiting = asyncio.create_task(it.mirror.reached(revision))
+    async with world() as it, it.prefix_cache:
+        revision = it.prefix_cache.revision + 2
+        waiting = asyncio.create_task(it.prefix_cache.reached(revision))
         await it.write("a")
         await it.settle()
         assert not waiting.done()
         await it.write("b")
         await it.settle()
         assert waiting.done()
-        await it.mirror.reached(revision)
+        await it.prefix_cache.reached(revision)
 
 
 async def test_a_refresh_brings_what_a_deaf_watch_missed_and_watches_anew() -> None:
     async with world() as it:
         await it.write("a")
         it.store.deaf = True
-        async with it.mirror:
+        async with it.prefix_cache:
             await it.write("b")
             await it.write("a", delete=True)
             await it.settle()
             assert it.table.items == {"a": "1"}
             it.store.deaf = False
-            await it.mirror.refresh()
+            await it.prefix_cache.refresh()
             assert it.table.items == {"b": "2"}
             await it.write("c")
             await it.settle()
@@ -256,11 +256,11 @@ async def test_a_refresh_that_fails_changes_nothing() -> None:
     async with world() as it:
         await it.write("a")
         it.store.deaf = True
-        async with it.mirror:
+        async with it.prefix_cache:
             await it.write("b")
             it.store.listing_errors = [Unavailable("gone")]
             with pytest.raises(Unavailable):
-                await it.mirror.refresh()
+                await it.prefix_cache.refresh()
             assert it.table.items == {"a": "1"}
 
 
@@ -269,7 +269,7 @@ async def test_a_listing_that_is_older_than_what_the_watch_told_meanwhile_takes_
 ):
     async with world() as it:
         await it.write("a", "b", "c")
-        async with it.mirror:
+        async with it.prefix_cache:
 
             async def meanwhile() -> None:
                 await it.write("a", delete=True)
@@ -277,7 +277,7 @@ async def test_a_listing_that_is_older_than_what_the_watch_told_meanwhile_takes_
                 await it.settle()
 
             it.store.after_page = meanwhile
-            await it.mirror.refresh()
+            await it.prefix_cache.refresh()
             assert it.table.items == await it.stored()
         it.check_told()
 
@@ -285,7 +285,7 @@ async def test_a_listing_that_is_older_than_what_the_watch_told_meanwhile_takes_
 async def test_a_refresh_in_the_middle_of_a_transaction_loses_none_of_it() -> None:
     async with world() as it:
         await it.write("a")
-        async with it.mirror:
+        async with it.prefix_cache:
 
             async def meanwhile() -> None:
                 # The listing is from before this change, and the watch tells half of it.
@@ -296,7 +296,7 @@ async def test_a_refresh_in_the_middle_of_a_transaction_loses_none_of_it() -> No
                 assert it.table.items == {"a": "1", "b": "2"}
 
             it.store.after_page = meanwhile
-            await it.mirror.refresh()
+            await it.prefix_cache.refresh()
             await it.settle()
             assert it.table.items == await it.stored()
         it.check_told()
@@ -309,17 +309,20 @@ async def test_a_store_that_went_back_is_not_followed_there(
         for _ in range(3):
             await it.write("a")
         await restored.write("b")
-        async with it.mirror:
+        async with it.prefix_cache:
             it.store._store = restored.real
             with pytest.raises(Retriable, match="restored from a backup"):
-                await it.mirror.refresh()
+                await it.prefix_cache.refresh()
             assert it.table.items == {"a": "3"}
 
 
 async def test_it_follows_every_kind_of_store(store: MetadataStore) -> None:
-    table: Table[str] = Table("/t/", _text)
+    table: CachedTable[str] = CachedTable("/t/", _text)
     await store.put("/t/a", b"1")
-    async with asyncio.timeout(PATIENCE), Mirror(store, RealClock(), "/t/", [table], page=2) as it:
+    async with (
+        asyncio.timeout(PATIENCE),
+        PrefixCache(store, RealClock(), "/t/", [table], page=2) as it,
+    ):
         assert table.items == {"a": "1"}
         await store.txn((), [Put(f"/t/{n}", b"2") for n in range(5)])
         await store.delete("/t/a")
@@ -387,11 +390,11 @@ def test_any_order_of_changes_and_faults_ends_equal_to_the_store(
                     await _step(it, *meanwhile.pop())
 
             it.store.before_page = it.store.after_page = interfere
-            async with it.mirror:
-                highest = it.mirror.revision
+            async with it.prefix_cache:
+                highest = it.prefix_cache.revision
                 for step in steps:
                     if step[0] == "refresh":
-                        refreshing = asyncio.create_task(it.mirror.refresh())
+                        refreshing = asyncio.create_task(it.prefix_cache.refresh())
                         while not refreshing.done():
                             await it.clock.advance(0.2)
                         assert refreshing.exception() is None or isinstance(
@@ -399,8 +402,8 @@ def test_any_order_of_changes_and_faults_ends_equal_to_the_store(
                         )
                     else:
                         await _step(it, *step)
-                    assert it.mirror.revision >= highest
-                    highest = it.mirror.revision
+                    assert it.prefix_cache.revision >= highest
+                    highest = it.prefix_cache.revision
                 meanwhile.clear()
                 it.store.listing_errors.clear()
                 it.store.deaf = False
