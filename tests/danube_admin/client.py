@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -24,7 +25,7 @@ class AdminClient:
         self.channel = channel
 
     async def __call__(self, method: str, **fields: Any) -> Any:
-        """The answer. Raises ``AioRpcError``."""
+        """The answer. Raises ``AioRpcError``; while a cluster elects a leader, tries again."""
         taken, given = (
             GetMessageClass(_POOL.FindMessageTypeByName(f"{wire.PACKAGE}.{name}"))
             for name in _METHODS[method]
@@ -34,7 +35,13 @@ class AdminClient:
             request_serializer=taken.SerializeToString,
             response_deserializer=given.FromString,
         )
-        return await call(taken(**fields), timeout=SECONDS)
+        while True:
+            try:
+                return await call(taken(**fields), timeout=SECONDS)
+            except grpc.aio.AioRpcError as error:  # on a busy machine a leader may lose its lease
+                if "no leader at the moment" not in (error.details() or ""):
+                    raise
+            await asyncio.sleep(0.05)
 
     async def refused(self, status: grpc.StatusCode, method: str, **fields: Any) -> str:
         """The sentence with which a call is refused."""

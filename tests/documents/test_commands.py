@@ -51,7 +51,7 @@ ELSEWHERE: Final = {
     "docs/lake.md": "needs a lake; tests/lake, tests/spark",
     "docs/local_cloud.md": "installs LocalStack; tests/localstack",
     "docs/objects.md": "needs object stores; tests/objects",
-    "docs/operations.md": "needs a cluster to harm; tests/operations",
+    "docs/operations.md": "needs a cluster to harm; tests/procedures",
     "docs/reference/cli.md": "generated from the examples of commands; tests/cli/test_help.py",
     "docs/releasing.md": "publishes a release",
     "docs/security.md": "needs tokens; tests/auth",

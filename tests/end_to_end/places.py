@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from broker_containers.local_cluster.ports import ClusterSize
-from tests.operations.machine import Machine, machine
+from tests.procedures.machine import Machine, machine
 from tests.support.server import SulinaProcess
 
 _LOCAL: Final = ("--tier-local", "0")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker_containers.local_cluster.ports import ClusterSize
-from tests.operations.machine import everything, machine, publish
+from tests.procedures.machine import everything, machine, publish
 
 OLD, NEW, PARTED = "/default/old", "/default/new", "/default/parted"
 

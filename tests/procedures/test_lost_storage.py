@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker_containers.local_cluster.ports import ClusterSize
-from tests.operations.machine import everything, machine, publish
+from tests.procedures.machine import everything, machine, publish
 
 TOPIC = "/default/orders"
 

@@ -10,7 +10,7 @@ import pytest
 import sulina
 from broker_containers.local_cluster.ports import ClusterSize
 from sulina import Start
-from tests.operations.machine import Machine, machine
+from tests.procedures.machine import Machine, machine
 
 TOPIC = "/default/orders"
 
