@@ -1,8 +1,8 @@
-"""Finds a cluster's topics again in what storage nodes and the object store hold.
+"""Rebuilds a cluster's metadata from what storage nodes and the object store hold.
 
-For the day on which the metadata is lost, or is back from a copy that is older than the data.
-``survey`` looks at what is there, ``plan`` decides what belongs to which topic, ``rebuild`` makes
-it so. Nothing is ever deleted.
+For metadata that was lost, or restored from a copy that is older than the data. ``survey`` reads
+what exists, ``plan`` decides what belongs to which topic, ``rebuild`` carries it out. Nothing is
+ever deleted.
 """
 
 from __future__ import annotations

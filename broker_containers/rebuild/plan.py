@@ -1,7 +1,7 @@
 """Decides which ledgers and objects make up a topic, in which order, and how far each counts.
 
-A ledger whose owner was followed by another may have entries at its end that nobody confirmed: the
-next owner began before them, so what begins later decides where the one before ends.
+A ledger that was taken over may end with unconfirmed entries: the next owner started before them.
+So where a later ledger starts, the earlier one ends.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from sulina.names import TopicName
 
 
 class OnGap(StrEnum):
-    """What to do with a topic of which a part is missing in between."""
+    """What to do with a topic that has gaps."""
 
     STOP = "stop"
-    """Leave it as it is."""
+    """Leave it unchanged."""
     OLDER = "older"
     """Keep what comes before the first gap."""
     NEWER = "newer"
@@ -39,25 +39,25 @@ class CopiedLedger:
 
 
 Piece = LedgerRef | CopiedLedger
-"""A ledger that stays as it is, or one to be copied."""
+"""A ledger to keep, or one to copy."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """What a topic shall consist of."""
+    """The planned contents of a topic."""
 
     topic: TopicName
     known: LedgerList
     pieces: tuple[Piece, ...]
     gaps: tuple[tuple[int, int], ...] = ()
-    """Offsets that are missing: from, and up to the next that is there."""
+    """Ranges of missing offsets: first, and next existing one."""
     left_aside: tuple[str, ...] = ()
-    """What is there and not taken, in words."""
+    """What exists and is not used, in words."""
     changed: bool = True
 
     @property
     def epoch(self) -> int:
-        """Higher than any that the topic had."""
+        """Higher than any epoch that the topic had."""
         epochs = [piece.epoch for piece in self.pieces if isinstance(piece, CopiedLedger)]
         return max([self.known.epoch, *epochs]) + 1
 
@@ -70,7 +70,7 @@ class TopicPlan:
 def plan_topics(
     survey: StorageSurvey, known: Mapping[TopicName, LedgerList], on_gap: OnGap
 ) -> list[TopicPlan]:
-    """A plan for every topic that has data or a list, in the order of their names."""
+    """A plan for every topic that has data or a list, sorted by name."""
     ledgers: dict[TopicName, list[FoundLedger]] = defaultdict(list)
     for ledger in survey.ledgers:
         ledgers[ledger.topic].append(ledger)
@@ -97,7 +97,7 @@ def _plan(
     kept: list[LedgerRef] = []
     for ref in known.ledgers:
         if ref.state is LedgerState.OPEN:
-            continue  # its metadata may be as old as the list: it is found again, or lost
+            continue  # its metadata may be as old as the list: it is found by the survey, or lost
         if ref.id in tiered:
             kept.append(_with_object(ref, tiered[ref.id], local=ref.id in there))
         elif ref.id in there:
@@ -105,7 +105,7 @@ def _plan(
         elif ref.records:
             aside.append(f"ledger {ref.id} of the list is on no node and in no object")
     known_ids = {ref.id for ref in kept}
-    # What the list closed is confirmed: nothing that begins before its end can add to it.
+    # A ledger that the list closed is confirmed: nothing before its end can be added.
     end = _end(kept[-1]) if kept else 0
     found: list[Piece] = [
         _as_ref(summary) for summary in tiered.values() if summary.ledger not in known_ids
@@ -146,8 +146,8 @@ def _join(
 
 
 def _one_after_the_other(pieces: list[Piece]) -> list[Piece]:
-    """In order, each cut where the next begins; what has nothing left is not there any more."""
-    # Of those that begin at the same offset the newest epoch counts, and of copies of the same
+    """In order, each cut where the next begins; empty ones are dropped."""
+    # Of those that begin at the same offset, the newest epoch wins; of copies of the same
     # ledger, which an interrupted rebuild leaves behind, the longest.
     ordered = sorted(pieces, key=lambda piece: (piece.first_offset, _epoch(piece), _end(piece)))
     whole: list[Piece] = []
@@ -161,7 +161,7 @@ def _one_after_the_other(pieces: list[Piece]) -> list[Piece]:
 
 
 def _cut(piece: Piece, limit: int | None) -> Piece | None:
-    """``piece`` up to ``limit``; None if nothing is left. What is closed already ends rightly."""
+    """``piece`` up to ``limit``; None if nothing is left. Closed ledgers are not cut."""
     if isinstance(piece, LedgerRef):
         return piece if piece.records and (limit is None or _end(piece) <= limit) else None
     end = piece.end if limit is None else min(piece.end, limit)
@@ -169,7 +169,7 @@ def _cut(piece: Piece, limit: int | None) -> Piece | None:
 
 
 def _epoch(piece: Piece) -> int:
-    # One that is closed, by the list or as an object, was confirmed as it is.
+    # A ledger closed by the list or as an object is confirmed as it is.
     return piece.epoch if isinstance(piece, CopiedLedger) else 1 << 62
 
 

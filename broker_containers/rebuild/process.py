@@ -1,4 +1,4 @@
-"""A rebuild from beginning to end: etcd, storage nodes and the object store of a real cluster."""
+"""A complete rebuild: connects to etcd, storage nodes and the object store of a cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sulina.runtime.tls_files import TlsFiles
 
 _NODES_SECONDS: Final = 15.0
 _ALONE_SECONDS: Final = 60.0
-"""How long to wait for registrations to run out that came back with an old copy."""
+"""How long to wait for restored registrations to expire."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +31,19 @@ class RebuildSettings:
 
     etcd: EtcdSettings
     places: Sequence[str]
-    """Every storage node there is, ``name=host:port`` each."""
+    """All storage nodes, each ``name=host:port``."""
     quorum: QuorumSettings
     tier: str = ""
-    """The URL of the object store, or nothing."""
+    """The URL of the object store; empty if there is none."""
     on_gap: OnGap = OnGap.STOP
     dry_run: bool = False
     storage_tls: TlsFiles | None = None
-    """With it, storage nodes are talked to over TLS."""
+    """If given, connections to storage nodes use TLS."""
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildOutcome:
-    """What was found, what was planned, and what was done."""
+    """What was found, planned and done."""
 
     survey: StorageSurvey
     plans: tuple[TopicPlan, ...]
@@ -51,10 +51,10 @@ class RebuildOutcome:
 
 
 async def run_rebuild(settings: RebuildSettings, progress: Progress) -> RebuildOutcome:
-    """Look at everything, plan, and carry it out unless ``dry_run``.
+    """Survey everything, plan, and carry out the plan unless ``dry_run``.
 
-    Raises ``Unavailable`` if etcd, one of the storage nodes or the object store does not answer,
-    ``Refused`` while brokers run.
+    Raises ``Unavailable`` if etcd, a storage node or the object store does not answer, ``Refused``
+    while brokers run.
     """
     clock = RealClock()
     async with AsyncExitStack() as stack:

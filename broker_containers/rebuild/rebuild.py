@@ -1,9 +1,9 @@
-"""Gives topics back what was found of them: copies ledgers, then swaps the topic's list.
+"""Carries out a rebuild plan: copies ledgers, then swaps the topic's list.
 
-A found ledger is copied into a new one, with all its copies and metadata of its own, rather than
-taken as it is: what the metadata knew of it (which nodes have which entries, and where it ends) is
-lost or old. Each topic changes in one swap, after its copies are durable, so whoever is interrupted
-begins again. The originals stay where they are.
+A found ledger is copied into a new one, with all its replicas and new metadata, because what the
+metadata knew about it (which nodes have which entries, and where it ends) is lost or outdated. Each
+topic changes in one swap after its copies are durable, so an interrupted rebuild can be repeated.
+The originals are kept.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ _LOOK_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What came of one topic."""
+    """The result for one topic."""
 
     topic: TopicName
     end: int
     """The offset after its last record."""
     copied: int
-    """Ledgers that were copied."""
+    """Ledgers copied."""
     ledgers: int
-    """Ledgers that it has now."""
+    """Ledgers it has now."""
 
 
 async def wait_until_alone(store: MetadataStore, clock: Clock, seconds: float) -> None:
-    """Wait until no broker is registered. Raises ``Refused`` if one stays.
+    """Wait until no broker is registered. Raises ``Refused`` if one stays registered.
 
-    Registrations come back with an old copy of the metadata, and stay until their leases end.
+    Registrations restored from an old copy of the metadata stay until their leases expire.
     """
     end = clock.now() + seconds
     while found := (await store.range(members.REGISTER)).items:
@@ -58,7 +58,7 @@ async def wait_until_alone(store: MetadataStore, clock: Clock, seconds: float) -
 
 
 async def known_lists(store: MetadataStore) -> dict[TopicName, LedgerList]:
-    """What the metadata says of every topic that has a list."""
+    """The stored ledger list of every topic that has one."""
     found: dict[TopicName, LedgerList] = {}
     for namespace in await namespaces.list_names(store):
         for topic, record in (await topics.list_all(store, namespace)).items():
@@ -70,7 +70,7 @@ async def known_lists(store: MetadataStore) -> dict[TopicName, LedgerList]:
 
 
 class Rebuild:
-    """Carries out plans, one topic after the other."""
+    """Carries out plans, one topic at a time."""
 
     def __init__(
         self, store: MetadataStore, ledgers: Ledgers, copies: LedgerCopies, clock: Clock
@@ -82,14 +82,14 @@ class Rebuild:
         self._ids = LedgerIds(store)
 
     async def never_again(self, survey: StorageSurvey) -> None:
-        """See to it that no id is given again that a ledger has, or had. First of all."""
+        """Make sure that no id of an existing or former ledger is assigned again. Call it first."""
         await ledger_keys.skip_ids(self._store, survey.highest)
 
     async def carry_out(self, plan: TopicPlan, progress: Progress) -> Rebuilt:
-        """Make one topic what the plan says.
+        """Carry out the plan of one topic.
 
-        Raises ``Unavailable`` if copies can't be read or written, ``Fenced`` if somebody changed
-        the topic meanwhile; then it is as it was.
+        Raises ``Unavailable`` if copies cannot be read or written, ``Fenced`` if the topic changed
+        meanwhile; then it is unchanged.
         """
         await self._make_topic(plan.topic)
         refs: list[LedgerRef] = []
@@ -103,18 +103,18 @@ class Rebuild:
                 refs.append(piece)
         stored = await ledger_keys.get(self._store, plan.topic)
         if stored.list != plan.known:
-            raise Fenced(f"{plan.topic} was changed by somebody else meanwhile")
+            raise Fenced(f"{plan.topic} was changed concurrently")
         wanted = ledger_pages.sealed(LedgerList(plan.epoch, tuple(refs)))
         revision = await ledger_keys.swap(
             self._store, plan.topic, stored.revision, wanted, before=LedgerList()
         )
         if revision is None:
-            raise Fenced(f"{plan.topic} was changed by somebody else meanwhile")
+            raise Fenced(f"{plan.topic} was changed concurrently")
         progress(str(plan.topic), len(plan.pieces), len(plan.pieces))
         return Rebuilt(plan.topic, plan.end, copied, len(refs))
 
     async def _make_topic(self, topic: TopicName) -> None:
-        """A topic that the metadata does not know is made anew, with what its name tells."""
+        """Recreate a topic that the metadata does not know, as far as its name tells."""
         if await topics.get(self._store, topic) is not None:
             return
         if topic.namespace not in await namespaces.list_names(self._store):
@@ -139,7 +139,7 @@ class Rebuild:
         while end < piece.end:
             found = await self._copies.read(piece.ledger, entry)
             if not found:
-                raise Unavailable(f"entry {entry} of ledger {piece.ledger} can't be read any more")
+                raise Unavailable(f"entry {entry} of ledger {piece.ledger} can no longer be read")
             for one in found:
                 header = parse_header(one.payload)
                 if header.next_offset > piece.end:

@@ -1,7 +1,7 @@
-"""What storage nodes and the object store hold, whatever the metadata says.
+"""Surveys what storage nodes and the object store hold, independent of the metadata.
 
-Each ledger begins with a frame that names its topic, and each object says which ledger it was, so
-neither needs the metadata to be told apart.
+Each ledger starts with a frame that names its topic, and each object names its ledger, so both can
+be identified without metadata.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _LISTED_AT_ONCE: Final = 1000
 _T = TypeVar("_T")
 
 Progress = Callable[[str, int, int], None]
-"""Is told what is being done, how much of it is done, and how much there is."""
+"""Called with the current activity, how much of it is done, and the total."""
 
 
 class ListedNode(Node, Protocol):
-    """A storage node that tells which ledgers it has."""
+    """A storage node that lists its ledgers."""
 
     async def ledgers(self, after: int | None = None) -> list[int]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class FoundLedger:
-    """A ledger of which nodes have entries. It ends with the last that follows on all before."""
+    """A ledger with entries on nodes. It ends with the last consecutive entry."""
 
     id: int
     topic: TopicName
@@ -53,39 +53,39 @@ class FoundLedger:
 
 @dataclass(frozen=True, slots=True)
 class StorageSurvey:
-    """All that was found. ``nameless`` are ledgers without their first entry: nobody ever listed
-    them, since a ledger is listed before anything else is written to it, or it was lost."""
+    """Everything found. ``nameless`` are ledgers without a first entry: they were never listed,
+    since a ledger is listed before other entries are written, or the entry was lost."""
 
     ledgers: tuple[FoundLedger, ...]
     nameless: tuple[int, ...]
     objects: tuple[ObjectSummary, ...]
     damaged: tuple[str, ...]
-    """What can't be read, in words."""
+    """What cannot be read, in words."""
 
     @property
     def highest(self) -> int:
-        """No ledger that was found has a higher id; 0 if there is none."""
+        """The highest id of a found ledger; 0 if there is none."""
         ids = [*(one.id for one in self.ledgers), *self.nameless]
         return max([*ids, *(one.ledger for one in self.objects)], default=0)
 
 
 class LedgerCopies:
-    """Entries of ledgers from whichever node has them."""
+    """Entries of ledgers from any node that has them."""
 
     def __init__(self, nodes: Sequence[ListedNode], clock: Clock) -> None:
         self._nodes = nodes
         self._clock = clock
 
     async def fence(self, ledger: int) -> None:
-        """No writer of old can add to the ledger any more, on any of the nodes."""
+        """Fence the ledger on all nodes, so that no earlier writer can add to it."""
         for node in self._nodes:
             await self._call(node.fence(ledger), node)
 
     async def read(self, ledger: int, first: int, *, head: int | None = None) -> list[Entry]:
-        """Consecutive entries from ``first`` on, of one node; none if no node has it.
+        """Consecutive entries from ``first`` on, of one node; empty if no node has it.
 
-        Raises ``CorruptEntry`` if a copy is there and all are damaged, and what a node raises that
-        does not answer: an entry counts as absent only if every node said so.
+        Raises ``CorruptEntry`` if all existing copies are damaged, and errors of nodes that do not
+        answer: an entry counts as missing only if every node says so.
         """
         damage: CorruptEntry | None = None
         for node in self._nodes:
@@ -107,7 +107,7 @@ class LedgerCopies:
         return []
 
     async def listed(self) -> list[int]:
-        """The ids of all ledgers of which a node has something, ascending."""
+        """The ids of all ledgers on any node, ascending."""
         found: set[int] = set()
         for node in self._nodes:
             page = await self._call(node.ledgers(), node)
@@ -123,10 +123,10 @@ class LedgerCopies:
 async def survey(
     copies: LedgerCopies, objects: ObjectStore | None, progress: Progress
 ) -> StorageSurvey:
-    """Look at every ledger and every object; reads heads and footers, and changes nothing.
+    """Read every ledger and object (headers and footers only); changes nothing.
 
-    Raises ``Unavailable`` if a node or the object store does not answer: what is not seen would
-    pass for lost.
+    Raises ``Unavailable`` if a node or the object store does not answer: data that is not seen
+    would be taken for lost.
     """
     damaged: list[str] = []
     ledgers: list[FoundLedger] = []
@@ -149,7 +149,7 @@ async def survey(
 
 
 async def _look_at(copies: LedgerCopies, ledger: int) -> FoundLedger | None:
-    """What is in a ledger; None if it has no first entry that says so."""
+    """The contents of a ledger; None if it has no first entry that names its topic."""
     start = await copies.read(ledger, 0)
     if not start:
         return None

@@ -1,5 +1,5 @@
-"""The schema registry: subjects with versions, compatibility, and the checking of payloads.
+"""The schema registry: subjects with versions, compatibility, and validation of payloads.
 
-``registry`` is what doors call. ``formats`` knows the languages of schemas, a file each;
-``compatibility`` compares versions; ``gate`` decides about the messages of one topic.
+``registry`` is what operations call. ``formats`` loads the schema languages, one file each;
+``compatibility`` compares versions; ``checks`` validates the messages of topics.
 """

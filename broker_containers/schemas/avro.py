@@ -1,8 +1,8 @@
-"""Avro schemas, with fastavro.
+"""Avro schemas, using fastavro.
 
-A payload is one datum in Avro's binary encoding, and nothing after it; ``avro_walk`` looks through
-it. fastavro reads schemas only, and only those that are not nested deeply: it recurses in C without
-a limit, and its decoder takes bytes that are no Avro for other readers.
+A payload is exactly one datum in Avro's binary encoding; ``avro_walk`` checks it. fastavro only
+parses schemas, and only those that are not nested deeply: it recurses in C without a limit, and its
+decoder accepts bytes that are not valid Avro.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MAX_FIXED: Final = 16 << 20
 
 
 class Avro:
-    """An Avro schema. Two are the same if their JSON is."""
+    """An Avro schema. Two are equal if their JSON is."""
 
     compiled = None
 
@@ -42,17 +42,17 @@ class Avro:
         raw = json_of(definition, "Avro schema")
         check_nesting(raw)
         self.names: dict[str, Any] = {}
-        """The named types, by their full names."""
+        """The named types by full name."""
         try:
-            # A union of types of the same name, an unknown type, a default of another type, ...
+            # Two types with one name in a union, an unknown type, a default of the wrong type, ...
             self.root = fastavro.parse_schema(raw, self.names)
         except Exception as error:
-            raise InvalidSchema(f"it is not an Avro schema: {_words(error)}") from None
+            raise InvalidSchema(f"not an Avro schema: {_words(error)}") from None
         self.fingerprint = fingerprint_of(canonical_json(raw))
         checker = _Checker(self.names)
         checker.check(self.root)
         if checker.depth(self.root) > MAX_DEPTH:
-            raise InvalidSchema(f"data would be nested more than {MAX_DEPTH} levels: flatten it")
+            raise InvalidSchema(f"data could be nested more than {MAX_DEPTH} levels: flatten it")
 
     def unreadable(self, writer: Avro) -> list[str]:
         return avro_resolution.unreadable(writer.root, writer.names, self.root, self.names)
@@ -62,7 +62,7 @@ class Avro:
 
 
 class _Checker:
-    """What fastavro lets pass and nobody else would, and how deep data can go."""
+    """Rejects what fastavro accepts and other libraries do not; computes how deep data can be."""
 
     def __init__(self, names: Mapping[str, Any]) -> None:
         self._names = names
@@ -70,7 +70,7 @@ class _Checker:
         self._space: dict[str, bool] = {}
 
     def check(self, node: Any) -> None:
-        """Raises ``InvalidSchema`` if this, or what is within, is wrong."""
+        """Raises ``InvalidSchema`` if this node, or one within it, is invalid."""
         if isinstance(node, list):
             _check_union(node)
         elif isinstance(node, dict):
@@ -84,19 +84,19 @@ class _Checker:
                 if type(size) is not int or not 0 <= size <= _MAX_FIXED:
                     raise InvalidSchema(f"the size of the fixed type {node['name']} is {size!r}")
             elif kind == "array" and not self._takes_space(node["items"]):
-                # A few bytes could then claim any number of items.
-                raise InvalidSchema("the items of an array take no space: give them a type")
+                # Otherwise a few bytes could claim any number of items.
+                raise InvalidSchema("the items of an array take no space: give them another type")
         for inner in children(node):
             self.check(inner)
 
     def depth(self, node: Any) -> int:
-        """How many levels a datum has; a type within itself counts once."""
+        """How many levels a datum can have; a recursive type counts once."""
         name = _type_name(node)
         if name in _PRIMITIVE:
             return 1
         if name is not None:
             if name not in self._depths:
-                self._depths[name] = 0  # until it is known: who comes here again is within it
+                self._depths[name] = 0  # while it is computed: a recursive use counts 0
                 self._depths[name] = 1 + self._deepest(self._names[name])
             return self._depths[name]
         return 1 + self._deepest(node)
@@ -105,14 +105,14 @@ class _Checker:
         return max(map(self.depth, children(node)), default=0)
 
     def _takes_space(self, node: Any) -> bool:
-        """Whether every datum takes a byte at least."""
+        """Whether every datum takes at least one byte."""
         name = _type_name(node)
         if name is None:
             return True  # a union, an array and a map have an index or a count
         if name in _PRIMITIVE:
             return name != "null"
         if name not in self._space:
-            self._space[name] = True  # within itself it is not decided by itself
+            self._space[name] = True  # a recursive use does not decide it
             found = self._names[name]
             if found["type"] in _RECORDS:
                 self._space[name] = any(self._takes_space(field) for field in children(found))
@@ -123,14 +123,14 @@ class _Checker:
 
 def _check_union(branches: list[Any]) -> None:
     if any(isinstance(branch, list) for branch in branches):
-        raise InvalidSchema("a union is directly within a union: write it as one")
+        raise InvalidSchema("a union contains a union directly: merge them")
     kinds = [_type_name(branch) or branch["type"] for branch in branches]
     if len(set(kinds)) != len(kinds):
-        raise InvalidSchema(f"nobody could tell apart the branches of {kinds}: each type once")
+        raise InvalidSchema(f"the branches of {kinds} cannot be told apart: use each type once")
 
 
 def children(node: Any) -> Iterator[Any]:
-    """The schemas directly within one; a name is not followed."""
+    """The schemas directly within one; named types are not followed."""
     if isinstance(node, list):
         yield from node
     elif isinstance(node, dict):

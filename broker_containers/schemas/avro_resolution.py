@@ -1,7 +1,7 @@
-"""Whether Avro data of one schema can be read with another: Avro's rules of schema resolution.
+"""Whether Avro data of one schema can be read with another: Avro's schema resolution rules.
 
-Stricter in two places, where the rules allow what fails on real data: bytes are not read as
-a string, since they need not be UTF-8; and logical types that both sides have must be the same.
+Stricter in two cases where the rules allow what fails on real data: bytes are not read as a string,
+since they may not be UTF-8; and logical types present on both sides must be equal.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NAMED: Final = ("record", "error", "enum", "fixed")
 def unreadable(
     writer: Any, writer_names: Mapping[str, Any], reader: Any, reader_names: Mapping[str, Any]
 ) -> list[str]:
-    """What of the writer's data the reader can't read; a sentence each."""
+    """Why the reader cannot read the writer's data, one sentence per problem."""
     comparison = _Comparison(writer_names, reader_names)
     comparison.compare(writer, reader, "")
     return comparison.found
@@ -42,19 +42,19 @@ class _Comparison:
             for branch in writer:
                 self.compare(branch, reader, path)
         elif isinstance(reader, list):
-            # A reader takes the first branch that fits, also where a later one fits better.
+            # A reader uses the first matching branch, even if a later one matches better.
             for branch in reader:
                 if self._fits(writer, _resolved(branch, self._reader_names)):
                     self.compare(writer, branch, path)
                     return
             self._tell(path, f"{_name(writer)} is not in the union {_name(reader)}")
         elif not self._fits(writer, reader):
-            self._tell(path, f"{_name(writer)} can't be read as {_name(reader)}")
+            self._tell(path, f"{_name(writer)} cannot be read as {_name(reader)}")
         else:
             self._compare_inner(writer, reader, path)
 
     def _fits(self, writer: Any, reader: Any) -> bool:
-        """Whether a reader takes this for its own type, whatever is within."""
+        """Whether a reader accepts this as its own type, regardless of its contents."""
         kind, wanted = _kind(writer), _kind(reader)
         if kind in _NAMED or wanted in _NAMED:
             if kind != wanted:
@@ -67,7 +67,7 @@ class _Comparison:
         match _kind(reader):
             case "record" | "error":
                 pair = writer["name"], reader["name"]
-                if pair not in self._seen:  # else it contains itself: compared above
+                if pair not in self._seen:  # otherwise it is recursive and compared above
                     self._seen.add(pair)
                     self._compare_fields(writer, reader, path)
             case "enum":
@@ -81,7 +81,7 @@ class _Comparison:
                         f"{reader['name']} has {reader['size']} bytes instead of {writer['size']}",
                     )
             case "string" if _kind(writer) == "bytes":
-                self._tell(path, "bytes need not be UTF-8, and are read as string")
+                self._tell(path, "bytes may not be UTF-8 and cannot be read as a string")
             case "array":
                 self.compare(writer["items"], reader["items"], f"{path}[]")
             case "map":
@@ -97,12 +97,14 @@ class _Comparison:
             if name is not None:
                 self.compare(written[name], field["type"], inner)
             elif "default" not in field:
-                self._tell(inner, "the field is missing in data and has no default")
+                self._tell(inner, "the field is missing in the data and has no default")
 
     def _compare_logical(self, writer: Any, reader: Any, path: str) -> None:
         mine, theirs = _logical(reader), _logical(writer)
         if mine and theirs and mine != theirs:
-            self._tell(path, f"the meaning changes from {' '.join(theirs)} to {' '.join(mine)}")
+            self._tell(
+                path, f"the logical type changes from {' '.join(theirs)} to {' '.join(mine)}"
+            )
 
     def _tell(self, path: str, why: str) -> None:
         sentence = f"{path}: {why}" if path else why
@@ -127,12 +129,12 @@ def _name(node: Any) -> str:
 
 
 def _last(name: str) -> str:
-    """The name without its namespace, by which types of two schemas are matched."""
+    """The name without its namespace, which is used to match types of two schemas."""
     return name.rpartition(".")[2]
 
 
 def _logical(node: Any) -> tuple[str, ...]:
-    """The logical type, if there is one, with what belongs to it."""
+    """The logical type, if any, with its parameters."""
     if not isinstance(node, dict) or "logicalType" not in node:
         return ()
     if node["logicalType"] == "decimal":

@@ -1,7 +1,7 @@
 """Checks Avro data step by step, as strictly as any reader, to a bounded depth.
 
-fastavro's decoder is no judge of bytes from elsewhere: it takes an index of -1, a boolean of 7 and
-an int of 40 bits, and ends the process for data that nests without an end.
+fastavro's decoder is not safe for untrusted data: it accepts an index of -1, a boolean of 7 and an
+int of 40 bits, and crashes the process for data that is nested very deeply.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def check(root: Any, names: Mapping[str, Any], payload: bytes) -> None:
     walker.datum(root, 0)
     if walker.position != len(payload):
         raise InvalidPayload(
-            f"the payload has {len(payload)} bytes, and its Avro datum ends after "
+            f"the payload has {len(payload)} bytes, but its Avro datum ends after "
             f"{walker.position}: write one datum, without a header"
         )
 
@@ -35,7 +35,7 @@ class _Walker:
 
     def datum(self, node: Any, depth: int) -> None:
         if depth > MAX_DEPTH:
-            raise InvalidPayload(f"the payload is nested more than {MAX_DEPTH} levels deep")
+            raise InvalidPayload(f"the payload is nested more than {MAX_DEPTH} levels")
         if isinstance(node, list):
             self.datum(node[self._index(len(node), "branches of a union")], depth + 1)
             return
@@ -74,7 +74,7 @@ class _Walker:
     def _blocks(self, node: Any, depth: int) -> None:
         while count := self._number():
             if count < 0:
-                self._number()  # the block's size, which nobody needs who reads it
+                self._number()  # the block's size, which is not needed
             for _ in range(abs(count)):
                 if node["type"] == "map":
                     self._text()
@@ -92,13 +92,13 @@ class _Walker:
     def _index(self, count: int, what: str) -> int:
         index = self._number()
         if not 0 <= index < count:
-            raise _broken(f"{index} of {count} {what}")
+            raise _broken(f"index {index} is out of range for {count} {what}")
         return index
 
     def _length(self) -> int:
         length = self._number()
         if length < 0:
-            raise _broken(f"a length of {length}")
+            raise _broken(f"length {length} is out of range")
         return length
 
     def _number(self) -> int:
@@ -119,7 +119,7 @@ class _Walker:
     def _take(self, length: int) -> bytes:
         end = self.position + length
         if end > len(self._data):
-            raise _broken("it ends too early")
+            raise _broken("it ends early")
         taken = self._data[self.position : end]
         self.position = end
         return taken

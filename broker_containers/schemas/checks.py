@@ -1,14 +1,14 @@
-"""Decides about messages: whether they name a schema of their topic's subject, and are as it says.
+"""Checks messages: whether they name a schema of their topic's subject, and match that schema.
 
-Every broker keeps in memory which topics are bound to what, and which versions each schema id has.
-So a name is checked without a question to anybody: by the binary door once a frame, from its
-header; by doors that see each message once a message. Payloads are looked at only where the topic
-wants that: then, and only then, the binary door opens frames. What is not known here may have been
-registered elsewhere a moment ago: then the store is asked.
+Every broker keeps in memory which topics are bound to which subjects, and which versions each
+schema id has. So the schema reference is checked without I/O: per frame on the binary protocol,
+from its header; per message on the other protocols. Payloads are checked only where the topic
+requires it; only then frames are decoded. What is not in memory may have been registered a moment
+ago: then the store is read.
 
-A change of a topic's policy holds on the broker that made it when that is answered, and on others
-as soon as their watches tell, milliseconds later as a rule. While the store can't be reached, what
-was known last counts.
+A change of a topic's binding takes effect on the broker that made it before the request is
+answered, and on others when their watches deliver it, usually within milliseconds. While the store
+is unreachable, the last known binding applies.
 """
 
 from __future__ import annotations
@@ -38,44 +38,44 @@ _log = logging.getLogger(__name__)
 _KEPT: Final = 256
 _SEEN_SECONDS: Final = 2.0
 _LARGE: Final = 64 * 1024
-"""Bytes of a payload that would keep others waiting: JSON takes about a microsecond for five."""
+"""Size of a payload that is checked in a thread: JSON takes about 1 µs per 5 bytes."""
 
 
 class OpenTopic(Protocol):
-    """A topic that is open here."""
+    """An open topic."""
 
     @property
     def name(self) -> TopicName: ...
 
 
 class SchemaChecks:
-    """Makes checks, and keeps what they need.
+    """Creates the checks of topics, and caches what they need.
 
-    Use as ``async with``; entering waits for a first listing.
+    Use as ``async with``; entering waits for the first listing.
     """
 
     def __init__(self, registry: SchemaRegistry, store: MetadataStore) -> None:
         self.registry = registry
         self._store = store
         self.bound = CachedTable(schemas.BOUND, _binding)
-        """What topics are bound to; what is left of deleted ones is among it."""
+        """The bindings of topics, including stale ones of deleted topics."""
         self.ids = CachedTable(schemas.IDS, _id)
-        """What schema ids are."""
+        """The subject and versions of each schema id."""
         self.prefix_caches = (
             PrefixCache(store, registry.clock, schemas.BOUND, [self.bound]),
             PrefixCache(store, registry.clock, schemas.IDS, [self.ids]),
         )
         self._formats: OrderedDict[tuple[int, int], Format] = OrderedDict()
         self._absent: OrderedDict[tuple[int, int], int] = OrderedDict()
-        """What the store did not have, and the revision of ``ids`` when it was asked."""
+        """Ids that the store does not have, with the revision of ``ids`` when it was read."""
         self._running = AsyncExitStack()
         self._checks: WeakKeyDictionary[OpenTopic, TopicSchemaCheck] = WeakKeyDictionary()
         self.checked = 0
-        """Messages and frames that were looked at, of all topics."""
+        """Messages and frames checked, for all topics."""
         self.refused = 0
-        """Those that were not as they should be, and were not taken."""
+        """Messages that did not match and were rejected."""
         self.warned = 0
-        """Those that were taken all the same."""
+        """Messages that did not match and were accepted."""
 
     async def __aenter__(self) -> SchemaChecks:
         async with AsyncExitStack() as stack:
@@ -91,21 +91,21 @@ class SchemaChecks:
         await self._running.aclose()
 
     async def _seen(self, revision: int) -> None:
-        """Wait until a change of a binding is known here; for a moment only."""
+        """Wait briefly until a change of a binding is visible here."""
         with suppress(TimeoutError):
             await within(
                 self.registry.clock, _SEEN_SECONDS, self.prefix_caches[0].reached(revision)
             )
 
     def of(self, topic: OpenTopic) -> TopicSchemaCheck:
-        """The gate of a topic that is open here, the same for all doors. Asks nobody."""
+        """The check of an open topic, shared by all doors. Does no I/O."""
         found = self._checks.get(topic)
         if found is None:
             found = self._checks[topic] = TopicSchemaCheck(self, topic.name)
         return found
 
     async def created(self, topic: TopicName) -> tuple[str, int]:
-        """Whose binding counts for a topic, and since when there is that topic.
+        """The topic whose binding applies to a topic, and the revision at which it was created.
 
         Raises ``NotFound``.
         """
@@ -116,9 +116,9 @@ class SchemaChecks:
         return _rest(holder), item.create_revision
 
     async def named(self, schema_id: int, version: int) -> str | None:
-        """The subject that has this version, or None. Asks the store for what is not known here.
+        """The subject that has this version, or None. Reads the store if it is not in memory.
 
-        That there is none holds until something is registered: it is not asked for again before.
+        A missing version is cached until something is registered.
         """
         known = self.ids.items.get(str(schema_id))
         if known is not None and version in known.versions:
@@ -137,7 +137,7 @@ class SchemaChecks:
             return None
 
     async def format(self, schema_id: int, version: int) -> Format:
-        """A version, understood. Raises ``NotFound``. Kept, the last used first."""
+        """A parsed version, from a least-recently-used cache. Raises ``NotFound``."""
         key = schema_id, version
         found = self._formats.get(key)
         if found is None:
@@ -152,39 +152,40 @@ class SchemaChecks:
 
 
 class TopicSchemaCheck:
-    """The gate of one topic. Needs no closing."""
+    """The check of one topic. Needs no closing."""
 
     def __init__(self, checks: SchemaChecks, topic: TopicName) -> None:
         self._checks = checks
         self._topic = topic
         split = topic.partition_of
         self._places = [_rest(topic)] + ([_rest(split[0])] if split else [])
-        """Where a binding may be; which of them counts is asked for when there is one."""
+        """Where a binding may be; which one applies is resolved when there is one."""
         self._key: str | None = None
         self._created = 0
         self.checked = 0
-        """Messages and frames that were looked at."""
+        """Messages and frames checked."""
         self.failed = 0
-        """Those that were not as they should be, whether they were taken or not."""
+        """Messages that did not match, accepted or not."""
 
     async def resolve(self) -> None:
-        """Find out whose binding counts. Raises ``NotFound``, and as the store does."""
+        """Find out which binding applies. Raises ``NotFound``, and errors of the store."""
         if self._key is None:
             key, self._created = await self._checks.created(self._topic)
             self._key = key
 
     @property
     def config(self) -> TopicSchemaRecord | None:
-        """What the topic is bound to, or None; only after :meth:`resolve`."""
+        """The topic's binding, or None; only after :meth:`resolve`."""
         found = None if self._key is None else self._checks.bound.items.get(self._key)
-        # An older binding is of a topic that had the same name and was deleted.
+        # An older binding belongs to a deleted topic of the same name.
         if found is None or self._checks.bound.revisions[self._key or ""] < self._created:
             return None
         return found
 
     def passes(self, schema_id: int, version: int) -> bool:
-        """Whether nothing has to be looked at but the names in a frame's header, and these are
-        right. Waits for nothing; if it says no, ``check`` or ``check_frame`` decides.
+        """Whether only the schema reference in a frame's header needs to be checked, and is valid.
+
+        Never waits. If it is False, call ``check`` or ``check_frame``.
         """
         if self._key is None:
             return self._checks.bound.items.keys().isdisjoint(self._places)
@@ -194,9 +195,9 @@ class TopicSchemaCheck:
         return not config.payload and self._names(config, schema_id, version)
 
     def admits(self, schema_id: int, version: int) -> bool:
-        """Whether the names in a frame's header are right; waits for nothing.
+        """Whether the schema reference in a frame's header is valid; never waits.
 
-        If they are not, or not yet known here, ``check_name`` decides.
+        If it is False, the reference may only be unknown here: call ``check_name``.
         """
         config = self.config
         if config is None or config.validation is Validation.NONE:
@@ -215,10 +216,10 @@ class TopicSchemaCheck:
         self._checks.checked += 1
 
     async def check_name(self, schema_id: int, version: int) -> bool:
-        """Decide about names that ``admits`` did not know; asks the store if need be.
+        """Check a schema reference that ``admits`` does not know; may read the store.
 
-        Returns whether they are right. Raises ``InvalidPayload`` if they are not and the topic's
-        policy is to refuse.
+        Returns whether it is valid. Raises ``InvalidPayload`` if it is not and the topic enforces
+        its schema.
         """
         await self.resolve()
         config = self.config
@@ -226,7 +227,7 @@ class TopicSchemaCheck:
             return True
         self._count()
         if not schema_id:
-            why = f"the message names no schema, and must name one of {config.subject!r}"
+            why = f"the message names no schema: it must name a version of {config.subject!r}"
         else:
             found = await self._checks.named(schema_id, version)
             if found == config.subject:
@@ -238,18 +239,18 @@ class TopicSchemaCheck:
         return False
 
     async def check(self, schema_id: int, version: int, payload: bytes) -> None:
-        """Decide about one message; 0 stands for a schema that it does not name.
+        """Check one message; 0 means that it names no schema.
 
-        Raises ``InvalidPayload`` if the topic's policy is to refuse. Asks the store only for what
-        is not known here yet.
+        Raises ``InvalidPayload`` if it does not match and the topic enforces its schema. Reads the
+        store only for what is not in memory.
         """
         if not self.passes(schema_id, version):
             await self._check(schema_id, version, len(payload), lambda: [payload])
 
     async def check_frame(self, header: FrameHeader, frame: Buffer) -> None:
-        """Decide about all messages of a frame, whose checksum is right: as :meth:`check`.
+        """Check all messages of a frame whose checksum is valid; see :meth:`check`.
 
-        It is taken or refused as a whole. Raises ``CorruptFrame`` if it can't be opened.
+        It is accepted or rejected as a whole. Raises ``CorruptFrame`` if it cannot be decoded.
         """
         await self._check(
             header.schema_id,
@@ -263,7 +264,7 @@ class TopicSchemaCheck:
     ) -> None:
         await self.resolve()
         if not self.admits(schema_id, version) and not await self.check_name(schema_id, version):
-            return  # it is taken all the same, and there is nothing to check it by
+            return  # it is accepted anyway, and there is nothing to check it against
         config = self.config
         if config is None or config.validation is Validation.NONE or not config.payload:
             return
@@ -281,16 +282,16 @@ class TopicSchemaCheck:
         self.failed += failed
         if config.validation is Validation.ENFORCE:
             self._checks.refused += failed
-            raise InvalidPayload(f"{self._topic} takes messages of {config.subject!r} only: {why}")
+            raise InvalidPayload(f"{self._topic} accepts only {config.subject!r} messages: {why}")
         self._checks.warned += failed
-        if self.failed.bit_length() > told:  # the 1st, 2nd, 4th, 8th: a log is no journal
+        if self.failed.bit_length() > told:  # log only the 1st, 2nd, 4th, 8th, ...
             _log.warning(
-                "%s: %d messages are not as they should: %s", self._topic, self.failed, why
+                "%s: %d messages do not match the schema: %s", self._topic, self.failed, why
             )
 
 
 def _wrong(form: Format, payloads: Sequence[bytes]) -> tuple[int, str]:
-    """How many payloads are not as they should be, and what is wrong with the first of them."""
+    """How many payloads do not match, and what is wrong with the first of them."""
     failed, why = 0, ""
     for number, payload in enumerate(payloads, 1):
         try:

@@ -1,4 +1,4 @@
-"""What the registry refuses, where a door may want to tell one from another."""
+"""Errors of the registry that doors distinguish."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from sulina.errors import Refused
 
 
 class InvalidSchema(Refused):
-    """The definition, the type or the mode makes no sense, whatever is registered already."""
+    """The definition, type or mode is invalid, independent of what is registered."""
 
 
 class Incompatible(Refused):
-    """Readers and writers of other versions would not understand each other."""
+    """Readers and writers of other versions could not exchange data."""
 
     def __init__(self, subject: str, mode: str, reasons: Sequence[str]) -> None:
         super().__init__(
@@ -23,4 +23,4 @@ class Incompatible(Refused):
 
 
 class InvalidPayload(Refused):
-    """A message is not as the schema says that it names, or that its topic asks for."""
+    """A message does not match the schema that it names or that its topic requires."""

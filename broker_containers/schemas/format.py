@@ -1,4 +1,4 @@
-"""What every language of schemas must know, whatever the language is."""
+"""The interface of a schema language, and what the languages share."""
 
 from __future__ import annotations
 
@@ -9,45 +9,46 @@ from typing import Any, Final, Protocol
 from broker_containers.schemas.errors import InvalidSchema
 
 MAX_DEFINITION: Final = 256 * 1024
-"""Bytes of a definition, and of what a compiler makes of it: one version is one metadata value."""
+"""Maximum size of a definition, and of its compiled form: a version is one metadata value."""
 MAX_DEPTH: Final = 100
 """Levels of nesting in a schema: libraries recurse, some of them in C."""
 
 
 class Format(Protocol):
-    """A schema that was understood."""
+    """A parsed schema."""
 
     @property
     def fingerprint(self) -> str:
-        """The same for schemas that mean the same as far as can be told."""
+        """Equal for schemas that are known to mean the same."""
         ...
 
     @property
     def compiled(self) -> bytes | None:
-        """What is to be stored beside the definition, if its meaning took a compiler."""
+        """What to store with the definition, if it was compiled."""
         ...
 
     def unreadable(self, writer: Any) -> list[str]:
-        """What of the data of ``writer``, a schema of the same type, could not be read with this.
+        """Why data of ``writer``, a schema of the same type, cannot be read with this schema.
 
-        A sentence each; nothing if everything can be. What can't be shown to be readable is told.
+        One sentence per problem; empty if all data can be read. What cannot be proven readable is
+        a problem.
         """
         ...
 
     def check(self, payload: bytes) -> None:
-        """Raises ``InvalidPayload`` if this is no data of the schema."""
+        """Raise ``InvalidPayload`` unless this is data of the schema."""
         ...
 
 
 def fingerprint_of(canonical: bytes) -> str:
-    """As Danube writes fingerprints."""
+    """A fingerprint in Danube's format."""
     return f"sha256:{hashlib.sha256(canonical).hexdigest()}"
 
 
 def canonical_json(value: Any) -> bytes:
-    """The same bytes for equal JSON values, whatever their spaces and the order of their keys.
+    """Equal bytes for equal JSON values, regardless of whitespace and key order.
 
-    Raises ``ValueError`` for what JSON has no text for.
+    Raises ``ValueError`` for values that JSON cannot represent.
     """
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
@@ -55,10 +56,10 @@ def canonical_json(value: Any) -> bytes:
 
 
 def json_of(definition: bytes, what: str) -> Any:
-    """A definition that is JSON. Raises ``InvalidSchema``."""
+    """A definition in JSON. Raises ``InvalidSchema``."""
     try:
         value = json.loads(definition, parse_constant=_no_constant)
-        canonical_json(value)  # numbers without an end and half characters are not JSON either
+        canonical_json(value)  # rejects infinite numbers and unpaired surrogates
         return value
     except (ValueError, RecursionError) as error:
         raise InvalidSchema(f"the {what} is not JSON ({error}): check its quotes and commas") from (
@@ -73,13 +74,13 @@ def _no_constant(name: str) -> Any:
 def lacking(package: str, what: str) -> InvalidSchema:
     """The error for a library that is not installed on this broker."""
     return InvalidSchema(
-        f"this broker can't work with {what}: {package} is not installed there; "
-        "install sulina[schemas]"
+        f"this broker cannot handle {what}: {package} is not installed; "
+        "install sulina[schemas] there"
     )
 
 
 def check_nesting(value: Any) -> None:
-    """Raises ``InvalidSchema`` for JSON that is nested too deeply."""
+    """Raise ``InvalidSchema`` for JSON that is nested too deeply."""
     level: list[Any] = [value]
     for _ in range(MAX_DEPTH):
         level = [
@@ -90,4 +91,4 @@ def check_nesting(value: Any) -> None:
         ]
         if not level:
             return
-    raise InvalidSchema(f"the schema is nested more than {MAX_DEPTH} levels deep: flatten it")
+    raise InvalidSchema(f"the schema is nested more than {MAX_DEPTH} levels: flatten it")

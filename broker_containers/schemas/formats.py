@@ -1,7 +1,7 @@
-"""From a definition to a schema that is understood: the language by its name, with a cache.
+"""Parses definitions in any schema language, with a cache.
 
-The libraries are loaded with the first schema that needs them. What was understood is kept, the
-last used first, by its content; so nothing that is kept can be out of date.
+A language's library is loaded with the first schema that needs it. The cache is keyed by content,
+so its entries never go out of date; the least recently used are dropped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sulina.runtime.seam import RunBlocking
 
 _KEPT: Final = 256
 _KEPT_BYTES: Final = 8 << 20
-"""Of definitions; what is made of them is some ten times larger."""
+"""Bytes of cached definitions; the parsed form is about ten times larger."""
 _TYPES: Final = {
     **{kind.value: kind for kind in SchemaType},
     "int": SchemaType.NUMBER,
@@ -34,10 +34,10 @@ _TYPES: Final = {
 
 
 def type_of(name: str) -> SchemaType:
-    """A type by its name or one of its other names. Raises ``InvalidSchema``."""
+    """A type by its name or an alias. Raises ``InvalidSchema``."""
     found = _TYPES.get(name.lower())
     if found is None:
-        raise InvalidSchema(f"there is no schema type {name!r}: choose from {', '.join(_TYPES)}")
+        raise InvalidSchema(f"no schema type {name!r}: choose from {', '.join(_TYPES)}")
     return found
 
 
@@ -47,7 +47,7 @@ def mode_of(name: str) -> Compatibility:
         return Compatibility(name.lower())
     except ValueError:
         raise InvalidSchema(
-            f"there is no compatibility mode {name!r}: choose from {', '.join(Compatibility)}"
+            f"no compatibility mode {name!r}: choose from {', '.join(Compatibility)}"
         ) from None
 
 
@@ -57,12 +57,12 @@ def validation_of(name: str) -> Validation:
         return Validation(name.lower())
     except ValueError:
         raise InvalidSchema(
-            f"there is no validation policy {name!r}: choose from {', '.join(Validation)}"
+            f"no validation policy {name!r}: choose from {', '.join(Validation)}"
         ) from None
 
 
 class Formats:
-    """Understands definitions. ``compiler`` makes descriptors from .proto text, if there is one."""
+    """Parses definitions. ``compiler``, if given, compiles .proto text to descriptors."""
 
     def __init__(self, compiler: ProtoCompiler | None, run_blocking: RunBlocking) -> None:
         self._compiler = compiler
@@ -73,14 +73,14 @@ class Formats:
     async def understand(
         self, kind: SchemaType, definition: bytes, compiled: bytes | None = None
     ) -> Format:
-        """The schema of a definition; ``compiled`` is what was stored beside it, if anything.
+        """The parsed schema; ``compiled`` is what was stored with the definition, if anything.
 
-        Raises ``InvalidSchema`` with what is wrong, ``TooLarge`` beyond ``MAX_DEFINITION``.
-        Waits for the compiler when .proto text was not compiled before, and for ``run_blocking``.
+        Raises ``InvalidSchema``, and ``TooLarge`` beyond ``MAX_DEFINITION``. Waits for the compiler
+        if .proto text was not compiled before, and for ``run_blocking``.
         """
         if len(definition) > MAX_DEFINITION:
             raise TooLarge(
-                f"a schema has at most {MAX_DEFINITION} bytes and this one {len(definition)}"
+                f"a schema may have at most {MAX_DEFINITION} bytes, this one has {len(definition)}"
             )
         key = kind, hashlib.sha256(definition).digest()
         if key in self._kept:
@@ -91,7 +91,7 @@ class Formats:
         return found
 
     async def _make(self, kind: SchemaType, definition: bytes, compiled: bytes | None) -> Format:
-        # Loaded where they are needed: their libraries take a while, and need not be there.
+        # Imported here: the libraries load slowly and are optional.
         if kind is SchemaType.AVRO:
             from broker_containers.schemas.avro import Avro
 
@@ -108,7 +108,7 @@ class Formats:
         return Plain(kind)
 
     def _keep(self, key: tuple[SchemaType, bytes], found: Format, size: int) -> None:
-        if key in self._kept:  # by another task, meanwhile
+        if key in self._kept:  # another task was faster
             return
         self._kept[key] = found, size
         self._bytes += size

@@ -1,4 +1,4 @@
-"""What JSON Schema asks of arrays, compared."""
+"""Compares what two JSON Schemas require of arrays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker_containers.schemas.json_scalars import counts
 from broker_containers.schemas.json_values import Alternative, Comparing, tell
 
 _OPAQUE: Final = (("contains", "minContains", "maxContains"), ("unevaluatedItems",))
-"""Compared as a whole: the same, or not shown to be readable."""
+"""Keywords compared as a whole: if they differ, data counts as unreadable."""
 
 
 def compare(
@@ -23,9 +23,9 @@ def compare(
     wrong = counts(written, read, "minItems", "maxItems", at_most=longest)
     if read.get("uniqueItems") and not any(written.has("uniqueItems")):
         wrong.append("uniqueItems")
-    found = [tell(path, f"{word} is stricter than what was written") for word in wrong]
+    found = [tell(path, f"{word} is stricter than in written data") for word in wrong]
     found += [
-        tell(path, f"{words[0]} changed and can't be compared")
+        tell(path, f"{words[0]} changed and cannot be compared")
         for words in _OPAQUE
         if words[0] in read and not comparison.same(written, read, *words)
     ]
@@ -43,7 +43,7 @@ def compare(
 
 
 def _items(written: Alternative, index: int) -> list[Node]:
-    """What the writer says of one item."""
+    """The writer's schemas for one item."""
     said = (item_of(fact, index) for fact in written.facts)
     return [node for node in said if node is not None]
 

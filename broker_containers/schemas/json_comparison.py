@@ -1,10 +1,10 @@
 """Whether JSON data of one schema is valid under another.
 
-Nothing is called readable that was not shown to be. For each thing the reader asks for, the writer
-must promise as much; what can't be compared must be the same on both sides.
+Data counts as readable only if that is proven. For everything the reader requires, the writer must
+guarantee as much; what cannot be compared must be equal on both sides.
 
-One thing is assumed of writers: unless their schema has ``additionalProperties``, they write the
-properties that it names and no others. Otherwise no optional property could ever be added.
+One assumption about writers: unless their schema has ``additionalProperties``, they write only the
+properties that it names. Otherwise no optional property could ever be added.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ class ComparableSchema(Protocol):
 
 
 def unreadable(writer: ComparableSchema, reader: ComparableSchema) -> list[str]:
-    """What of the writer's data is not valid for the reader; a sentence each."""
+    """Why the writer's data is not valid for the reader, one sentence per problem."""
     if writer.parts.dialect != reader.parts.dialect:
         return [f"the draft changes from {writer.parts.dialect} to {reader.parts.dialect}"]
     try:
         return Comparison(writer, reader).values((writer.parts.root,), reader.parts.root, "")
     except (TooComplicated, RecursionError):
-        return ["the schemas are too complicated to be compared: simplify them"]
+        return ["the schemas are too complex to compare: simplify them"]
 
 
 class Comparison:
-    """Compares the values of two schemas, level by level."""
+    """Compares two schemas level by level."""
 
     def __init__(self, writer: ComparableSchema, reader: ComparableSchema) -> None:
         self.writer = writer
@@ -53,7 +53,7 @@ class Comparison:
         self._steps = 0
 
     def values(self, written: Sequence[Node], read: Node, path: str) -> list[str]:
-        """Why values for which all of ``written`` hold would not be valid for ``read``."""
+        """Why values that satisfy all of ``written`` would not be valid for ``read``."""
         if read is True or read == {} or any(self._equal(node, read) for node in written):
             return []
         found: list[str] = []
@@ -72,21 +72,21 @@ class Comparison:
         if key in self._known:
             return self._known[key]
         before = len(self._known)
-        self._known[key] = []  # within itself it may be taken for granted
+        self._known[key] = []  # assumed while its own recursion is compared
         found = self._compare(written, read, path)
         if found:
-            # What was concluded from it meanwhile is void.
+            # Conclusions drawn from the assumption are void.
             for later in list(self._known)[before:]:
                 del self._known[later]
         self._known[key] = found
         return found
 
     def name_holds(self, node: Node, name: str) -> bool:
-        """Whether a property may have this name, as far as ``node`` of the reader says."""
+        """Whether ``node`` of the reader allows a property of this name."""
         return self.reader.holds(node, name)
 
     def same(self, written: Alternative, read: dict[str, Any], *keywords: str) -> bool:
-        """Whether the writer says exactly the same with these keywords."""
+        """Whether the writer has exactly the same keywords."""
         wanted = canonical_json({word: read[word] for word in keywords if word in read})
         return b'"$ref"' not in wanted and any(
             canonical_json({word: fact[word] for word in keywords if word in fact}) == wanted
@@ -94,7 +94,7 @@ class Comparison:
         )
 
     def _equal(self, mine: Node, other: Node) -> bool:
-        """Whether two schemas are the same; references may lead to something else."""
+        """Whether two schemas are equal; references may lead to different targets."""
         texts = self._text(mine), self._text(other)
         return texts[0] == texts[1] and b'"$ref"' not in texts[0]
 
@@ -115,7 +115,7 @@ class Comparison:
                 return found
         found += self._combinations(written, read, path)
         if not written.types <= types_of(read):
-            found.append(tell(path, f"{_kind(written)} can't be read as {_types(read)}"))
+            found.append(tell(path, f"{_kind(written)} cannot be read as {_types(read)}"))
         elif "enum" in read or "const" in read:
             found.append(tell(path, f"only {_short(read.get('enum', read.get('const')))} is read"))
         else:
@@ -124,7 +124,7 @@ class Comparison:
         return found
 
     def _few_values(self, written: Alternative) -> list[Any] | None:
-        """The writer's values, if they are so few that each can be tried."""
+        """The writer's values, if they are few enough to try each."""
         if written.types <= {"null", "boolean"}:
             candidates: Sequence[Any] = _FINITE
         elif lists := written.has("enum"):
@@ -151,30 +151,30 @@ class Comparison:
         if "not" in read and not (
             self._apart(written, read["not"]) or self.same(written, read, "not")
         ):
-            found.append(tell(path, "it may be what `not` excludes"))
+            found.append(tell(path, "it may match what `not` excludes"))
         if "if" in read and not self.same(written, read, *_CONDITION):
-            found.append(tell(path, "if, then and else changed and can't be compared"))
+            found.append(tell(path, "if, then and else changed and cannot be compared"))
         return found
 
     def _some(self, written: Alternative, branches: Sequence[Node], path: str) -> list[str]:
-        """Nothing if one branch reads everything."""
+        """Empty if one branch reads everything."""
         tried = [self.alternative(written, branch, path) for branch in branches]
         if any(not reasons for reasons in tried):
             return []
         if len(tried) == 1:
             return tried[0]
-        return [tell(path, f"{_kind(written)} fits none of the alternatives")]
+        return [tell(path, f"{_kind(written)} matches none of the alternatives")]
 
     def _one(self, written: Alternative, branches: Sequence[Node], path: str) -> list[str]:
-        """Nothing if one branch reads everything, and the others nothing."""
+        """Empty if one branch reads everything, and the others nothing."""
         possible = [branch for branch in branches if not self._apart(written, branch)]
         found = self._some(written, possible, path)
         if not found and len(possible) > 1:
-            return [tell(path, "it may fit several alternatives of oneOf")]
+            return [tell(path, "it may match several alternatives of oneOf")]
         return found
 
     def _apart(self, written: Alternative, branch: Node) -> bool:
-        """Whether no value of the writer's fits ``branch``."""
+        """Whether none of the writer's values match ``branch``."""
         if any(self._equal(other, branch) for other in written.others):
             return True
         return not any(

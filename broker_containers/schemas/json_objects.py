@@ -1,4 +1,4 @@
-"""What JSON Schema asks of objects, compared."""
+"""Compares what two JSON Schemas require of objects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from broker_containers.schemas.json_values import Alternative, Comparing, tell
 _OPAQUE: Final = (
     "dependencies", "dependentRequired", "dependentSchemas", "unevaluatedProperties",
 )  # fmt: skip
-"""Compared as a whole: the same, or not shown to be readable."""
+"""Keywords compared as a whole: if they differ, data counts as unreadable."""
 
 
 def compare(
@@ -36,20 +36,20 @@ class _Objects:
         self.patterns = {each for patterns in written.has("patternProperties") for each in patterns}
         others: list[Node] = written.has("additionalProperties")
         if not (self.named or self.patterns or others):
-            others = [True]  # it names none, so it may write any
+            others = [True]  # it names no properties, so it may write any
         self.others = [] if any(node is False for node in others) else others
-        """What is said of the properties that are not named; nothing if there are none."""
+        """Schemas of the properties that are not named; empty if there are none."""
         self.open = bool(self.patterns or self.others)
-        """Whether there may be properties that are not named."""
+        """Whether there may be unnamed properties."""
 
     def compare(self, comparison: Comparing, read: dict[str, Any], path: str) -> Iterable[str]:
         yield from self._limits(comparison, read, path)
         for word in _OPAQUE:
             if word in read and not comparison.same(self._written, read, word):
-                yield tell(path, f"{word} changed and can't be compared")
+                yield tell(path, f"{word} changed and cannot be compared")
         for name in read.get("required", ()):
             if name not in self.required:
-                yield tell(_at(path, name), "it is required, and may be missing in data")
+                yield tell(_at(path, name), "it is required and may be missing in data")
         names = {*read.get("properties", ()), *self.named, *self.required}
         for name in sorted(names):
             said = self._of_name(name)
@@ -69,17 +69,17 @@ class _Objects:
             at_most=inf if self.open else len(self.named | self.required),
         )
         for word in wrong:
-            yield tell(path, f"{word} is stricter than what was written")
+            yield tell(path, f"{word} is stricter than in written data")
         if "propertyNames" in read and not comparison.same(self._written, read, "propertyNames"):
             allowed = read["propertyNames"]
             if self.open:
-                yield tell(path, "propertyNames changed and can't be compared")
+                yield tell(path, "propertyNames changed and cannot be compared")
             for name in sorted(self.named | self.required):
                 if self._of_name(name) is not None and not comparison.name_holds(allowed, name):
                     yield tell(_at(path, name), "the name is not allowed")
 
     def _of_name(self, name: str) -> list[Node] | None:
-        """What the writer says of a property; None if it does not write it."""
+        """The writer's schemas of a property; None if it does not write it."""
         said = [node for fact in self._written.facts for node in _wanted(fact, name)]
         if any(node is False for node in said):
             return None
@@ -87,13 +87,13 @@ class _Objects:
         return said if may_be else None
 
     def _unnamed(self, comparison: Comparing, read: dict[str, Any], path: str) -> Iterable[str]:
-        """Properties that are not named: each pattern's, and any others."""
+        """Unnamed properties: those of each pattern, and any others."""
         place = _at(path, "*")
         patterns: dict[str, Node] = read.get("patternProperties", {})
         remaining = [read["additionalProperties"]] if "additionalProperties" in read else []
         for fact in self._written.facts:
             for pattern, node in fact.get("patternProperties", {}).items():
-                # Names of the same pattern are none that remain.
+                # Names that match the same pattern are covered by it.
                 wanted = [*patterns.values(), *([] if pattern in patterns else remaining)]
                 for other in wanted:
                     yield from comparison.values([node], other, place)
@@ -104,7 +104,7 @@ class _Objects:
 
 
 def _wanted(node: dict[str, Any], name: str) -> list[Node]:
-    """The schemas that a schema has for a property of this name."""
+    """A schema's subschemas for a property of this name."""
     found: list[Node] = []
     if name in node.get("properties", {}):
         found.append(node["properties"][name])

@@ -1,4 +1,4 @@
-"""The anatomy of a JSON Schema: what is within, where references lead, which types are meant."""
+"""The structure of a JSON Schema: its subschemas, references and types."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MAP: Final = (
 _OLD_DRAFTS: Final = ("draft-03", "draft-04", "draft-06", "draft-07")
 
 TYPES: Final = frozenset(("null", "boolean", "object", "array", "string", "integer", "fraction"))
-"""Those of JSON values; a number is an integer or a fraction."""
+"""Types of JSON values; a number is an integer or a fraction."""
 
 
 @dataclass(frozen=True)
@@ -32,18 +32,18 @@ class Parts:
     root: Node
     dialect: str
     old: bool = field(init=False)
-    """In old drafts nothing beside a ``$ref`` counts, and ``items`` may be a list."""
+    """In old drafts keywords beside a ``$ref`` are ignored, and ``items`` may be a list."""
 
     def __post_init__(self) -> None:
         old = any(draft in self.dialect for draft in _OLD_DRAFTS)
         object.__setattr__(self, "old", old)
 
     def target(self, reference: str) -> Node:
-        """Where a reference leads. Raises ``InvalidSchema`` if that is nowhere, or elsewhere."""
+        """The target of a reference. Raises ``InvalidSchema`` if it is missing or external."""
         if reference != "#" and not reference.startswith("#/"):
             raise InvalidSchema(
-                f"the reference {reference!r} leads elsewhere: put what it names under $defs, "
-                "and refer to it as #/$defs/name"
+                f"the reference {reference!r} is external: put its target under $defs and refer to "
+                "it as #/$defs/name"
             )
         node: Any = self.root
         for step in reference.split("/")[1:]:
@@ -53,14 +53,14 @@ class Parts:
             elif isinstance(node, list) and name.isdecimal() and int(name) < len(node):
                 node = node[int(name)]
             else:
-                raise InvalidSchema(f"the reference {reference!r} leads nowhere")
+                raise InvalidSchema(f"the reference {reference!r} has no target")
         if not isinstance(node, dict | bool):
-            raise InvalidSchema(f"the reference {reference!r} does not lead to a schema")
+            raise InvalidSchema(f"the target of the reference {reference!r} is not a schema")
         return node
 
 
 def all_schemas(parts: Parts) -> Iterator[dict[str, Any]]:
-    """Every schema within, those that are only referred to as well; once each."""
+    """Every subschema once, including those that are only referred to."""
     seen: set[int] = set()
     waiting: list[Any] = [parts.root]
     while waiting:
@@ -87,7 +87,7 @@ def _children(node: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def refers_to_itself(parts: Parts) -> bool:
-    """Whether a value would have to be checked by a schema in order to be checked by it."""
+    """Whether checking a value against a schema would require checking the same value again."""
     done: set[int] = set()
     for node in all_schemas(parts):
         waiting = [(node, False)]
@@ -123,7 +123,7 @@ def patterns_of(node: Mapping[str, Any]) -> Iterator[str]:
 
 
 def types_of(node: Mapping[str, Any]) -> frozenset[str]:
-    """The types of values that ``type`` lets through."""
+    """The types of values that ``type`` allows."""
     named = node.get("type", ())
     names = {named} if isinstance(named, str) else set(named)
     if "number" in names:
@@ -132,20 +132,20 @@ def types_of(node: Mapping[str, Any]) -> frozenset[str]:
 
 
 def prefix_of(node: Mapping[str, Any]) -> list[Node]:
-    """The schemas of an array's first items, one each."""
+    """The schemas of an array's first items, one per item."""
     items = node.get("items")
     found: list[Node] = items if isinstance(items, list) else node.get("prefixItems", [])
     return found
 
 
 def rest_of(node: Mapping[str, Any]) -> Node | None:
-    """The schema of the items behind those; None if nothing is said."""
+    """The schema of the items after those; None if there is none."""
     items = node.get("items")
     found: Node | None = node.get("additionalItems") if isinstance(items, list) else items
     return found
 
 
 def item_of(node: Mapping[str, Any], index: int) -> Node | None:
-    """The schema of one item; None if nothing is said."""
+    """The schema of one item; None if there is none."""
     prefix = prefix_of(node)
     return prefix[index] if index < len(prefix) else rest_of(node)

@@ -1,4 +1,4 @@
-"""What JSON Schema asks of numbers and texts, compared; and counts, of whatever is counted."""
+"""Compares what two JSON Schemas require of numbers, strings and counts."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from broker_containers.schemas.json_values import Alternative, Comparing, tell
 
 _NUMBERS: Final = frozenset(("integer", "fraction"))
 _Bound = tuple[float, bool]
-"""A limit, and whether it is excluded itself."""
+"""A limit, and whether it is exclusive."""
 _NO_BOUND: Final[_Bound] = (-inf, False)
 
 
 def compare(
     comparison: Comparing, written: Alternative, read: dict[str, Any], path: str
 ) -> list[str]:
-    """Why numbers or texts of the writer would not be valid."""
+    """Why numbers or strings of the writer would not be valid."""
     if written.types <= _NUMBERS:
         wrong = _numbers(comparison, written, read)
     elif written.types == {"string"}:
@@ -25,7 +25,7 @@ def compare(
             wrong.append("pattern")
     else:
         return []
-    return [tell(path, f"{word} is stricter than what was written") for word in wrong]
+    return [tell(path, f"{word} is stricter than in written data") for word in wrong]
 
 
 def counts(
@@ -37,7 +37,7 @@ def counts(
     at_least: int = 0,
     at_most: float = inf,
 ) -> list[str]:
-    """Which of two limits is stricter; the writer may be known to keep others anyway."""
+    """Which limits of the reader are stricter than the writer's, or than its known bounds."""
     wrong = []
     if max([at_least, *written.has(least)]) < read.get(least, 0):
         wrong.append(least)
@@ -53,7 +53,7 @@ def _numbers(comparison: Comparing, written: Alternative, read: dict[str, Any]) 
         ("minimum", "exclusiveMinimum", 1),
         ("maximum", "exclusiveMaximum", -1),
     ):
-        if isinstance(read.get(exclusive), bool):  # of draft 4
+        if isinstance(read.get(exclusive), bool):  # draft 4
             if not comparison.same(written, read, word, exclusive):
                 wrong.append(word)
             continue
@@ -71,7 +71,7 @@ def _numbers(comparison: Comparing, written: Alternative, read: dict[str, Any]) 
 
 
 def _bound(node: dict[str, Any], word: str, exclusive: str, sign: int, whole: bool) -> _Bound:
-    """The stricter of both limits as a lower one: with ``sign`` -1 everything is mirrored."""
+    """The stricter of both limits as a lower limit; ``sign`` -1 mirrors everything."""
     found = _NO_BOUND
     if word in node:
         limit = sign * node[word]
@@ -85,6 +85,6 @@ def _bound(node: dict[str, Any], word: str, exclusive: str, sign: int, whole: bo
 
 def _is_multiple(written: Alternative, of: float, whole: bool) -> bool:
     if not isinstance(of, int):
-        return False  # fractions of two are not compared: their remainders are not exact
+        return False  # fractions are not compared: their remainders are inexact
     steps = [step for step in written.has("multipleOf") if isinstance(step, int)]
     return any(step % of == 0 for step in steps) or (whole and of == 1)

@@ -1,7 +1,7 @@
-"""JSON Schema, with the library jsonschema.
+"""JSON Schema, using the library jsonschema.
 
-A payload is one JSON text. References lead to places within the schema itself: nothing is ever
-fetched from elsewhere. ``format`` is a remark and not checked, as the standard has it.
+A payload is one JSON text. References must stay within the schema: nothing is ever fetched.
+``format`` is an annotation and not checked, as the standard says.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _REFERENCES = ("$dynamicRef", "$recursiveRef")
 
 
 class JsonSchema:
-    """A schema of the draft that it names, or of 2020-12. Two are the same if their JSON is."""
+    """A schema of its stated draft, or of 2020-12. Two are equal if their JSON is."""
 
     compiled = None
 
@@ -44,28 +44,28 @@ class JsonSchema:
             raise lacking("jsonschema", "JSON Schema") from None
         root = json_of(definition, "JSON Schema")
         if not isinstance(root, dict | bool):
-            raise InvalidSchema("a JSON Schema is an object, true or false")
+            raise InvalidSchema("a JSON Schema must be an object, true or false")
         check_nesting(root)
         kind = jsonschema.validators.validator_for(root, jsonschema.Draft202012Validator)
         if "draft-03" in str(kind.META_SCHEMA.get("id")):
-            raise InvalidSchema("draft 3 of JSON Schema is too old: write it for draft 4 or newer")
+            raise InvalidSchema("draft 3 of JSON Schema is too old: use draft 4 or newer")
         try:
             if isinstance(root, dict):
                 kind.check_schema(root)
         except jsonschema.SchemaError as error:
             raise InvalidSchema(
-                f"it is not a JSON Schema: {_short(error.message)} at {error.json_path}"
+                f"not a JSON Schema: {_short(error.message)} at {error.json_path}"
             ) from None
         except RecursionError:
             raise InvalidSchema("the schema is nested too deeply: flatten it") from None
         self.parts = Parts(root, str(kind.META_SCHEMA.get("$schema", kind.META_SCHEMA.get("id"))))
         _check(self.parts)
-        # A registry of its own: the library's own would fetch what it does not know.
+        # An empty registry: the library's default would fetch unknown references.
         self._validator = kind(root, registry=Registry())
         self.fingerprint = fingerprint_of(canonical_json(root))
 
     def holds(self, node: Node, value: Any) -> bool:
-        """Whether a value is as a schema says that is somewhere within this one."""
+        """Whether a value matches a subschema of this schema."""
         return bool(self._validator.evolve(schema=node).is_valid(value))
 
     def unreadable(self, writer: JsonSchema) -> list[str]:
@@ -83,26 +83,26 @@ class JsonSchema:
             ) from None
         if error is not None:
             raise InvalidPayload(
-                f"the payload is not as its schema says: {_short(error.message)} "
+                f"the payload does not match its schema: {_short(error.message)} "
                 f"at {_short(error.json_path)}"
             )
 
 
 def _check(parts: Parts) -> None:
-    """Raises ``InvalidSchema`` for what the library would stumble over with the first message."""
+    """Raise ``InvalidSchema`` for what would make the library fail on the first message."""
     for node in all_schemas(parts):
         for word in _REFERENCES:
             if word in node:
                 raise InvalidSchema(f"{word} is not supported here: use $ref with a JSON pointer")
         if node is not parts.root and ("$id" in node or ("id" in node and parts.old)):
-            raise InvalidSchema("only the whole schema may have an $id: leave it out within")
+            raise InvalidSchema("only the whole schema may have an $id: remove the inner ones")
         for pattern in patterns_of(node):
             try:
                 re.compile(pattern)
             except re.error as error:
-                raise InvalidSchema(f"the pattern {pattern!r} can't be used: {error}") from None
+                raise InvalidSchema(f"the pattern {pattern!r} cannot be used: {error}") from None
     if refers_to_itself(parts):
-        raise InvalidSchema("a schema refers to itself without an end: let it lead further down")
+        raise InvalidSchema("a schema refers to itself endlessly: nest the reference deeper")
 
 
 def _no_constant(name: str) -> Any:
@@ -110,6 +110,6 @@ def _no_constant(name: str) -> Any:
 
 
 def _short(text: str) -> str:
-    # A payload may have half characters in it, which nobody can send.
+    # A payload may contain unpaired surrogates, which cannot be sent.
     clean = text[:200].encode("utf-8", "replace").decode()
     return clean if len(text) <= 200 else f"{clean}..."

@@ -1,8 +1,8 @@
-"""The values a JSON Schema allows, as alternatives that are simple to reason about.
+"""The values that a JSON Schema allows, as simple alternatives.
 
-An alternative is a list of schemas that all hold, for values of one type. ``$ref``, ``allOf``,
-``anyOf`` and ``oneOf`` are resolved into it; what the alternatives describe together is everything
-that the schema allows, or more than that, never less.
+An alternative is a list of schemas that all apply, for values of one type. ``$ref``, ``allOf``,
+``anyOf`` and ``oneOf`` are resolved into alternatives; together they describe everything that the
+schema allows, or more, never less.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ MAX_ALTERNATIVES: Final = 256
 
 
 class TooComplicated(Exception):
-    """More alternatives than anybody wants to wait for."""
+    """There are too many alternatives to compare."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Values of one type for which all of ``facts`` hold and none of ``others``."""
+    """Values of one type that satisfy all of ``facts`` and none of ``others``."""
 
     facts: tuple[dict[str, Any], ...]
     types: frozenset[str]
     """One type; both kinds of numbers count as one."""
     others: tuple[Node, ...] = ()
-    """The branches of a ``oneOf`` that was resolved to another of its branches."""
+    """The other branches of a ``oneOf`` that was resolved to one branch."""
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What tells it from others of the same schema."""
+        """Identifies it among alternatives of the same schema."""
         return tuple(map(id, self.facts)), self.types, tuple(map(id, self.others))
 
     def has(self, keyword: str) -> list[Any]:
@@ -42,23 +42,23 @@ class Alternative:
 
 
 class Comparing(Protocol):
-    """The comparison of two schemas, for the parts of it that look at one type."""
+    """The comparison of two schemas, for the modules that compare one type."""
 
     def values(self, written: Sequence[Node], read: Node, path: str) -> list[str]:
-        """Why values for which all of ``written`` hold would not be valid for ``read``."""
+        """Why values that satisfy all of ``written`` would not be valid for ``read``."""
         ...
 
     def same(self, written: Alternative, read: dict[str, Any], *keywords: str) -> bool:
-        """Whether the writer says exactly the same with these keywords."""
+        """Whether the writer has exactly the same keywords."""
         ...
 
     def name_holds(self, node: Node, name: str) -> bool:
-        """Whether a property may have this name, as far as ``node`` of the reader says."""
+        """Whether ``node`` of the reader allows a property of this name."""
         ...
 
 
 def tell(path: str, why: str) -> str:
-    """A sentence about a place in the data."""
+    """A sentence with its path in the data."""
     return f"{path}: {why}" if path else why
 
 
@@ -66,7 +66,7 @@ _Way = tuple[tuple[dict[str, Any], ...], tuple[Node, ...]]
 
 
 def alternatives(nodes: Sequence[Node], parts: Parts) -> Iterator[Alternative]:
-    """What values are, for which all of ``nodes`` hold."""
+    """The alternatives of values that satisfy all of ``nodes``."""
     ways: list[_Way] = [((), ())]
     for node in nodes:
         ways = _both(ways, _ways(node, parts, ()))
@@ -84,7 +84,7 @@ def _ways(node: Node, parts: Parts, above: tuple[int, ...]) -> list[_Way]:
     if isinstance(node, bool):
         return [((), ())] if node else []
     if id(node) in above:
-        return [((), ())]  # it refers to itself, and so says nothing more
+        return [((), ())]  # it refers to itself and adds nothing
     above = (*above, id(node))
     ways: list[_Way] = [((), ())]
     if "$ref" in node:
@@ -112,7 +112,7 @@ def _ways(node: Node, parts: Parts, above: tuple[int, ...]) -> list[_Way]:
 def _both(left: list[_Way], right: list[_Way]) -> list[_Way]:
     if len(left) * len(right) > MAX_ALTERNATIVES:
         raise TooComplicated
-    # By identity: for Python {"const": true} and {"const": 1} are equal.
+    # By identity: in Python {"const": true} equals {"const": 1}.
     return [
         (
             one[0] + tuple(fact for fact in two[0] if all(fact is not seen for seen in one[0])),

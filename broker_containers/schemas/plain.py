@@ -1,4 +1,4 @@
-"""Schemas without a definition: bytes, text, numbers."""
+"""Schemas without a definition: bytes, strings, numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NUMBER_LENGTHS = (4, 8)
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """Any bytes, UTF-8 text, or a number of 4 or 8 bytes. Two of a type are the same."""
+    """Any bytes, UTF-8 text, or a number of 4 or 8 bytes. Two of one type are equal."""
 
     type: SchemaType
 
@@ -35,4 +35,4 @@ class Plain:
             except UnicodeDecodeError as error:
                 raise InvalidPayload(f"the payload is not UTF-8 text: {error.reason}") from None
         elif self.type is SchemaType.NUMBER and len(payload) not in _NUMBER_LENGTHS:
-            raise InvalidPayload(f"a number has 4 or 8 bytes, and the payload has {len(payload)}")
+            raise InvalidPayload(f"a number has 4 or 8 bytes, but the payload has {len(payload)}")

@@ -1,8 +1,8 @@
 """Protobuf schemas: .proto text, or a compiled ``FileDescriptorSet``.
 
-The schema of a message is the first message of the file (of the last file, in a set). A payload is
-that message in Protobuf's binary encoding. Text is compiled once, when it is registered; the
-descriptors are stored beside it, so that no other broker needs a compiler.
+The schema is the first message of the file (of the last file in a set). A payload is that message
+in Protobuf's binary encoding. Text is compiled once, when it is registered; the descriptors are
+stored with it, so that other brokers need no compiler.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from broker_containers.schemas.format import MAX_DEFINITION, fingerprint_of, lac
 from sulina.errors import Refused, TooLarge
 
 ProtoCompiler = Callable[[bytes], Awaitable[bytes]]
-"""From .proto text to a ``FileDescriptorSet`` with what it imports; raises ``Refused``."""
+"""Compiles .proto text to a ``FileDescriptorSet`` with its imports; raises ``Refused``."""
 
 
 async def descriptors_of(definition: bytes, compiler: ProtoCompiler | None) -> bytes:
@@ -28,10 +28,10 @@ async def descriptors_of(definition: bytes, compiler: ProtoCompiler | None) -> b
     Waits for the compiler if the definition is text.
     """
     if not definition:
-        raise InvalidSchema("the Protobuf schema is empty: send .proto text, or descriptors")
+        raise InvalidSchema("the Protobuf schema is empty: send .proto text or descriptors")
     if _is_text(definition):
         if compiler is None:
-            raise lacking("grpcio-tools", ".proto text (compiled descriptors it can read)")
+            raise lacking("grpcio-tools", ".proto text (it accepts compiled descriptors)")
         try:
             return await compiler(definition)
         except Refused as error:
@@ -40,7 +40,7 @@ async def descriptors_of(definition: bytes, compiler: ProtoCompiler | None) -> b
 
 
 def _is_text(definition: bytes) -> bool:
-    # Descriptors begin with the tag and length of their first file, .proto text with a word.
+    # Descriptors start with the tag and length of their first file, .proto text with a word.
     try:
         text = definition.decode()
     except UnicodeDecodeError:
@@ -57,7 +57,7 @@ class Protobuf:
         self.compiled = files.SerializeToString(deterministic=True)
         if len(self.compiled) > MAX_DEFINITION:
             raise TooLarge(
-                f"compiled, a schema has at most {MAX_DEFINITION} bytes and this one "
+                f"a compiled schema may have at most {MAX_DEFINITION} bytes, this one has "
                 f"{len(self.compiled)}"
             )
         self.fingerprint = fingerprint_of(self.compiled)
@@ -68,8 +68,8 @@ class Protobuf:
             last = pool.FindFileByName(files.file[-1].name)
             self.message = last.message_types_by_name[files.file[-1].message_type[0].name]
             self._class = GetMessageClass(self.message)
-        except Exception as error:  # the pool's errors are of several kinds
-            raise InvalidSchema(f"the Protobuf descriptors are wrong: {_short(error)}") from None
+        except Exception as error:  # the pool raises several types
+            raise InvalidSchema(f"the Protobuf descriptors are invalid: {_short(error)}") from None
 
     def unreadable(self, writer: Protobuf) -> list[str]:
         return protobuf_comparison.unreadable(writer.message, self.message)
@@ -80,7 +80,7 @@ class Protobuf:
             message.ParseFromString(payload)
         except DecodeError as error:
             raise InvalidPayload(
-                f"the payload is no {self.message.full_name} of Protobuf: {_short(error)}"
+                f"the payload is not a {self.message.full_name} of Protobuf: {_short(error)}"
             ) from None
 
 
@@ -90,11 +90,11 @@ def _files(descriptors: bytes) -> descriptor_pb2.FileDescriptorSet:
         files.ParseFromString(descriptors)
     except DecodeError:
         raise InvalidSchema(
-            "the Protobuf schema is neither .proto text nor a FileDescriptorSet, as protoc "
-            "writes it with --include_imports --descriptor_set_out"
+            "the Protobuf schema is neither .proto text nor a FileDescriptorSet as written by "
+            "protoc with --include_imports --descriptor_set_out"
         ) from None
     if not files.file or not files.file[-1].message_type:
-        raise InvalidSchema("the Protobuf schema has no message: the first one is what is sent")
+        raise InvalidSchema("the Protobuf schema has no message: add the message that is sent")
     for file in files.file:
         file.ClearField("source_code_info")
     return files

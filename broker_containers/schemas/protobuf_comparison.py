@@ -1,7 +1,7 @@
-"""Whether Protobuf data of one message type can be read with another, without losing values.
+"""Whether Protobuf data of one message type can be read with another without losing values.
 
-Fields are matched by their numbers, as on the wire. A field that the reader lacks is kept aside by
-Protobuf and is no harm; one that the data lacks has its default.
+Fields are matched by number, as on the wire. Protobuf keeps fields that the reader lacks; fields
+that the data lacks have their defaults.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _READABLE: Final[dict[int, tuple[int, ...]]] = {
     _D.TYPE_STRING: (_D.TYPE_BYTES,),
     _D.TYPE_MESSAGE: (_D.TYPE_BYTES,),
 }
-"""As what else a type can be read with all its values: wider, or less structured."""
+"""Types as which a type can be read with all its values: wider or less structured ones."""
 
 
 def unreadable(writer: Descriptor, reader: Descriptor) -> list[str]:
-    """What of the writer's messages the reader can't read; a sentence each."""
+    """Why the reader cannot read the writer's messages, one sentence per problem."""
     comparison = _Comparison()
     comparison.messages(writer, reader, "")
     return comparison.found
@@ -52,21 +52,21 @@ class _Comparison:
             if before is not None:
                 self._fields(before, field, place)
             if field.is_required and not (before is not None and before.is_required):
-                self._tell(place, "it is required, and may be missing in data")
+                self._tell(place, "it is required and may be missing in data")
         for group in reader.oneofs:
             those = [written[field.number] for field in group.fields if field.number in written]
             groups = [field.containing_oneof for field in those]
             if len(those) > 1 and (None in groups or len({g.name for g in groups if g}) > 1):
                 names = ", ".join(field.name for field in those)
-                self._tell(path, f"{names} could be set together, and {group.name} keeps one")
+                self._tell(path, f"{names} could be set together, but {group.name} keeps only one")
 
     def _fields(self, writer: FieldDescriptor, reader: FieldDescriptor, place: str) -> None:
         if writer.is_repeated and not reader.is_repeated:
-            self._tell(place, "there may be several values, and only one is read")
+            self._tell(place, "there may be several values, but only one is read")
         if writer.type != reader.type:
             if reader.type not in _READABLE.get(writer.type, ()):
                 names = _NAMES[writer.type], _NAMES[reader.type]
-                self._tell(place, f"{names[0]} can't be read as {names[1]}")
+                self._tell(place, f"{names[0]} cannot be read as {names[1]}")
         elif reader.enum_type is not None:
             self._enums(_enum(writer), reader.enum_type, place)
         elif reader.message_type is not None:
@@ -74,7 +74,7 @@ class _Comparison:
 
     def _enums(self, writer: EnumDescriptor, reader: EnumDescriptor, place: str) -> None:
         if not reader.is_closed:
-            return  # an open enum keeps numbers that it has no name for
+            return  # an open enum keeps unknown numbers
         extra = {*writer.values_by_number} - {*reader.values_by_number}
         if extra:
             names = (writer.values_by_number[number].name for number in sorted(extra))

@@ -1,10 +1,10 @@
 """The schema registry: subjects with versions, in the metadata store, the same on every broker.
 
-Every answer is read from the store; nothing but understood definitions is kept, by their content.
-Every change is one transaction that swaps the subject's record against the revision it was decided
-upon, so brokers that change a subject at the same time give no number twice, check against the same
-versions, and repeat themselves when another was faster. A write whose outcome is unknown is read
-back: registering is idempotent, so doing it again is right in any case.
+Every answer is read from the store; only parsed definitions are cached, by content. Every change
+is one transaction that swaps the subject's record against the revision it was based on, so brokers
+that change a subject concurrently never assign a number twice, check against the same versions,
+and retry when another one was faster. A write with an unknown outcome is read back; registering is
+idempotent, so repeating it is safe.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from sulina.runtime.seam import Clock, RunBlocking, run_inline
 from sulina.runtime.threads import ThreadRunner
 
 MAX_VERSIONS: Final = 500
-"""Of a subject, at one time."""
+"""Maximum number of versions of a subject at one time."""
 _TRIES: Final = 16
 
 
 class SchemaRegistry:
-    """For any number of tasks, and of brokers on the same store."""
+    """Can be used by any number of tasks, and of brokers on the same store."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class SchemaRegistry:
         compiler: ProtoCompiler | None = None,
         run_blocking: RunBlocking = run_inline,
     ) -> None:
-        """``compiler`` turns .proto text into descriptors; without it only those are taken.
+        """``compiler`` compiles .proto text; without it only descriptors are accepted.
 
         ``run_blocking`` does work that takes a while, up to seconds for the largest schemas.
         """
@@ -70,17 +70,17 @@ class SchemaRegistry:
         self.run_blocking = run_blocking
         self._formats = Formats(compiler, run_blocking)
         self.topics = TopicSchemas(store)
-        """Which topics are bound to which subjects."""
+        """Bindings of topics to subjects."""
 
     # ---- changes ----
 
     async def register(
         self, subject: str, kind: str, definition: bytes, remarks: Remarks | None = None
     ) -> Registered:
-        """Add a version, or find the one that is the same. Durable when it returns.
+        """Add a version, or find an equal one. Durable when this returns.
 
-        Raises ``InvalidSchema``, ``Incompatible`` with every reason, ``TooLarge``, and
-        ``Overloaded`` if others change the subject all the time.
+        Raises ``InvalidSchema``, ``Incompatible`` with all reasons, ``TooLarge``, and
+        ``Overloaded`` if the subject keeps changing.
         """
         _check_subject(subject)
         schema_type = type_of(kind)
@@ -101,7 +101,7 @@ class SchemaRegistry:
             try:
                 made = await self._add(subject, item, current, stamped)
             except UnknownOutcome:
-                maybe = number  # it is there now, or it is tried once more
+                maybe = number  # it may be stored; the next try finds out
                 continue
             if made is not None:
                 return Registered(made, number, version.fingerprint, new=True)
@@ -114,7 +114,7 @@ class SchemaRegistry:
         current: SubjectRecord | None,
         version: VersionRecord,
     ) -> int | None:
-        """Write a version; returns the subject's id, or None if somebody was faster."""
+        """Write a version; returns the subject's id, or None if another broker was faster."""
         key = schemas.subject_key(subject)
         ref = VersionRef(version.number, version.type, version.fingerprint)
         compares: list[Compare] = [ModRevisionIs(key, 0 if item is None else item.mod_revision)]
@@ -143,7 +143,7 @@ class SchemaRegistry:
         return changed.id if (await self._store.txn(compares, ops)).succeeded else None
 
     async def set_compatibility(self, subject: str, mode: Compatibility) -> None:
-        """Set what new versions must be able to do. Raises ``NotFound``."""
+        """Set the compatibility mode for new versions. Raises ``NotFound``."""
         for _ in range(_TRIES):
             item = await self._store.get(schemas.subject_key(subject))
             current = schemas.read_subject(item, subject)
@@ -155,9 +155,9 @@ class SchemaRegistry:
         raise _contended(subject)
 
     async def delete_version(self, subject: str, number: int) -> None:
-        """Delete a version; its number is not given again. With the last one the subject goes.
+        """Delete a version; its number is not reused. Deleting the last one deletes the subject.
 
-        Messages that name the version stay as they are, but nobody can look it up any more.
+        Messages that name the version stay, but it can no longer be looked up.
         Raises ``NotFound``; ``Refused`` for the last version while topics are bound to the subject.
         """
         for _ in range(_TRIES):
@@ -184,10 +184,10 @@ class SchemaRegistry:
         raise _contended(subject)
 
     async def delete_subject(self, subject: str, *, only: int | None = None) -> None:
-        """Delete a subject with all its versions; its id is not given again.
+        """Delete a subject with all its versions; its id is not reused.
 
-        With ``only`` it must have this version and no other. Raises ``NotFound``; ``Refused``
-        while topics are bound to it.
+        With ``only`` it must have exactly this version. Raises ``NotFound``; ``Refused`` while
+        topics are bound to it.
         """
         for _ in range(_TRIES):
             item = await self._store.get(schemas.subject_key(subject))
@@ -198,11 +198,11 @@ class SchemaRegistry:
             if bound:
                 raise Refused(
                     f"{bound[0]}{f' and {len(bound) - 1} more topics' if bound[1:] else ''} "
-                    f"would be left without a schema: bind to another subject than {subject!r}, "
-                    "or delete the topic, first"
+                    f"would be left without a schema: first bind it to another subject than "
+                    f"{subject!r}, or delete the topic"
                 )
             assert item is not None
-            # Whoever binds a topic changes the subject's revision, so none slips in.
+            # Binding a topic changes the subject's revision, so none can be missed.
             result = await self._store.txn(
                 [ModRevisionIs(item.key, item.mod_revision)],
                 [DeletePrefix(schemas.subject_root(subject)), Delete(schemas.id_key(current.id))],
@@ -211,14 +211,14 @@ class SchemaRegistry:
                 return
         raise _contended(subject)
 
-    # ---- questions ----
+    # ---- queries ----
 
     async def check(
         self, subject: str, kind: str, definition: bytes, mode: Compatibility | None = None
     ) -> list[str]:
-        """Why a schema could not be registered; nothing if it could. Changes nothing.
+        """Why a schema could not be registered; empty if it could. Changes nothing.
 
-        ``mode`` is the subject's own unless told. Raises ``InvalidSchema`` and ``NotFound``.
+        ``mode`` defaults to the subject's own. Raises ``InvalidSchema`` and ``NotFound``.
         """
         schema_type = type_of(kind)
         understood = await self._formats.understand(schema_type, definition)
@@ -228,7 +228,7 @@ class SchemaRegistry:
         )
 
     async def find(self, subject: str, kind: str, definition: bytes) -> Registered:
-        """The version that is the same as a definition. Raises ``NotFound``, ``InvalidSchema``."""
+        """The version that equals a definition. Raises ``NotFound``, ``InvalidSchema``."""
         schema_type = type_of(kind)
         understood = await self._formats.understand(schema_type, definition)
         current = await self.subject(subject)
@@ -243,7 +243,7 @@ class SchemaRegistry:
         return schemas.read_subject(item, subject)
 
     async def subjects(self) -> dict[str, SubjectRecord]:
-        """All subjects, by name."""
+        """All subjects, sorted by name."""
         return await schemas.list_subjects(self._store)
 
     async def versions(self, subject: str) -> list[Schema]:
@@ -253,11 +253,11 @@ class SchemaRegistry:
         return [Schema(current.id, subject, current.compatibility, each) for each in found]
 
     async def get(self, schema_id: int, number: int | None = None) -> Schema:
-        """A version by its subject's id; the latest unless told. Raises ``NotFound``."""
+        """A version by its subject's id; by default the latest. Raises ``NotFound``."""
         return await self.version(await schemas.subject_of(self._store, schema_id), number)
 
     async def version(self, subject: str, number: int | None = None) -> Schema:
-        """A version of a subject; the latest unless told. Raises ``NotFound``."""
+        """A version of a subject; by default the latest. Raises ``NotFound``."""
         for _ in range(_TRIES):
             current = await self.subject(subject)
             wanted = current.latest.number if number is None else number
@@ -275,7 +275,7 @@ class SchemaRegistry:
         raise _contended(subject)
 
     async def format_of(self, found: VersionRecord) -> Format:
-        """A stored version, understood. Raises ``InvalidSchema`` where a library is missing."""
+        """A parsed stored version. Raises ``InvalidSchema`` if a library is missing."""
         return await self._formats.understand(
             found.type, found.definition_bytes, found.compiled_bytes
         )
@@ -321,7 +321,7 @@ def _version(
 
 
 def _written(subject: str, changed: SubjectRecord) -> list[Op]:
-    """A subject's record, and what every broker keeps of it."""
+    """A subject's record, and the part that every broker keeps in memory."""
     names = IdRecord(subject, tuple(ref.number for ref in changed.versions))
     return [
         Put(schemas.subject_key(subject), record.encode(changed)),
@@ -349,7 +349,7 @@ def _no_version(subject: str, number: int) -> NotFound:
 
 
 def _contended(subject: str) -> Overloaded:
-    return Overloaded(f"others keep changing the subject {subject!r}: try again later")
+    return Overloaded(f"the subject {subject!r} keeps changing: try again later")
 
 
 def open_registry(store: MetadataStore, clock: Clock) -> SchemaRegistry:

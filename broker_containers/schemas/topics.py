@@ -1,7 +1,7 @@
-"""Which subject the messages of a topic are of, and what happens to others.
+"""Binds topics to schema subjects, and sets what happens to messages that do not match.
 
 A topic is bound by an administrator, or by the first producer that names a subject. A partition
-goes by what its topic says. The binding goes with the topic.
+uses its topic's binding. The binding is deleted with the topic.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ _Change = Callable[[TopicSchemaRecord | None], TopicSchemaRecord]
 
 
 class TopicSchemas:
-    """Bindings in the metadata store. For any number of tasks and brokers."""
+    """Bindings in the metadata store. Can be used by any number of tasks and brokers."""
 
     def __init__(self, store: MetadataStore) -> None:
         self.store = store
         self.followers: list[Follower] = []
-        """Told the revision of each change made here, before the change is answered."""
+        """Called with the revision of each change made here, before the change is answered."""
 
     async def get(self, topic: TopicName) -> TopicSchemaRecord | None:
-        """What a topic is bound to, or None. Raises ``NotFound`` if there is no such topic."""
+        """A topic's binding, or None. Raises ``NotFound`` if the topic does not exist."""
         item = await self.store.get(schemas.topic_key(await self.holder(topic)))
         return None if item is None else record.decode(TopicSchemaRecord, item)
 
     async def holder(self, topic: TopicName) -> TopicName:
-        """The topic whose binding counts: itself, or the one it is a partition of.
+        """The topic whose binding applies: itself, or the one it is a partition of.
 
-        Raises ``NotFound`` if there is no such topic.
+        Raises ``NotFound`` if the topic does not exist.
         """
         found = await topics.get(self.store, topic)
         if found is None:
@@ -45,13 +45,13 @@ class TopicSchemas:
         return TopicName.parse(found.partition_of) if found.partition_of else topic
 
     async def configure(self, topic: TopicName, wanted: TopicSchemaRecord) -> None:
-        """Bind a topic, whatever it was bound to. Raises ``NotFound`` for topic or subject."""
+        """Bind a topic, replacing its binding. Raises ``NotFound`` for topic or subject."""
         await self._change(topic, lambda _: wanted)
 
     async def set_policy(
         self, topic: TopicName, validation: Validation, payload: bool
     ) -> TopicSchemaRecord:
-        """Change what happens to other messages. Raises ``Refused`` if the topic is not bound."""
+        """Change the validation of a topic. Raises ``Refused`` if it is not bound."""
 
         def change(current: TopicSchemaRecord | None) -> TopicSchemaRecord:
             if current is None:
@@ -61,10 +61,10 @@ class TopicSchemas:
         return await self._change(topic, change)
 
     async def bind(self, topic: TopicName, subject: str) -> TopicSchemaRecord:
-        """For a producer that names a subject: the first one binds the topic, others must agree.
+        """For a producer that names a subject: the first binds the topic, others must agree.
 
         Raises ``Refused`` if the topic is bound to another subject, ``NotFound`` for a topic or
-        a subject that does not exist.
+        subject that does not exist.
         """
 
         def change(current: TopicSchemaRecord | None) -> TopicSchemaRecord:
@@ -73,14 +73,14 @@ class TopicSchemas:
             if current.subject != subject:
                 raise Refused(
                     f"{topic} is bound to the schema subject {current.subject!r}, not to "
-                    f"{subject!r}: produce with that one, or bind the topic anew"
+                    f"{subject!r}: produce with that one, or bind the topic again"
                 )
             return current
 
         return await self._change(topic, change)
 
     async def bound_to(self, subject: str) -> list[TopicName]:
-        """The topics that are bound to a subject."""
+        """The topics bound to a subject."""
         found: list[TopicName] = []
         after: str | None = None
         while True:
@@ -93,7 +93,7 @@ class TopicSchemas:
             after = page.items[-1].key
 
     async def _still(self, item: KeyValue, subject: str) -> list[TopicName]:
-        """The topic, if it is still bound; else what is left of its binding is cleared away."""
+        """The topic, if it is still bound; otherwise the stale binding is deleted."""
         topic = schemas.bound_topic(item.key)
         truth = await self.store.get(schemas.topic_key(topic))
         if truth is None:
@@ -118,7 +118,7 @@ class TopicSchemas:
             ops: list[Op] = [
                 Put(schemas.topic_key(holder), value),
                 Put(schemas.bound_key(holder), value),
-                # The same as it is: only so that the subject is not deleted at this moment.
+                # Unchanged: this only prevents the subject from being deleted concurrently.
                 Put(subject.key, subject.value),
             ]
             try:
@@ -131,9 +131,9 @@ class TopicSchemas:
                     ops,
                 )
             except UnknownOutcome:
-                continue  # it is read back, and changed again if need be
+                continue  # it is read back, and changed again if needed
             if result.succeeded:
                 for follower in self.followers:
                     await follower(result.revision)
                 return wanted
-        raise Overloaded(f"others keep changing the schema of {topic}: try again later")
+        raise Overloaded(f"the schema of {topic} keeps changing: try again later")

@@ -1,4 +1,4 @@
-"""What goes into the registry and what comes out of it."""
+"""Arguments and results of the registry."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ MAX_TAGS: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """One version of a subject, as it is answered."""
+    """One version of a subject."""
 
     id: int
-    """Of the subject: all its versions have the same."""
+    """The subject's id, shared by all its versions."""
     subject: str
     compatibility: Compatibility
     version: VersionRecord
@@ -25,18 +25,18 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """What came of a registration."""
+    """The result of a registration."""
 
     id: int
     version: int
     fingerprint: str
     new: bool
-    """Whether this call made the version; False if the same schema was there."""
+    """Whether this call created the version; False if an equal one existed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remarks:
-    """What people say about a version; it has no effect."""
+    """Comments on a version, without effect."""
 
     description: str = ""
     created_by: str = ""

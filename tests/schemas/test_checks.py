@@ -96,7 +96,7 @@ async def test_enforced_payloads_are_those_of_the_version_that_is_named(
     check = await resolved(checks, ORDERS)
     schema_id = await bind(checks, check, Validation.ENFORCE, payload=True)
     await check.check(schema_id, 1, b'{"age": "any"}')
-    with pytest.raises(InvalidPayload, match="/default/orders takes messages of 'orders' only"):
+    with pytest.raises(InvalidPayload, match="/default/orders accepts only 'orders' messages"):
         await check.check(schema_id, 2, b'{"age": "any"}')
 
 

@@ -57,7 +57,7 @@ class Doors:
         answer = await self.http("POST", path, data=payload, headers=headers)
         done.append(answer.status == 200)
         if answer.status != 200:
-            assert "takes messages of 'people' only" in answer.problem(422, "invalid-payload")
+            assert "accepts only 'people' messages" in answer.problem(422, "invalid-payload")
         await self.grpc.producer(topic, "grpc")
         try:
             names = {"schema_id": schema_id, "schema_version": version}

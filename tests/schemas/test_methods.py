@@ -86,7 +86,7 @@ async def test_the_command_line_tells_what_breaks(shell: Lines) -> None:
     wrong = shell.file("v2.json", NAME_AS_NUMBER)
     ran = await shell("schema", "check", "users", wrong, code=1)
     assert ran.stdout == (
-        "it can't read data of version 1: name: string can't be read as integer\n"
+        "it cannot read data of version 1: name: string cannot be read as integer\n"
     )
     assert "not compatible" in (await shell("schema", "register", "users", wrong, code=1)).stderr
     fine = await shell("schema", "check", "users", wrong, "--mode", "none")

@@ -114,20 +114,20 @@ async def test_what_the_wire_carries_is_readable() -> None:
 async def test_what_breaks_is_told() -> None:
     head = 'syntax = "proto3"; message User { '
     assert await unreadable(V1, head + "int32 name = 1; uint32 age = 2; int32 marks = 3; }") == [
-        "name: string can't be read as int32",
-        "age: int32 can't be read as uint32",
-        "marks: there may be several values, and only one is read",
+        "name: string cannot be read as int32",
+        "age: int32 cannot be read as uint32",
+        "marks: there may be several values, but only one is read",
     ]
     assert await unreadable(V1, head + "oneof one { string name = 1; int32 age = 2; } }") == [
-        "name, age could be set together, and one keeps one"
+        "name, age could be set together, but one keeps only one"
     ]
     two = 'syntax = "proto2"; message User { '
     assert await unreadable(two + "optional int32 a = 1; }", two + "required int32 a = 1; }") == [
-        "a: it is required, and may be missing in data"
+        "a: it is required and may be missing in data"
     ]
     inner = head + "repeated Part parts = 1; message Part { %s size = 1; Part of = 2; } }"
     assert await unreadable(inner % "int64", inner % "int32") == [
-        "parts.size: int64 can't be read as int32"
+        "parts.size: int64 cannot be read as int32"
     ]
     enum = two + "optional E e = 1; enum E { A = 0; %s } }"
     assert await unreadable(enum % "B = 1;", enum % "") == ["e: the enum E lacks B"]
@@ -186,7 +186,7 @@ def test_a_payload_that_is_no_message_is_refused() -> None:
     schema = Protobuf(message(a=(1, "string", False)).SerializeToString())
     schema.check(b"")
     for wrong in (b"\x0a\x05x", b"\xff", b"\x0a\x01\xff"):
-        with pytest.raises(InvalidPayload, match=r"no made\.M"):
+        with pytest.raises(InvalidPayload, match=r"not a made\.M"):
             schema.check(wrong)
 
 

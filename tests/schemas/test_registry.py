@@ -128,10 +128,10 @@ async def test_an_incompatible_schema_is_refused_with_every_reason(
 async def test_a_check_changes_nothing_and_may_use_another_mode(registry: SchemaRegistry) -> None:
     await registry.register("users", "json", text(NAME))
     reasons = await registry.check("users", "json", text(NAME_AS_NUMBER))
-    assert reasons == ["it can't read data of version 1: name: string can't be read as integer"]
+    assert reasons == ["it cannot read data of version 1: name: string cannot be read as integer"]
     assert await registry.check("users", "json", text(NAME_AS_NUMBER), Compatibility.NONE) == []
     assert await registry.check("users", "string", b"") == [
-        "version 1 is json_schema and this is string"
+        "version 1 is json_schema, but this is string"
     ]
     assert len(await registry.versions("users")) == 1
 
@@ -152,9 +152,9 @@ async def test_transitive_modes_look_at_all_versions(registry: SchemaRegistry) -
     third = text(fields(a=INTEGER, b=STRING))
     assert await registry.check("users", "json", third) == []
     [reason] = await registry.check("users", "json", third, Compatibility.BACKWARD_TRANSITIVE)
-    assert reason == "it can't read data of version 1: a: string can't be read as integer"
+    assert reason == "it cannot read data of version 1: a: string cannot be read as integer"
     [reason] = await registry.check("users", "json", third, Compatibility.FORWARD_TRANSITIVE)
-    assert reason == "version 1 can't read its data: a: integer can't be read as string"
+    assert reason == "version 1 cannot read its data: a: integer cannot be read as string"
     assert len(await registry.check("users", "json", third, Compatibility.FULL_TRANSITIVE)) == 2
 
 

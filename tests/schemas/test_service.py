@@ -107,7 +107,7 @@ async def test_compatibility_is_checked_set_and_enforced(danube: Danube) -> None
         subject="users", schema_type="json_schema", new_schema_definition=text(NAME_AS_NUMBER)
     )
     answer = await danube("CheckCompatibility", request, pb.CheckCompatibilityResponse)
-    assert not answer.is_compatible and "string can't be read as integer" in answer.errors[0]
+    assert not answer.is_compatible and "string cannot be read as integer" in answer.errors[0]
     request.compatibility_mode = "NONE"
     answer = await danube("CheckCompatibility", request, pb.CheckCompatibilityResponse)
     assert answer.is_compatible and not answer.errors
