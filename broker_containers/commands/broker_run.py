@@ -21,14 +21,12 @@ from broker_containers.commands.listening import (
     port_or_default,
     tls_context,
 )
-from broker_containers.commands.serving import serve
+from broker_containers.commands.serving import serve_broker
 from broker_containers.commands.tls_options import internal_tls_options
 from broker_containers.doors.listen import Listen
 from broker_containers.topics.tiering import TieringSettings
 from storage_grpc.quorum.settings import QuorumSettings
 from sulina.cli.command import JSON_ONLY, CliCommand
-from sulina.cli.failures import ExitCode
-from sulina.cli.running import run
 from sulina.cli.settings import CliSettings
 from sulina.metadata.etcd import EtcdSettings
 from sulina.runtime.tls_files import TlsFiles
@@ -160,6 +158,5 @@ def broker_run(
     )
     copies = QuorumSettings(write_quorum=write_quorum, ack_quorum=ack_quorum)
     metadata = EtcdSettings.parse(etcd, tls=etcd_tls)
-    cluster = run_in_cluster(node, metadata, storage_nodes, copies, storage_tls)
-    if not run(serve(settings, Path.cwd(), listen, cluster)):
-        click.get_current_context().exit(ExitCode.INTERRUPTED)
+    running = run_in_cluster(node, metadata, storage_nodes, copies, storage_tls)
+    serve_broker(settings, Path.cwd(), listen, running)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import json
 import os
@@ -15,7 +14,7 @@ from typing import Any
 import click
 
 from broker_containers.commands.auth_options import ROOT_VARIABLE, security_warning
-from broker_containers.commands.serving import Stop, own_program
+from broker_containers.commands.serving import own_program, serve
 from broker_containers.local_cluster.ports import (
     LOCAL,
     ClusterPorts,
@@ -26,9 +25,7 @@ from broker_containers.local_cluster.ports import (
 )
 from broker_containers.local_cluster.processes import LocalCluster
 from broker_containers.local_cluster.supervisor import ProcessEvent, Supervisor
-from sulina.cli.failures import ExitCode
 from sulina.cli.output import console
-from sulina.cli.running import run
 from sulina.cli.settings import DEFAULT_URL, CliSettings
 from sulina.client.address import Address
 from sulina.errors import Refused, Unavailable
@@ -56,8 +53,31 @@ def run_cluster(
             raise Refused(str(error)) from None
         required = "--auth" in options.broker or ROOT_VARIABLE in os.environ
         secure = "--tls-cert" in options.broker
-        if not run(_serve(settings, cluster, requested.host, secure=secure, required=required)):
-            click.get_current_context().exit(ExitCode.INTERRUPTED)
+        security = security_warning(requested.host, required=required, secure=secure)
+
+        def tell(event: ProcessEvent) -> None:
+            if settings.json:
+                _write_line({"event": event.event, "process": event.process})
+            else:
+                click.echo(str(event), err=True)
+
+        def announce(_: Supervisor) -> None:
+            ready = described(cluster, requested.host, secure=secure)
+            if settings.json:
+                _write_line(ready)
+            else:
+                _print_panel(ready, security or "clients need tokens")
+
+        if not settings.json:
+            total = len(cluster.processes)
+            click.echo(f"starting {total} processes, data in {cluster.folder}", err=True)
+        stopping = "brokers first, then storage nodes, then etcd"
+        serve(settings, Supervisor(cluster, tell), announce, stopping=stopping)
+
+
+def _write_line(value: dict[str, Any]) -> None:
+    click.echo(json.dumps(value))
+    sys.stdout.flush()
 
 
 @contextmanager
@@ -71,42 +91,6 @@ def _exclusive(data: Path) -> Iterator[None]:
                 f"another process uses the folder {data}: stop it, or choose another with --data"
             ) from None
         yield
-
-
-async def _serve(
-    settings: CliSettings, cluster: LocalCluster, host: str, *, secure: bool, required: bool
-) -> bool:
-    """Run until a signal. False if the signal came before the cluster was ready."""
-    stop = Stop()
-
-    def tell(event: ProcessEvent) -> None:
-        if settings.json:
-            click.echo(json.dumps({"event": event.event, "process": event.process}))
-            sys.stdout.flush()
-        else:
-            click.echo(str(event), err=True)
-
-    if not settings.json:
-        total = len(cluster.processes)
-        click.echo(f"starting {total} processes, data in {cluster.folder}", err=True)
-    try:
-        async with Supervisor(cluster, tell):
-            stop.ready = True
-            if settings.json:
-                click.echo(json.dumps(described(cluster, host, secure=secure)))
-                sys.stdout.flush()
-            else:
-                _print_panel(cluster, host, secure=secure, required=required)
-            await stop.asked.wait()
-            if not settings.json:
-                click.echo("stopping: brokers first, then storage nodes, then etcd", err=True)
-    except asyncio.CancelledError:
-        if not stop.asked.is_set():
-            raise
-        return False
-    if not settings.json:
-        click.echo("stopped; all data is stored", err=True)
-    return True
 
 
 def described(cluster: LocalCluster, host: str, *, secure: bool) -> dict[str, Any]:
@@ -159,28 +143,26 @@ def described(cluster: LocalCluster, host: str, *, secure: bool) -> dict[str, An
     }
 
 
-def _print_panel(cluster: LocalCluster, host: str, *, secure: bool, required: bool) -> None:
+def _print_panel(ready: dict[str, Any], security: str) -> None:
     from rich.panel import Panel
     from rich.table import Table
 
-    found = described(cluster, host, secure=secure)
-    first = found["brokers"][0]["url"]
+    first = ready["brokers"][0]["url"]
     sulina = own_program() + ("" if first == DEFAULT_URL else f" --url {first}")
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold")
     grid.add_column(overflow="fold")
-    for row in found["brokers"]:
+    for row in ready["brokers"]:
         grid.add_row(row["id"], f"{row['url']}  {row['http_url']}/docs  (process {row['pid']})")
-    for row in found["storage"]:
+    for row in ready["storage"]:
         grid.add_row(row["id"], f"{row['address']}  (process {row['pid']})")
-    for row in found["etcd"]:
+    for row in ready["etcd"]:
         grid.add_row(row["id"], f"{row['url']}  (process {row['pid']})")
-    security = security_warning(host, required=required, secure=secure) or "clients need tokens"
     grid.add_row("security", security)
-    grid.add_row("data, logs", found["data"])
+    grid.add_row("data, logs", ready["data"])
     grid.add_row()
-    grid.add_row("clients", found["url"])
-    grid.add_row("look", f"{sulina} cluster describe")
+    grid.add_row("clients", ready["url"])
+    grid.add_row("describe", f"{sulina} cluster describe")
     grid.add_row("produce", f'{sulina} produce /default/hello "hello"')
     grid.add_row("consume", f"{sulina} consume /default/hello --from earliest")
     grid.add_row("stop", "Ctrl-C")

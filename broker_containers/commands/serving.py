@@ -8,10 +8,11 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import click
 
@@ -21,47 +22,74 @@ from broker_containers.doors.listen import Listen
 from storage_grpc.journal.recover import RecoveryReport
 from sulina.cli.failures import ExitCode
 from sulina.cli.output import console, plural, size
+from sulina.cli.running import run
 from sulina.cli.settings import DEFAULT_URL, CliSettings
 from sulina.client.address import Address
 from sulina.runtime.machine import tune_for_frames
 from sulina.version import __version__
 
+_T = TypeVar("_T")
 _ALL_ADDRESSES: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
-async def serve(
+def serve_broker(
     settings: CliSettings,
     data: Path,
     listen: Listen,
-    cluster: AbstractAsyncContextManager[RunningBroker],
-) -> bool:
-    """Serve until a signal. False if the signal came before the server was ready.
+    broker: AbstractAsyncContextManager[RunningBroker],
+) -> None:
+    """Run a broker as ``serve`` does.
 
-    Raises ``Refused`` if the port or the folder is taken, and ``StorageFailed``.
+    Raises ``Refused`` if the port or the folder is in use, and ``StorageFailed``.
     """
-    stop = Stop()
-    try:
-        async with cluster as server:
-            tune_for_frames()
-            stop.ready = True
-            _announce(settings, data, listen, server)
-            await stop.asked.wait()
-            if not settings.json:
-                click.echo("stopping: notifying clients, storing cursors", err=True)
-    except asyncio.CancelledError:
-        if not stop.asked.is_set():
-            raise
-        return False
-    if not settings.json:
-        click.echo("stopped; all data is stored", err=True)
-    return True
+
+    def announce(running: RunningBroker) -> None:
+        tune_for_frames()
+        _announce(settings, data, listen, running)
+
+    serve(settings, broker, announce, stopping="notifying clients, storing cursors")
 
 
-class Stop:
+def serve(
+    settings: CliSettings,
+    server: AbstractAsyncContextManager[_T],
+    announce: Callable[[_T], None],
+    *,
+    stopping: str,
+) -> None:
+    """Run ``server`` until Ctrl-C or SIGTERM; ``announce`` is called when it is ready.
+
+    A signal before that ends the command with the exit code ``INTERRUPTED``.
+    """
+
+    def say(text: str) -> None:
+        if not settings.json:
+            click.echo(text, err=True)
+
+    async def work() -> bool:
+        stop = StopSignal()
+        try:
+            async with server as running:
+                stop.ready = True
+                announce(running)
+                await stop.received.wait()
+                say(f"stopping: {stopping}")
+        except asyncio.CancelledError:
+            if not stop.received.is_set():
+                raise
+            return False
+        say("stopped; all data is stored")
+        return True
+
+    if not run(work()):
+        click.get_current_context().exit(ExitCode.INTERRUPTED)
+
+
+class StopSignal:
     """Ctrl-C and SIGTERM: the first stops cleanly, the second immediately."""
 
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
+        self.received = asyncio.Event()
         self.ready = False
         task = asyncio.current_task()
         assert task is not None
@@ -71,10 +99,10 @@ class Stop:
             loop.add_signal_handler(number, self._signalled)
 
     def _signalled(self) -> None:
-        if self.asked.is_set():
+        if self.received.is_set():
             # Acknowledged messages are durable, as after a power failure.
             os._exit(ExitCode.INTERRUPTED)
-        self.asked.set()
+        self.received.set()
         if not self.ready:
             self._task.cancel()
 
@@ -138,7 +166,7 @@ def _print_panel(
         grid.add_row("Danube's clients", grpc)
     grid.add_row("data", str(data.absolute()))
     if recovery is not None:
-        grid.add_row("found", recovery_summary(recovery))
+        grid.add_row("journal", recovery_summary(recovery))
     grid.add_row("security", security, style="bold red" if security.startswith("OFF") else None)
     grid.add_row()
     grid.add_row("produce", f'{program}{elsewhere} produce /default/hello "hello"')

@@ -27,15 +27,13 @@ from broker_containers.commands.listening import (
     port_or_default,
     tls_context,
 )
-from broker_containers.commands.serving import serve
+from broker_containers.commands.serving import serve_broker
 from broker_containers.doors.listen import Listen
 from broker_containers.local_cluster.ports import ClusterSize, ProcessOptions, RequestedPorts
 from broker_containers.topics.tiering import TieringSettings
 from storage_grpc.journal.settings import JournalSettings
 from storage_grpc.quorum.settings import QuorumSettings
 from sulina.cli.command import JSON_ONLY, CliCommand
-from sulina.cli.failures import ExitCode
-from sulina.cli.running import run
 from sulina.cli.settings import CliSettings
 from sulina.errors import Refused
 
@@ -229,18 +227,16 @@ def up(
         if tier:
             raise click.UsageError("--tier applies to the storage nodes: start them with it")
         copies = QuorumSettings(write_quorum=write_quorum, ack_quorum=ack_quorum)
-        cluster = run_on_storage_nodes(
+        running = run_on_storage_nodes(
             data, listen, storage_nodes, broker, copies, http, danube_admin, danube, security
         )
     else:
         file_bytes = journal_file_mb << 20
         journal = JournalSettings(file_bytes=file_bytes, reserve_bytes=min(_RESERVE, file_bytes))
-        cluster = run_embedded(
+        running = run_embedded(
             data, listen, broker, journal, http, danube_admin, danube, security, tier
         )
-    started = run(serve(settings, data, listen, cluster))
-    if not started:
-        click.get_current_context().exit(ExitCode.INTERRUPTED)
+    serve_broker(settings, data, listen, running)
 
 
 def _refuse(names: Iterable[str]) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import click
 
-from broker_containers.commands.serving import Stop
+from broker_containers.commands.serving import StopSignal
 from broker_containers.local_cluster.ports import BROKER_PORT
 from broker_containers.local_cluster.processes import ServerProcess
 from localstack.cloud.folder import cloud_folder
@@ -138,14 +138,14 @@ class _Cloud:
 
         Raises ``Unavailable`` if the cluster, or AWS, ends by itself.
         """
-        stop = Stop()
+        stop = StopSignal()
         _say("starting brokers, storage nodes and etcd", self._as_json)
         try:
             self._cluster.child.start()
             await self._cluster.ready()
             stop.ready = True
             self._announce(aws)
-            while not stop.asked.is_set():
+            while not stop.received.is_set():
                 if not self._cluster.child.running:
                     raise Unavailable(f"the cluster ended: {self._cluster.child.said()}")
                 if not self._server.running:
@@ -153,7 +153,7 @@ class _Cloud:
                 await self._clock.sleep(_POLL_SECONDS)
             _say("stopping: the cluster first, then AWS", self._as_json)
         except asyncio.CancelledError:
-            if not stop.asked.is_set():
+            if not stop.received.is_set():
                 raise
             return False
         finally:

@@ -17,7 +17,7 @@ from broker_containers.commands.auth_options import (
 )
 from sulina.errors import Refused
 from tests.auth.broker import ROOT, Guarded
-from tests.support.shell import Ran, Shell
+from tests.support.shell import CommandResult, Shell
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def shell() -> Iterator[Shell]:
 async def test_a_token_is_made_used_listed_and_revoked(
     guarded: Guarded, shell: Shell, name: str
 ) -> None:
-    async def sulina(*words: str, token: str = ROOT, code: int = 0) -> Ran:
+    async def sulina(*words: str, token: str = ROOT, code: int = 0) -> CommandResult:
         return await shell(
             "--url", guarded.server.addresses.url, "--token", token, *words, code=code
         )

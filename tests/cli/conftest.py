@@ -1,4 +1,4 @@
-"""One server for the tests of a run, the command line, and a topic of its own for each test."""
+"""One server for all tests, the command line, and one topic per test."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import re
 
 import pytest
 
-from tests.cli.direct import Direct
-from tests.cli.runner import Sulina
+from tests.cli.blocking_client import BlockingClient
+from tests.cli.runner import SulinaCommand
 from tests.support.fixtures import shared_sulina_process as shared_sulina_process
 from tests.support.server import SulinaProcess
 
 
 @pytest.fixture
-def sulina(shared_sulina_process: SulinaProcess) -> Sulina:
-    return Sulina(shared_sulina_process.url)
+def sulina(shared_sulina_process: SulinaProcess) -> SulinaCommand:
+    return SulinaCommand(shared_sulina_process.url)
 
 
 @pytest.fixture
-def direct(shared_sulina_process: SulinaProcess) -> Direct:
-    return Direct(shared_sulina_process.url)
+def direct(shared_sulina_process: SulinaProcess) -> BlockingClient:
+    return BlockingClient(shared_sulina_process.url)
 
 
 @pytest.fixture

@@ -1,39 +1,20 @@
-"""Runs the real command line as a process, with a bound on every wait."""
+"""Runs the command line as a process, with a timeout on every wait."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 from typing import Any
+
+from tests.support.shell import CommandResult
 
 COMMAND = [sys.executable, "-m", "sulina.cli"]
 SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """What a command did."""
-
-    code: int
-    stdout: str
-    stderr: str
-
-    def lines(self) -> list[str]:
-        return self.stdout.splitlines()
-
-    def json(self) -> Any:
-        """All of standard output as one JSON document."""
-        return json.loads(self.stdout)
-
-    def json_lines(self) -> list[Any]:
-        return [json.loads(line) for line in self.lines()]
-
-
-class Sulina:
-    """``sulina`` with a broker to talk to."""
+class SulinaCommand:
+    """The command ``sulina`` with the URL of a broker."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -42,8 +23,8 @@ class Sulina:
     def environment(self) -> dict[str, str]:
         return {**os.environ, "SULINA_URL": self.url, "COLUMNS": "120"}
 
-    def __call__(self, *arguments: str, input: str | bytes = b"", code: int = 0) -> Ran:
-        """Run it to its end, and check its exit code. No command ever shows a traceback."""
+    def __call__(self, *arguments: str, input: str | bytes = b"", code: int = 0) -> CommandResult:
+        """Run it, and check its exit code. No command shows a traceback."""
         done = subprocess.run(
             [*COMMAND, *arguments],
             input=input.encode() if isinstance(input, str) else input,
@@ -52,7 +33,7 @@ class Sulina:
             env=self.environment,
             check=False,
         )
-        ran = Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+        ran = CommandResult(done.returncode, done.stdout.decode(), done.stderr.decode())
         assert "Traceback" not in ran.stderr, ran.stderr
         assert ran.code == code, ran
         return ran
@@ -60,7 +41,7 @@ class Sulina:
     def start(
         self, *arguments: str, stdin: Any = subprocess.PIPE, stderr: Any = subprocess.PIPE
     ) -> subprocess.Popen[bytes]:
-        """Start it; the caller reads, writes, signals, and gives it to :func:`finish`."""
+        """Start it; the caller passes the process to :func:`finish` in the end."""
         return subprocess.Popen(
             [*COMMAND, *arguments],
             stdin=stdin,
@@ -70,14 +51,14 @@ class Sulina:
         )
 
 
-def finish(process: subprocess.Popen[bytes]) -> Ran:
-    """Wait for the end of a started command."""
+def finish(process: subprocess.Popen[bytes]) -> CommandResult:
+    """Wait for a started command to end."""
     try:
         stdout, stderr = process.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
         raise
-    ran = Ran(process.returncode, (stdout or b"").decode(), (stderr or b"").decode())
+    ran = CommandResult(process.returncode, (stdout or b"").decode(), (stderr or b"").decode())
     assert "Traceback" not in ran.stderr, ran.stderr
     return ran

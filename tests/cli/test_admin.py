@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import pty
 
-from tests.cli.direct import Direct
-from tests.cli.runner import Sulina, finish
+from tests.cli.blocking_client import BlockingClient
+from tests.cli.runner import SulinaCommand, finish
 
 
-def test_a_topic_is_made_listed_described_and_deleted(
-    sulina: Sulina, direct: Direct, topic: str
+def test_a_topic_is_created_listed_described_and_deleted(
+    sulina: SulinaCommand, direct: BlockingClient, topic: str
 ) -> None:
     assert sulina("topic", "create", topic).stdout == f"created topic {topic}\n"
     direct.publish(topic, "x")
@@ -23,14 +23,16 @@ def test_a_topic_is_made_listed_described_and_deleted(
     assert topic not in direct.topics()
 
 
-def test_a_topic_that_exists_is_not_made_again(sulina: Sulina, direct: Direct, topic: str) -> None:
+def test_creating_an_existing_topic_fails(
+    sulina: SulinaCommand, direct: BlockingClient, topic: str
+) -> None:
     direct.admin("topic.create", topic=topic)
     ran = sulina("topic", "create", topic, "--json", code=1)
     assert '"error": "AlreadyExists"' in ran.stderr
     assert ran.stdout == ""
 
 
-def test_partitions_are_listed_when_asked_for(sulina: Sulina, topic: str) -> None:
+def test_partitions_are_listed_with_all(sulina: SulinaCommand, topic: str) -> None:
     made = sulina("topic", "create", topic, "--partitions", "2", "--non-reliable", "--json").json()
     assert made == {"topic": topic, "delivery": "non_reliable", "partitions": 2}
     plain = [row["topic"] for row in sulina("topic", "list", "--json").json()]
@@ -39,8 +41,8 @@ def test_partitions_are_listed_when_asked_for(sulina: Sulina, topic: str) -> Non
     assert f"{topic}-part-1" in everything
 
 
-def test_a_person_is_asked_before_something_is_deleted(
-    sulina: Sulina, direct: Direct, topic: str
+def test_deleting_asks_for_confirmation_on_a_terminal(
+    sulina: SulinaCommand, direct: BlockingClient, topic: str
 ) -> None:
     direct.admin("topic.create", topic=topic)
     person, terminal = pty.openpty()
@@ -52,8 +54,8 @@ def test_a_person_is_asked_before_something_is_deleted(
     assert topic in direct.topics()
 
 
-def test_a_subscription_is_made_moved_described_and_deleted(
-    sulina: Sulina, direct: Direct, topic: str
+def test_a_subscription_is_created_moved_described_and_deleted(
+    sulina: SulinaCommand, direct: BlockingClient, topic: str
 ) -> None:
     direct.publish(topic, "a", "b", "c")
     sulina("subscription", "create", topic, "s", "--type", "shared")
@@ -70,7 +72,7 @@ def test_a_subscription_is_made_moved_described_and_deleted(
 
 
 def test_a_failure_policy_is_shown_and_changed_in_part(
-    sulina: Sulina, direct: Direct, topic: str
+    sulina: SulinaCommand, direct: BlockingClient, topic: str
 ) -> None:
     direct.admin("topic.create", topic=topic)
     direct.admin("subscription.create", topic=topic, subscription="s")
@@ -83,8 +85,8 @@ def test_a_failure_policy_is_shown_and_changed_in_part(
     assert "dead_letter_topic" in ran.stderr
 
 
-def test_how_much_may_be_unacknowledged_is_shown_and_changed(
-    sulina: Sulina, direct: Direct, topic: str
+def test_the_limit_of_unacknowledged_messages_is_shown_and_changed(
+    sulina: SulinaCommand, direct: BlockingClient, topic: str
 ) -> None:
     direct.admin("topic.create", topic=topic)
     direct.admin("subscription.create", topic=topic, subscription="s")
@@ -96,7 +98,7 @@ def test_how_much_may_be_unacknowledged_is_shown_and_changed(
 
 
 def test_a_subscription_command_works_on_every_partition(
-    sulina: Sulina, direct: Direct, topic: str
+    sulina: SulinaCommand, direct: BlockingClient, topic: str
 ) -> None:
     direct.admin("topic.create", topic=topic, partitions=3)
     assert len(sulina("subscription", "create", topic, "s", "--json").json()) == 3
@@ -105,7 +107,9 @@ def test_a_subscription_command_works_on_every_partition(
     assert sulina("subscription", "list", topic, "--json").json() == []
 
 
-def test_a_namespace_is_made_listed_described_and_deleted(sulina: Sulina, direct: Direct) -> None:
+def test_a_namespace_is_created_listed_described_and_deleted(
+    sulina: SulinaCommand, direct: BlockingClient
+) -> None:
     sulina("namespace", "create", "shop")
     assert {"namespace": "shop"} in sulina("namespace", "list", "--json").json()
     assert "shop" in sulina("namespace", "list").stdout
@@ -118,7 +122,7 @@ def test_a_namespace_is_made_listed_described_and_deleted(sulina: Sulina, direct
     assert "shop" not in direct.admin("namespace.list")
 
 
-def test_ping_tells_how_long_an_answer_took(sulina: Sulina) -> None:
+def test_ping_prints_the_round_trip_time(sulina: SulinaCommand) -> None:
     assert f"{sulina.url} answers in " in sulina("ping").stdout
     told = sulina("--json", "ping", "--count", "3").json()
     assert len(told["milliseconds"]) == told["count"] == 3

@@ -1,4 +1,4 @@
-"""The groups for a cluster: broker, cluster, balance, and where topics are."""
+"""``sulina broker``, ``cluster``, ``balance`` and ``topic move`` on a cluster."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.direct import Direct
-from tests.cli.runner import Sulina
+from tests.cli.blocking_client import BlockingClient
+from tests.cli.runner import SulinaCommand
 from tests.support.local_cluster import ClusterUp
 
 TOPIC = "/default/t"
@@ -18,16 +18,16 @@ TOPIC = "/default/t"
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterUp]:
     data: Path = tmp_path_factory.mktemp("cluster") / "data"
     with ClusterUp(data, "--brokers", "2", "--storage", "1", "--etcd", "1") as running:
-        Direct(running.url).publish(TOPIC, "one", "two")
+        BlockingClient(running.url).publish(TOPIC, "one", "two")
         yield running
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_an_operator_looks_at_a_cluster_moves_topics_and_empties_a_broker(
+def test_an_operator_describes_a_cluster_moves_topics_and_drains_a_broker(
     cluster: ClusterUp,
 ) -> None:
-    sulina = Sulina(cluster.url)
+    sulina = SulinaCommand(cluster.url)
     # Looking.
     shown = sulina("cluster", "describe").stdout
     assert "broker-1" in shown and "broker-2" in shown
@@ -65,10 +65,10 @@ def test_an_operator_looks_at_a_cluster_moves_topics_and_empties_a_broker(
     )
     ran = sulina("broker", "drain", "broker-9", code=1)
     assert "no broker called 'broker-9' lives" in ran.stderr
-    assert Direct(cluster.url).read(TOPIC) == ["one", "two"]
+    assert BlockingClient(cluster.url).read(TOPIC) == ["one", "two"]
 
     # Deleting, where no node has an object store.
-    Direct(cluster.url).publish("/default/short-lived", "one")
+    BlockingClient(cluster.url).publish("/default/short-lived", "one")
     sulina("topic", "delete", "/default/short-lived")
     assert "/default/short-lived" not in sulina("topic", "list").stdout
 

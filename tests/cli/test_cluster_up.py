@@ -1,4 +1,4 @@
-"""``sulina up --brokers``: a cluster of processes that is kept up, and found again."""
+"""``sulina up --brokers``: a cluster of processes that is restarted and keeps its data."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from sulina.metadata.etcd.server import find_etcd
-from tests.cli.direct import Direct
-from tests.cli.runner import Sulina
+from tests.cli.blocking_client import BlockingClient
+from tests.cli.runner import SulinaCommand
 from tests.support.local_cluster import ClusterUp, wait_gone
 
-NOBODY = Sulina("sulina://127.0.0.1:1")
+NOBODY = SulinaCommand("sulina://127.0.0.1:1")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_what_dies_is_started_again_and_a_restart_finds_everything(tmp_path: Path) -> None:
+def test_a_killed_process_is_restarted_and_data_survives_a_restart(tmp_path: Path) -> None:
     find_etcd()
     cluster = ClusterUp(tmp_path / "data", "--brokers", "2", "--storage", "3", "--etcd", "1")
     with cluster:
@@ -30,7 +30,7 @@ def test_what_dies_is_started_again_and_a_restart_finds_everything(tmp_path: Pat
         assert ready["url"] == "sulina://" + ",".join(
             f"127.0.0.1:{row['port']}" for row in ready["brokers"]
         )
-        Direct(cluster.url).publish("/default/t", "one", "two")
+        BlockingClient(cluster.url).publish("/default/t", "one", "two")
 
         os.kill(cluster.pids["storage-2"], signal.SIGKILL)
         assert cluster.event() == {"event": "ended", "process": "storage-2"}
@@ -44,7 +44,7 @@ def test_what_dies_is_started_again_and_a_restart_finds_everything(tmp_path: Pat
 
         cluster.start()
         assert cluster.url == ready["url"]
-        assert Direct(cluster.url).read("/default/t") == ["one", "two"]
+        assert BlockingClient(cluster.url).read("/default/t") == ["one", "two"]
         pids = list(cluster.pids.values())
         assert cluster.stop(signal.SIGINT) == 0
         wait_gone(pids)
@@ -56,7 +56,7 @@ def test_what_dies_is_started_again_and_a_restart_finds_everything(tmp_path: Pat
     assert "holds a cluster with --storage 3" in ran.stderr
 
 
-def test_a_taken_port_is_told_before_anything_starts(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_before_anything_starts(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         command = ("up", "--brokers", "1", "--port", port, "--data", str(tmp_path / "data"))
@@ -81,7 +81,7 @@ def test_an_address_that_clients_could_not_use_is_refused(tmp_path: Path) -> Non
     assert "clients can reach" in NOBODY(*command, code=1).stderr
 
 
-def test_the_folder_of_a_single_process_is_not_taken(tmp_path: Path) -> None:
+def test_the_folder_of_a_single_process_is_refused(tmp_path: Path) -> None:
     (tmp_path / "journal").mkdir()
     (tmp_path / "journal" / "journal-0.log").write_bytes(b"")
     ran = NOBODY("up", "--brokers", "1", "--port", "0", "--data", str(tmp_path), code=1)

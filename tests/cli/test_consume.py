@@ -7,18 +7,20 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.cli.direct import Direct
-from tests.cli.runner import Sulina, finish
+from tests.cli.blocking_client import BlockingClient
+from tests.cli.runner import SulinaCommand, finish
 
 
-def test_messages_are_printed_a_line_each(sulina: Sulina, direct: Direct, topic: str) -> None:
+def test_messages_are_printed_one_per_line(
+    sulina: SulinaCommand, direct: BlockingClient, topic: str
+) -> None:
     direct.publish(topic, "one", "two", "three")
     ran = sulina("consume", topic, "--from", "earliest", "--count", "2")
     assert ran.lines() == ["one", "two"]
 
 
-def test_what_was_printed_is_acknowledged_and_no_more(
-    sulina: Sulina, direct: Direct, topic: str
+def test_only_printed_messages_are_acknowledged(
+    sulina: SulinaCommand, direct: BlockingClient, topic: str
 ) -> None:
     direct.publish(topic, "one", "two", "three")
     first = ("consume", topic, "--subscription", "s", "--from", "earliest", "--count", "2")
@@ -29,8 +31,8 @@ def test_what_was_printed_is_acknowledged_and_no_more(
     assert (row["position"], row["backlog"]) == (3, 0)
 
 
-def test_without_acknowledging_everything_comes_again(
-    sulina: Sulina, direct: Direct, topic: str
+def test_without_acknowledgement_messages_are_redelivered(
+    sulina: SulinaCommand, direct: BlockingClient, topic: str
 ) -> None:
     direct.publish(topic, "one", "two")
     command = ("consume", topic, "--subscription", "s", "--from", "earliest", "--count", "2")
@@ -38,16 +40,16 @@ def test_without_acknowledging_everything_comes_again(
     assert sulina(*command).lines() == ["one", "two"]
 
 
-def test_the_subscription_of_its_own_is_gone_afterwards(
-    sulina: Sulina, direct: Direct, topic: str
+def test_the_temporary_subscription_is_deleted_afterwards(
+    sulina: SulinaCommand, direct: BlockingClient, topic: str
 ) -> None:
     direct.publish(topic, "one")
     sulina("consume", topic, "--from", "earliest", "--count", "1")
     assert direct.subscriptions(topic) == []
 
 
-def test_it_ends_when_nothing_comes_and_fails_only_if_a_count_was_asked_for(
-    sulina: Sulina, direct: Direct, topic: str
+def test_it_ends_at_the_timeout_and_fails_only_with_a_count(
+    sulina: SulinaCommand, direct: BlockingClient, topic: str
 ) -> None:
     direct.publish(topic, "one")
     command = ("consume", topic, "--from", "earliest", "--timeout", "0.3")
@@ -57,7 +59,7 @@ def test_it_ends_when_nothing_comes_and_fails_only_if_a_count_was_asked_for(
     assert "received 1 message of 5" in ran.stderr
 
 
-def test_json_lines_have_all_fields(sulina: Sulina, topic: str) -> None:
+def test_json_lines_have_all_fields(sulina: SulinaCommand, topic: str) -> None:
     sulina("produce", topic, "payload", "--key", "k", "--attribute", "a=b", "--producer-name", "p")
     [found] = sulina("consume", topic, "--from", "earliest", "--count", "1", "--json").json_lines()
     assert datetime.fromisoformat(found.pop("publish_time")).tzinfo is UTC
@@ -77,7 +79,9 @@ def test_json_lines_have_all_fields(sulina: Sulina, topic: str) -> None:
     }
 
 
-def test_bytes_that_are_no_text_come_in_base64_in_hex_or_raw(sulina: Sulina, topic: str) -> None:
+def test_binary_payloads_are_printed_as_base64_hex_or_raw(
+    sulina: SulinaCommand, topic: str
+) -> None:
     sulina("produce", topic, input=b"\xff\x00\n\xfe")
     command = ("consume", topic, "--from", "earliest", "--count", "2")
     found = sulina(*command, "--json").json_lines()
@@ -87,14 +91,18 @@ def test_bytes_that_are_no_text_come_in_base64_in_hex_or_raw(sulina: Sulina, top
     assert process.communicate(timeout=60)[0] == b"\xff\x00\xfe"
 
 
-def test_key_offset_and_attributes_can_stand_before_a_message(sulina: Sulina, topic: str) -> None:
+def test_key_offset_and_attributes_can_be_printed_before_a_message(
+    sulina: SulinaCommand, topic: str
+) -> None:
     sulina("produce", topic, "v", "--key", "k", "--attribute", "a=b")
     shown = ("--show-key", "--show-offset", "--show-attributes", "--show-topic")
     ran = sulina("consume", topic, "--from", "earliest", "--count", "1", *shown)
     assert ran.lines() == [f'{topic}\t0\tk\t{{"a": "b"}}\tv']
 
 
-def test_it_begins_at_an_offset_or_at_a_time(sulina: Sulina, direct: Direct, topic: str) -> None:
+def test_it_starts_at_an_offset_or_at_a_time(
+    sulina: SulinaCommand, direct: BlockingClient, topic: str
+) -> None:
     direct.publish(topic, "a", "b", "c")
     assert sulina("consume", topic, "--from", "1", "--count", "2").lines() == ["b", "c"]
     past = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
@@ -103,7 +111,9 @@ def test_it_begins_at_an_offset_or_at_a_time(sulina: Sulina, direct: Direct, top
     assert "write latest, earliest, an offset" in ran.stderr
 
 
-def test_all_partitions_of_a_topic_are_consumed(sulina: Sulina, direct: Direct, topic: str) -> None:
+def test_all_partitions_of_a_topic_are_consumed(
+    sulina: SulinaCommand, direct: BlockingClient, topic: str
+) -> None:
     direct.admin("topic.create", topic=topic, partitions=3)
     numbers = [str(number) for number in range(30)]
     direct.publish(topic, *numbers, keys=numbers)
@@ -113,7 +123,9 @@ def test_all_partitions_of_a_topic_are_consumed(sulina: Sulina, direct: Direct, 
     assert {each["partition"] for each in found} == {0, 1, 2}
 
 
-def test_only_keys_that_fit_a_filter_come(sulina: Sulina, direct: Direct, topic: str) -> None:
+def test_only_keys_that_match_a_filter_are_received(
+    sulina: SulinaCommand, direct: BlockingClient, topic: str
+) -> None:
     direct.publish(topic, "x", "y", "z", keys=["a1", "b1", "a2"])
     command = ("consume", topic, "--from", "earliest", "--type", "key_shared", "--timeout", "1")
     assert sulina(*command, "--key-filter", "a*").lines() == ["x", "z"]
@@ -121,7 +133,7 @@ def test_only_keys_that_fit_a_filter_come(sulina: Sulina, direct: Direct, topic:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_and_keeps_the_acknowledgements(
-    sulina: Sulina, direct: Direct, topic: str, number: signal.Signals
+    sulina: SulinaCommand, direct: BlockingClient, topic: str, number: signal.Signals
 ) -> None:
     direct.publish(topic, "one", "two")
     process = sulina.start("consume", topic, "--subscription", "s", "--from", "earliest")
@@ -133,8 +145,8 @@ def test_a_signal_ends_it_and_keeps_the_acknowledgements(
     assert (row["backlog"], row["consumers"]) == (0, 0)
 
 
-def test_it_ends_when_nobody_reads_its_output_any_more(
-    sulina: Sulina, direct: Direct, topic: str
+def test_it_ends_when_its_reader_closes_the_pipe(
+    sulina: SulinaCommand, direct: BlockingClient, topic: str
 ) -> None:
     direct.publish(topic, "one")
     process = sulina.start("consume", topic, "--from", "earliest")
@@ -148,8 +160,8 @@ def test_it_ends_when_nobody_reads_its_output_any_more(
     assert direct.subscriptions(topic) == []
 
 
-def test_it_ends_in_silence_when_the_pipe_breaks_in_the_middle(
-    sulina: Sulina, direct: Direct, topic: str
+def test_it_ends_silently_when_the_pipe_breaks_during_a_write(
+    sulina: SulinaCommand, direct: BlockingClient, topic: str
 ) -> None:
     direct.publish(topic, *["x" * 1000] * 2000)
     process = sulina.start("consume", topic, "--from", "earliest")

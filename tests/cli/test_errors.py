@@ -1,4 +1,4 @@
-"""Errors are a sentence with a remedy, and the exit code says what kind they are."""
+"""Errors are one sentence with a remedy, and the exit code tells their type."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import sys
 
 import pytest
 
-from tests.cli.direct import Direct
-from tests.cli.runner import COMMAND, Sulina
+from tests.cli.blocking_client import BlockingClient
+from tests.cli.runner import COMMAND, SulinaCommand
 
 
 @pytest.fixture
-def nobody() -> Sulina:
-    """A URL where nothing listens: the port is taken and given back."""
+def nobody() -> SulinaCommand:
+    """A URL on which nothing listens."""
     import socket
 
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        return Sulina(f"sulina://127.0.0.1:{probe.getsockname()[1]}")
+        return SulinaCommand(f"sulina://127.0.0.1:{probe.getsockname()[1]}")
 
 
 @pytest.mark.parametrize(
@@ -34,20 +34,22 @@ def nobody() -> Sulina:
         ("topic", "list"),
     ],
 )
-def test_without_a_broker_the_remedy_is_told(nobody: Sulina, command: tuple[str, ...]) -> None:
+def test_without_a_broker_the_error_names_the_remedy(
+    nobody: SulinaCommand, command: tuple[str, ...]
+) -> None:
     ran = nobody(*command, code=3)
     address = nobody.url.removeprefix("sulina://")
     assert ran.stderr == f"sulina: no broker at {address}: is `sulina up` running?\n"
     assert ran.stdout == ""
 
 
-def test_with_json_the_error_is_json_too(nobody: Sulina) -> None:
+def test_with_json_the_error_is_json_too(nobody: SulinaCommand) -> None:
     told = json.loads(nobody("ping", "--json", code=3).stderr)
     assert told["error"] == "Unavailable"
     assert "is `sulina up` running?" in told["message"]
 
 
-def test_debugging_shows_where_it_comes_from(nobody: Sulina) -> None:
+def test_debugging_prints_the_traceback(nobody: SulinaCommand) -> None:
     done = subprocess.run(
         [*COMMAND, "ping"],
         env={**nobody.environment, "SULINA_DEBUG": "1"},
@@ -59,7 +61,7 @@ def test_debugging_shows_where_it_comes_from(nobody: Sulina) -> None:
     assert b"Traceback" in done.stderr
 
 
-def test_a_url_that_is_none_is_explained(nobody: Sulina) -> None:
+def test_an_invalid_url_is_explained(nobody: SulinaCommand) -> None:
     ran = nobody("ping", "--url", "http://127.0.0.1", code=1)
     assert "use sulina://host:port" in ran.stderr
 
@@ -74,20 +76,22 @@ def test_a_url_that_is_none_is_explained(nobody: Sulina) -> None:
         (("bench", "--count", "1", "--seconds", "1"), "not both"),
     ],
 )
-def test_a_command_line_that_makes_no_sense_is_told_before_anything_is_done(
-    nobody: Sulina, command: tuple[str, ...], remedy: str
+def test_an_invalid_command_line_fails_before_anything_is_done(
+    nobody: SulinaCommand, command: tuple[str, ...], remedy: str
 ) -> None:
     assert remedy in nobody(*command, code=2).stderr
 
 
-def test_a_missing_subscription_is_named(sulina: Sulina, direct: Direct, topic: str) -> None:
+def test_a_missing_subscription_is_named(
+    sulina: SulinaCommand, direct: BlockingClient, topic: str
+) -> None:
     direct.admin("topic.create", topic=topic)
     ran = sulina("subscription", "describe", topic, "none", code=1)
     assert "'none'" in ran.stderr and ran.stderr.count("\n") == 1
 
 
-def test_a_flag_wins_over_the_environment_and_the_last_over_the_first(
-    sulina: Sulina, nobody: Sulina
+def test_a_flag_overrides_the_environment_and_the_last_one_wins(
+    sulina: SulinaCommand, nobody: SulinaCommand
 ) -> None:
     assert nobody("--url", sulina.url, "ping").code == 0
     assert nobody("--url", nobody.url, "ping", "--url", sulina.url).code == 0

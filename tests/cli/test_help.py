@@ -1,4 +1,4 @@
-"""Help: for every command, with examples that are true."""
+"""Every command has help, with valid examples."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 from sulina.cli.app import COMMANDS, SERVER_COMMANDS, app
 from sulina.cli.command import CliCommand
 from sulina.cli.settings import CliSettings
-from tests.cli.runner import Sulina
+from tests.cli.runner import SulinaCommand
 
 
 def commands(
     group: click.Group = app, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """All commands with the words that lead to them."""
+    """All commands with their paths."""
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
@@ -32,15 +32,15 @@ ALL = dict(commands())
 
 
 def test_the_first_page_names_every_command_and_the_exit_codes() -> None:
-    ran = Sulina("sulina://127.0.0.1:1")("--help")
+    ran = SulinaCommand("sulina://127.0.0.1:1")("--help")
     for name in [*COMMANDS, *(each.name for each in SERVER_COMMANDS)]:
         assert f"  {name} " in ran.stdout
     assert "no broker could be reached" in ran.stdout
     assert "_SULINA_COMPLETE" in ran.stdout
 
 
-def test_versions_are_told() -> None:
-    nobody = Sulina("sulina://127.0.0.1:1")
+def test_versions_are_printed() -> None:
+    nobody = SulinaCommand("sulina://127.0.0.1:1")
     [number] = nobody("--version").lines()
     assert number.startswith("sulina ")
     assert nobody("version").stdout.startswith(number + ", python ")
@@ -58,7 +58,7 @@ def test_every_command_explains_itself_with_examples(path: tuple[str, ...]) -> N
 
 
 @pytest.mark.parametrize("path", ALL, ids=" ".join)
-def test_every_example_is_a_command_line_that_is_understood(
+def test_every_example_is_a_valid_command_line(
     path: tuple[str, ...], tmp_path: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = ALL[path]

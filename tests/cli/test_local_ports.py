@@ -1,4 +1,4 @@
-"""Which ports the processes of a cluster on one machine get, and keep."""
+"""Which ports the processes of a local cluster get, and keep."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sulina.errors import Refused
 FREE = RequestedPorts(port=0, http_port=0)
 
 
-def test_a_plan_over_the_same_folder_is_the_same(tmp_path: Path) -> None:
+def test_the_same_folder_gives_the_same_ports(tmp_path: Path) -> None:
     first = plan_ports(tmp_path, ClusterSize(3, 3, 3), FREE)
     ports = [
         *(port for both in first.brokers.values() for port in both),
@@ -48,7 +48,7 @@ def test_a_storage_node_moves_when_its_port_is_taken_but_etcd_stays(tmp_path: Pa
         plan_ports(tmp_path, ClusterSize(1, 1, 1), FREE)
 
 
-def test_what_a_folder_holds_is_not_made_smaller(tmp_path: Path) -> None:
+def test_a_cluster_is_not_started_with_fewer_nodes(tmp_path: Path) -> None:
     plan_ports(tmp_path, ClusterSize(1, 3, 3), FREE)
     with pytest.raises(Refused, match="with --storage 3"):
         plan_ports(tmp_path, ClusterSize(1, 2, 3), FREE)
@@ -57,13 +57,13 @@ def test_what_a_folder_holds_is_not_made_smaller(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("written", ["", "[]", '{"brokers": 1}', "{"])
-def test_a_spoilt_plan_is_told_in_a_sentence(tmp_path: Path, written: str) -> None:
+def test_an_invalid_ports_file_is_reported_in_a_sentence(tmp_path: Path, written: str) -> None:
     (tmp_path / "cluster.json").write_text(written)
     with pytest.raises(Refused, match="is not valid"):
         plan_ports(tmp_path, ClusterSize(), FREE)
 
 
-def test_the_plan_is_on_the_disk_before_anything_starts(tmp_path: Path) -> None:
+def test_the_ports_are_on_disk_before_anything_starts(tmp_path: Path) -> None:
     plan = plan_ports(tmp_path / "new", ClusterSize(2, 1, 1), FREE)
     kept = json.loads((tmp_path / "new" / "cluster.json").read_text())
     assert kept["brokers"]["broker-2"] == list(plan.brokers["broker-2"])

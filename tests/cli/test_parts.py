@@ -1,4 +1,4 @@
-"""The parts that need no broker: positions, sizes, buckets, lines from a pipe."""
+"""Parts that need no broker: positions, sizes, histograms, lines from a pipe."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_position_is_a_word_an_offset_or_a_time() -> None:
         position("-5")
 
 
-def test_values_are_written_as_people_write_them() -> None:
+def test_values_are_printed_for_people() -> None:
     assert [words(value) for value in (None, True, 12345, "", [1, "a"], 0.5)] == [
         "-",
         "yes",
@@ -92,7 +92,7 @@ async def test_lines_come_out_as_they_went_in(lines: list[bytes]) -> None:
     assert counted == sum(len(line) + 1 for line in lines)
 
 
-async def test_no_more_is_read_before_the_lines_were_taken() -> None:
+async def test_reading_waits_until_the_lines_were_taken() -> None:
     reading, writing = os.pipe()
     batches = lines_of(reading, lambda _: None)
     os.write(writing, b"one\n")
@@ -126,7 +126,7 @@ async def test_a_pacer_changes_neither_messages_nor_order() -> None:
         ({"corrupt_records": 1, "stopped": False}, "DAMAGED in 1 place"),
     ],
 )
-def test_what_a_start_found_is_one_line(changes: dict[str, object], expected: str) -> None:
+def test_the_recovery_summary_is_one_line(changes: dict[str, object], expected: str) -> None:
     fields: dict[str, object] = {
         "stopped": True,
         "files": 2,

@@ -8,12 +8,12 @@ import signal
 import time
 from pathlib import Path
 
-from tests.cli.direct import Direct
-from tests.cli.runner import Sulina, finish
+from tests.cli.blocking_client import BlockingClient
+from tests.cli.runner import SulinaCommand, finish
 
 
-def test_arguments_are_published_and_the_last_offset_is_told(
-    sulina: Sulina, direct: Direct, topic: str
+def test_arguments_are_published_and_the_last_offset_is_printed(
+    sulina: SulinaCommand, direct: BlockingClient, topic: str
 ) -> None:
     ran = sulina("produce", topic, "one", "two", "three")
     assert ran.stdout.startswith(f"published 3 messages (11 B) to {topic} in ")
@@ -21,7 +21,9 @@ def test_arguments_are_published_and_the_last_offset_is_told(
     assert direct.read(topic) == ["one", "two", "three"]
 
 
-def test_json_tells_messages_bytes_rate_and_the_last_offset(sulina: Sulina, topic: str) -> None:
+def test_json_has_messages_bytes_rate_and_the_last_offset(
+    sulina: SulinaCommand, topic: str
+) -> None:
     told = sulina("produce", topic, "one", "two", "--json").json()
     assert (told["topic"], told["messages"], told["bytes"]) == (topic, 2, 6)
     assert told["last"] == {"topic": topic, "offset": 1}
@@ -29,14 +31,14 @@ def test_json_tells_messages_bytes_rate_and_the_last_offset(sulina: Sulina, topi
 
 
 def test_every_line_of_standard_input_is_a_message(
-    sulina: Sulina, direct: Direct, topic: str
+    sulina: SulinaCommand, direct: BlockingClient, topic: str
 ) -> None:
     sulina("produce", topic, input="first\n\nthird without an end")
     assert direct.read(topic) == ["first", "", "third without an end"]
 
 
 def test_a_long_input_arrives_whole_and_in_order(
-    sulina: Sulina, direct: Direct, topic: str
+    sulina: SulinaCommand, direct: BlockingClient, topic: str
 ) -> None:
     lines = [f"line {number}" for number in range(50_000)]
     told = sulina("produce", topic, "--compression", "lz4", "--json", input="\n".join(lines)).json()
@@ -44,7 +46,9 @@ def test_a_long_input_arrives_whole_and_in_order(
     assert direct.read(topic) == lines
 
 
-def test_lines_are_published_as_they_come(sulina: Sulina, direct: Direct, topic: str) -> None:
+def test_lines_are_published_as_they_arrive(
+    sulina: SulinaCommand, direct: BlockingClient, topic: str
+) -> None:
     process = sulina.start("produce", topic)
     assert process.stdin is not None
     process.stdin.write(b"early\n")
@@ -56,8 +60,8 @@ def test_lines_are_published_as_they_come(sulina: Sulina, direct: Direct, topic:
     assert direct.read(topic) == ["early", "late"]
 
 
-def test_ctrl_c_stores_what_was_read_and_tells_it(
-    sulina: Sulina, direct: Direct, topic: str
+def test_ctrl_c_publishes_and_reports_what_was_read(
+    sulina: SulinaCommand, direct: BlockingClient, topic: str
 ) -> None:
     process = sulina.start("produce", topic)
     assert process.stdin is not None
@@ -70,7 +74,7 @@ def test_ctrl_c_stores_what_was_read_and_tells_it(
 
 
 def test_files_are_read_one_after_the_other(
-    sulina: Sulina, direct: Direct, topic: str, tmp_path: Path
+    sulina: SulinaCommand, direct: BlockingClient, topic: str, tmp_path: Path
 ) -> None:
     (tmp_path / "a").write_text("a1\na2\n")
     (tmp_path / "b").write_text("b1")
@@ -79,7 +83,7 @@ def test_files_are_read_one_after_the_other(
 
 
 def test_a_whole_file_is_one_message_byte_for_byte(
-    sulina: Sulina, topic: str, tmp_path: Path
+    sulina: SulinaCommand, topic: str, tmp_path: Path
 ) -> None:
     content = bytes(range(256))
     (tmp_path / "image").write_bytes(content)
@@ -89,7 +93,7 @@ def test_a_whole_file_is_one_message_byte_for_byte(
     assert sulina("peek", topic, "--format", "hex").stdout == content.hex() + "\n"
 
 
-def test_the_key_may_stand_before_a_separator(sulina: Sulina, topic: str) -> None:
+def test_the_key_can_precede_a_separator(sulina: SulinaCommand, topic: str) -> None:
     sulina("produce", topic, "7:Ada: the first", "nobody", "--key-separator", ":")
     found = sulina("peek", topic, "--json").json_lines()
     assert [(each["key"], each["payload"]) for each in found] == [
@@ -98,25 +102,27 @@ def test_the_key_may_stand_before_a_separator(sulina: Sulina, topic: str) -> Non
     ]
 
 
-def test_attributes_go_with_every_message(sulina: Sulina, topic: str) -> None:
+def test_attributes_go_with_every_message(sulina: SulinaCommand, topic: str) -> None:
     sulina("produce", topic, "x", "y", "--attribute", "source=test", "--attribute", "note=a=b")
     found = sulina("peek", topic, "--json").json_lines()
     assert [each["attributes"] for each in found] == [{"source": "test", "note": "a=b"}] * 2
 
 
-def test_count_repeats_arguments_and_cuts_input(sulina: Sulina, direct: Direct, topic: str) -> None:
+def test_count_repeats_arguments_and_cuts_input(
+    sulina: SulinaCommand, direct: BlockingClient, topic: str
+) -> None:
     sulina("produce", topic, "a", "b", "--count", "5")
     sulina("produce", topic, "--count", "2", input="c\nd\ne\n")
     assert direct.read(topic) == ["a", "b", "a", "b", "a", "c", "d"]
 
 
-def test_a_rate_is_not_exceeded(sulina: Sulina, topic: str) -> None:
+def test_a_rate_is_not_exceeded(sulina: SulinaCommand, topic: str) -> None:
     told = sulina("produce", topic, "x", "--count", "60", "--rate", "100", "--json").json()
     assert told["messages"] == 60
     assert told["seconds"] >= 0.5  # never shorter: this is no matter of how fast the machine is
 
 
-def test_a_named_producer_continues_its_sequence(sulina: Sulina, topic: str) -> None:
+def test_a_named_producer_continues_its_sequence(sulina: SulinaCommand, topic: str) -> None:
     sulina("produce", topic, "a", "b", "--producer-name", "meter-1")
     sulina("produce", topic, "c", "--producer-name", "meter-1")
     found = sulina("peek", topic, "--json").json_lines()
@@ -124,14 +130,14 @@ def test_a_named_producer_continues_its_sequence(sulina: Sulina, topic: str) -> 
     assert [each["sequence"] for each in found] == [0, 1, 2]
 
 
-def test_a_non_reliable_topic_is_made_when_asked_for(
-    sulina: Sulina, direct: Direct, topic: str
+def test_a_non_reliable_topic_is_created_on_request(
+    sulina: SulinaCommand, direct: BlockingClient, topic: str
 ) -> None:
     sulina("produce", topic, "x", "--non-reliable")
     assert direct.admin("topic.describe", topic=topic)["delivery"] == "non_reliable"
 
 
-def test_a_bar_shows_on_a_terminal_when_it_takes_a_while(sulina: Sulina, topic: str) -> None:
+def test_long_work_shows_a_progress_bar_on_a_terminal(sulina: SulinaCommand, topic: str) -> None:
     screen, terminal = pty.openpty()
     process = sulina.start("produce", topic, "x", "--count", "60", "--rate", "60", stderr=terminal)
     os.close(terminal)
@@ -147,12 +153,12 @@ def test_a_bar_shows_on_a_terminal_when_it_takes_a_while(sulina: Sulina, topic: 
     assert b"publishing" in shown
 
 
-def test_a_line_that_no_message_can_hold_is_refused(sulina: Sulina, topic: str) -> None:
+def test_a_line_larger_than_a_message_is_refused(sulina: SulinaCommand, topic: str) -> None:
     ran = sulina("produce", topic, input=b"x" * (17 << 20), code=1)
     assert "a line is longer than 16 MiB" in ran.stderr
 
 
-def test_contradicting_sources_and_keys_are_usage_errors(sulina: Sulina, topic: str) -> None:
+def test_contradicting_sources_and_keys_are_usage_errors(sulina: SulinaCommand, topic: str) -> None:
     assert "not both" in sulina("produce", topic, "x", "--file", "-", code=2).stderr
     ran = sulina("produce", topic, "x", "--key", "k", "--key-separator", ":", code=2)
     assert "not both" in ran.stderr
@@ -161,7 +167,7 @@ def test_contradicting_sources_and_keys_are_usage_errors(sulina: Sulina, topic: 
 
 
 def test_delayed_messages_are_stored_now_and_delivered_later(
-    sulina: Sulina, direct: Direct, topic: str
+    sulina: SulinaCommand, direct: BlockingClient, topic: str
 ) -> None:
     sulina("produce", topic, "in a while", "--delay", "2h")
     sulina("produce", topic, "late", "--deliver-at", "2020-01-01T12:30Z", "--delay", "1s", code=2)
@@ -171,7 +177,7 @@ def test_delayed_messages_are_stored_now_and_delivered_later(
     assert ran.stdout == "at once\n"
 
 
-def test_times_that_are_none_are_refused_with_an_example(sulina: Sulina, topic: str) -> None:
+def test_invalid_times_are_refused_with_an_example(sulina: SulinaCommand, topic: str) -> None:
     for option, value in (("--delay", "soon"), ("--delay", "-1s"), ("--deliver-at", "tomorrow")):
         ran = sulina("produce", topic, "x", option, value, code=2)
         assert "write one such as" in ran.stderr

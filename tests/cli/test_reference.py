@@ -1,4 +1,4 @@
-"""docs/reference/cli.md says what the commands say."""
+"""docs/reference/cli.md is generated from the commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sulina up``: starting, saying where, stopping cleanly, and why it can't."""
+"""``sulina up``: start, ready line, clean stop, and errors at the start."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.direct import Direct
-from tests.cli.runner import Sulina, finish
+from tests.cli.blocking_client import BlockingClient
+from tests.cli.runner import SulinaCommand, finish
 from tests.support.fixtures import sulina_process as sulina_process
 from tests.support.server import SulinaProcess
 
-NOBODY = Sulina("sulina://127.0.0.1:1")
+NOBODY = SulinaCommand("sulina://127.0.0.1:1")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_stops_cleanly_and_everything_is_there_again(
+def test_it_stops_cleanly_and_data_survives_a_restart(
     sulina_process: SulinaProcess, number: signal.Signals
 ) -> None:
-    sulina = Sulina(sulina_process.url)
-    direct = Direct(sulina_process.url)
+    sulina = SulinaCommand(sulina_process.url)
+    direct = BlockingClient(sulina_process.url)
     direct.publish("/default/t", "one", "two", "three")
     sulina("consume", "/default/t", "--subscription", "s", "--from", "earliest", "--count", "1")
     assert sulina_process.stop(number) == 0
@@ -35,8 +35,8 @@ def test_it_stops_cleanly_and_everything_is_there_again(
     assert sulina(*rest).lines() == ["two", "three"]
 
 
-def test_what_was_acknowledged_survives_a_kill(sulina_process: SulinaProcess) -> None:
-    sulina = Sulina(sulina_process.url)
+def test_acknowledged_messages_survive_a_kill(sulina_process: SulinaProcess) -> None:
+    sulina = SulinaCommand(sulina_process.url)
     sulina("produce", "/default/t", "one", "two")
     sulina_process.kill()
     assert not sulina_process.running
@@ -46,8 +46,8 @@ def test_what_was_acknowledged_survives_a_kill(sulina_process: SulinaProcess) ->
 
 
 def test_clients_do_not_keep_it_from_stopping(sulina_process: SulinaProcess) -> None:
-    sulina = Sulina(sulina_process.url)
-    Direct(sulina_process.url).publish("/default/t", "one")
+    sulina = SulinaCommand(sulina_process.url)
+    BlockingClient(sulina_process.url).publish("/default/t", "one")
     process = sulina.start("consume", "/default/t", "--from", "earliest")
     assert process.stdout is not None
     assert process.stdout.readline() == b"one\n"
@@ -56,7 +56,7 @@ def test_clients_do_not_keep_it_from_stopping(sulina_process: SulinaProcess) -> 
     assert finish(process).code == 130
 
 
-def test_ready_tells_port_process_and_folder(sulina_process: SulinaProcess) -> None:
+def test_the_ready_line_has_port_process_and_folder(sulina_process: SulinaProcess) -> None:
     ready = sulina_process.ready
     assert ready["event"] == "ready"
     assert ready["url"] == f"sulina://127.0.0.1:{ready['port']}"
@@ -64,26 +64,28 @@ def test_ready_tells_port_process_and_folder(sulina_process: SulinaProcess) -> N
     assert ready["data"] == str(sulina_process.data)
 
 
-def test_a_taken_port_is_told_in_a_sentence(sulina_process: SulinaProcess, tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_in_a_sentence(
+    sulina_process: SulinaProcess, tmp_path: Path
+) -> None:
     command = ("up", "--data", str(tmp_path / "other"), "--port", str(sulina_process.port))
     ran = NOBODY(*command, code=1)
     assert f"can't listen on 127.0.0.1:{sulina_process.port}" in ran.stderr
     assert ran.stderr.count("\n") == 1
 
 
-def test_a_folder_in_use_is_told_in_a_sentence(sulina_process: SulinaProcess) -> None:
+def test_a_folder_in_use_is_reported_in_a_sentence(sulina_process: SulinaProcess) -> None:
     ran = NOBODY("up", "--data", str(sulina_process.data), "--port", "0", code=1)
     assert "another process uses the folder" in ran.stderr
     assert ran.stderr.count("\n") == 1
 
 
-def test_a_file_is_no_folder(tmp_path: Path) -> None:
+def test_a_file_is_not_a_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     ran = NOBODY("up", "--data", str(tmp_path / "file" / "data"), "--port", "0", code=1)
     assert "is a file: choose a folder with --data" in ran.stderr
 
 
-def test_people_are_shown_where_it_is_and_what_to_type(tmp_path: Path) -> None:
+def test_the_panel_shows_addresses_and_commands(tmp_path: Path) -> None:
     process = NOBODY.start("up", "--data", str(tmp_path / "data"), "--port", "0")
     assert process.stdout is not None
     lines: list[str] = []
@@ -100,27 +102,27 @@ def test_people_are_shown_where_it_is_and_what_to_type(tmp_path: Path) -> None:
     assert "stopped; all data is stored" in ran.stderr
 
 
-def test_topics_are_not_made_by_themselves_when_that_is_forbidden(tmp_path: Path) -> None:
+def test_no_auto_create_refuses_unknown_topics(tmp_path: Path) -> None:
     arguments = ("--no-auto-create", "--cache-mb", "8", "--journal-file-mb", "1")
     with SulinaProcess(tmp_path / "data", *arguments) as server:
-        sulina = Sulina(server.url)
+        sulina = SulinaCommand(server.url)
         ran = sulina("produce", "/default/t", "x", code=1)
-        assert "`sulina topic create /default/t` makes it" in ran.stderr
-        direct = Direct(server.url)
+        assert "`sulina topic create /default/t`" in ran.stderr
+        direct = BlockingClient(server.url)
         direct.admin("topic.create", topic="/default/t")
         direct.publish("/default/t", *["x" * 100_000] * 30)
         assert len(direct.read("/default/t")) == 30
 
 
-def test_the_second_signal_ends_it_at_once() -> None:
+def test_a_second_signal_ends_it_immediately() -> None:
     program = (
         "import asyncio\n"
-        "from broker_containers.commands.serving import Stop\n"
+        "from broker_containers.commands.serving import StopSignal\n"
         "async def main():\n"
-        "    stop = Stop()\n"
+        "    stop = StopSignal()\n"
         "    stop.ready = True\n"
         "    print('ready', flush=True)\n"
-        "    await stop.asked.wait()\n"
+        "    await stop.received.wait()\n"
         "    print('stopping', flush=True)\n"
         "    await asyncio.Event().wait()\n"
         "asyncio.run(main())\n"
@@ -134,7 +136,7 @@ def test_the_second_signal_ends_it_at_once() -> None:
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
-def test_tls_is_served_and_a_stranger_is_not_trusted(tmp_path: Path) -> None:
+def test_tls_is_served_and_unknown_certificates_are_refused(tmp_path: Path) -> None:
     certificate, key = tmp_path / "broker.pem", tmp_path / "broker.key"
     subprocess.run(
         [
@@ -149,7 +151,7 @@ def test_tls_is_served_and_a_stranger_is_not_trusted(tmp_path: Path) -> None:
     arguments = ("--tls-cert", str(certificate), "--tls-key", str(key))
     with SulinaProcess(tmp_path / "data", *arguments) as server:
         assert server.url.startswith("sulina+tls://")
-        sulina = Sulina(server.url)
+        sulina = SulinaCommand(server.url)
         sulina("produce", "/default/t", "secret", "--tls-ca", str(certificate))
         assert sulina("--tls-ca", str(certificate), "peek", "/default/t").lines() == ["secret"]
         assert "check the certificates" in sulina("ping", code=1).stderr

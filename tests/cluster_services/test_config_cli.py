@@ -12,9 +12,10 @@ from broker_containers.operations.settings import SettingHandlers
 from broker_containers.settings.apply import single_broker_config
 from sulina.runtime.memory_disk import MemoryDisk
 from tests.broker.memory_cluster import MemoryCluster
-from tests.cli.runner import Ran, Sulina
+from tests.cli.runner import SulinaCommand
+from tests.support.shell import CommandResult
 
-Run = Callable[..., Awaitable[Ran]]
+Run = Callable[..., Awaitable[CommandResult]]
 
 
 @pytest.fixture
@@ -26,9 +27,9 @@ async def sulina() -> AsyncIterator[Run]:
         single_broker_config(cluster.broker) as config,
     ):
         cluster.server.services.operations.serve(SettingHandlers(config))
-        command = Sulina(f"sulina://127.0.0.1:{cluster.port}")
+        command = SulinaCommand(f"sulina://127.0.0.1:{cluster.port}")
 
-        async def run(*arguments: str, code: int = 0) -> Ran:
+        async def run(*arguments: str, code: int = 0) -> CommandResult:
             return await asyncio.to_thread(command, "config", *arguments, code=code)
 
         yield run

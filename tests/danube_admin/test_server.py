@@ -33,7 +33,7 @@ from sulina.errors import (
     UnknownOutcome,
 )
 from sulina.operations.topics import NamespaceOperations
-from tests.cli.runner import Sulina
+from tests.cli.runner import SulinaCommand
 from tests.danube_admin.client import AdminClient, admin_client
 from tests.support.server import SulinaProcess
 
@@ -95,7 +95,7 @@ async def test_a_port_that_is_taken_is_told_with_the_option(
     shared_sulina_process: SulinaProcess, tmp_path: Path
 ) -> None:
     taken = str(shared_sulina_process.admin_port)
-    nobody = Sulina("sulina://127.0.0.1:1")
+    nobody = SulinaCommand("sulina://127.0.0.1:1")
     ran = nobody("up", "--data", str(tmp_path), "--port", "0", "--admin-port", taken, code=1)
     assert "--admin-port" in ran.stderr and ran.stderr.count("\n") == 1
 

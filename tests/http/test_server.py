@@ -13,7 +13,7 @@ from broker_containers.assembly.single import run_embedded
 from broker_containers.broker.settings import HttpSettings
 from broker_containers.doors.listen import Listen
 from sulina.errors import Refused
-from tests.cli.runner import Sulina
+from tests.cli.runner import SulinaCommand
 from tests.http.broker import Running, running
 from tests.http.client import http_client
 from tests.support.server import SulinaProcess
@@ -35,7 +35,7 @@ async def test_a_taken_port_is_told_in_a_sentence_and_nothing_runs(tmp_path: Pat
 def test_the_command_line_says_where_http_is_and_whether_its_port_is_taken(tmp_path: Path) -> None:
     with SulinaProcess(tmp_path / "data") as server:
         assert server.http_url == f"http://127.0.0.1:{server.http_port}"
-        nobody = Sulina("sulina://127.0.0.1:1")
+        nobody = SulinaCommand("sulina://127.0.0.1:1")
         ports = ("--port", "0", "--http-port", str(server.http_port))
         ran = nobody("up", "--data", str(tmp_path / "other"), *ports, code=1)
         assert "--http-port" in ran.stderr and ran.stderr.count("\n") == 1

@@ -17,8 +17,8 @@ from localstack.cloud.folder import cloud_folder
 from localstack.emulators.credentials import Credentials
 from localstack.emulators.s3 import s3_client
 from sulina.errors import Refused
-from tests.cli.direct import Direct
-from tests.cli.runner import Sulina
+from tests.cli.blocking_client import BlockingClient
+from tests.cli.runner import SulinaCommand
 from tests.support.local_cluster import ClusterUp, wait_gone
 
 
@@ -54,12 +54,12 @@ def test_messages_become_parquet_in_the_bucket_and_everything_ends_together(
         assert aws["tier"] == (
             f"s3://sulina-lake/sulina?endpoint={aws['endpoint']}&region=us-east-1"
         )
-        Direct(cloud.url).publish("/default/t", "one", "two", "three")
-        Sulina(cloud.url)("ledger", "offload", "/default/t", "--wait")
+        BlockingClient(cloud.url).publish("/default/t", "one", "two", "three")
+        SulinaCommand(cloud.url)("ledger", "offload", "/default/t", "--wait")
 
         assert _payloads(aws) == ["one", "two", "three"]
         assert _parameter(aws, "/sulina/tier") == aws["tier"]
-        assert Direct(cloud.url).read("/default/t") == ["one", "two", "three"]
+        assert BlockingClient(cloud.url).read("/default/t") == ["one", "two", "three"]
         assert f"export SULINA_URL={cloud.url}" in (tmp_path / "cloud/cloud.env").read_text()
 
         pids = list(cloud.pids.values())

@@ -22,7 +22,7 @@ from sulina.metadata.store import MetadataStore
 from sulina.names import TopicName
 from sulina.runtime.real_clock import RealClock
 from tests.schemas.shapes import NAME, NAME_AND_AGE, NAME_AS_NUMBER, record
-from tests.support.shell import Ran, Shell
+from tests.support.shell import CommandResult, Shell
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ class Lines:
         self._url = url
         self._folder = folder
 
-    async def __call__(self, *words: str, code: int = 0, input: str = "") -> Ran:
+    async def __call__(self, *words: str, code: int = 0, input: str = "") -> CommandResult:
         return await self._shell("--url", self._url, *words, code=code, input=input)
 
     def file(self, name: str, content: object) -> str:

@@ -21,16 +21,22 @@ SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
-    """What a command did."""
+class CommandResult:
+    """The exit code and the output of a command."""
 
     code: int
     stdout: str
     stderr: str
 
+    def lines(self) -> list[str]:
+        return self.stdout.splitlines()
+
     def json(self) -> Any:
         """All of standard output as one JSON document."""
         return json.loads(self.stdout)
+
+    def json_lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.lines()]
 
 
 class Shell:
@@ -53,7 +59,7 @@ class Shell:
         self._process.kill()
         self._process.communicate()
 
-    async def __call__(self, *arguments: str, input: str = "", code: int = 0) -> Ran:
+    async def __call__(self, *arguments: str, input: str = "", code: int = 0) -> CommandResult:
         """Run a command to its end, and check its exit code. None ever shows a traceback."""
         line = json.dumps({"arguments": arguments, "input": input}).encode() + b"\n"
         ran = await asyncio.wait_for(asyncio.to_thread(self._run, line), SECONDS)
@@ -61,12 +67,12 @@ class Shell:
         assert ran.code == code, ran
         return ran
 
-    def _run(self, line: bytes) -> Ran:
+    def _run(self, line: bytes) -> CommandResult:
         process = self._process
         assert process is not None and process.stdin is not None and process.stdout is not None
         process.stdin.write(line)
         process.stdin.flush()
-        return Ran(**json.loads(process.stdout.readline()))
+        return CommandResult(**json.loads(process.stdout.readline()))
 
 
 class _Caught:

@@ -6,8 +6,8 @@ import os
 import signal
 from pathlib import Path
 
-from tests.cli.direct import Direct
-from tests.cli.runner import Sulina
+from tests.cli.blocking_client import BlockingClient
+from tests.cli.runner import SulinaCommand
 from tests.support.local_cluster import ClusterUp
 
 TOPIC = "/default/clustered"
@@ -22,7 +22,7 @@ def test_a_cluster_offloads_through_its_storage_nodes_and_replays_without_a_brok
     sizes = ("--brokers", "2", "--storage", "3", "--etcd", "1")
     tier = ("--tier", f"file://{objects}", "--tier-local", "0")
     with ClusterUp(tmp_path / "cluster", *sizes, *tier) as cluster:
-        direct, command = Direct(cluster.url), Sulina(cluster.url)
+        direct, command = BlockingClient(cluster.url), SulinaCommand(cluster.url)
         direct.publish(TOPIC, *NUMBERS)
         done = command("ledger", "offload", TOPIC, "--wait", "--json").json()
         assert done["ledgers"] == 1

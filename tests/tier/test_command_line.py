@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.direct import Direct
-from tests.cli.runner import Sulina
+from tests.cli.blocking_client import BlockingClient
+from tests.cli.runner import SulinaCommand
 from tests.support.server import SulinaProcess
 
 TOPIC = "/default/tiered"
@@ -31,17 +31,17 @@ def process(tmp_path_factory: pytest.TempPathFactory, objects: Path) -> Iterator
 
 
 @pytest.fixture
-def direct(process: SulinaProcess) -> Direct:
-    return Direct(process.url)
+def direct(process: SulinaProcess) -> BlockingClient:
+    return BlockingClient(process.url)
 
 
 @pytest.fixture
-def command(process: SulinaProcess) -> Sulina:
-    return Sulina(process.url)
+def command(process: SulinaProcess) -> SulinaCommand:
+    return SulinaCommand(process.url)
 
 
 def test_a_topic_is_offloaded_listed_verified_wiped_and_replayed(
-    process: SulinaProcess, direct: Direct, command: Sulina, objects: Path
+    process: SulinaProcess, direct: BlockingClient, command: SulinaCommand, objects: Path
 ) -> None:
     direct.publish(TOPIC, *NUMBERS)
     done = command("ledger", "offload", TOPIC, "--wait", "--json").json()
@@ -63,7 +63,7 @@ def test_a_topic_is_offloaded_listed_verified_wiped_and_replayed(
 
 
 def test_a_damaged_object_makes_verify_fail(
-    process: SulinaProcess, direct: Direct, command: Sulina, objects: Path
+    process: SulinaProcess, direct: BlockingClient, command: SulinaCommand, objects: Path
 ) -> None:
     topic = "/default/damaged"
     direct.publish(topic, "one", "two")
@@ -78,7 +78,7 @@ def test_a_damaged_object_makes_verify_fail(
 
 
 def test_all_partitions_are_offloaded_and_deletion_removes_their_objects(
-    process: SulinaProcess, direct: Direct, command: Sulina, objects: Path
+    process: SulinaProcess, direct: BlockingClient, command: SulinaCommand, objects: Path
 ) -> None:
     command("topic", "create", PARTED, "--partitions", "3", "--json").json()
     direct.publish(PARTED, *NUMBERS, keys=[f"k{n % 7}" for n in range(COUNT)])
@@ -94,6 +94,6 @@ def test_all_partitions_are_offloaded_and_deletion_removes_their_objects(
 def test_without_a_tier_a_flush_says_what_is_missing(
     shared_sulina_process: SulinaProcess,
 ) -> None:
-    command = Sulina(shared_sulina_process.url)
+    command = SulinaCommand(shared_sulina_process.url)
     command("topic", "create", "/default/no-tier", "--json").json()
     assert "--tier" in command("ledger", "offload", "/default/no-tier", code=1).stderr

@@ -1,4 +1,4 @@
-"""The same broker through the client: to prepare and to check what a command does."""
+"""The broker through the client library, to prepare and check what commands do."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import sulina
 from sulina.model import Start
 
 
-class Direct:
-    """Blocking calls, each with a connection of its own."""
+class BlockingClient:
+    """Blocking calls, each over its own connection."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -23,7 +23,7 @@ class Direct:
         asyncio.run(work())
 
     def read(self, topic: str) -> list[str]:
-        """Every payload that a topic without partitions holds."""
+        """All payloads of an unpartitioned topic."""
 
         async def work() -> list[str]:
             found: list[str] = []
@@ -38,7 +38,7 @@ class Direct:
         return asyncio.run(work())
 
     def wait_for(self, topic: str, count: int) -> None:
-        """Until the topic holds so many messages."""
+        """Wait until the topic has this many messages."""
 
         async def work() -> None:
             async with (
