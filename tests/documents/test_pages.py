@@ -45,6 +45,17 @@ def test_the_table_of_the_architecture_names_files_to_read() -> None:
             assert found, f"{folders}: there is no {file}"
 
 
+def test_every_page_is_in_the_index() -> None:
+    index = ROOT / "docs" / "README.md"
+    listed = {(index.parent / link.partition("#")[0]).resolve() for link in links(index)}
+    decisions = ROOT / "docs" / "adr"
+    listed |= {(decisions / link).resolve() for link in links(decisions / "README.md")}
+    missing = {name(page) for page in (ROOT / "docs").rglob("*.md")} - {
+        name(each) for each in listed if each.suffix == ".md"
+    }
+    assert missing <= {"docs/README.md"}, "add a line for each of them to docs/README.md"
+
+
 def test_the_navigation_of_the_site_is_the_index() -> None:
     site = runpy.run_path(str(ROOT / "docs" / "site.py"))
     index = (ROOT / "docs" / "README.md").read_text()
