@@ -1,4 +1,4 @@
-"""What tests do with a client, in words: publish, take, look, wait for something to be true."""
+"""What tests do with a client: publish, receive, inspect, wait for a condition."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from sulina import Client, Consumer, Message, MessageId, Producer, Start, SulinaError
 
 PATIENCE = 20.0
-"""Seconds after which a test gives up waiting for what must happen."""
+"""Timeout of a test's waits, in seconds."""
 
 
 def numbered(count: int, first: int = 0) -> list[bytes]:

@@ -26,8 +26,8 @@ from sulina.runtime.real_clock import RealClock
 from tests.broker.actions import PATIENCE
 
 
-class Gate(MemoryDisk):
-    """A disk on which some operations wait while it is closed; reads go on."""
+class GatedDisk(MemoryDisk):
+    """A disk on which some operations wait while it is closed; reads do not."""
 
     def __init__(self, *operations: str) -> None:
         super().__init__(before=self._wait)
@@ -43,8 +43,8 @@ class Gate(MemoryDisk):
     def open_gate(self) -> None:
         self._opened.set()
 
-    async def somebody_waits(self) -> None:
-        """Wait until an operation came to the closed gate."""
+    async def blocked(self) -> None:
+        """Wait until an operation waits at the closed gate."""
         await asyncio.wait_for(self._waiting.wait(), PATIENCE)
 
     async def _wait(self, operation: str, name: str) -> None:

@@ -15,7 +15,7 @@ HOUR = 3600
 
 
 class MovedClock(RealClock):
-    """A clock whose wall time is ``ahead`` of the real one by so many seconds."""
+    """A clock whose wall time is ``ahead`` seconds ahead of the real one."""
 
     ahead = 0.0
 

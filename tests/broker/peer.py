@@ -1,4 +1,4 @@
-"""A peer that speaks the binary protocol command by command, for what no good client does."""
+"""Sends single commands of the binary protocol, for what correct clients do not do."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Proxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def cut(self) -> None:
-        """End all connections at once, with whatever was on its way lost."""
+        """Reset all connections; data in transit is lost."""
         for writer in self._cut:
             writer.transport.abort()
         self._cut.clear()

@@ -1,4 +1,4 @@
-"""Acknowledgements: one by one, up to a place, by batch, late, and over restarts."""
+"""Acknowledgements: individual, cumulative, by batch, late, and across restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Administration through the client: namespaces, topics, what they are told, what is refused."""
+"""Administration through the client: namespaces, topics, descriptions, refusals."""
 
 from __future__ import annotations
 

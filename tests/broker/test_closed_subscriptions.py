@@ -1,4 +1,4 @@
-"""A consumer that comes while its subscription goes: it is told to come again, and can."""
+"""A consumer that joins while its subscription closes gets a retriable error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Credit: a consumer gets as much as it asked for, and the broker waits for it to take some."""
+"""Credit: the broker delivers no more than a consumer has asked for."""
 
 from __future__ import annotations
 

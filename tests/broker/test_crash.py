@@ -1,4 +1,4 @@
-"""A broker process that is killed: what it acknowledged is there when it comes back."""
+"""A killed broker process: everything acknowledged is there after a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failover subscriptions: one consumer receives, in order; another takes over when it is gone."""
+"""Failover subscriptions: one consumer receives, in order; another takes over from it."""
 
 from __future__ import annotations
 

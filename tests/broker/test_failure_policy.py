@@ -19,7 +19,7 @@ from tests.broker.actions import (
     take,
 )
 from tests.broker.cluster import Cluster
-from tests.broker.memory_cluster import Gate, MemoryCluster
+from tests.broker.memory_cluster import GatedDisk, MemoryCluster
 
 TOPIC = "/default/poison"
 DEAD = "/default/poison-dead"
@@ -31,7 +31,7 @@ DEAD_LETTER = replace(BLOCK, poison=Poison.DEAD_LETTER, dead_letter_topic=DEAD)
 
 
 async def fail(consumer: Consumer, payload: bytes, times: int, reason: str = "") -> None:
-    """Nack ``payload`` whenever it comes, so many times; acknowledge everything else."""
+    """Nack ``payload`` this many times when it arrives; acknowledge everything else."""
     while times:
         message = await consumer.receive(10)
         if message.payload == payload:
@@ -212,7 +212,7 @@ async def test_dead_letters_of_a_partition_name_the_partition(client: Client) ->
 
 
 async def test_a_record_is_not_let_go_before_its_dead_letter_is_durable() -> None:
-    disk = Gate()
+    disk = GatedDisk()
     policy = replace(DEAD_LETTER, max_redelivery_count=0)
     async with MemoryCluster(disk) as cluster, cluster.client() as client:
         await publish(client, DEAD, [b"opens its ledger"])
@@ -237,7 +237,7 @@ async def test_a_record_whose_dead_letter_cant_be_published_is_kept(client: Clie
     policy = replace(DEAD_LETTER, max_redelivery_count=0)
     async with client.consumer(TOPIC, "s", failure_policy=policy) as consumer:
         await publish(client, TOPIC, [b"poison"])
-        await fail(consumer, b"poison", 2)  # it comes again: a partitioned topic takes no letters
+        await fail(consumer, b"poison", 2)  # no dead letter: the topic is partitioned
         assert (await look(client, TOPIC, "s"))["backlog"] == 1
         await client.admin("topic.delete", {"topic": DEAD})
         await fail(consumer, b"poison", 1)

@@ -1,4 +1,4 @@
-"""KeyShared subscriptions: one consumer a key, in order, whoever comes and goes; key filters."""
+"""KeyShared subscriptions: one consumer per key, in order, as consumers join and leave."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ async def test_order_holds_for_every_key_while_consumers_come_and_go(client: Cli
             client, TOPIC, "s", 1 + done % 3, type="key_shared", queue_records=30
         ) as group:
             for consumer, mine in zip(group, await take_all(group, 20), strict=True):
-                # Some are never acknowledged: they come again before what follows them.
+                # Some are never acknowledged: they are redelivered before what follows them.
                 for key, numbers in by_key(mine).items():
                     kept = numbers[: len(numbers) // 2 + 1]
                     finished[key] += kept

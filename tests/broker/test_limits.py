@@ -26,7 +26,7 @@ TOPIC = "/default/limited"
 
 @pytest.fixture
 async def hasty(cluster: Cluster) -> AsyncIterator[Client]:
-    """A client that gives up quickly on what may be possible later."""
+    """A client with a short timeout for retriable errors."""
     async with cluster.client(operation_timeout=0.4) as connected:
         yield connected
 
@@ -49,7 +49,7 @@ async def test_a_topic_takes_no_more_producers_than_its_limit(
     async with client.producer(TOPIC, name="a"), client.producer(TOPIC, name="b") as second:
         with pytest.raises(Overloaded, match="has 2 producers, its policy allows 2"):
             await hasty.producer(TOPIC).open()
-        # One that comes again under its name is not one more.
+        # One that reconnects with its name does not count twice.
         async with client.producer(TOPIC, name="a"):
             await (await second.send(b"still here"))
     await publish(client, TOPIC, [b"there is room again"])
@@ -204,7 +204,7 @@ async def test_a_subscription_holds_back_beyond_its_limit_also_after_a_restart(
     arguments = {"topic": TOPIC, "subscription": "s"}
 
     async def unacked_is(asking: Client, count: int) -> None:
-        """Until so many were sent; then each further one takes an acknowledgement."""
+        """Wait until this many were sent; each further one takes an acknowledgement."""
 
         async def found() -> bool:
             counters = (await look(asking, TOPIC, "s"))["counters"]

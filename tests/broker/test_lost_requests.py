@@ -1,4 +1,4 @@
-"""Requests whose connection is lost while they wait: nothing is left half done behind them."""
+"""Requests whose connection is lost while they wait leave nothing half done."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.broker.actions import (
     take,
     until_it_raises,
 )
-from tests.broker.memory_cluster import Gate, MemoryCluster
+from tests.broker.memory_cluster import GatedDisk, MemoryCluster
 from tests.broker.peer import Peer
 
 TOPIC = "/default/lost"
@@ -31,7 +31,7 @@ TOPIC = "/default/lost"
 @asynccontextmanager
 async def cluster_with_slow_metadata() -> AsyncIterator[tuple[MemoryCluster, Client]]:
     async with (
-        MemoryCluster(MemoryDisk(), metadata=Gate()) as cluster,
+        MemoryCluster(MemoryDisk(), metadata=GatedDisk()) as cluster,
         cluster.client() as client,
     ):
         await publish(client, TOPIC, numbered(5))
@@ -54,11 +54,11 @@ async def ask_and_go(cluster: MemoryCluster, command: Command, body: Message) ->
 async def ask_and_wait(cluster: MemoryCluster, peer: Peer, command: Command, body: Message) -> None:
     gate(cluster).close_gate()
     peer.send(command, body, request=7)
-    await gate(cluster).somebody_waits()
+    await gate(cluster).blocked()
 
 
-def gate(cluster: MemoryCluster) -> Gate:
-    assert isinstance(cluster.metadata, Gate)
+def gate(cluster: MemoryCluster) -> GatedDisk:
+    assert isinstance(cluster.metadata, GatedDisk)
     return cluster.metadata
 
 

@@ -1,4 +1,4 @@
-"""De-duplication: whatever is sent again, each record of a producer is stored once, in order."""
+"""De-duplication: records that are sent again are stored once, in order."""
 
 from __future__ import annotations
 

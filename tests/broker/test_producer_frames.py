@@ -18,7 +18,7 @@ from tests.broker.actions import (
     take,
 )
 from tests.broker.conftest import MakeCluster
-from tests.broker.memory_cluster import Gate, MemoryCluster
+from tests.broker.memory_cluster import GatedDisk, MemoryCluster
 
 TOPIC = "/default/frames"
 
@@ -61,7 +61,7 @@ async def test_a_lone_record_goes_out_at_once_however_long_the_linger(client: Cl
 async def test_lingering_records_wait_for_company_and_a_flush_ends_the_wait(
     client: Client,
 ) -> None:
-    disk = Gate()
+    disk = GatedDisk()
     async with MemoryCluster(disk) as cluster, cluster.client() as slow:
         async with slow.producer(TOPIC, linger_ms=60_000) as producer:
             await (await producer.send(b"opens the ledger"))
@@ -172,7 +172,7 @@ async def test_a_record_over_the_topics_limit_cant_hide_in_a_batch(
 
 
 async def test_a_producer_holds_no_more_than_its_bound_while_the_disk_is_slow() -> None:
-    disk = Gate()
+    disk = GatedDisk()
     async with MemoryCluster(disk) as cluster, cluster.client() as client:
         await publish(client, TOPIC, [b"opens the ledger"])
         async with client.producer(TOPIC, max_pending_bytes=20_000) as producer:
@@ -205,7 +205,7 @@ async def test_a_producer_holds_no_more_than_its_bound_while_the_disk_is_slow() 
 
 
 async def test_the_broker_stops_reading_from_producers_while_its_disk_is_behind() -> None:
-    disk = Gate()
+    disk = GatedDisk()
     async with MemoryCluster(disk, high_water=100_000) as cluster, cluster.client() as client:
         await publish(client, TOPIC, [b"opens the ledger"])
         payloads = [bytes([number]) * 50_000 for number in range(200)]
@@ -227,7 +227,7 @@ async def test_the_broker_stops_reading_from_producers_while_its_disk_is_behind(
 
 
 async def test_one_slow_topic_does_not_keep_another_client_from_reading() -> None:
-    disk = Gate()
+    disk = GatedDisk()
     async with MemoryCluster(disk) as cluster, cluster.client() as client:
         await publish(client, TOPIC, numbered(10))
         async with client.producer(TOPIC) as producer:
@@ -240,7 +240,7 @@ async def test_one_slow_topic_does_not_keep_another_client_from_reading() -> Non
 
 
 async def test_a_send_that_is_not_confirmed_in_time_fails_and_says_so() -> None:
-    disk = Gate()
+    disk = GatedDisk()
     async with MemoryCluster(disk) as cluster, cluster.client() as client:
         await publish(client, TOPIC, [b"opens the ledger"])
         producer = await client.producer(TOPIC, send_timeout=0.2).open()

@@ -1,4 +1,4 @@
-"""What is not acknowledged comes again: after a nack, after the ack timeout, with its count."""
+"""Redelivery after a nack and after the ack timeout, with its count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker that is stopped and started again over its folder: everything is as it was."""
+"""A broker that is restarted with its folder has everything it had."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.broker.actions import (
     take,
 )
 from tests.broker.cluster import Cluster
-from tests.broker.memory_cluster import Gate, MemoryCluster
+from tests.broker.memory_cluster import GatedDisk, MemoryCluster
 
 TOPIC = "/default/kept"
 
@@ -165,7 +165,7 @@ async def test_clients_notice_nothing_but_a_pause(cluster: Cluster, client: Clie
 
 
 async def test_a_stop_stores_the_cursors_of_all_subscriptions_even_amid_a_flush() -> None:
-    disk, metadata = MemoryDisk(), Gate()
+    disk, metadata = MemoryDisk(), GatedDisk()
     settings = BrokerSettings(cursor_flush_seconds=0.01)
     names = [f"subscription-{number}" for number in range(150)]
     cluster = MemoryCluster(disk, metadata=metadata, settings=settings)

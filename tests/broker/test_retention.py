@@ -1,4 +1,4 @@
-"""What a topic forgets, and what it never does."""
+"""What retention deletes, and what it must keep."""
 
 from __future__ import annotations
 

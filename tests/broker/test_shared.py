@@ -118,7 +118,7 @@ async def test_consumers_that_come_and_go_lose_nothing(
                 messages = await take(consumer, 10)
                 await ack_all(consumer, messages[::2])
                 done.update(int(message.payload) for message in messages[::2])
-            proxy.cut()  # half of what was taken is not acknowledged, and comes again
+            proxy.cut()  # half of what was received is not acknowledged, and is redelivered
     async with client.consumer(TOPIC, "s", type="shared") as consumer:
         rest = await take(consumer, 200 - len(done))
         assert sorted([*done, *(int(message.payload) for message in rest)]) == list(range(200))

@@ -1,4 +1,4 @@
-"""Slow and stuck consumers: they slow down nobody else, and the broker's memory stays bounded."""
+"""Slow and stuck consumers do not affect others, and the broker's memory stays bounded."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_a_lagging_consumer_joins_the_tail_without_a_gap_or_a_repeat(
                 await (await producer.send(large(number)))
                 assert numbers([(await tail.receive(10)).payload]) == [number]
             assert await cache_bytes(client) <= CACHE
-            # It reads from the journal while more is published, and goes on at the tail.
+            # It reads from the journal while more is published, then from the tail.
             async with other.consumer(TOPIC, "lagging", queue_bytes=5 * FRAME) as lagging:
                 seen: list[int] = []
                 for number in range(300, 500):

@@ -1,4 +1,4 @@
-"""Where a subscription begins, how it is moved, and how it ends."""
+"""Where a subscription starts, seeking, and deleting it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.broker.actions import (
 )
 from tests.broker.cluster import Cluster
 from tests.broker.conftest import MakeCluster
-from tests.broker.memory_cluster import Gate, MemoryCluster
+from tests.broker.memory_cluster import GatedDisk, MemoryCluster
 from tests.broker.peer import Peer
 
 TOPIC = "/default/start"
@@ -225,9 +225,9 @@ async def test_a_seek_moves_all_consumers_of_a_shared_subscription(client: Clien
 
 
 async def test_deliveries_go_on_when_the_seeking_consumer_leaves_before_its_answer() -> None:
-    metadata = Gate()
+    metadata = GatedDisk()
     async with (
-        MemoryCluster(Gate(), metadata=metadata) as cluster,
+        MemoryCluster(GatedDisk(), metadata=metadata) as cluster,
         cluster.client() as client,
         Peer(cluster.port) as peer,
     ):
@@ -247,8 +247,8 @@ async def test_deliveries_go_on_when_the_seeking_consumer_leaves_before_its_answ
 
 
 async def test_deliveries_go_on_when_the_connection_is_lost_during_a_seek() -> None:
-    metadata = Gate()
-    async with MemoryCluster(Gate(), metadata=metadata) as cluster, cluster.client() as client:
+    metadata = GatedDisk()
+    async with MemoryCluster(GatedDisk(), metadata=metadata) as cluster, cluster.client() as client:
         await publish(client, TOPIC, numbered(5))
         async with Peer(cluster.port) as peer:
             handle = await peer.subscribe(TOPIC, "s", records=100)

@@ -1,4 +1,4 @@
-"""The list of topics tells how many records each has, open or not, or that it can't know."""
+"""The list of topics has the number of records of each, if it can be determined."""
 
 from __future__ import annotations
 

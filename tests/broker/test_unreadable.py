@@ -1,4 +1,4 @@
-"""Data that can't be read: the subscription says so, skips nothing, and goes on when it can."""
+"""Unreadable data: the subscription reports it, skips nothing, and resumes when it can."""
 
 from __future__ import annotations
 

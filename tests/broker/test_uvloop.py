@@ -1,4 +1,4 @@
-"""The event loop that servers run on where it can be had: what depends on a loop's transports."""
+"""What depends on the transports of uvloop, which servers use if it is installed."""
 
 from __future__ import annotations
 

@@ -24,14 +24,14 @@ from tests.broker.actions import (
     take,
 )
 from tests.broker.cluster import Cluster
-from tests.broker.memory_cluster import Gate, MemoryCluster
+from tests.broker.memory_cluster import GatedDisk, MemoryCluster
 from tests.broker.proxy import Proxy
 
 TOPIC = "/default/strong"
 
 
 async def test_1_a_reliable_send_is_not_acknowledged_from_memory() -> None:
-    disk = Gate("sync")
+    disk = GatedDisk("sync")
     async with (
         MemoryCluster(disk) as cluster,
         cluster.client() as client,
@@ -40,7 +40,7 @@ async def test_1_a_reliable_send_is_not_acknowledged_from_memory() -> None:
         await (await producer.send(b"opens the ledger"))
         disk.close_gate()
         ticket = await producer.send(b"written, and not synced")
-        await disk.somebody_waits()
+        await disk.blocked()
         for _ in range(20):
             await client.ping()
         assert not ticket.done()

@@ -1,4 +1,4 @@
-"""One broker in this process, with the door for stock clients open."""
+"""One broker in this process, with a port for stock clients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from broker_containers.doors.listen import Listen
 
 @dataclass(frozen=True)
 class OneBroker:
-    """Where it is."""
+    """Its URLs."""
 
     url: str
     """For stock clients."""

@@ -1,4 +1,4 @@
-"""Three brokers of one cluster in this process, each with its door for stock clients."""
+"""Brokers of one cluster in this process, each with a port for stock clients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUICK_DOOR = DanubeSettings(forward_after_seconds=2.0, goodbye_seconds=0.0)
 
 
 class DanubeBrokers(Brokers):
-    """With ``proxied``, clients reach all brokers through one address and no other way."""
+    """With ``proxied``, clients reach all brokers through one address only."""
 
     def __init__(self, *, proxied: bool = False) -> None:
         super().__init__(QUICK)
@@ -48,7 +48,7 @@ class DanubeBrokers(Brokers):
             self.urls[name] = self.doors[name].addresses.grpc_url
 
     async def lose(self, name: str) -> None:
-        """A broker is gone for all others, and does not know it."""
+        """Cut a broker off: the others miss it, and it does not notice."""
         self.ways[name].cut()
         door = self.doors[name].danube
         assert door is not None
@@ -56,14 +56,14 @@ class DanubeBrokers(Brokers):
         self._lost[name] = self.running.pop(name)
 
     async def find(self, name: str) -> None:
-        """It is back, and starts anew."""
+        """Reconnect a broker that was cut off, and restart it."""
         self.ways[name].mend()
         self.running[name] = self._lost.pop(name)
         await self.stop(name)
         await self.start(name)
 
     async def owner(self, topic: str) -> str:
-        """Who serves a topic."""
+        """The broker that serves a topic."""
         name = TopicName.parse(topic)
         some = next(iter(self.running.values()))
         while (
@@ -75,12 +75,12 @@ class DanubeBrokers(Brokers):
         return owner.broker
 
     async def other(self, topic: str) -> str:
-        """One who does not."""
+        """A broker that does not serve it."""
         owner = await self.owner(topic)
         return next(name for name in self.running if name != owner)
 
     async def move(self, topic: str, to: str) -> None:
-        """Let the leader move a topic, and wait until it is there."""
+        """Move a topic, and wait until it has moved."""
         async with self.client() as client:
             await client.admin("topic.move", {"topic": topic, "broker": to})
         while await self.owner(topic) != to:

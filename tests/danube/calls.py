@@ -1,4 +1,4 @@
-"""Single calls of Danube's protocol, for what stock clients do not show: statuses and numbers."""
+"""Single calls of Danube's protocol, for details that stock clients hide."""
 
 from __future__ import annotations
 

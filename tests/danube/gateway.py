@@ -1,4 +1,4 @@
-"""A load balancer as brokers have one: each connection goes to one of them, in turns."""
+"""A load balancer: each connection goes to the next broker."""
 
 from __future__ import annotations
 

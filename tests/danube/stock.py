@@ -1,4 +1,4 @@
-"""The stock client of Danube as a test sees it: it runs, unmodified, in a process of its own."""
+"""Danube's stock client, unmodified and in a process of its own, as tests use it."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ class StockConsumer:
         return None if found is None else Received(**found)
 
     async def nothing(self, seconds: float = 0.3) -> bool:
-        """Whether no message comes for so long."""
+        """Whether no message arrives for this long."""
         return await self.take_or_none(seconds) is None
 
     async def ack(self, message: Received) -> None:
@@ -238,7 +238,7 @@ class StockConsumer:
 
 
 async def flow(producer: StockProducer, consumer: StockConsumer, *payloads: str) -> None:
-    """All of these pass; others may come again before them."""
+    """Wait for all of these; redelivered ones may arrive before them."""
     for payload in payloads:
         await producer.send(payload)
     missing = set(payloads)

@@ -1,4 +1,4 @@
-"""What the broker answers to single calls, by what stock clients make of it."""
+"""Replies to single calls, as stock clients need them."""
 
 from __future__ import annotations
 

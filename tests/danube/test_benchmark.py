@@ -1,4 +1,4 @@
-"""The benchmark of this door in small: its load runs, and its ratios are what they say."""
+"""A small run of the Danube door's benchmark."""
 
 from __future__ import annotations
 

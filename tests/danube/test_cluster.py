@@ -1,4 +1,4 @@
-"""Three brokers: whichever a stock client asks, and wherever its topic goes, it is served."""
+"""Three brokers: stock clients are served through any of them, wherever their topic moves."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_clients_behind_one_address_are_served_by_owners_elsewhere(
 
 
 async def again(producer: StockProducer, consumer: StockConsumer) -> Received:
-    """A message that was given back comes again."""
+    """A rejected message is redelivered."""
     await producer.send("again")
     first = await consumer.take()
     await consumer.nack(first, reason="not yet")

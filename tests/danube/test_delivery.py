@@ -1,4 +1,4 @@
-"""What comes again and when, where consumers begin, and what is kept between the doors."""
+"""Redelivery, where consumers start, and what is kept between the doors."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ async def test_consumers_that_come_and_go_lose_nothing(
         for turn in range(60):
             message = await consumer.take_or_none(0.2)
             if message is None:
-                break  # what it keeps to itself comes again when it has gone
+                break  # what it holds is redelivered when it leaves
             if turn % 7 == round_ % 7:
                 await consumer.nack(message)
             elif turn % 5:

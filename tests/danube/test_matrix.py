@@ -33,7 +33,7 @@ async def test_what_is_sent_is_received_once(
 
 
 async def streams_open() -> None:
-    """As Danube's own examples do: unreliable messages are for who is there."""
+    """Like Danube's own examples: unreliable messages only reach connected consumers."""
     await asyncio.sleep(0.2)
 
 
@@ -71,7 +71,7 @@ async def test_an_exclusive_subscription_refuses_a_second_consumer_until_the_fir
 
 
 async def until_accepted(client: StockClient, topic: str, name: str) -> StockConsumer:
-    """Closing is told to the broker by a broken stream alone, so it takes a moment."""
+    """The broker notices a closed consumer only by its broken stream, so it takes a moment."""
     while True:
         try:
             return await client.consumer(topic, "EXCLUSIVE", name)

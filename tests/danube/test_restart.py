@@ -1,4 +1,4 @@
-"""A broker that crashes or restarts under stock clients, which go on without being touched."""
+"""Stock clients continue by themselves when their broker crashes or restarts."""
 
 from __future__ import annotations
 

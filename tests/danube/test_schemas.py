@@ -1,4 +1,4 @@
-"""Schemas with the stock client: it names one to publish by, and is held to that."""
+"""Schemas with the stock client: its messages must match the schema it names."""
 
 from __future__ import annotations
 

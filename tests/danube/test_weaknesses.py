@@ -35,7 +35,7 @@ from sulina.runtime.memory_disk import MemoryDisk
 from sulina.runtime.real_clock import RealClock
 from sulina.wire.decode import Frame
 from tests.auth.broker import Guarded, guarded_broker
-from tests.broker.memory_cluster import Gate, MemoryCluster
+from tests.broker.memory_cluster import GatedDisk, MemoryCluster
 from tests.danube.broker import OneBroker
 from tests.danube.brokers import DanubeBrokers
 from tests.danube.calls import Calls, status_of
@@ -99,13 +99,13 @@ async def owner_and_other(brokers: DanubeBrokers, topic: str) -> AsyncIterator[t
 
 
 async def test_weakness_01_a_send_is_not_acknowledged_from_memory() -> None:
-    disk = Gate("write", "sync")
+    disk = GatedDisk("write", "sync")
     async with over(disk) as calls:
         await calls.producer(TOPIC)
         await calls.send(TOPIC, b"makes the ledger")
         disk.close_gate()
         sending = asyncio.create_task(calls.send(TOPIC, b"not on disk yet"))
-        await disk.somebody_waits()
+        await disk.blocked()
         done, _ = await asyncio.wait([sending], timeout=0.3)
         assert not done
         disk.open_gate()

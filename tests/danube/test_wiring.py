@@ -1,4 +1,4 @@
-"""Where the door is: the options of the commands that start brokers."""
+"""The options that set the port and the URL for Danube's clients."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from broker_containers.doors.listen import Listen
 from sulina.errors import StorageFailed
 from sulina.runtime.memory_disk import MemoryDisk
 from tests.broker.cluster import SMALL_JOURNAL
-from tests.broker.memory_cluster import Gate, MemoryCluster
+from tests.broker.memory_cluster import GatedDisk, MemoryCluster
 from tests.http.client import Http, http_client
 
 MESSAGES = "/api/v1/topics/default/t/messages"
@@ -50,7 +50,7 @@ async def test_a_full_disk_is_told_and_publishing_goes_on_when_there_is_space() 
 
 
 async def test_a_stuck_disk_leaves_the_outcome_unknown_and_the_message_may_be_there() -> None:
-    disk = Gate()
+    disk = GatedDisk()
     async with asyncio.timeout(PATIENCE), over(disk, HttpSettings(request_seconds=2.0)) as http:
         await http.ok("POST", MESSAGES, data=b"before")
         disk.close_gate()

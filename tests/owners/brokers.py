@@ -32,7 +32,7 @@ QUICK = ClusterSettings(
 
 
 class ThreeNodes:
-    """``Nodes`` that are in this process and always there."""
+    """``Nodes`` in this process, always available."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {
@@ -60,9 +60,9 @@ class Brokers:
         self.store: EmbeddedStore
         self.running: dict[str, ClusteredBroker] = {}
         self.doors: dict[str, RunningBroker] = {}
-        """The doors of each broker, open or not any more."""
+        """The doors of each broker; closed if it is not in ``running``."""
         self.ways: dict[str, CuttableStore] = {}
-        """How each broker reaches the metadata store."""
+        """The connection of each broker to the metadata store."""
 
     async def __aenter__(self) -> Brokers:
         self.store = await EmbeddedStore.open(self._clock)
@@ -74,7 +74,7 @@ class Brokers:
         await self.store.close()
 
     async def start(self, *names: str, proxy_url: str = "") -> None:
-        """Start brokers of these names, and let the first of all lead."""
+        """Start brokers with these names, and wait for a leader."""
         for name in names:
             stack = AsyncExitStack()
             settings = ClusteredBrokerSettings(
@@ -104,7 +104,7 @@ class Brokers:
         return DoorSettings(Listen(port=0))
 
     async def stop(self, name: str) -> None:
-        """Stop a broker in order."""
+        """Stop a broker cleanly."""
         del self.running[name]
         await self._stacks.pop(name).aclose()
 
@@ -112,7 +112,7 @@ class Brokers:
         return f"sulina://127.0.0.1:{self.doors[name].addresses.port}"
 
     def client(self, name: str | None = None) -> Client:
-        """A client that knows one broker, or all."""
+        """A client with the address of one broker, or of all."""
         if name is not None:
             return sulina.connect(self.url(name))
         places = ",".join(f"127.0.0.1:{self.doors[name].addresses.port}" for name in self.running)

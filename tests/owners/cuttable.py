@@ -1,4 +1,4 @@
-"""A broker's way to the metadata store, which a test can cut."""
+"""A broker's connection to the metadata store, which a test can cut."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class CuttableStore(UnreliableStore):
         self._cut = False
 
     def cut(self) -> None:
-        """Nothing gets through from now on."""
+        """Let nothing through."""
         self._cut = self.deaf = True
         self.tell_only(0)
 
     def mend(self) -> None:
-        """All is well again; watches begin anew."""
+        """Let everything through again; watches restart."""
         self._cut = self.deaf = False
         self.lose_watches(Unavailable("the connection was lost"))
 

@@ -77,7 +77,7 @@ class Flow:
                 await consumer.ack(batch)
 
     async def more(self, count: int = 20) -> None:
-        """Wait until so many more records went through."""
+        """Wait until this many more records were received."""
         target = len(self.got) + count
         while len(self.got) < target:
             await asyncio.sleep(0.01)
@@ -298,7 +298,7 @@ async def test_when_nobody_reaches_the_metadata_store_everything_is_served_on(
 async def test_behind_one_address_any_broker_leads_to_the_owner() -> None:
     async with asyncio.timeout(60), Brokers() as brokers:
         await brokers.start("one")
-        # Clients reach nobody but "one", as if it were a load balancer.
+        # Clients can only reach "one", as if it were a load balancer.
         await brokers.start("two", proxy_url=brokers.url("one"))
         proxied: Any = brokers.running["one"].ownership
         proxied.settings = brokers.running["two"].ownership.settings

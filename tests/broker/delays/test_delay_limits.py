@@ -1,4 +1,4 @@
-"""What bounds delayed delivery: times too far ahead, too many at once, retention, no storage."""
+"""Limits of delayed delivery: the time ahead, the number of records, retention, storage."""
 
 from __future__ import annotations
 

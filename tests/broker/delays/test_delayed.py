@@ -1,4 +1,4 @@
-"""Delayed delivery: nobody gets a record before its time, others overtake it, nothing is lost."""
+"""Delayed delivery: no record arrives early, others overtake it, nothing is lost."""
 
 from __future__ import annotations
 
