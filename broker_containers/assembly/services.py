@@ -40,7 +40,7 @@ def build_services(
     store, clock = broker.store, broker.clock
     authority = Authority(store, clock, auth)
     schemas = SchemaChecks(open_registry(store, clock), store)
-    publisher = Publisher(broker, broker.settings.http.max_waiting_bytes, schemas)
+    publisher = Publisher(broker, schemas)
     operations = Operations(router)
     operations.serve(
         TopicHandlers(broker, operations.client),

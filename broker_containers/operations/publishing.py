@@ -41,12 +41,11 @@ class _Waiting:
 
 
 class Publisher:
-    """Publishes for callers that are not producers. ``limit`` bounds the bytes that wait."""
+    """Publishes for callers that are not producers; ``http.max_waiting_bytes`` may wait."""
 
-    def __init__(self, broker: Broker, limit: int, schemas: SchemaChecks) -> None:
+    def __init__(self, broker: Broker, schemas: SchemaChecks) -> None:
         """``schemas`` say which messages topics accept."""
         self._broker = broker
-        self._limit = limit
         self._schemas = schemas
         self._bytes = 0
         self._queues: dict[TopicName, deque[_Waiting]] = {}
@@ -62,7 +61,7 @@ class Publisher:
         """
         await self._check_schema(topic, messages)
         size = sum(map(_size, messages))
-        if self._bytes + size > self._limit:
+        if self._bytes + size > self._broker.settings.http.max_waiting_bytes:
             raise Overloaded("too much is being published over HTTP: try again, or slow down")
         self._bytes += size
         outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()

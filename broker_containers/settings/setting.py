@@ -55,6 +55,7 @@ class SettingEffect(StrEnum):
     NOW = "immediately"
     ROUND = "at the next interval"
     CONNECTION = "for new connections"
+    RESTART = "after a restart"
 
 
 @dataclass(frozen=True, slots=True)

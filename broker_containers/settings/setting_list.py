@@ -6,11 +6,9 @@ A test fails if a field of the settings is in neither list.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from functools import partial
 from typing import Any, Final
 
-from broker_containers.broker.settings import HttpSettings
 from broker_containers.load.settings import RankingName
 from broker_containers.settings.setting import Setting, SettingEffect, SettingScope, SettingType
 from sulina.errors import NotFound
@@ -54,6 +52,7 @@ _number = partial(_setting, SettingType.NUMBER, "")
 _flag = partial(_setting, SettingType.FLAG, "")
 _new: Final[Any] = {"effect": SettingEffect.CONNECTION}
 _round: Final[Any] = {"effect": SettingEffect.ROUND}
+_restart: Final[Any] = {"effect": SettingEffect.RESTART}
 _all: Final[Any] = {"scope": SettingScope.CLUSTER, "effect": SettingEffect.ROUND}
 
 _BROKER: Final = (
@@ -190,17 +189,42 @@ _BALANCE: Final = (
                          ("disk_io", "Disk bytes per second"))),
 )  # fmt: skip
 
+_HTTP: Final = (
+    _count("http.max_connections", "Maximum number of HTTP connections; others get 503.",
+           1, 1 << 20, **_restart),
+    _seconds("http.request_seconds", "Timeout of a request, from its headers to its response.",
+             0.1, 600, **_restart),
+    _seconds("http.silent_seconds", "How long a new connection may take to send its first "
+             "request.", 0.1, 600, **_restart),
+    _seconds("http.keepalive_seconds", "How long an idle connection is kept; longer than load "
+             "balancers keep theirs.", 1, 3600, **_restart),
+    _seconds("http.goodbye_seconds", "How long requests in progress may take when the broker "
+             "stops.", 0, 600, **_restart),
+    _bytes("http.max_body_bytes", "Maximum body of an administrative request.",
+           _KIB, 64 * _MIB, **_restart),
+    _bytes("http.max_message_bytes", "Maximum body of a publish request; broker.max_frame_bytes "
+           "applies as well.", _KIB, 64 * _MIB, **_restart),
+    _bytes("http.max_waiting_bytes", "Maximum bytes published over HTTP and not yet durable, all "
+           "topics together.", 1, _TIB),
+    _count("http.max_peek_messages", "Maximum number of messages in a peek response.",
+           1, 1 << 20),
+    _bytes("http.max_peek_bytes", "Maximum size of a peek response; a single larger message is "
+           "still returned.", _KIB, 64 * _MIB),
+    _count("http.metrics_topics", "Topics and subscriptions with individual metrics; the others "
+           "count in the totals.", 0, 1 << 20, **_restart),
+    _setting(SettingType.PATTERNS, "", "http.cors_origins",
+             "Web sites that browsers may call from; * allows all.", **_restart),
+)  # fmt: skip
+
 SETTINGS: Final[Mapping[str, Setting]] = {
-    setting.name: setting for setting in (*_BROKER, *_CLUSTER, *_BALANCE)
+    setting.name: setting for setting in (*_BROKER, *_HTTP, *_CLUSTER, *_BALANCE)
 }
 """By name, in display order."""
 
-_HTTP: Final = tuple(f"http.{field.name}" for field in fields(HttpSettings))
 FIXED: Final[Mapping[str, str]] = {
     "broker.broker_id": "it identifies the broker; a different id is a different broker",
     "cluster.lease_seconds": "the lease is granted with it when the broker registers",
     "cluster.proxy_url": "clients may keep it for a long time",
-    **dict.fromkeys(_HTTP, "read when the HTTP door opens"),
 }
 """What can only be set when a broker starts, and why."""
 

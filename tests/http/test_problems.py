@@ -130,3 +130,16 @@ async def test_a_body_that_does_not_arrive_is_not_waited_for(tmp_path: Path) -> 
         answer = await asyncio.wait_for(reader.read(), 30)
         assert b" 408 " in answer and b"/docs#too-slow" in answer
         writer.close()
+
+
+async def test_a_changed_limit_holds_after_a_restart(tmp_path: Path) -> None:
+    large = b'{"topic": "' + b"x" * 2000 + b'"}'
+    json = {"Content-Type": "application/json"}
+    async with running(tmp_path) as broker:
+        path = "/api/v1/config/http.max_body_bytes"
+        await broker.http.ok("PUT", path, {"value": "1KiB"})
+        answer = await broker.http("POST", TOPICS, data=large, headers=json)
+        assert answer.status != 413, "the door was open before"
+    async with running(tmp_path) as broker:
+        answer = await broker.http("POST", TOPICS, data=large, headers=json)
+        assert "limit of 1024" in answer.problem(413, "too-large")
