@@ -78,15 +78,15 @@ async def open_broker(
 ) -> AsyncIterator[RunningBroker]:
     """Serve until left. ``metrics`` are added to those of the broker and its storage.
 
-    Leaving stops listening, finishes requests under way, tells clients that the broker is going,
-    stores cursors and closes all connections. Raises ``Refused`` if a port is taken.
+    Leaving stops listening, waits briefly for requests in progress, notifies clients, stores
+    cursors and closes all connections. Raises ``Refused`` if a port is taken.
     """
     broker, addresses = services.broker, services.addresses
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(services.authority)
         await stack.enter_async_context(services.schemas)
         binary = BinaryServer(services, doors.binary)
-        # Closed after the broker, which tells its clients over these connections.
+        # Closed after the broker, which notifies its clients over these connections.
         stack.push_async_callback(binary.close)
         await stack.enter_async_context(broker)
         stack.push_async_callback(services.publisher.close)
@@ -108,7 +108,7 @@ async def open_broker(
         binary.stop_listening()
 
 
-# The libraries of these doors take a while to load, and not every broker opens them.
+# These import when called: the libraries take a while to load, and not every broker needs them.
 
 
 def _http_door(

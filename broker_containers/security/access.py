@@ -87,13 +87,13 @@ class Access:
     @property
     def is_root(self) -> bool:
         """Whether it belongs to the root token, which other brokers use."""
-        return self is ROOT or self is ANYBODY
+        return self is ROOT or self is ANYONE
 
 
 ROOT: Final = Access("root", (Grant(Action.ADMIN, EVERYTHING),))
-NOBODY: Final = Access("nobody", ())
+UNIDENTIFIED: Final = Access("unidentified", ())
 """Before a client has sent its token."""
-ANYBODY: Final = Access("anybody", (Grant(Action.ADMIN, EVERYTHING),))
+ANYONE: Final = Access("anyone", (Grant(Action.ADMIN, EVERYTHING),))
 """Without authentication."""
 
 

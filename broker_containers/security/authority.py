@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from broker_containers.security.access import ANYBODY, ROOT, Access
+from broker_containers.security.access import ANYONE, ROOT, Access
 from broker_containers.security.binding_grants import BindingGrants
 from broker_containers.security.errors import Unauthenticated
 from broker_containers.security.jwt import looks_like_jwt, read_jwt
@@ -94,7 +94,7 @@ class Authority:
         """The rights of a token; never waits. Raises ``Unauthenticated``."""
         settings = self._settings
         if settings is None:
-            return ANYBODY
+            return ANYONE
         found = self._kept.get(token)
         if found is None:
             found = self._resolve(token, settings)

@@ -113,7 +113,7 @@ class SecurityRecords:
 
         def change(current: PrincipalRecord | None) -> PrincipalRecord:
             if current is None:
-                raise _nobody(principal)
+                raise _unknown_principal(principal)
             for grant in grants:
                 if grant not in current.grants:
                     raise NotFound(f"{principal!r} has no grant {grant}")
@@ -149,7 +149,7 @@ class SecurityRecords:
             if each.record.principal == principal
         ]
         if not known and not bound:
-            raise _nobody(principal)
+            raise _unknown_principal(principal)
         for each in bound:
             await bindings.delete(self._store, each.reach, each.id)
         await self._delete_tokens(principal)
@@ -164,5 +164,5 @@ class SecurityRecords:
                 await self._store.txn([], [Delete(auth.token_key(token_id))])
 
 
-def _nobody(principal: str) -> NotFound:
+def _unknown_principal(principal: str) -> NotFound:
     return NotFound(f"there is no principal {principal!r}: see `sulina security list`")

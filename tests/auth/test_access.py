@@ -6,7 +6,7 @@ import pytest
 
 from broker_containers.operations.running import authorize
 from broker_containers.security.access import (
-    ANYBODY,
+    ANYONE,
     BROKERS,
     CLUSTER,
     Access,
@@ -130,7 +130,7 @@ def test_dead_letters_go_only_where_one_may_publish() -> None:
 def test_only_brokers_may_say_that_a_call_was_passed_on() -> None:
     with pytest.raises(Denied):
         authorize(somebody("admin:*"), "topic.list", {FORWARDED: True})
-    authorize(ANYBODY, "topic.list", {FORWARDED: True})
+    authorize(ANYONE, "topic.list", {FORWARDED: True})
 
 
 def test_a_good_json_web_token_names_its_principal() -> None:

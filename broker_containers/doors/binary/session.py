@@ -19,7 +19,7 @@ from broker_containers.doors.binary.attachments import Attachments, BinaryProduc
 from broker_containers.doors.binary.requests import Request, Requests
 from broker_containers.doors.binary.tunnel import Tunnel
 from broker_containers.doors.services import Services
-from broker_containers.security.access import NOBODY
+from broker_containers.security.access import UNIDENTIFIED
 from broker_containers.topics.delivery_times import check_delay
 from sulina.errors import Overloaded, ProtocolError, Refused, SulinaError, UnknownOutcome
 from sulina.version import __version__
@@ -57,7 +57,7 @@ class BinarySession:
         self._authority = services.authority
         self._counts = services.requests
         self._token = ""
-        self._access = NOBODY
+        self._access = UNIDENTIFIED
         self._opened = opened
         self._closed = closed
         self.stream = CommandStream(self, _ENVELOPE)

@@ -25,7 +25,7 @@ _POISON = {
 
 
 def delivery(value: pb.Delivery.ValueType) -> Delivery | None:
-    """None if the client does not say: existing topics keep theirs, new ones are reliable."""
+    """None if the client leaves it open: existing topics keep theirs, new ones are reliable."""
     return {pb.RELIABLE: Delivery.RELIABLE, pb.NON_RELIABLE: Delivery.NON_RELIABLE}.get(value)
 
 

@@ -104,7 +104,7 @@ class DanubeProducer:
     def send_now(self, record: DanubeRecord) -> asyncio.Future[None] | None:
         """The outcome of publishing a message; None if its schema must be checked by :meth:`send`.
 
-        Saves one coroutine per message. Raises the errors of :meth:`send` that are known at once.
+        Saves one coroutine per message. Raises the errors that are known without waiting.
         """
         if not self._check.passes(*record.schema):
             return None

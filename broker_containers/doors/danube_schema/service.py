@@ -39,14 +39,14 @@ def add_to(
     requests: RequestCounts,
     seconds: float = CALL_SECONDS,
 ) -> None:
-    """Let a server that is not started yet serve the registry; a call has so many seconds."""
+    """Add the service to a server that is not started yet. Calls time out after ``seconds``."""
     guard = CallGuard(callers, schema_needs, requests)
     handlers = handlers_of(_DESCRIBED, SchemaService(registry), registry.clock, seconds, guard)
     server.add_generic_rpc_handlers((handlers,))
 
 
 class SchemaService(DanubeService):
-    """Answers each call."""
+    """The calls of the service."""
 
     def __init__(self, registry: SchemaRegistry) -> None:
         self._registry = registry

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import grpc
 
-from broker_containers.security.access import ANYBODY, Access, Need, of_topic
+from broker_containers.security.access import ANYONE, Access, Need, of_topic
 from broker_containers.security.authority import Authority
 from broker_containers.security.bearer import bearer_token
 from sulina.errors import Refused
@@ -31,7 +31,7 @@ class Callers:
 
     def access(self, context: Context) -> Access:
         """What the caller may do."""
-        return self._authority.access(_token(context)) if self.on else ANYBODY
+        return self._authority.access(_token(context)) if self.on else ANYONE
 
     def check(self, context: Context, need: Need) -> None:
         """Raise unless the caller has the right."""
