@@ -179,18 +179,10 @@ def _version(found: Schema) -> SchemaVersionRow:
 
 
 def _details(found: Schema) -> SchemaDetails:
-    definition = found.version.definition_bytes
-    text: str | None = None
-    encoded: str | None = None
-    try:
-        text = definition.decode()
-    except UnicodeDecodeError:
-        encoded = base64.b64encode(definition).decode()
     return SchemaDetails(
         **asdict(_version(found)),
         compatibility=found.compatibility,
-        definition=text,
-        definition_base64=encoded,
+        definition=found.version.definition_bytes,
     )
 
 

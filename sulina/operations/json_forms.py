@@ -1,12 +1,17 @@
 """How typed values look in JSON: one form per type encodes, decodes and describes it.
 
-``form_of`` reads a type annotation. It knows text, numbers, booleans, enumerations of text,
+``form_of`` reads a type annotation. It knows text, numbers, booleans, bytes, enumerations of text,
 dataclasses, tuples and sequences, mappings from text, ``X | None`` and ``Any``. ``Annotated`` adds
-a description (a plain string), ``Between``, ``OMITTED``, or a form of one's own.
+a description (a plain string), ``Between``, ``OMITTED``, ``CLOSED``, or a form of one's own.
+
+A field of bytes, such as ``payload``, is written as text if it is UTF-8, and otherwise as Base64
+under the name ``payload_base64``; either is read.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import types
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -30,11 +35,15 @@ class Between:
     high: int = LARGEST
 
 
-class _Omitted:
-    """Marks a field of a dataclass that is left out of the JSON object while it is None."""
+class _Marker:
+    """What ``Annotated`` can say about a type."""
 
 
-OMITTED: Final = _Omitted()
+OMITTED: Final = _Marker()
+"""The field is left out of the JSON object while it has its default value."""
+CLOSED: Final = _Marker()
+"""Unknown fields of the dataclass are refused; otherwise they are ignored."""
+_BASE64: Final = "_base64"
 Count = Annotated[int, Between()]
 Name = Annotated[str, Between(1)]
 TopicText = Annotated[str, Between(1), "The topic's name, as /namespace/topic."]
@@ -108,7 +117,7 @@ class TextForm(JsonForm):
             raise Refused(f"{name} is missing")
         if len(value) > self.bounds.high:
             raise Refused(f"{name} must have at most {self.bounds.high} characters")
-        return value
+        return _encodable(value, name)
 
     def schema(self, named: dict[str, Schema]) -> Schema:
         found: Schema = {"type": "string"}
@@ -147,6 +156,24 @@ class WholeForm(JsonForm):
             if self.bounds.high != LARGEST:
                 found["maximum"] = self.bounds.high
         return found
+
+
+class BytesForm(JsonForm):
+    """Bytes, as Base64. Fields of dataclasses may be text, too: see ``RecordForm``."""
+
+    def encode(self, value: Any) -> Any:
+        return base64.b64encode(value).decode()
+
+    def decode(self, value: Any, name: str) -> Any:
+        if not isinstance(value, str):
+            raise Refused(f"{name} must be Base64 text, not {shown(value)}")
+        try:
+            return base64.b64decode(value, validate=True)
+        except (binascii.Error, ValueError):
+            raise Refused(f"{name} is not Base64: use the standard alphabet") from None
+
+    def schema(self, named: dict[str, Schema]) -> Schema:
+        return {"type": "string", "contentEncoding": "base64"}
 
 
 class FloatForm(AnyForm):
@@ -239,7 +266,12 @@ class ListForm(JsonForm):
         low, high = self.bounds.low, self.bounds.high
         if not low <= len(value) <= high:
             raise Refused(f"{name} must have {low} to {high} items, not {len(value)}")
-        return tuple([self.inner.decode(each, name) for each in value])
+        try:
+            return tuple([self.inner.decode(each, name) for each in value])
+        except Refused:
+            for index, each in enumerate(value):  # once more, to say which item is wrong
+                self.inner.decode(each, f"{name}[{index}]")
+            raise
 
     def schema(self, named: dict[str, Schema]) -> Schema:
         found: Schema = {"type": "array", "items": self.inner.schema(named)}
@@ -262,55 +294,115 @@ class MapForm(JsonForm):
     def decode(self, value: Any, name: str) -> Any:
         if not isinstance(value, dict):
             raise Refused(f"{name} must be an object, not {shown(value)}")
-        return {key: self.inner.decode(each, f"{name}.{key}") for key, each in value.items()}
+        return {
+            _encodable(key, name): self.inner.decode(each, f"{name}.{key}")
+            for key, each in value.items()
+        }
 
     def schema(self, named: dict[str, Schema]) -> Schema:
         return {"type": "object", "additionalProperties": self.inner.schema(named)}
 
 
 class RecordForm(JsonForm):
-    """A dataclass, as an object with its fields. Fields that it does not have are ignored."""
+    """A dataclass, as an object with its fields; ``closed`` refuses other fields."""
 
-    def __init__(self, kind: type) -> None:
+    def __init__(self, kind: type, *, closed: bool) -> None:
         self._kind = kind
+        self._closed = closed
         hints = get_type_hints(kind, include_extras=True)
-        self._fields: list[tuple[Field[Any], Described, bool]] = []
-        for field in fields(kind):
-            described = described_as(hints[field.name])
-            self._fields.append((field, described, described.omitted))
+        self._fields = {each.name: (each, described_as(hints[each.name])) for each in fields(kind)}
+        binary = {name + _BASE64 for name, (_, each) in self._fields.items() if each.binary}
+        self._known = frozenset(self._fields.keys() | binary)
+        self._plan = [
+            (name, each.form, each.binary, not _optional(field))
+            for name, (field, each) in self._fields.items()
+        ]
 
     def encode(self, value: Any) -> Any:
-        found = {}
-        for field, described, omitted in self._fields:
-            each = getattr(value, field.name)
-            if each is not None or not omitted:
-                found[field.name] = described.form.encode(each)
+        found: dict[str, Any] = {}
+        for name, (field, described) in self._fields.items():
+            each = getattr(value, name)
+            if described.omitted and each == field.default:
+                continue
+            if not described.binary:
+                found[name] = described.form.encode(each)
+            elif each is not None:
+                try:
+                    found[name] = each.decode()
+                except UnicodeDecodeError:
+                    found[name + _BASE64] = described.form.encode(each)
         return found
 
     def decode(self, value: Any, name: str) -> Any:
         if not isinstance(value, dict):
             raise Refused(f"{name} must be an object, not {shown(value)}")
+        if self._closed and not value.keys() <= self._known:
+            unknown, known = min(value.keys() - self._known), ", ".join(sorted(self._known))
+            raise Refused(f"{name} has no field {unknown!r}: choose from {known}")
         found = {}
-        for field, described, _ in self._fields:
-            if field.name in value:
-                inner = f"{name}.{field.name}"
-                found[field.name] = described.form.decode(value[field.name], inner)
-            elif field.default is MISSING and field.default_factory is MISSING:
-                raise Refused(f"{name}.{field.name} is missing")
+        for key, form, binary, required in self._plan:
+            if not binary and key in value:
+                found[key] = form.decode(value[key], f"{name}.{key}")
+            elif binary and (data := _read_bytes(value, key, name)) is not None:
+                found[key] = data
+            elif required:
+                other = f": give it as text, or as {key}{_BASE64}" if binary else ""
+                raise Refused(f"{name}.{key} is missing{other}")
         return self._kind(**found)
 
     def schema(self, named: dict[str, Schema]) -> Schema:
-        name = self._kind.__name__
-        if name not in named:
-            named[name] = {}  # so that a type that contains itself ends here
-            named[name] = {
-                "type": "object",
-                "properties": {
-                    field.name: described.schema(named) for field, described, _ in self._fields
-                },
-                "required": [field.name for field, _, omitted in self._fields if not omitted],
-            }
-        return {"$ref": f"#/components/schemas/{name}"}
+        title = self._kind.__name__
+        if title not in named:
+            named[title] = {}  # so that a type that contains itself ends here
+            found: Schema = {"type": "object", "properties": {}, "required": []}
+            for name, (field, described) in self._fields.items():
+                found["properties"][name] = described.schema(named)
+                if described.binary:
+                    found["properties"][name] = {"type": "string", "description": "If it is UTF-8."}
+                    found["properties"][name + _BASE64] = BytesForm().schema(named)
+                    if field.default is MISSING:
+                        either = (name, name + _BASE64)
+                        found["oneOf"] = [{"required": [each]} for each in either]
+                elif not described.omitted and not (self._closed and _optional(field)):
+                    found["required"].append(name)
+            if self._closed:
+                found["additionalProperties"] = False
+            named[title] = found
+        return {"$ref": f"#/components/schemas/{title}"}
+
+
+def _optional(field: Field[Any]) -> bool:
+    return field.default is not MISSING or field.default_factory is not MISSING
+
+
+def _encodable(text: str, name: str) -> str:
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise Refused(f"{name} has half of a surrogate pair: that is not text") from None
+    return text
+
+
+def _read_bytes(value: Mapping[str, Any], key: str, name: str) -> bytes | None:
+    """Bytes that are given as text or as Base64; None if neither is given."""
+    text = value.get(key)
+    encoded = value.get(key + _BASE64)
+    if encoded is not None:
+        if text is not None:
+            raise Refused(f"{key} and {key}{_BASE64} are given: choose one")
+        data: bytes = BytesForm().decode(encoded, f"{name}.{key}{_BASE64}")
+        return data
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise Refused(f"{name}.{key} must be text, not {shown(text)}: put JSON in quotes")
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise Refused(
+            f"{name}.{key} has half of a surrogate pair: send it as {key}{_BASE64}"
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,6 +412,8 @@ class Described:
     form: JsonForm
     description: str = ""
     omitted: bool = False
+    binary: bool = False
+    """Whether it is bytes, or bytes and None."""
 
     def schema(self, named: dict[str, Schema]) -> Schema:
         found = self.form.schema(named)
@@ -329,21 +423,18 @@ class Described:
 @lru_cache(maxsize=1024)
 def described_as(annotation: Any) -> Described:
     """What a type annotation says. Raises ``TypeError`` for a type without a JSON form."""
-    if get_origin(annotation) is not Annotated:
-        return Described(_form(annotation, None))
-    inner, *extras = get_args(annotation)
-    description, omitted, bounds, form = "", False, None, None
-    for extra in extras:
-        match extra:
-            case str():
-                description = extra
-            case Between():
-                bounds = extra
-            case JsonForm():
-                form = extra
-            case _Omitted():
-                omitted = True
-    return Described(form or _form(inner, bounds), description, omitted)
+    kind, extras = annotation, []
+    if get_origin(annotation) is Annotated:
+        kind, *extras = get_args(annotation)
+    description = "".join(each for each in extras if isinstance(each, str))
+    bounds = next((each for each in extras if isinstance(each, Between)), None)
+    form = next((each for each in extras if isinstance(each, JsonForm)), None)
+    binary = kind is bytes or bytes in get_args(kind)
+    if binary:
+        form = BytesForm()
+    elif form is None:
+        form = _form(kind, bounds, closed=CLOSED in extras)
+    return Described(form, description, OMITTED in extras, binary)
 
 
 def form_of(annotation: Any) -> JsonForm:
@@ -351,7 +442,7 @@ def form_of(annotation: Any) -> JsonForm:
     return described_as(annotation).form
 
 
-def _form(kind: Any, bounds: Between | None) -> JsonForm:
+def _form(kind: Any, bounds: Between | None, *, closed: bool = False) -> JsonForm:
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
         some = [each for each in inner if each is not type(None)]
@@ -376,7 +467,7 @@ def _form(kind: Any, bounds: Between | None) -> JsonForm:
     elif isinstance(kind, type) and issubclass(kind, StrEnum):
         return ChoiceForm(kind)
     elif is_dataclass(kind) and isinstance(kind, type):
-        return RecordForm(kind)
+        return RecordForm(kind, closed=closed)
     raise TypeError(f"{kind!r} has no JSON form")
 
 

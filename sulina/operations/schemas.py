@@ -18,7 +18,7 @@ from sulina.operations.declaration import (
     Right,
     operation,
 )
-from sulina.operations.json_forms import OMITTED, Between, Count, Name, TopicText
+from sulina.operations.json_forms import Between, Count, Name, TopicText
 
 _MANAGE = Right(Action.SCHEMAS, "{subject}")
 Definition = Annotated[str, "The schema; JSON as text, too."]
@@ -60,8 +60,7 @@ class SchemaDetails(SchemaVersionRow):
     """A schema as it was registered."""
 
     compatibility: Compatibility
-    definition: Annotated[str | None, OMITTED, "Present if it is text."] = None
-    definition_base64: Annotated[str | None, OMITTED, "Present if it is not text."] = None
+    definition: bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,15 +66,15 @@ async def test_several_messages_go_in_one_request_and_stay_in_order(http: Http, 
 @pytest.mark.parametrize(
     ("message", "remedy"),
     [
-        ({}, "needs a payload"),
+        ({}, "messages[1].payload is missing: give it as text, or as payload_base64"),
         ({"payload": {"a": 1}}, "put JSON in quotes"),
         ({"payload": "x", "payload_base64": "eA=="}, "choose one"),
         ({"payload_base64": "not base64!"}, "standard alphabet"),
-        ({"payload": "x", "attributes": {"a": 1}}, "'a' is not text"),
-        ({"payload": "x", "attributes": []}, "object of texts"),
+        ({"payload": "x", "attributes": {"a": 1}}, "messages[1].attributes.a must be text"),
+        ({"payload": "x", "attributes": []}, "messages[1].attributes must be an object"),
         ({"payload": "x", "kee": "y"}, "no field 'kee'"),
         ({"payload": "\ud800"}, "surrogate"),
-        ("x", "is an object"),
+        ("x", "messages[1] must be an object"),
     ],
 )
 async def test_a_malformed_message_is_refused_and_none_is_stored(

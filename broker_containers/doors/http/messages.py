@@ -22,8 +22,8 @@ from sulina.client.routing import group_by_partition
 from sulina.errors import Overloaded, Refused, Retriable, StorageFull, SulinaError, UnknownOutcome
 from sulina.names import TopicName
 from sulina.operations.client import AdminClient
-from sulina.operations.json_forms import Between, Count, TopicText, WholeForm
-from sulina.operations.messages import MessageOperations, NewMessage, checked_attributes
+from sulina.operations.json_forms import Between, Count, TopicText, WholeForm, form_of
+from sulina.operations.messages import MessageOperations, NewMessage
 
 MESSAGES_TYPE: Final = "application/vnd.sulina.messages+json"
 KEY_HEADER: Final = "Sulina-Key"
@@ -37,6 +37,7 @@ _MOVE_SECONDS: Final = 5.0
 """How long to wait for the new owner of a topic that is moving."""
 _MOVE_PAUSE: Final = 0.05
 _WHOLE: Final = WholeForm(Between())
+_ATTRIBUTES: Final = form_of(Mapping[str, str])
 _LIST: Final = MessageOperations.publish.arguments["messages"].described.form
 
 
@@ -91,7 +92,7 @@ class HttpPublishing:
             body,
             # A key that is not UTF-8 was read as surrogates, and becomes the bytes it was.
             None if key is None else key.encode(errors="surrogateescape"),
-            checked_attributes(attributes),
+            _ATTRIBUTES.decode(attributes, "attributes"),
             _WHOLE.parse(headers.get(SCHEMA_HEADER, "0"), SCHEMA_HEADER),
             _WHOLE.parse(headers.get(VERSION_HEADER, "0"), VERSION_HEADER),
         )

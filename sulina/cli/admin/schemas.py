@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -115,8 +114,6 @@ def get(settings: CliSettings, subject: str, version: int | None) -> None:
     found = ask(settings, lambda admin: admin.schemas.get(subject, version=version or 0))
     if settings.json:
         write_json(found)
-    elif found.definition_base64 is not None:
-        sys.stdout.buffer.write(base64.b64decode(found.definition_base64))
     else:
         click.echo(found.definition)
 
