@@ -3,7 +3,6 @@ the recovery and what surrounds them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from storage_grpc.quorum.recovery import Recovery
 from storage_grpc.quorum.writer import QuorumWriter
 from sulina.errors import NotFound, SulinaError
 from sulina.metadata.keys import ledger_metadata, record
-from sulina.metadata.keys.ledger_metadata import Fragment, LedgerMetadata, StoredMetadata
+from sulina.metadata.keys.ledger_metadata import LedgerMetadata, StoredMetadata
 from sulina.metadata.keys.ledgers import LedgerList, LedgerRef
 
 if TYPE_CHECKING:
@@ -33,74 +32,25 @@ _swap = QuorumWriter._write
 
 def changes(switches: Switches) -> list[tuple[Any, str, Any]]:
     """What to patch: object, attribute, replacement."""
-    every: list[tuple[bool, Any, str, Any]] = [
-        (switches.fence_before_recovery, Recovery, "_fence", _fence_nothing),
-        (switches.fence_on_recovery_read, Recovery, "_read_fenced", _read_unfenced),
-        (switches.unknown_is_not_absent, Recovery, "_denies", _any_error_denies),
-        (switches.enough_denials, Recovery, "_rules_out", _one_denial_is_enough),
-        (switches.rewrite_recovered, Recovery, "_rewrite", _rewrite_nothing),
-        (switches.recover_from_last_fragment, Recovery, "_unfinished_fragment", _first_fragment),
-        (switches.heed_closing_conflict, Recovery, "_close", _close_anyway),
-        (switches.commit_before_confirm, QuorumWriter, "_replace", _join_before_commit),
-        (switches.drop_failed_from_confirmed, QuorumWriter, "_discard_acks", _keep_acks),
-        (switches.confirm_in_order, QuorumWriter, "_confirm", _confirm_out_of_order),
-        (switches.ack_quorum, QuorumWriter, "_has_ack_quorum", _one_ack_is_enough),
-        (switches.stop_when_fenced, QuorumWriter, "_stop_fenced", _ignore_fence),
-        (switches.swap_on_change, QuorumWriter, "_write", _overwrite),
-        (switches.close_by_swap, QuorumWriter, "_write_end", _overwrite_end),
-        (switches.read_back_unknown, QuorumWriter, "_read_back", _assume_written),
-        (switches.recover_on_takeover, QuorumLedgers, "recover", _just_read),
-        (switches.check_crc, reader, "_verify", _trust),
-        (switches.recover_dedup, takeover, "scan", _scan_without_dedup),
-        (switches.raise_epoch, takeover, "LedgerList", _same_epoch),
-        (
-            switches.show_only_confirmed,
-            ManagedLedger,
-            "end",
-            property(_end_of_all, lambda log, end: log.__dict__.update(end=end)),
-        ),
-    ]
-    return [(target, name, value) for on, target, name, value in every if not on]
+    return [patch for name, patch in _PATCHES.items() if not getattr(switches, name)]
 
 
 # ---- recovery ----
 
 
-async def _fence_nothing(
-    recovery: Recovery, metadata: LedgerMetadata, ensemble: tuple[str, ...]
-) -> dict[str, FencedLedger]:
+async def _fence_nothing(recovery: Recovery, _: Any, ensemble: tuple[str, ...]) -> Any:
     return {ensemble[0]: FencedLedger(-1, -1, certain=False)}
 
 
-async def _read_unfenced(
-    recovery: Recovery, node: Node, first: int, max_entries: int
-) -> list[Entry]:
-    return await node.read(recovery._ledger, first, max_entries=max_entries, max_bytes=1 << 20)
+async def _read_unfenced(recovery: Recovery, node: Node, first: int, count: int) -> list[Entry]:
+    return await node.read(recovery._ledger, first, max_entries=count, max_bytes=1 << 20)
 
 
-def _any_error_denies(recovery: Recovery, answer: object) -> bool:
-    return isinstance(answer, SulinaError)
-
-
-def _one_denial_is_enough(
-    recovery: Recovery, metadata: LedgerMetadata, denied: int, unsure: int
-) -> bool:
-    return denied >= 1
-
-
-async def _rewrite_nothing(
-    recovery: Recovery, metadata: LedgerMetadata, target: tuple[str, ...], *_: object
-) -> tuple[str, ...]:
+async def _rewrite_nothing(recovery: Recovery, _: Any, target: Any, *__: object) -> Any:
     return target
 
 
-def _first_fragment(recovery: Recovery, metadata: LedgerMetadata) -> Fragment:
-    return metadata.fragments[0]
-
-
-async def _close_anyway(
-    recovery: Recovery, stored: StoredMetadata, closed: LedgerMetadata
-) -> LedgerMetadata:
+async def _close_anyway(recovery: Recovery, stored: StoredMetadata, closed: Any) -> Any:
     await ledger_metadata.swap(recovery._store, recovery._ledger, stored.revision, closed)
     return closed
 
@@ -130,21 +80,11 @@ async def _join_before_commit(
     await writer._write(writer.metadata.with_ensemble(writer.lac + 1, changed))
 
 
-def _keep_acks(writer: QuorumWriter, member: str) -> None: ...
-
-
 def _confirm_out_of_order(writer: QuorumWriter) -> None:
     _confirm_in_order(writer)
     for later in writer._pending:
         if writer._has_ack_quorum(later) and not later.result.done():
             later.result.set_result(None)
-
-
-def _one_ack_is_enough(writer: QuorumWriter, pending: Any) -> bool:
-    return bool(pending.acked)
-
-
-def _ignore_fence(writer: QuorumWriter, error: SulinaError) -> None: ...
 
 
 async def _overwrite(writer: QuorumWriter, value: LedgerMetadata) -> bool:
@@ -165,9 +105,7 @@ async def _assume_written(writer: QuorumWriter, value: LedgerMetadata) -> Stored
 # ---- around them ----
 
 
-def _trust(
-    data: memoryview, offset: int, salt: int, ledger: int, place: Any
-) -> tuple[int, memoryview]:
+def _trust(data: memoryview, offset: int, salt: int, ledger: int, place: Any) -> Any:
     start = offset + IMAGE_SIZE
     return -1, data[start : start + place.length]
 
@@ -178,10 +116,37 @@ async def _scan_without_dedup(
     return await scan(ledgers, ref, last_entry, Dedup())
 
 
-def _same_epoch(epoch: int = 0, ledgers: Iterable[LedgerRef] = (), pages: Any = ()) -> LedgerList:
-    return LedgerList(min(epoch, 1), tuple(ledgers), pages)
+def _same_epoch(epoch: int = 0, *others: Any, **named: Any) -> LedgerList:
+    return LedgerList(min(epoch, 1), *others, **named)
 
 
-def _end_of_all(log: Any) -> int:
-    end: int = max(log.__dict__.get("end", 0), log._next)
-    return end
+_END_OF_ALL = property(
+    lambda log: max(log.__dict__.get("end", 0), log._next),
+    lambda log, end: log.__dict__.update(end=end),
+)
+_PATCHES: dict[str, tuple[Any, str, Any]] = {
+    "fence_before_recovery": (Recovery, "_fence", _fence_nothing),
+    "fence_on_recovery_read": (Recovery, "_read_fenced", _read_unfenced),
+    "unknown_is_not_absent": (Recovery, "_denies", lambda _, got: isinstance(got, SulinaError)),
+    "enough_denials": (Recovery, "_rules_out", lambda _, metadata, denied, unsure: denied >= 1),
+    "rewrite_recovered": (Recovery, "_rewrite", _rewrite_nothing),
+    "recover_from_last_fragment": (
+        Recovery,
+        "_unfinished_fragment",
+        lambda _, metadata: metadata.fragments[0],
+    ),
+    "heed_closing_conflict": (Recovery, "_close", _close_anyway),
+    "commit_before_confirm": (QuorumWriter, "_replace", _join_before_commit),
+    "drop_failed_from_confirmed": (QuorumWriter, "_discard_acks", lambda writer, member: None),
+    "confirm_in_order": (QuorumWriter, "_confirm", _confirm_out_of_order),
+    "ack_quorum": (QuorumWriter, "_has_ack_quorum", lambda _, pending: bool(pending.acked)),
+    "stop_when_fenced": (QuorumWriter, "_stop_fenced", lambda writer, error: None),
+    "swap_on_change": (QuorumWriter, "_write", _overwrite),
+    "close_by_swap": (QuorumWriter, "_write_end", _overwrite_end),
+    "read_back_unknown": (QuorumWriter, "_read_back", _assume_written),
+    "recover_on_takeover": (QuorumLedgers, "recover", _just_read),
+    "check_crc": (reader, "_verify", _trust),
+    "recover_dedup": (takeover, "scan", _scan_without_dedup),
+    "raise_epoch": (takeover, "LedgerList", _same_epoch),
+    "show_only_confirmed": (ManagedLedger, "end", _END_OF_ALL),
+}
