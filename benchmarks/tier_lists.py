@@ -41,7 +41,7 @@ async def measure_lists(count: int = 10_000) -> ListCost:
         refs = tuple(_ref(number) for number in range(count))
         before = ledgers.StoredLedgers(ledgers.LedgerList(), 0)
         for end in range(_STEP, count + _STEP, _STEP):
-            wanted = ledger_pages.sealed(replace(before.list, epoch=1, ledgers=refs[:end]))
+            wanted = ledger_pages.with_pages(replace(before.list, epoch=1, ledgers=refs[:end]))
             revision = await ledgers.swap(store, TOPIC, before.revision, wanted, before=before.list)
             assert revision is not None
             before = ledgers.StoredLedgers(wanted, revision)

@@ -45,7 +45,7 @@ class SubscriptionHandlers:
     ) -> SubscriptionRow:
         found = await self._topic(topic)
         if subscription in found.subscriptions:
-            raise Refused(f"the subscription {subscription!r} of {found.name} exists already")
+            raise Refused(f"the subscription {subscription!r} of {found.name} already exists")
         return subscription_row(
             await self._broker.subscriptions.subscribe(found, subscription, type, start, None)
         )

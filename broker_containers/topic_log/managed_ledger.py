@@ -386,7 +386,7 @@ class ManagedLedger:
         """
         if self._switching is not None:
             await asyncio.wait([self._switching])
-        count = min(count, unreferenced_objects.AT_ONCE)
+        count = min(count, unreferenced_objects.LEDGERS_PER_RECORD)
         assert 0 < count < len(self._list.ledgers), "the newest ledger is kept"
         gone = self._list.ledgers[:count]
         objects = may_have_objects(self.tier, gone)

@@ -87,7 +87,7 @@ class OwnedLedgerList:
         guards: Sequence[Compare] = (),
         also: Sequence[Op] = (),
     ) -> None:
-        wanted = self._in_doubt = ledger_pages.sealed(ledgers)
+        wanted = self._in_doubt = ledger_pages.with_pages(ledgers)
         revision = await ledger_keys.swap(
             self._store, self._topic, self._revision, wanted, guards, before=before, also=also
         )

@@ -1,7 +1,8 @@
-"""The metadata store: small records that brokers and storage nodes agree on.
+"""The metadata store: small records that brokers and storage nodes share.
 
-``store`` has the interface, ``embedded`` the implementation that needs nothing but a folder,
-``cas`` what is built on the interface alone, and ``keys`` one file for each family of keys.
+``store`` is the interface; ``embedded`` implements it on a folder, ``etcd`` on an etcd cluster.
+``cas`` has compare-and-swap helpers, ``prefix_cache`` keeps keys in memory, ``batching`` combines
+calls, and ``keys`` has one file per family of keys.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Many small calls as few large ones: a store in front of a store.
+"""Combines many small calls to a metadata store into few large ones.
 
-When a broker takes over a thousand topics, each needs a handful of reads and swaps, and a store on
-the network answers perhaps a thousand calls a second. Calls that are made while others are under
-way are put together: reads into one transaction, and transactions into one that runs if all their
-comparisons hold. If one does not, or anything else is wrong with one of them, each runs on its own.
-So the outcome is always one that the calls could have had one after the other.
+When a broker takes over a thousand topics, each needs a handful of reads and swaps, but a remote
+store answers perhaps a thousand calls per second. Calls made while others are in flight are
+combined: reads into one transaction, and transactions into one that succeeds if all their
+comparisons hold. If one does not, or one of them is invalid, each runs separately. The outcome is
+always one that the calls could have had one after the other.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from sulina.metadata.store import (
 )
 
 _UNDER_WAY: Final = 2
-"""Calls to the store at the same time; what comes meanwhile is put together. Few: each costs every
-member of the store as much as dozens of operations more in one."""
+"""Concurrent calls to the store; calls that arrive meanwhile are combined. Few, because each call
+costs every member of the store as much as dozens of further operations in one."""
 _WORTH_A_CALL: Final = 32
-"""While a call is under way another one is made only if so many wait for it."""
+"""While a call is in flight, another one is sent only if this many requests are waiting."""
 _SHORT: Final = 16
-"""A listing of no more keys is read together with others; longer ones are read on their own."""
+"""Listings of up to this many keys are combined; longer ones are read separately."""
 
 
 @dataclass(slots=True, eq=False)
@@ -55,8 +55,8 @@ class _Call:
         return [op.key for op in self.then if isinstance(op, Put | Delete)]
 
     @property
-    def stands_alone(self) -> bool:
-        """Prefixes overlap with keys in ways that are not worth working out."""
+    def never_combined(self) -> bool:
+        """Deleting a prefix may overlap with any key, so it is never combined."""
         return any(isinstance(op, DeletePrefix) for op in self.then)
 
 
@@ -72,7 +72,7 @@ class _Batch:
     def takes(self, call: _Call) -> bool:
         if not self.calls:
             return True
-        if call.stands_alone or self.calls[0].stands_alone:
+        if call.never_combined or self.calls[0].never_combined:
             return False
         writes = call.writes
         touched = {*writes, *(compare.key for compare in call.compares)}
@@ -80,9 +80,9 @@ class _Batch:
             self.compares + len(call.compares) <= MAX_TXN_OPS
             and self.ops + len(call.then) <= MAX_TXN_OPS
             and self.size + call.size <= MAX_TXN_BYTES
-            # One that looks at what another changes would not see it.
+            # A call that compares what another one changes would not see the change.
             and self.keys.isdisjoint(touched)
-            # A listing has the revision of the whole: nothing of it may change behind it.
+            # A listing has the transaction's revision: no later call may change its keys.
             and not any(key.startswith(self.listed) for key in writes)
         )
 
@@ -96,10 +96,10 @@ class _Batch:
 
 
 class BatchingStore:
-    """``MetadataStore`` over another one, which it closes. For any number of tasks.
+    """A ``MetadataStore`` over another one, which it closes. Any number of tasks may use it.
 
-    A caller that is cancelled leaves its call to be made. Bounded by its callers: each has one
-    call here.
+    A cancelled caller's call is still made. The queue is bounded by the callers: each waits for
+    one call.
     """
 
     def __init__(self, store: MetadataStore) -> None:
@@ -108,7 +108,7 @@ class BatchingStore:
         self._tasks: set[asyncio.Task[None]] = set()
         self._woken = False
 
-    # ---- what is put together ----
+    # ---- combined calls ----
 
     async def get(self, key: str) -> KeyValue | None:
         result = await self._call((), (Get(key),), ())
@@ -132,7 +132,7 @@ class BatchingStore:
         answer: asyncio.Future[TxnResult] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Call(compares, then, otherwise, size, answer))
         if not self._woken:
-            # The rest of what is being asked for in this turn of the loop comes along.
+            # Include further calls of this iteration of the event loop.
             self._woken = True
             asyncio.get_running_loop().call_soon(self._wake)
         return await answer
@@ -156,16 +156,16 @@ class BatchingStore:
 
     async def _send(self, calls: list[_Call]) -> None:
         try:
-            if len(calls) == 1 or not await self._together(calls):
+            if len(calls) == 1 or not await self._send_combined(calls):
                 for call in calls:
-                    await self._alone(call)
+                    await self._send_one(call)
         except asyncio.CancelledError:
             for call in calls:
                 call.answer.cancel()
             raise
 
-    async def _together(self, calls: list[_Call]) -> bool:
-        """False if nothing happened, for one of them did not fit."""
+    async def _send_combined(self, calls: list[_Call]) -> bool:
+        """False if nothing happened, because a comparison failed or a call was invalid."""
         try:
             result = await self._store.txn(
                 [compare for call in calls for compare in call.compares],
@@ -187,7 +187,7 @@ class BatchingStore:
                 call.answer.set_result(TxnResult(True, result.revision, responses))
         return True
 
-    async def _alone(self, call: _Call) -> None:
+    async def _send_one(self, call: _Call) -> None:
         try:
             result = await self._store.txn(call.compares, call.then, call.otherwise)
         except SulinaError as error:
@@ -211,7 +211,7 @@ class BatchingStore:
                 return Listing(found.items, result.revision, more=False)
         return await self._store.range(prefix, limit=limit, after=after, keys_only=keys_only)
 
-    # ---- what is passed on ----
+    # ---- calls passed through ----
 
     async def grant(self, ttl_seconds: int) -> Lease:
         return await self._store.grant(ttl_seconds)

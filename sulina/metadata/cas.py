@@ -1,7 +1,7 @@
-"""Compare-and-swap idioms, built on the store's interface alone.
+"""Compare-and-swap helpers for any metadata store.
 
-None of these tries again after an ``UnknownOutcome``: only the caller knows how to tell from the
-stored value whether its change happened.
+None of them retries after ``UnknownOutcome``: only the caller can tell from the stored value
+whether its change was made.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ DEFAULT_TRIES = 16
 async def create(
     store: MetadataStore, key: str, value: bytes, *, lease: int = 0, guards: Sequence[Compare] = ()
 ) -> bool:
-    """Write ``key`` unless it exists; returns whether this call wrote it.
+    """Create ``key`` unless it exists; returns whether this call created it.
 
-    ``guards`` must hold as well, here and below.
+    ``guards`` are further conditions of the transaction.
     """
     result = await store.txn([Absent(key), *guards], [Put(key, value, lease)])
     return result.succeeded
@@ -34,10 +34,10 @@ async def swap(
     lease: int = 0,
     guards: Sequence[Compare] = (),
 ) -> int | None:
-    """Write ``key`` if nobody changed it since ``expected_mod_revision`` (0: if it is absent).
+    """Write ``key`` if its revision is still ``expected_mod_revision`` (0: if it is absent).
 
-    Returns the new revision, or None if somebody did. A lease it had lets go of it, unless it is
-    named again.
+    Returns the new revision, or None if the key has changed. The key is detached from its previous
+    lease unless ``lease`` names it again.
     """
     result = await store.txn(
         [ModRevisionIs(key, expected_mod_revision), *guards], [Put(key, value, lease)]
@@ -52,10 +52,10 @@ async def update(
     *,
     tries: int = DEFAULT_TRIES,
 ) -> bytes | None:
-    """Replace the value by ``change(current)``, once more on the newer one if somebody was faster.
+    """Replace a value by ``change(current)``; retries on the newer value after a lost race.
 
-    ``change`` gets None for an absent key and may return None to leave the key as it is; it runs
-    once a try. Returns what it returned last. Raises ``Overloaded`` after ``tries`` lost races.
+    ``change`` receives None for an absent key, may return None to leave the key unchanged, and runs
+    once per try. Returns its last result. Raises ``Overloaded`` after ``tries`` lost races.
     """
     for _ in range(tries):
         current = await store.get(key)
@@ -65,4 +65,4 @@ async def update(
         revision = 0 if current is None else current.mod_revision
         if await swap(store, key, revision, value) is not None:
             return value
-    raise Overloaded(f"{key!r} was changed by others {tries} times in a row: try again later")
+    raise Overloaded(f"{key!r} was changed concurrently {tries} times in a row: try again later")

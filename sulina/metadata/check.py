@@ -1,6 +1,6 @@
-"""Limits of the metadata store, checked before anything is sent, the same for every store.
+"""Limits of the metadata store, checked before anything is sent; the same for every store.
 
-They keep each request below the 1.5 MB and 128 operations that etcd takes by default.
+They keep each request below etcd's default limits of 1.5 MB and 128 operations.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ MAX_VALUE_BYTES = 1024 * 1024
 MAX_TXN_OPS = 128
 MAX_TXN_BYTES = 1280 * 1024
 _OP_BYTES = 64
-"""What an operation takes beside its key and value, generously."""
+"""An upper bound of an operation's size beside its key and value."""
 
 
 def check_key(key: str) -> int:
-    """The key's length in bytes. Raises ``Refused`` or ``TooLarge`` if it can't be a key."""
+    """The key's length in bytes. Raises ``Refused`` or ``TooLarge`` if it is invalid."""
     if not key:
-        raise Refused("a metadata key can't be empty")
+        raise Refused("a metadata key cannot be empty")
     return check_prefix(key)
 
 
 def check_prefix(prefix: str) -> int:
-    """The prefix's length in bytes. Raises ``Refused`` or ``TooLarge`` if none can start so."""
+    """The prefix's length in bytes. Raises ``Refused`` or ``TooLarge`` if it is invalid."""
     try:
         length = len(prefix.encode())
     except UnicodeEncodeError:
-        raise Refused(f"{prefix!r} can't be a metadata key: it is not valid Unicode") from None
+        raise Refused(f"{prefix!r} is not a valid metadata key: it is not valid Unicode") from None
     if length > MAX_KEY_BYTES:
         raise TooLarge(
             f"a metadata key has at most {MAX_KEY_BYTES} bytes and this one {length}: "
@@ -40,28 +40,28 @@ def check_prefix(prefix: str) -> int:
 
 
 def check_range(prefix: str, after: str | None, limit: int | None) -> None:
-    """Raises ``Refused`` or ``TooLarge`` if this can't be listed."""
+    """Raises ``Refused`` or ``TooLarge`` if the arguments of a listing are invalid."""
     check_prefix(prefix)
     if after is not None:
         check_prefix(after)
     if limit is not None and limit < 1:
-        raise Refused(f"a limit of {limit} lists nothing: leave it out or use 1 or more")
+        raise Refused(f"a limit of {limit} lists nothing: omit it or use 1 or more")
 
 
 def check_ttl(ttl_seconds: int) -> None:
-    """Raises ``Refused`` if a lease can't live for so long."""
+    """Raises ``Refused`` if the time to live of a lease is invalid."""
     if ttl_seconds < 1:
-        raise Refused(f"a lease of {ttl_seconds} s is none: ask for 1 second or more")
+        raise Refused(f"invalid time to live of a lease: {ttl_seconds} s; use 1 second or more")
 
 
 def check_from_revision(revision: int) -> None:
-    """Raises ``Refused`` if a watch can't begin there."""
+    """Raises ``Refused`` if a watch cannot start at ``revision``."""
     if revision < 1:
-        raise Refused(f"a watch can't begin at revision {revision}: the first revision is 1")
+        raise Refused(f"a watch cannot start at revision {revision}: the first revision is 1")
 
 
 def check_txn(compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op]) -> int:
-    """The transaction's size in bytes. Raises ``Refused`` or ``TooLarge`` if it can't be run."""
+    """The transaction's size in bytes. Raises ``Refused`` or ``TooLarge`` if it is invalid."""
     for part in (compares, then, otherwise):
         if len(part) > MAX_TXN_OPS:
             raise Refused(
@@ -87,7 +87,7 @@ def check_txn(compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequen
 def _check_op(op: Op) -> int:
     if isinstance(op, DeletePrefix):
         if not op.prefix:
-            raise Refused("an empty prefix would delete every key: name what is to be deleted")
+            raise Refused("an empty prefix would delete every key: specify a prefix")
         return check_prefix(op.prefix)
     if isinstance(op, GetPrefix):
         check_range(op.prefix, None, op.limit)
@@ -102,13 +102,13 @@ def _check_value(key: str, value: bytes) -> int:
     if len(value) > MAX_VALUE_BYTES:
         raise TooLarge(
             f"a metadata value has at most {MAX_VALUE_BYTES} bytes and the one for {key!r} has "
-            f"{len(value)}: keep large data in a ledger or an object"
+            f"{len(value)}: store large data in a ledger or an object"
         )
     return len(value)
 
 
 def _check_written_once(ops: Sequence[Op]) -> None:
-    """All changes of a transaction share a revision, so a key has room for one of them."""
+    """All changes of a transaction share a revision, so each key may change only once."""
     deleted = {op.key for op in ops if isinstance(op, Delete)}
     prefixes = tuple(op.prefix for op in ops if isinstance(op, DeletePrefix))
     put: set[str] = set()
@@ -116,5 +116,5 @@ def _check_written_once(ops: Sequence[Op]) -> None:
         if not isinstance(op, Put):
             continue
         if op.key in put or op.key in deleted or op.key.startswith(prefixes):
-            raise Refused(f"one transaction can't change {op.key!r} twice: use two transactions")
+            raise Refused(f"a transaction cannot change {op.key!r} twice: use two transactions")
         put.add(op.key)

@@ -1,9 +1,9 @@
-"""A lease as its holder sees it: its loss is known here before the store forgets it.
+"""A lease on the holder's side, which considers it lost before the store does.
 
-The holder counts a lease's life from when it *sent* the last renewal that the store confirmed, and
-ends it a little early, so that no answer that is late, lost or slow can make the holder believe in
-a lease that the store has given away. Still, a lease is a hint and never a proof: a holder that was
-paused does not know it, so whatever a lease guards is fenced as well.
+The holder counts the time to live from when it *sent* the last confirmed renewal, and stops a
+little early, so that a late, lost or slow answer cannot make it rely on a lease that the store has
+already expired. A lease is still only a hint: a process that was paused does not notice it, so
+whatever a lease protects must be fenced as well.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
 
 LOCAL_SHARE = 0.9
-"""The part of its time to live during which the holder believes in an unrenewed lease."""
+"""The fraction of its time to live for which the holder relies on an unrenewed lease."""
 RENEWALS_PER_TTL = 4
 
 
 class LeaseKeeper(Protocol):
-    """What a store does for the leases it granted."""
+    """The part of a store that renews and revokes leases."""
 
     async def renew_lease(self, lease: int) -> bool:
-        """Start the lease's time to live again; False if it is gone."""
+        """Restart the lease's time to live; False if it no longer exists."""
         ...
 
     async def revoke_lease(self, lease: int) -> None:
-        """End the lease and delete its keys in one revision; nothing happens if it is gone."""
+        """End the lease and delete its keys in one revision; does nothing if it is gone."""
         ...
 
 
 class Lease:
-    """A lease that this process holds. Once ``alive()`` was False it stays so."""
+    """A lease that this process holds. Once ``alive()`` is False it stays False."""
 
     __slots__ = ("_clock", "_end", "_keeper", "id", "ttl")
 
@@ -45,27 +45,27 @@ class Lease:
         self._end = sent + ttl * LOCAL_SHARE
 
     def alive(self) -> bool:
-        """Whether the store certainly still holds the lease. Asks nobody."""
+        """Whether the store certainly still holds the lease. Sends no request."""
         return self._clock.now() < self._end
 
     def left(self) -> float:
-        """Seconds for which it stays alive if it is not renewed; 0 once it is lost."""
+        """Seconds for which it stays alive without a renewal; 0 once it is lost."""
         return max(self._end - self._clock.now(), 0.0)
 
     async def keep_alive(self) -> bool:
-        """Renew once; returns ``alive()``. An error leaves the lease as it was, running out."""
+        """Renew once; returns ``alive()``. After an error the lease continues to run out."""
         if not self.alive():
             return False
         sent = self._clock.now()
         renewed = await self._keeper.renew_lease(self.id)
         if not renewed:
             self._lose()
-        elif self.alive():  # an answer that came too late must not bring a lost lease back
+        elif self.alive():  # a late answer must not revive a lost lease
             self._end = sent + self.ttl * LOCAL_SHARE
         return self.alive()
 
     async def revoke(self) -> None:
-        """Give the lease up, with its keys. It is lost from the call on, whatever the outcome."""
+        """Revoke the lease and its keys. It counts as lost even after an error."""
         self._lose()
         await self._keeper.revoke_lease(self.id)
 
@@ -74,11 +74,13 @@ class Lease:
 
 
 async def keep(lease: Lease, clock: Clock) -> None:
-    """Renew ``lease`` again and again; returns as soon as it is lost, even while the store keeps a
-    renewal waiting. Run it in a task you own."""
+    """Keep renewing ``lease``; returns as soon as it is lost, even while a renewal is pending.
+
+    Run it in a task that you own.
+    """
     while lease.alive():
         await clock.sleep(min(lease.ttl / RENEWALS_PER_TTL, lease.left()))
         try:
             await within(clock, lease.left(), lease.keep_alive())
         except (Retriable, UnknownOutcome, TimeoutError):
-            continue  # the lease runs out by itself if this does not pass
+            continue  # if this persists, the lease runs out

@@ -4,15 +4,15 @@ The store is a sorted map from text keys to bytes, with the semantics of etcd:
 
 * One revision counts the changes of the whole store. It starts at 1; every transaction that
   changes something raises it by one, and all changes of a transaction carry that revision.
-* A key remembers the revision that created it, the one that changed it last, and its version,
-  which is 1 when created and counts its changes. A deleted key starts anew.
+* A key has the revision that created it, the revision of its last change, and a version, which is
+  1 when created and counts its changes. A deleted key starts again at version 1.
 * A transaction is atomic, is ordered against all others, and is durable when it returns.
 * Reads see every transaction that returned before they began, and never part of one.
 * A key may be bound to a lease and is deleted with it.
 * A watch reports every change from a given revision on, while the store still holds it.
 
-Errors are those of ``sulina.errors``. A write that ends with ``UnknownOutcome`` may have happened:
-read back before it is tried again. Any ``Retriable`` error means that nothing happened.
+Errors are those of ``sulina.errors``. After ``UnknownOutcome`` a write may have happened: read back
+before trying again. Any ``Retriable`` error means that nothing happened.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from sulina.metadata.lease import Lease
 
 
 class Compacted(Refused):
-    """The store no longer holds the changes a watch asked for: list again, then watch from there.
+    """The store no longer holds the changes that a watch needs: list again, then watch from there.
 
-    ``revision`` is the oldest revision from which a watch can begin now.
+    ``revision`` is the oldest revision at which a watch can start now.
     """
 
     def __init__(self, revision: int) -> None:
@@ -42,7 +42,7 @@ class Compacted(Refused):
 
 @dataclass(frozen=True, slots=True)
 class KeyValue:
-    """A key as it stood at one revision."""
+    """A key at one revision."""
 
     key: str
     value: bytes
@@ -50,7 +50,7 @@ class KeyValue:
     mod_revision: int
     version: int
     lease: int
-    """The lease it goes with, or 0."""
+    """The lease that it is bound to, or 0."""
 
 
 class EventKind(Enum):
@@ -72,12 +72,12 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Keys in order, all as they stood at ``revision``."""
+    """Keys in order, all at ``revision``."""
 
     items: tuple[KeyValue, ...]
     revision: int
     more: bool
-    """Whether the limit left some out; the next page begins ``after`` the last key of this one."""
+    """Whether the limit omitted some; the next page starts ``after`` the last key of this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Present:
 
 @dataclass(frozen=True, slots=True)
 class ModRevisionIs:
-    """Holds if the key was last changed by ``revision``; 0 stands for a key that is absent."""
+    """Holds if the key was last changed by ``revision``; 0 means an absent key."""
 
     key: str
     revision: int
@@ -104,7 +104,7 @@ class ModRevisionIs:
 
 @dataclass(frozen=True, slots=True)
 class VersionIs:
-    """Holds if the key was changed ``version`` times since created; 0 stands for absent."""
+    """Holds if the key has this version; 0 means an absent key."""
 
     key: str
     version: int
@@ -123,7 +123,7 @@ Compare = Absent | Present | ModRevisionIs | VersionIs | ValueIs
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Create or change a key. Without a lease, one it was bound to before lets go of it."""
+    """Create or change a key. Without ``lease``, the key is detached from its previous lease."""
 
     key: str
     value: bytes
@@ -139,22 +139,22 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class DeletePrefix:
-    """Delete every key that starts with ``prefix``, which normally ends with ``/``."""
+    """Delete every key that starts with ``prefix``, which should end with ``/``."""
 
     prefix: str
 
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """Read a key, as the operations before it in the same transaction left it."""
+    """Read a key, with the changes of earlier operations of the same transaction."""
 
     key: str
 
 
 @dataclass(frozen=True, slots=True)
 class GetPrefix:
-    """Read the keys that start with ``prefix``, in order, at most ``limit`` of them, as the
-    operations before it in the same transaction left them."""
+    """Read at most ``limit`` keys that start with ``prefix``, in order, with the changes of earlier
+    operations of the same transaction."""
 
     prefix: str
     limit: int
@@ -165,21 +165,21 @@ Op = Put | Delete | DeletePrefix | Get | GetPrefix
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What one operation of a transaction answered."""
+    """The result of one operation of a transaction."""
 
     item: KeyValue | None = None
-    """What ``Get`` found."""
+    """The result of ``Get``."""
     deleted: int = 0
     """How many keys ``Delete`` or ``DeletePrefix`` removed."""
     items: tuple[KeyValue, ...] = ()
-    """What ``GetPrefix`` found."""
+    """The result of ``GetPrefix``."""
     more: bool = False
-    """Whether its limit left some out."""
+    """Whether the limit of ``GetPrefix`` omitted some."""
 
 
 @dataclass(frozen=True, slots=True)
 class TxnResult:
-    """Which branch of a transaction ran, the store's revision after it, an answer for each op."""
+    """Which branch of a transaction ran, the revision after it, and a result per operation."""
 
     succeeded: bool
     revision: int
@@ -187,12 +187,12 @@ class TxnResult:
 
 
 class Watch(Protocol):
-    """Changes in the order of their revisions, none twice and none missing.
+    """Changes in revision order, without duplicates or gaps.
 
-    Iteration waits for the next change; it raises ``Compacted`` when changes that this watch
-    needs are no longer held, and ``Closed`` when the store was closed. One task iterates.
-    The changes of one transaction come one after the other: a caller that stops between them
-    resumes from the revision of the last one, and sees that transaction again.
+    Iterating waits for the next change. It raises ``Compacted`` when changes that this watch needs
+    are no longer held, and ``Closed`` when the store was closed. Only one task may iterate. The
+    changes of a transaction come one after the other: a caller that stops between them resumes
+    from the revision of the last one, and sees that transaction again.
     """
 
     def __aiter__(self) -> Self: ...
@@ -200,15 +200,15 @@ class Watch(Protocol):
     async def __anext__(self) -> Event: ...
 
     async def aclose(self) -> None:
-        """Stop; an iteration that is waiting ends."""
+        """Stop; a waiting iteration ends."""
         ...
 
 
 class MetadataStore(Protocol):
-    """A metadata store; the semantics are at the head of this file, the limits in ``check``."""
+    """A metadata store. This module's docstring has the semantics, ``check`` the limits."""
 
     async def get(self, key: str) -> KeyValue | None:
-        """The key as it is now, or None."""
+        """The current value of a key, or None."""
         ...
 
     async def range(
@@ -221,9 +221,9 @@ class MetadataStore(Protocol):
     ) -> Listing:
         """The keys that start with exactly ``prefix``, in order, at one revision.
 
-        At most ``limit`` of them, and only those behind ``after``. End the prefix with ``/``, or
-        it also matches the neighbours whose names merely begin the same way. With ``keys_only``
-        the values stay where they are, and are empty here.
+        At most ``limit`` of them, and only those after ``after``. End the prefix with ``/``;
+        otherwise it also matches longer names. With ``keys_only`` the values are not read and are
+        empty in the result.
         """
         ...
 
@@ -238,7 +238,7 @@ class MetadataStore(Protocol):
     async def txn(
         self, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()
     ) -> TxnResult:
-        """Run ``then`` if every comparison holds, else ``otherwise``: all of it, or nothing.
+        """Run ``then`` if every comparison holds, otherwise ``otherwise``, atomically.
 
         Raises ``Refused`` for more than 128 comparisons or operations, or if one branch writes a
         key twice; ``TooLarge`` beyond the limits; ``NotFound`` if a lease it names is gone.
@@ -246,7 +246,7 @@ class MetadataStore(Protocol):
         ...
 
     async def grant(self, ttl_seconds: int) -> Lease:
-        """A new lease. The store may give it a longer time to live than was asked for."""
+        """A new lease. The store may grant a longer time to live than requested."""
         ...
 
     def watch(self, prefix: str, *, from_revision: int) -> Watch:
@@ -257,12 +257,12 @@ class MetadataStore(Protocol):
         ...
 
     async def compact(self, revision: int) -> None:
-        """Forget changes before ``revision``; nothing happens if they are forgotten already.
+        """Discard the history before ``revision``; does nothing if it is discarded already.
 
-        Current keys are never affected. Raises ``Refused`` for a revision yet to come.
+        Current keys are not affected. Raises ``Refused`` for a future revision.
         """
         ...
 
     async def close(self) -> None:
-        """Finish what is under way and release everything; later calls raise ``Closed``."""
+        """Finish the calls in flight and release everything; later calls raise ``Closed``."""
         ...

@@ -76,7 +76,7 @@ async def test_a_token_is_made_used_listed_and_revoked(
     await sulina("security", "delete", name, "--yes")
     assert name not in (await sulina("security", "list")).stdout
     wrong = await sulina("security", "grant", name, "own:everything", code=1)
-    assert "is no grant" in wrong.stderr
+    assert "is not a grant" in wrong.stderr
 
 
 async def test_who_shows_no_token_is_told_how_to_get_one(guarded: Guarded, shell: Shell) -> None:

@@ -22,13 +22,13 @@ async def names(client: Client, **arguments: object) -> list[str]:
 async def test_the_first_namespaces_are_there_from_the_beginning(client: Client) -> None:
     assert await client.admin("namespace.list") == ["default", "system"]
     for name in ("default", "system"):
-        with pytest.raises(Refused, match="always exists and can't be deleted"):
+        with pytest.raises(Refused, match="always exists and cannot be deleted"):
             await client.admin("namespace.delete", {"namespace": name})
 
 
 async def test_a_namespace_is_made_used_and_deleted(client: Client) -> None:
     await client.admin("namespace.create", {"namespace": "shop"})
-    with pytest.raises(AlreadyExists, match="the namespace 'shop' exists already"):
+    with pytest.raises(AlreadyExists, match="the namespace 'shop' already exists"):
         await client.admin("namespace.create", {"namespace": "shop"})
     await publish(client, "/shop/orders", numbered(3))
     described = await client.admin("namespace.describe", {"namespace": "shop"})
@@ -60,7 +60,7 @@ async def test_a_namespace_has_a_simple_name(client: Client, name: str) -> None:
 
 async def test_a_topic_is_made_listed_described_and_deleted(client: Client) -> None:
     await client.admin("topic.create", {"topic": TOPIC})
-    with pytest.raises(AlreadyExists, match="/default/admin exists already"):
+    with pytest.raises(AlreadyExists, match="/default/admin already exists"):
         await client.admin("topic.create", {"topic": TOPIC})
     await publish(client, TOPIC, numbered(7), batch_records=7)
     await subscribe(client, TOPIC, "s", start=Start.offset(2))
@@ -119,7 +119,7 @@ async def test_a_partition_can_be_used_like_a_topic(client: Client) -> None:
 
 async def test_a_topic_whose_partitions_names_are_taken_is_not_made(client: Client) -> None:
     await publish(client, f"{TOPIC}-part-1", [b"was here first"])
-    with pytest.raises(AlreadyExists, match="exists already, and not as a part of"):
+    with pytest.raises(AlreadyExists, match="already exists, but not as a partition of"):
         await client.admin("topic.create", {"topic": TOPIC, "partitions": 3})
     assert await names(client, all=True) == [f"{TOPIC}-part-1"]
     assert await read_all(client, f"{TOPIC}-part-1") == [b"was here first"]
@@ -254,7 +254,7 @@ async def test_a_subscription_is_made_once(client: Client) -> None:
     await client.admin("topic.create", {"topic": TOPIC})
     arguments = {"topic": TOPIC, "subscription": "s", "type": "failover"}
     await client.admin("subscription.create", arguments)
-    with pytest.raises(Refused, match="the subscription 's' of /default/admin exists already"):
+    with pytest.raises(Refused, match="the subscription 's' of /default/admin already exists"):
         await client.admin("subscription.create", arguments)
     with pytest.raises(Refused, match="type is one of exclusive, shared"):
         await client.admin("subscription.create", {**arguments, "subscription": "t", "type": "x"})

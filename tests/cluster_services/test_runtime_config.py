@@ -98,7 +98,7 @@ async def test_what_is_not_allowed_is_refused_before_it_is_stored(store: Metadat
             await config.set("balance.enabled", False, broker="b1")
         with pytest.raises(Refused, match="restart"):
             await config.set("cluster.lease_seconds", 5)
-        with pytest.raises(Refused, match="can't be called 'load'"):
+        with pytest.raises(Refused, match="'load' is reserved"):
             await config.set("broker.cache_bytes", "1GiB", broker="load")
         with pytest.raises(NotFound):
             await config.unset("cache")

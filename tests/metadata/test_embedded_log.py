@@ -79,7 +79,7 @@ async def test_damage_before_acknowledged_transactions_is_reported_not_cut() -> 
         damaged = disk.copy()
         damaged.flip(LOG, position, position % 8)
         before = damaged.content(LOG)
-        with pytest.raises(CorruptEntry, match="changes 1 to 1 can't be read"):
+        with pytest.raises(CorruptEntry, match="changes 1 to 1 cannot be read"):
             await opened(damaged)
         assert damaged.content(LOG) == before
 
@@ -92,7 +92,7 @@ async def test_a_lost_snapshot_is_reported_even_if_nothing_follows_it(more: int)
         await store.put("/a", str(number).encode())
     await store.close()
     await disk.remove(SNAPSHOT)
-    with pytest.raises(CorruptEntry, match="changes 1 to 1 can't be read"):
+    with pytest.raises(CorruptEntry, match="changes 1 to 1 cannot be read"):
         await opened(disk)
 
 

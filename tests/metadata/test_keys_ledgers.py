@@ -65,9 +65,9 @@ def test_a_ledger_list_has_no_gap_no_overlap_and_nothing_twice() -> None:
     for first in (99, 101):
         with pytest.raises(Refused, match="ends at offset 99"):
             LedgerList(1, (CLOSED, LedgerRef(2, first)))
-    with pytest.raises(Refused, match="each ledger once"):
+    with pytest.raises(Refused, match="each ledger only once"):
         LedgerList(1, (CLOSED, LedgerRef(1, 100)))
-    with pytest.raises(Refused, match="exactly if it is closed"):
+    with pytest.raises(Refused, match="if, and only if, it is closed"):
         LedgerRef(1, 0, state=LedgerState.CLOSED)
 
 
@@ -90,7 +90,7 @@ async def test_a_subscription_is_made_with_its_cursor_and_deleted_with_it(
     assert await subscriptions.list_all(store, ORDERS) == {name: wanted}
     assert await cursors.list_all(store, ORDERS) == {name: CursorRecord(42)}
     assert await subscriptions.list_all(store, BILLS) == {}
-    with pytest.raises(AlreadyExists, match="exists already"):
+    with pytest.raises(AlreadyExists, match="already exists"):
         await subscriptions.create(store, ORDERS, name, wanted, CursorRecord(0))
     assert await subscriptions.delete(store, ORDERS, name) is True
     assert await subscriptions.delete(store, ORDERS, name) is False
@@ -167,7 +167,7 @@ def test_a_cursor_has_its_ranges_above_it_ascending_and_apart(
     acked: tuple[tuple[int, int], ...],
 ) -> None:
     CursorRecord(5, ((6, 6), (8, 9)))
-    with pytest.raises(Refused, match="ascending and apart"):
+    with pytest.raises(Refused, match="ascending and not adjacent"):
         CursorRecord(5, acked)
 
 

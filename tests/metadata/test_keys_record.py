@@ -77,7 +77,7 @@ def test_unknown_fields_are_ignored_and_missing_ones_take_their_defaults() -> No
     ],
 )
 def test_what_is_no_record_gives_one_clear_error(value: bytes) -> None:
-    with pytest.raises(CorruptEntry, match="the metadata at /outer can't be read"):
+    with pytest.raises(CorruptEntry, match="the metadata at /outer cannot be read"):
         read(value)
 
 

@@ -57,7 +57,7 @@ async def test_beginning_again_keeps_what_was_set(store: FailingStore) -> None:
 async def test_namespaces_are_made_once(store: FailingStore) -> None:
     await namespaces.create(store, "shop", Policy(max_producers_per_topic=9))
     assert await namespaces.get_policy(store, "shop") == Policy(max_producers_per_topic=9)
-    with pytest.raises(AlreadyExists, match="'shop' exists already"):
+    with pytest.raises(AlreadyExists, match="'shop' already exists"):
         await namespaces.create(store, "shop", Policy())
     with pytest.raises(Refused):
         await namespaces.create(store, "a/b", Policy())
@@ -132,7 +132,7 @@ async def test_a_topic_is_made_listed_and_deleted(store: FailingStore) -> None:
     assert await topics.get(store, ORDERS) == wanted
     assert await topics.list_all(store, "default") == {ORDERS: wanted}
     assert await topics.list_all(store, "system") == {}
-    with pytest.raises(AlreadyExists, match="/default/orders exists already"):
+    with pytest.raises(AlreadyExists, match="/default/orders already exists"):
         await topic_lifecycle.create(store, ORDERS, wanted)
     await topic_lifecycle.delete(store, ORDERS)
     assert await topics.list_all(store, "default") == {}
@@ -282,6 +282,6 @@ async def test_a_topic_with_a_partitions_name_is_neither_taken_nor_deleted(
 ) -> None:
     other = ORDERS.partition(200)
     await topic_lifecycle.create(store, other, TopicRecord(created_us=1))
-    with pytest.raises(AlreadyExists, match="orders-part-200 exists already, and not as a part"):
+    with pytest.raises(AlreadyExists, match="orders-part-200 already exists, but not"):
         await topic_lifecycle.create(store, ORDERS, TopicRecord(partitions=PARTITIONS))
     assert await topics.list_all(store, "default") == {other: TopicRecord(created_us=1)}

@@ -52,7 +52,7 @@ async def sizes(world: TierBench, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def swap(world: TierBench, before: ledgers.StoredLedgers, now: LedgerList) -> LedgerList:
-    now = ledger_pages.sealed(now)
+    now = ledger_pages.with_pages(now)
     done = await ledgers.swap(world.metadata, TOPIC, before.revision, now, before=before.list)
     assert done is not None
     assert (await ledgers.get(world.metadata, TOPIC)).list == now

@@ -1,9 +1,9 @@
 """The bytes of the store's files: records with a checksum, and the changes inside them.
 
-A record is a header (magic, payload length, sequence number, CRC32C of all the rest), then the
-payload. A log is records of batches, each the changes of one group commit, so each was made durable
-by itself before the next was written. A snapshot is one record with the changes that lead from
-nothing to a state. Little-endian throughout.
+A record is a header (magic, payload length, sequence number, CRC32C of everything else) and a
+payload. A log is a sequence of batch records, each with the changes of one group commit, made
+durable before the next was written. A snapshot is one record with the changes that build a state
+from nothing. Little-endian throughout.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ class LogRecord:
 
 
 def encode_record(magic: bytes, sequence: int, payload: bytes) -> bytes:
-    """A record, ready to be written."""
+    """The bytes of a record."""
     header = _HEADER.pack(magic, len(payload), sequence)
     return b"".join((header, _CRC.pack(crc32c(payload, crc32c(header))), payload))
 
 
 def read_record(magic: bytes, data: memoryview, start: int) -> LogRecord | None:
-    """The record at ``start``, or None if there is no whole and intact one."""
+    """The record at ``start``, or None if it is incomplete or damaged."""
     body = start + _OVERHEAD
     if body > len(data):
         return None
@@ -75,7 +75,7 @@ def read_record(magic: bytes, data: memoryview, start: int) -> LogRecord | None:
 
 
 def find_record(magic: bytes, data: bytes, start: int) -> LogRecord | None:
-    """The first intact record at ``start`` or anywhere behind it."""
+    """The first intact record at or after ``start``."""
     view = memoryview(data)
     position = data.find(magic, start)
     while position >= 0:
@@ -87,7 +87,7 @@ def find_record(magic: bytes, data: bytes, start: int) -> LogRecord | None:
 
 
 def encode_change(change: Change) -> bytes:
-    """One change; they are told apart without a separator."""
+    """The bytes of one change; no separator is needed."""
     match change:
         case KeyStored(item):
             key = item.key.encode()
@@ -111,7 +111,7 @@ def encode_change(change: Change) -> bytes:
 
 
 def decode_changes(data: memoryview) -> Iterator[Change]:
-    """The changes in ``data``. Raises ``CorruptEntry`` if it is anything else."""
+    """The changes in ``data``. Raises ``CorruptEntry``."""
     position = 0
     while position < len(data):
         try:
@@ -124,7 +124,9 @@ def decode_changes(data: memoryview) -> Iterator[Change]:
             value = bytes(data[position : position + value_length])
             position += value_length
         except (struct.error, UnicodeDecodeError):
-            raise CorruptEntry("a metadata record has changes that can't be read") from None
+            raise CorruptEntry(
+                "a metadata record has unreadable changes: restore the folder from a backup"
+            ) from None
         match kind:
             case _Kind.STORED:
                 yield KeyStored(KeyValue(key, value, first, mod_revision, version, lease))
@@ -137,17 +139,17 @@ def decode_changes(data: memoryview) -> Iterator[Change]:
             case _:
                 raise CorruptEntry(
                     f"a metadata record has a change of unknown kind {kind}: "
-                    "it was written by a newer version, use that one"
+                    "a newer version wrote it, use that one"
                 )
 
 
 def snapshot_head(state: StoreState) -> bytes:
-    """What a snapshot's payload begins with; the changes of ``snapshot_changes`` follow."""
+    """The start of a snapshot's payload; the changes of ``snapshot_changes`` follow."""
     return _SNAPSHOT.pack(state.revision, state.last_lease)
 
 
 def snapshot_changes(state: StoreState) -> Iterable[Change]:
-    """The changes that lead from nothing to ``state``."""
+    """The changes that build ``state`` from nothing."""
     for lease, ttl in state.leases.items():
         yield LeaseGranted(lease, ttl)
     for item in state.scan(""):
@@ -159,7 +161,9 @@ def decode_snapshot(payload: memoryview) -> StoreState:
     try:
         revision, last_lease = _SNAPSHOT.unpack_from(payload)
     except struct.error:
-        raise CorruptEntry("the metadata snapshot is too short") from None
+        raise CorruptEntry(
+            "the metadata snapshot is too short: restore the folder from a backup"
+        ) from None
     state = StoreState(revision, last_lease)
     for change in decode_changes(payload[_SNAPSHOT.size :]):
         state.apply(change)

@@ -1,4 +1,4 @@
-"""The time of the leases: a task for each sleeps until it runs out, then has it revoked."""
+"""Revokes leases when they expire, with one sleeping task per lease."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _RETRY_SECONDS = 1.0
 
 
 class Expiry:
-    """Knows when each lease runs out. Times are kept in memory only: a restart renews them all."""
+    """Tracks when each lease expires, in memory only: a restart renews all of them."""
 
     def __init__(self, clock: Clock, revoke: Callable[[int], Awaitable[None]]) -> None:
         self._clock = clock
@@ -22,13 +22,13 @@ class Expiry:
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     def start(self, lease: int, ttl: int) -> None:
-        """Let a lease's time run from now on."""
+        """Start a lease's time to live."""
         self._ttls[lease] = ttl
         self._deadlines[lease] = self._clock.now() + ttl
         self._tasks[lease] = asyncio.create_task(self._run(lease), name=f"metadata-lease-{lease}")
 
     def renew(self, lease: int) -> bool:
-        """Start its time again; False if it has run out or was never known."""
+        """Restart a lease's time to live; False if it has expired or is unknown."""
         deadline = self._deadlines.get(lease)
         if deadline is None or deadline <= self._clock.now():
             return False
@@ -36,13 +36,13 @@ class Expiry:
         return True
 
     def stop(self, lease: int) -> None:
-        """Forget a lease that was revoked."""
+        """Remove a revoked lease."""
         del self._ttls[lease]
         del self._deadlines[lease]
         self._tasks.pop(lease).cancel()
 
     async def close(self) -> None:
-        """Stop the time of every lease."""
+        """Stop all tasks."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -57,6 +57,6 @@ class Expiry:
             except (StorageFull, Overloaded):
                 await self._clock.sleep(_RETRY_SECONDS)
             except SulinaError:
-                return  # the store takes no changes any more; a restart gives the lease new time
+                return  # the store accepts no more changes; a restart renews the lease
             else:
                 return

@@ -1,7 +1,7 @@
 """Recent changes, and the watches that read them.
 
-Watches share one bounded history and each keeps only its place in it, so a slow watch costs no
-memory: when the history has moved past its place, it gets ``Compacted``.
+All watches share one bounded history, and each keeps only its position in it, so that a slow watch
+costs no memory. When the history has moved past its position, it raises ``Compacted``.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from sulina.metadata.store import Compacted, Event, EventKind
 MAX_EVENTS = 10_000
 MAX_BYTES = 64 * 1024 * 1024
 _EVENT_BYTES = 300
-"""What an event takes in memory beside its key and value, about."""
+"""The approximate memory of an event beside its key and value."""
 
 
 def event_of(change: Change) -> Event | None:
-    """What a watch sees of a change: nothing, if it is a lease's."""
+    """The event that a watch sees for a change; None for a lease."""
     match change:
         case KeyStored(item):
             return Event(EventKind.PUT, item.key, item.value, item.mod_revision)
@@ -37,12 +37,12 @@ def _cost(event: Event) -> int:
 
 
 class ChangeHistory:
-    """The last events, whole revisions only, numbered without gaps from 0 on."""
+    """The latest events, in whole revisions, numbered from 0 without gaps."""
 
     def __init__(
         self, revision: int, *, max_events: int = MAX_EVENTS, max_bytes: int = MAX_BYTES
     ) -> None:
-        """A history that holds what happens after ``revision``."""
+        """An empty history of what happens after ``revision``."""
         self.compacted = revision if revision == FIRST_REVISION else revision + 1
         """Every event of this revision and later ones is held."""
         self.closed = False
@@ -59,7 +59,7 @@ class ChangeHistory:
         return self._first + len(self._events)
 
     def record(self, changes: Iterable[Change]) -> None:
-        """Add the events of ``changes``, in order, whole revisions; wakes those who wait."""
+        """Add the events of ``changes``, in whole revisions, and wake waiting watches."""
         start = self.end
         fresh = [event for change in changes if (event := event_of(change)) is not None]
         self._events.extend(fresh)
@@ -70,7 +70,7 @@ class ChangeHistory:
             self._forget(self._events[0].mod_revision + 1)
 
     def compact(self, revision: int, current: int) -> None:
-        """Forget what happened before ``revision``, which is at most the ``current`` one."""
+        """Discard events before ``revision``, which must not exceed ``current``."""
         if revision > current:
             raise Refused(f"revision {revision} does not exist yet: compact at {current} or below")
         self._forget(revision)
@@ -95,17 +95,17 @@ class ChangeHistory:
         return low
 
     def at(self, number: int) -> Event:
-        """Event ``number``, which is below ``end``. Raises ``Compacted`` if it was forgotten."""
+        """Event ``number``, which is below ``end``. Raises ``Compacted`` if it was discarded."""
         if number < self._first:
             raise Compacted(self.compacted)
         return self._events[number - self._first]
 
     def park(self, watch: HistoryWatch) -> None:
-        """Offer new events to ``watch``, which has seen all there are."""
+        """Offer new events to ``watch``, which has seen all others."""
         self._parked.add(watch)
 
     def unpark(self, watch: HistoryWatch) -> None:
-        """Stop offering; nothing happens if ``watch`` was not parked."""
+        """Stop offering events to ``watch``; does nothing if it was not parked."""
         self._parked.discard(watch)
 
     def _forget(self, revision: int) -> None:
@@ -116,7 +116,7 @@ class ChangeHistory:
 
 
 class HistoryWatch:
-    """A watch: a place in the history, and a prefix. See ``sulina.metadata.store.Watch``."""
+    """A position in the history and a prefix. See ``sulina.metadata.store.Watch``."""
 
     def __init__(self, history: ChangeHistory, prefix: str, from_revision: int) -> None:
         self._history = history
@@ -133,7 +133,7 @@ class HistoryWatch:
         history = self._history
         while not self._closed:
             if history.closed:
-                raise Closed("the metadata store was closed, and its watches with it")
+                raise Closed("the metadata store was closed")
             if self._next is None:
                 self._next = history.seek(self._from_revision)
             if self._next == history.end:
@@ -141,20 +141,20 @@ class HistoryWatch:
                 continue
             event = history.at(self._next)
             self._next += 1
-            # A watch may begin in the future, so an event can be older than it asked for.
+            # A watch may start at a future revision, so events can be older than requested.
             if event.key.startswith(self._prefix) and event.mod_revision >= self._from_revision:
                 return event
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """Stop; an iteration that is waiting ends."""
+        """Stop; a waiting iteration ends."""
         self._closed = True
         self.wake()
 
     def offer(self, start: int, fresh: list[Event]) -> None:
-        """While parked: go to the first event that matters, past those that do not.
+        """While parked: move to the first matching event and skip the others.
 
-        So a quiet watch is never behind, however much happens under other prefixes.
+        So an idle watch never falls behind, however much happens under other prefixes.
         """
         for number, event in enumerate(fresh, start):
             if event.key.startswith(self._prefix):

@@ -1,12 +1,12 @@
-"""The store's files: a log of batches, and a snapshot that lets old logs go.
+"""The store's files: a log of batches, and a snapshot that replaces old logs.
 
 ``metadata.snapshot`` is the state after some batch. ``metadata-<n>.log`` has the batches from
-number ``n`` on. Recovery loads the snapshot and replays the batches behind it, from whatever log
-has them, so a crash anywhere between "snapshot written", "new log begun" and "old log removed"
-loses nothing.
+number ``n`` on. Recovery loads the snapshot and replays the later batches, from whichever log has
+them, so a crash between writing a snapshot, starting a new log and removing the old one loses
+nothing.
 
-Each batch is synced before the next is written, so only the very last can be torn. A damaged batch
-with an intact one behind it is therefore damage to acknowledged data: it is reported, never cut.
+Each batch is synced before the next is written, so only the last one can be torn. A damaged batch
+before an intact one is damage to acknowledged data: it is reported, never truncated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sulina.runtime.seam import Clock, Disk, DiskFile
 SNAPSHOT_NAME = "metadata.snapshot"
 DEFAULT_LOG_BYTES = 16 * 1024 * 1024
 _PAUSE_EVERY = 1_000
-"""Keys that are encoded before other tasks get a turn."""
+"""Keys to encode before yielding to other tasks."""
 
 
 def log_name(first: int) -> str:
@@ -37,7 +37,7 @@ def first_of(name: str) -> int | None:
 
 
 class TransactionLog:
-    """The log that is being written. One caller at a time."""
+    """The log that is being written. Only one caller at a time."""
 
     def __init__(
         self, disk: Disk, clock: Clock, file: DiskFile, end: int, sequence: int, max_bytes: int
@@ -52,20 +52,20 @@ class TransactionLog:
         self._broken = False
 
     async def append(self, changes: Iterable[Change]) -> None:
-        """Make a batch durable: all of it or nothing.
+        """Make a batch durable, atomically.
 
-        Raises ``StorageFull`` with nothing left behind; later batches may be appended when there is
-        space. Raises ``UnknownOutcome`` if the disk failed, after which nothing can be appended
-        (``StorageFailed``) until the store is opened again.
+        Raises ``StorageFull`` without writing anything; later batches succeed once there is space.
+        Raises ``UnknownOutcome`` if the disk failed; after that, every append raises
+        ``StorageFailed`` until the store is opened again.
         """
         if self._broken:
             raise StorageFailed(
-                "the metadata log failed earlier and takes no changes: "
+                "the metadata log failed earlier and accepts no changes: "
                 "check the disk, then restart this node"
             )
         payload = b"".join(map(codec.encode_change, changes))
         record = codec.encode_record(codec.BATCH, self._sequence + 1, payload)
-        self._broken = True  # until proven otherwise: also when this task is cancelled
+        self._broken = True  # until the write succeeds, also if this task is cancelled
         try:
             await self._file.write(self._end, [record], sync=True)
         except StorageFull:
@@ -79,16 +79,16 @@ class TransactionLog:
         self._sequence += 1
 
     async def _cut(self) -> None:
-        """Remove what a failed write left: a crash must not bring a refused batch back."""
+        """Remove the remains of a failed write: a crash must not bring a refused batch back."""
         try:
             await self._file.truncate(self._end)
         except SulinaError as error:
             raise _unknown(error) from error
 
     async def shrink(self, state: StoreState) -> None:
-        """Once the log is long: write ``state``, the result of all batches, as a snapshot.
+        """If the log is long, write ``state``, the result of all batches, as a snapshot.
 
-        A failure costs nothing but space: the old log goes on, and it is tried again later.
+        A failure costs only space: the old log continues, and the snapshot is retried later.
         """
         if self._end < self._snapshot_at or self._broken:
             return
@@ -98,7 +98,7 @@ class TransactionLog:
         except (StorageFull, StorageFailed):
             self._snapshot_at = self._end + self._max_bytes
         else:
-            # A snapshot is worth its cost when the log has grown by as much again.
+            # The next snapshot is due when the log has grown by the size of this one.
             self._snapshot_at = max(self._max_bytes, size)
 
     async def _write_snapshot(self, state: StoreState) -> int:
@@ -121,13 +121,13 @@ class TransactionLog:
                 await self._disk.remove(name)
 
     async def close(self) -> None:
-        """Release the file. All is durable already, so a disk that fails now does no harm."""
+        """Close the file. Everything is durable already, so a failing disk does no harm now."""
         with contextlib.suppress(StorageFailed):
             await self._file.close()
 
 
 def _unknown(error: SulinaError) -> UnknownOutcome:
     return UnknownOutcome(
-        f"the metadata log could not be written ({error}), so whether the change is kept shows "
-        "only after a restart: check the disk, restart this node, then read back"
+        f"writing the metadata log failed ({error}); the change may or may not be kept: check the "
+        "disk, restart this node, then read back"
     )

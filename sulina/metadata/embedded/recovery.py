@@ -1,8 +1,8 @@
-"""Opening the store's files: load the snapshot, replay the batches behind it, cut a torn tail.
+"""Opens the store's files: loads the snapshot, replays later batches, truncates a torn tail.
 
-The numbers of the batches decide: each that is needed must follow the one before it, wherever it is
-found. What can't be read is passed over if nothing needed is missing then, cut if nothing follows
-it, and else reported: acknowledged changes would be lost by going on.
+Batches are numbered, and no needed number may be missing, whichever file has it. Unreadable bytes
+are skipped if nothing needed is missing, truncated if nothing follows them, and otherwise reported,
+because continuing would lose acknowledged changes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sulina.runtime.seam import Clock, Disk, DiskFile
 
 @dataclass(frozen=True, slots=True)
 class RecoveredStore:
-    """What the files held: the state at the snapshot, what changed since, and the open log."""
+    """The state of the snapshot, the changes since, and the open log."""
 
     state: StoreState
     since: list[Change]
@@ -34,9 +34,9 @@ class RecoveredStore:
 async def recover(
     disk: Disk, clock: Clock, *, max_log_bytes: int = DEFAULT_LOG_BYTES
 ) -> RecoveredStore:
-    """Open the files, or begin new ones in an empty folder. What it returns is durable.
+    """Open the files, or create them in an empty folder. The result is durable.
 
-    Raises ``CorruptEntry`` if acknowledged changes can't be read.
+    Raises ``CorruptEntry`` if acknowledged changes cannot be read.
     """
     names = await disk.list()
     sequence, state = 0, StoreState()
@@ -67,15 +67,15 @@ async def _load_snapshot(disk: Disk) -> tuple[int, StoreState]:
     record = codec.read_record(codec.SNAPSHOT, data, 0)
     if record is None or record.end != len(data):
         raise CorruptEntry(
-            f"the file {SNAPSHOT_NAME} is damaged, and with it the names of topics and ledgers: "
-            "restore the folder from a copy"
+            f"the file {SNAPSHOT_NAME}, which names topics and ledgers, is damaged: "
+            "restore the folder from a backup"
         )
     return record.sequence, codec.decode_snapshot(record.payload)
 
 
 async def _replay(file: DiskFile, sequence: int, since: list[Change]) -> tuple[int, int]:
-    """Add the changes behind batch ``sequence``; returns the last batch and where it ends."""
-    # A log is begun when all before it is durable: its name tells what there must have been.
+    """Add the changes after batch ``sequence``; returns the last batch and its end."""
+    # A log starts when everything before it is durable, so its name implies earlier batches.
     _check_follows(first_of(file.name) or 0, sequence)
     data = await file.read(0, await file.size())
     last = end = 0
@@ -87,8 +87,8 @@ async def _replay(file: DiskFile, sequence: int, since: list[Change]) -> tuple[i
         last, end = end, record.end
     if end < len(data):
         await file.truncate(end)
-    # The last batch may be whole and yet not durable, and readers see it from now on. A sync alone
-    # is not enough: after one that failed, the system takes the bytes in its cache for written.
+    # The last batch may be complete but not durable, and readers will see it. A sync alone is not
+    # enough: after a failed one, the system considers the bytes in its cache written.
     await file.write(last, [data[last:end]], sync=True)
     return sequence, end
 
@@ -96,6 +96,6 @@ async def _replay(file: DiskFile, sequence: int, since: list[Change]) -> tuple[i
 def _check_follows(number: int, sequence: int) -> None:
     if number > sequence + 1:
         raise CorruptEntry(
-            f"the metadata files are damaged: changes {sequence + 1} to {number - 1} can't be "
-            "read, though they were acknowledged; restore the folder from a copy"
+            f"the metadata files are damaged: acknowledged changes {sequence + 1} to {number - 1} "
+            "cannot be read; restore the folder from a backup"
         )

@@ -1,7 +1,7 @@
-"""The keys and leases that readers see, and the changes that lead from one state to the next.
+"""The keys and leases that readers see, and the changes between states.
 
-Changes are plain results ("this key now is this"), so the state needs no rules to apply them, and
-a log of changes replays to the same state.
+Changes are results ("this key now has this value"), so applying them needs no rules, and replaying
+a log of changes gives the same state.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sulina.metadata.store import KeyValue
 
 @dataclass(frozen=True, slots=True)
 class KeyStored:
-    """A key was created or changed, and now is ``item``."""
+    """A key was created or changed to ``item``."""
 
     item: KeyValue
 
@@ -30,7 +30,7 @@ class KeyRemoved:
 
 @dataclass(frozen=True, slots=True)
 class LeaseGranted:
-    """A lease was given, for ``ttl`` seconds after each renewal."""
+    """A lease was granted, for ``ttl`` seconds after each renewal."""
 
     lease: int
     ttl: int
@@ -38,7 +38,7 @@ class LeaseGranted:
 
 @dataclass(frozen=True, slots=True)
 class LeaseRevoked:
-    """A lease ended; the deletion of its keys are changes of their own."""
+    """A lease ended; the deletions of its keys are separate changes."""
 
     lease: int
 
@@ -46,16 +46,16 @@ class LeaseRevoked:
 Change = KeyStored | KeyRemoved | LeaseGranted | LeaseRevoked
 
 FIRST_REVISION = 1
-"""The revision of a store in which nothing has happened yet."""
+"""The revision of an empty store."""
 
 
 class StoreState:
-    """The store at one revision. Changed by one caller, between two awaits of anybody else."""
+    """The store at one revision. Only one caller changes it, without awaiting in between."""
 
     def __init__(self, revision: int = FIRST_REVISION, last_lease: int = 0) -> None:
         self.revision = revision
         self.last_lease = last_lease
-        """The highest lease id ever given: none is given twice."""
+        """The highest lease id ever granted: none is reused."""
         self.leases: dict[int, int] = {}
         """Time to live, by lease id."""
         self._items: dict[str, KeyValue] = {}
@@ -67,7 +67,7 @@ class StoreState:
         return self._items.get(key)
 
     def scan(self, prefix: str, after: str | None = None) -> Iterator[KeyValue]:
-        """The keys that start with ``prefix``, in order, behind ``after``. Use it up at once."""
+        """The keys that start with ``prefix``, in order, after ``after``. Consume it at once."""
         order = self._order
         start = bisect_left(order, prefix)
         if after is not None:
@@ -78,7 +78,7 @@ class StoreState:
             yield self._items[order[position]]
 
     def bound_to(self, lease: int) -> Iterable[str]:
-        """The keys that go with ``lease``."""
+        """The keys bound to ``lease``."""
         return self._bound.get(lease, ())
 
     def __len__(self) -> int:
@@ -88,7 +88,7 @@ class StoreState:
         """Make ``change`` visible."""
         match change:
             case KeyStored(item):
-                self._let_go(item.key)
+                self._unbind(item.key)
                 if item.key not in self._items:
                     insort(self._order, item.key)
                 self._items[item.key] = item
@@ -96,7 +96,7 @@ class StoreState:
                     self._bound.setdefault(item.lease, set()).add(item.key)
                 self.revision = max(self.revision, item.mod_revision)
             case KeyRemoved(key, mod_revision):
-                self._let_go(key)
+                self._unbind(key)
                 del self._items[key]
                 del self._order[bisect_left(self._order, key)]
                 self.revision = max(self.revision, mod_revision)
@@ -106,7 +106,7 @@ class StoreState:
             case LeaseRevoked(lease):
                 del self.leases[lease]
 
-    def _let_go(self, key: str) -> None:
+    def _unbind(self, key: str) -> None:
         previous = self._items.get(key)
         if previous is None or not previous.lease:
             return

@@ -1,8 +1,8 @@
 """The embedded store: ``MetadataStore`` for one process, in memory or on a disk.
 
-On a disk every change is durable before its call returns, and a store opened again has the same
-keys, revisions and leases (with their full time to live). Nothing is visible before it is durable.
-Reads and watches never wait for the disk.
+On a disk, every change is durable before its call returns and before any reader sees it. A reopened
+store has the same keys, revisions and leases (with their full time to live). Reads and watches
+never wait for the disk.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sulina.runtime.seam import Clock, Disk
 
 
 class EmbeddedStore:
-    """A ``MetadataStore``. Make it with ``open``; one at a time on a disk."""
+    """A ``MetadataStore``. Create it with ``open``; only one at a time per disk."""
 
     def __init__(self, clock: Clock, state: StoreState, log: TransactionLog | None) -> None:
         self._clock = clock
@@ -39,11 +39,10 @@ class EmbeddedStore:
     async def open(
         cls, clock: Clock, disk: Disk | None = None, *, max_log_bytes: int = DEFAULT_LOG_BYTES
     ) -> Self:
-        """The store that ``disk`` holds, or a new one; without a disk, one that forgets.
+        """Open the store on ``disk``, or create it; without a disk, it is in memory only.
 
-        The disk stays the caller's, to be closed after the store. ``max_log_bytes`` is how long a
-        log grows before a snapshot replaces it. Raises ``CorruptEntry`` if acknowledged changes
-        can't be read any more.
+        The caller closes the disk after the store. A snapshot replaces the log when that is longer
+        than ``max_log_bytes``. Raises ``CorruptEntry`` if acknowledged changes cannot be read.
         """
         if disk is None:
             return cls(clock, StoreState(), None)
@@ -71,7 +70,7 @@ class EmbeddedStore:
                     self._expiry.stop(lease)
 
     async def get(self, key: str) -> KeyValue | None:
-        """The key as it is now, or None."""
+        """The current value of a key, or None."""
         self._check_open()
         check.check_key(key)
         return self._state.get(key)
@@ -105,7 +104,7 @@ class EmbeddedStore:
     async def txn(
         self, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()
     ) -> TxnResult:
-        """Run ``then`` if every comparison holds, else ``otherwise``: all of it, or nothing."""
+        """Run ``then`` if every comparison holds, otherwise ``otherwise``, atomically."""
         size = check.check_txn(compares, then, otherwise)
         return await self._committer.commit(
             lambda uncommitted: uncommitted.run(compares, then, otherwise), size
@@ -119,12 +118,12 @@ class EmbeddedStore:
         return Lease(lease, ttl_seconds, self, self._clock, sent)
 
     async def renew_lease(self, lease: int) -> bool:
-        """Start the lease's time to live again; False if it is gone."""
+        """Restart the lease's time to live; False if it no longer exists."""
         self._check_open()
         return self._expiry.renew(lease)
 
     async def revoke_lease(self, lease: int) -> None:
-        """End the lease and delete its keys in one revision; nothing happens if it is gone."""
+        """End the lease and delete its keys in one revision; does nothing if it is gone."""
         await self._committer.commit(lambda uncommitted: uncommitted.revoke(lease))
 
     def watch(self, prefix: str, *, from_revision: int) -> HistoryWatch:
@@ -135,12 +134,12 @@ class EmbeddedStore:
         return HistoryWatch(self._history, prefix, from_revision)
 
     async def compact(self, revision: int) -> None:
-        """Forget changes before ``revision``. Not kept across a restart, which forgets anyway."""
+        """Discard the history before ``revision``. A restart discards all of it anyway."""
         self._check_open()
         self._history.compact(revision, self._state.revision)
 
     async def close(self) -> None:
-        """Finish what is under way and release everything; later calls raise ``Closed``."""
+        """Finish the calls in flight and release everything; later calls raise ``Closed``."""
         if self._closed:
             return
         self._closed = True

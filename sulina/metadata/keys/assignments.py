@@ -1,12 +1,12 @@
-"""Who serves which topic.
+"""Which broker owns which topic.
 
-* ``/cluster/owners/{namespace}/{topic}``: the owner of a topic, and the epoch of that. One key a
-  topic, changed only by swaps: this is what decides.
-* ``/cluster/brokers/{broker}/{namespace}/{topic}``: the same from a broker's side, written in the
-  same transaction, so that each broker sees its topics under its own path.
-* ``/cluster/unassigned/{namespace}/{topic}``: a topic that wants an owner.
+* ``/cluster/owners/{namespace}/{topic}``: a topic's owner and its epoch. One key per topic, changed
+  only by compare-and-swap: this is authoritative.
+* ``/cluster/brokers/{broker}/{namespace}/{topic}``: the same by broker, written in the same
+  transaction, so that each broker sees its topics under its own path.
+* ``/cluster/unassigned/{namespace}/{topic}``: a topic that needs an owner.
 
-Owning is a hint that saves work, never a proof: whoever opens a topic's log fences the one before.
+Ownership is only a hint: whoever opens a topic's log fences the previous writer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ UNASSIGNED = "/cluster/unassigned/"
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who serves a topic. ``to`` names the broker that shall have it next, during a move."""
+    """A topic's owner. During a move, ``to`` names the broker that gets it next."""
 
     broker: str
     epoch: int
@@ -48,11 +48,11 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class UnassignedTopic:
-    """Why a topic wants an owner."""
+    """A topic that needs an owner."""
 
     since_us: int = 0
     not_at: str = ""
-    """A broker that shall not have it: it was unloaded there."""
+    """A broker that must not get it, because it was unloaded there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A topic's next owner, in place of the one read at ``revision`` (0: nobody had it)."""
+    """A change of owner, replacing the one read at ``revision`` (0: it had none)."""
 
     topic: TopicName
     before: Owner | None
@@ -71,12 +71,12 @@ class Change:
 
 
 def path_of(topic: TopicName) -> str:
-    """A topic as the end of a key."""
+    """A topic as the last parts of a key."""
     return f"{part(topic.namespace)}/{part(topic.local)}"
 
 
 def topic_of(rest: str) -> TopicName:
-    """The topic that ``path_of`` made ``rest`` from."""
+    """The inverse of ``path_of``."""
     namespace, _, local = rest.partition("/")
     return TopicName(name_of(namespace), name_of(local))
 
@@ -102,16 +102,16 @@ def decode_unassigned(item: KeyValue) -> UnassignedTopic:
 
 
 OPS_PER_CHANGE = 3
-"""Operations that ``change_all`` needs for each topic, at most."""
+"""The maximum number of operations per topic in ``change_all``."""
 
 
 async def change_all(
     store: MetadataStore, guards: Sequence[Compare], changes: Sequence[Change]
 ) -> int | None:
-    """Give topics their next owners, all or none; returns the revision.
+    """Change the owners of topics, all or none; returns the revision.
 
-    None if a guard does not hold, a topic is gone, or somebody changed one of the owners since it
-    was read. Raises ``UnknownOutcome`` as the store does: look again before anything is decided.
+    None if a guard does not hold, a topic was deleted, or an owner changed since it was read. After
+    ``UnknownOutcome``, read again before deciding anything.
     """
     compares = list(guards)
     ops: list[Op] = []
@@ -119,7 +119,7 @@ async def change_all(
         compares.append(topics.exists(change.topic))
         compares.append(ModRevisionIs(owner_key(change.topic), change.revision))
         ops.append(Put(owner_key(change.topic), record.encode(change.after)))
-        if change.before is None:  # who has an owner can't wish for one
+        if change.before is None:  # a topic with an owner is never unassigned
             ops.append(Delete(unassigned_key(change.topic)))
         mine = broker_key(change.after.broker, change.topic)
         ops.append(Put(mine, record.encode(_Entry(change.after.epoch))))
@@ -132,7 +132,7 @@ async def change_all(
 async def mark_move(
     store: MetadataStore, guards: Sequence[Compare], topic: TopicName, revision: int, marked: Owner
 ) -> int | None:
-    """Note in the owner's record where the topic shall go; the owner completes the move."""
+    """Record the next owner in the owner's record; the owner completes the move."""
     result = await store.txn(
         [*guards, ModRevisionIs(owner_key(topic), revision)],
         [Put(owner_key(topic), record.encode(marked))],
@@ -141,7 +141,7 @@ async def mark_move(
 
 
 async def request_owner(store: MetadataStore, topic: TopicName, wanted: UnassignedTopic) -> bool:
-    """Say that a topic wants an owner, unless it has one; False if there is no such topic."""
+    """Record that a topic needs an owner, unless it has one; False if it does not exist."""
     result = await store.txn(
         [topics.exists(topic), Absent(owner_key(topic))],
         [Put(unassigned_key(topic), record.encode(wanted))],
@@ -151,7 +151,7 @@ async def request_owner(store: MetadataStore, topic: TopicName, wanted: Unassign
 
 
 async def forget(store: MetadataStore, topic: TopicName) -> None:
-    """The topic is deleted: nobody owns it any more. Raises ``Overloaded`` if others interfere."""
+    """Remove the owner of a deleted topic. Raises ``Overloaded`` after too many lost races."""
     for _ in range(cas.DEFAULT_TRIES):
         item = await store.get(owner_key(topic))
         ops: list[Op] = [Delete(owner_key(topic)), Delete(unassigned_key(topic))]
@@ -160,4 +160,4 @@ async def forget(store: MetadataStore, topic: TopicName) -> None:
         seen = ModRevisionIs(owner_key(topic), 0 if item is None else item.mod_revision)
         if (await store.txn([seen], ops)).succeeded:
             return
-    raise Overloaded(f"others keep changing the owner of {topic}: try again later")
+    raise Overloaded(f"the owner of {topic} is being changed concurrently: try again later")

@@ -1,11 +1,11 @@
-"""Who may do what, and how they prove who they are.
+"""Principals, their grants, and tokens.
 
 * ``/auth/principals/{name}``: a principal (a person, a service) with its grants.
-* ``/auth/tokens/{id}``: a token that proves to be a principal. What is stored is a digest: nobody
-  who reads the store can use it.
+* ``/auth/tokens/{id}``: a token that authenticates a principal. Only a digest is stored, so readers
+  of the store cannot use it.
 
-Roles and bindings, from which principals have rights as well, are in ``roles`` and ``bindings``. A
-token whose principal is gone is worth nothing, so deleting a principal ends all its tokens.
+Roles and bindings, which also give rights to principals, are in ``roles`` and ``bindings``. A token
+is invalid without its principal, so deleting a principal invalidates all its tokens.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ class Action(StrEnum):
     """What a grant allows."""
 
     LOOKUP = "lookup"
-    """Find a topic and see what it is; every other grant on a topic includes it."""
+    """Look up and describe a topic; every other grant on a topic includes this."""
     PRODUCE = "produce"
     CONSUME = "consume"
     TOPICS = "topics"
-    """Make, delete, move and configure topics, without reading or publishing there."""
+    """Create, delete, move and configure topics, without reading or publishing."""
     NAMESPACES = "namespaces"
-    """Make, delete and configure namespaces, and list what is in them."""
+    """Create, delete and configure namespaces, and list their topics."""
     SCHEMAS = "schemas"
-    """Register and change schemas of a subject."""
+    """Register and change the schemas of a subject."""
     BROKERS = "brokers"
-    """See brokers, drain and activate them."""
+    """List, drain and activate brokers."""
     CLUSTER = "cluster"
-    """What is about the whole cluster: balance, settings, and who may do what."""
+    """Manage the whole cluster: balance, settings, tokens and rights."""
     ADMIN = "admin"
-    """All of it."""
+    """All of the above."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
     """One action within a scope: ``*``, ``/namespace/*`` or ``/namespace/topic``.
 
-    For schemas the scope is ``*``, a subject, or ``/namespace/*`` for all subjects that begin so.
-    Namespaces have no topic for a scope, brokers and the cluster only ``*``. A topic's partitions
-    go with the topic.
+    For schemas the scope is ``*``, a subject, or ``/namespace/*`` for subjects with that prefix.
+    For namespaces it is not a topic; for brokers and the cluster it is ``*``. A grant on a topic
+    includes its partitions.
     """
 
     action: Action
@@ -65,7 +65,7 @@ class Grant:
 
     @classmethod
     def parse(cls, text: str) -> Grant:
-        """Read ``action:scope``. Raises ``Refused`` with what would be right."""
+        """Parse ``action:scope``. Raises ``Refused`` with examples."""
         name, separator, scope = text.partition(":")
         try:
             action = Action(name)
@@ -73,7 +73,7 @@ class Grant:
             separator = ""
         if not separator:
             raise Refused(
-                f"{text!r} is no grant: write an action and where it is allowed, for example "
+                f"{text!r} is not a grant: use an action and a scope, for example "
                 "produce:/default/orders, consume:/default/*, schemas:orders or admin:*; the "
                 f"actions are {', '.join(Action)}"
             )
@@ -89,17 +89,19 @@ def _checked(action: Action, scope: str) -> str:
     if action is Action.SCHEMAS:
         return check_label("schema subject", scope)
     if action in (Action.BROKERS, Action.CLUSTER):
-        raise Refused(f"{action} is about all of them: write {action}:*")
+        raise Refused(f"the scope of {action} is always *: use {action}:*")
     if scope.startswith("/") and scope.endswith("/*"):
         return f"/{check_namespace(scope[1:-2])}/*"
     if action is Action.NAMESPACES:
-        raise Refused(f"{action}:{scope} names no namespace: write {action}:/default/*, or *")
+        raise Refused(
+            f"{action}:{scope} does not name a namespace: use {action}:/default/* or {action}:*"
+        )
     return str(TopicName.parse(scope))
 
 
 @dataclass(frozen=True, slots=True)
 class PrincipalRecord:
-    """Who somebody is, for the brokers: what they may do."""
+    """A principal's own grants."""
 
     grants: tuple[Grant, ...] = ()
     created_us: int = 0
@@ -107,29 +109,29 @@ class PrincipalRecord:
 
 @dataclass(frozen=True, slots=True)
 class TokenRecord:
-    """A token, without the token."""
+    """The record of a token, without the token itself."""
 
     principal: str
     digest: str
     """SHA-256 of the token, in hex."""
     created_us: int = 0
     expires_us: int = 0
-    """0 is never."""
+    """0 means never."""
     note: str = ""
 
 
 def principal_rest(name: str) -> str:
-    """A principal's key behind the prefix. Raises ``Refused`` for what can't be a name."""
+    """A principal's key after the prefix. Raises ``Refused`` for an invalid name."""
     return part(check_label("principal", name))
 
 
 def principal_key(name: str) -> str:
-    """Where a principal is."""
+    """The key of a principal."""
     return PRINCIPALS + principal_rest(name)
 
 
 def token_key(token_id: str) -> str:
-    """Where a token is."""
+    """The key of a token."""
     return TOKENS + part(check_label("token", token_id))
 
 
@@ -150,7 +152,7 @@ async def list_tokens(store: MetadataStore) -> dict[str, TokenRecord]:
 
 
 async def list_under(store: MetadataStore, prefix: str) -> list[KeyValue]:
-    """Everything beneath a prefix, page by page."""
+    """All keys below a prefix, read page by page."""
     found: list[KeyValue] = []
     after: str | None = None
     while True:
@@ -166,7 +168,7 @@ async def change_principal(
     name: str,
     change: Callable[[PrincipalRecord | None], PrincipalRecord | None],
 ) -> PrincipalRecord | None:
-    """Replace a principal by what ``change`` makes of it; None leaves it as it is."""
+    """Replace a principal by ``change(current)``; None leaves it unchanged."""
 
     def swap(item: KeyValue | None) -> bytes | None:
         made = change(None if item is None else record.decode(PrincipalRecord, item))

@@ -1,10 +1,10 @@
-"""Bindings: who has which roles, and how far they reach.
+"""Bindings: which principals have which roles, and where they apply.
 
 * ``/auth/bindings/cluster/{id}``
 * ``/auth/bindings/namespace/{namespace}/{id}``
 * ``/auth/bindings/topic/{topic or subject}/{id}``
 
-A binding may name roles that are not there; they allow nothing until they are.
+A binding may name roles that do not exist; they have no effect until they do.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_ROLES: Final = 100
 
 
 class BindingScope(StrEnum):
-    """What kind of thing a binding is about."""
+    """What a binding applies to."""
 
     CLUSTER = "cluster"
     NAMESPACE = "namespace"
@@ -39,11 +39,11 @@ def scope_of(name: str) -> BindingScope:
     try:
         return BindingScope(name)
     except ValueError:
-        raise Refused(f"{name!r} is no scope: use {', '.join(BindingScope)}") from None
+        raise Refused(f"{name!r} is not a scope: use {', '.join(BindingScope)}") from None
 
 
 class PrincipalType(StrEnum):
-    """What Danube's tokens say that a principal is."""
+    """The type of a principal in Danube's tokens."""
 
     SERVICE_ACCOUNT = "service_account"
     USER = "user"
@@ -51,10 +51,9 @@ class PrincipalType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far a binding counts: everywhere, in a namespace, or on one topic.
+    """Where a binding applies: everywhere, in a namespace, or on one topic.
 
-    As at Danube, the subjects of schemas are named like topics; what has no slash is a subject and
-    nothing else.
+    As in Danube, schema subjects are named like topics; a name without a slash is always a subject.
     """
 
     scope: BindingScope
@@ -62,17 +61,17 @@ class Reach:
 
     @classmethod
     def parse(cls, scope: str, resource: str) -> Reach:
-        """A namespace may come with a leading slash, a topic without. Raises ``Refused``."""
+        """A namespace may have a leading slash, a topic may lack it. Raises ``Refused``."""
         kind = scope_of(scope)
         if kind is BindingScope.CLUSTER:
             if resource:
                 raise Refused(
-                    f"the scope cluster takes no resource: for {resource!r} alone use the scope "
+                    f"the scope cluster takes no resource: for {resource!r} use the scope "
                     "namespace or topic"
                 )
             return cls(kind)
         if not resource:
-            raise Refused(f"the scope {kind} takes a resource: name the {kind}")
+            raise Refused(f"the scope {kind} needs a resource: name the {kind}")
         if kind is BindingScope.NAMESPACE:
             return cls(kind, check_namespace(resource.removeprefix("/")))
         if "/" in resource:
@@ -86,7 +85,7 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class BindingRecord:
-    """Who has which roles."""
+    """A principal and its roles."""
 
     principal: str
     type: PrincipalType = PrincipalType.SERVICE_ACCOUNT
@@ -95,7 +94,7 @@ class BindingRecord:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A binding, with where it is."""
+    """A binding with its id and scope."""
 
     id: str
     reach: Reach
@@ -103,21 +102,21 @@ class Binding:
 
 
 def wanted(principal: str, kind: str, roles: Sequence[str]) -> BindingRecord:
-    """A record from what somebody wrote. Raises ``Refused``."""
-    principal_rest(principal)  # raises for what can't be a name
+    """A validated record. Raises ``Refused``."""
+    principal_rest(principal)  # raises for an invalid name
     try:
         type_ = PrincipalType(kind)
     except ValueError:
         types = ", ".join(PrincipalType)
-        raise Refused(f"{kind!r} is no type of a principal: use {types}") from None
+        raise Refused(f"{kind!r} is not a principal type: use {types}") from None
     if not 1 <= len(roles) <= MAX_ROLES:
-        raise Refused(f"a binding names 1 to {MAX_ROLES} roles, not {len(roles)}")
+        raise Refused(f"a binding must name 1 to {MAX_ROLES} roles, not {len(roles)}")
     named = tuple(dict.fromkeys(check_label("role", role) for role in roles))
     return BindingRecord(principal, type_, named)
 
 
 def key(reach: Reach, binding_id: str) -> str:
-    """Where a binding is. Raises ``Refused`` for what can't be an id."""
+    """The key of a binding. Raises ``Refused`` for an invalid id."""
     return _root(reach.scope, reach.resource) + part(check_label("binding", binding_id))
 
 
@@ -126,7 +125,7 @@ def _root(scope: BindingScope, resource: str) -> str:
 
 
 def decode(item: KeyValue) -> Binding:
-    """The binding that a key holds."""
+    """Decode a binding."""
     scope, *resource, binding_id = item.key.removeprefix(BINDINGS).split("/")
     reach = Reach(BindingScope(scope), name_of("".join(resource)))
     return Binding(name_of(binding_id), reach, record.decode(BindingRecord, item))
@@ -147,7 +146,7 @@ async def list_all(
 
 
 async def put(store: MetadataStore, reach: Reach, binding_id: str, made: BindingRecord) -> None:
-    """Make a binding, or replace it."""
+    """Create or replace a binding."""
     await cas.update(store, key(reach, binding_id), lambda _: record.encode(made))
 
 

@@ -1,8 +1,8 @@
-"""How things stood at the end of a topic's newest ledger: ``/state/{namespace}/{topic}/closing``.
+"""The control frame at the end of a topic's newest ledger: ``/state/{namespace}/{topic}/closing``.
 
-Written when the newest ledger has become an object, so that whoever takes the topic over knows the
-producers' sequences without the object store, which may be out of reach just then. What it says of
-a ledger is true for ever; that of a ledger with a successor is of no interest.
+Written when the newest ledger has been tiered, so that the next owner can read the producers'
+sequences even if the object store is unavailable. It stays true for its ledger, and is unused once
+the ledger has a successor.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sulina.metadata.store import MetadataStore, Put
 from sulina.names import TopicName
 
 MAX_BYTES: Final = 64 << 10
-"""A longer frame, of thousands of producers, is in the object alone."""
+"""A longer frame, of thousands of producers, is only in the object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,12 @@ class _Closing:
 
 
 def key(topic: TopicName) -> str:
-    """Where it is."""
+    """The key."""
     return state_root(topic) + "closing"
 
 
 def puts(topic: TopicName, ledger: int, frame: bytes) -> list[Put]:
-    """What notes a control frame; nothing for an empty one, or one that is too long."""
+    """Writes a control frame; nothing for an empty one, or one that is too long."""
     if not 0 < len(frame) <= MAX_BYTES:
         return []
     value = _Closing(ledger, b64encode(frame).decode())
@@ -41,7 +41,7 @@ def puts(topic: TopicName, ledger: int, frame: bytes) -> list[Put]:
 
 
 async def get(store: MetadataStore, topic: TopicName, ledger: int) -> bytes | None:
-    """The control frame noted for the end of ``ledger``, if there is one."""
+    """The control frame stored for the end of ``ledger``, if there is one."""
     item = await store.get(key(topic))
     if item is None:
         return None
@@ -49,4 +49,4 @@ async def get(store: MetadataStore, topic: TopicName, ledger: int) -> bytes | No
     try:
         return b64decode(found.frame, validate=True) if found.ledger == ledger else None
     except ValueError as error:
-        raise CorruptEntry(f"the metadata at {item.key} can't be read: {error}") from error
+        raise CorruptEntry(f"the metadata at {item.key} cannot be read: {error}") from error

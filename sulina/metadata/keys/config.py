@@ -1,9 +1,9 @@
-"""Settings that change while brokers run, and who changed them.
+"""Settings that can change while brokers run, and the history of changes.
 
 * ``/cluster/config/cluster/{name}``: a setting of all brokers.
-* ``/cluster/config/brokers/{broker}/{name}``: a setting of one broker; it wins over the former.
-* ``/cluster/config/changes``: how many changes there have been.
-* ``/cluster/config/history/{number}``: the last thousand of them.
+* ``/cluster/config/brokers/{broker}/{name}``: a setting of one broker, which overrides the former.
+* ``/cluster/config/changes``: the number of changes so far.
+* ``/cluster/config/history/{number}``: the last thousand changes.
 
 A change and its entry in the history are one transaction: there is none without the other. What a
 value means is for ``broker_containers.settings.setting`` to say; here it is text.
@@ -27,7 +27,7 @@ BROKERS = CONFIG + "brokers/"
 HISTORY = CONFIG + "history/"
 CHANGES = CONFIG + "changes"
 KEPT = 1_000
-"""Changes that the history keeps."""
+"""The number of changes that the history keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ class ConfigRecord:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRecord:
-    """One change of one setting; None is a setting that is not set."""
+    """One change of one setting; None means not set."""
 
     name: str
     broker: str = ""
-    """Whose setting it is; nothing if it is that of all brokers."""
+    """The broker; "" for a setting of all brokers."""
     old: str | None = None
     new: str | None = None
     by: str = ""
@@ -57,17 +57,17 @@ class _Changes:
 
 @dataclass(frozen=True, slots=True)
 class StoredSettings:
-    """What is set: for all brokers, and for each of them, by name."""
+    """The stored settings: of all brokers, and of each broker, by name."""
 
     cluster: dict[str, str]
     brokers: dict[str, dict[str, str]]
 
     def of(self, broker: str) -> dict[str, str]:
-        """What is set for a broker, or with no name for all of them."""
+        """The settings of one broker, or of all brokers for ""."""
         return self.brokers.get(broker, {}) if broker else self.cluster
 
     def with_one(self, name: str, broker: str, value: str | None) -> StoredSettings:
-        """The same with one setting set, or with None unset."""
+        """A copy with one setting changed, or removed with None."""
         values = {**self.of(broker), name: value}
         mine = {name: text for name, text in values.items() if text is not None}
         if not broker:
@@ -76,14 +76,14 @@ class StoredSettings:
 
 
 def key(name: str, broker: str = "") -> str:
-    """Where a setting is: that of all brokers, or of one."""
+    """The key of a setting of all brokers, or of one."""
     if not broker:
         return CLUSTER + part(name)
     return f"{BROKERS}{part(check_broker_id(broker))}/{part(name)}"
 
 
 def history_key(number: int) -> str:
-    """Where a change is noted; the keys are in the order of the numbers."""
+    """The key of a change; keys are in the order of the numbers."""
     return f"{HISTORY}{number:020d}"
 
 
@@ -93,7 +93,7 @@ def decode(item: KeyValue) -> str:
 
 
 def owner_of(rest: str) -> tuple[str, str] | None:
-    """The broker and the name of the setting at ``BROKERS`` + ``rest``; None if it is no such."""
+    """The broker and name of the setting at ``BROKERS`` + ``rest``; None for another key."""
     broker, slash, name = rest.partition("/")
     return (name_of(broker), name_of(name)) if slash else None
 
@@ -103,16 +103,15 @@ async def change(
     wanted: ChangeRecord,
     check: Callable[[StoredSettings, StoredSettings], None],
 ) -> tuple[ChangeRecord, int] | None:
-    """Set what ``wanted`` names to its ``new``, or unset it; returns what was noted, and where.
+    """Set or unset one setting; returns the recorded change and its revision.
 
-    None if that is how it is already. ``check`` sees all that is set, before and with the change,
-    and may raise to prevent it; nobody else changes a setting meanwhile. Durable when this
-    returns; the number is the revision. Raises ``UnknownOutcome`` as the store does: look before
-    it is tried again.
+    None if it has that value already. ``check`` receives all settings before and after the change
+    and may raise to prevent it; no other setting changes meanwhile. Durable when it returns. After
+    ``UnknownOutcome``, read back before trying again.
     """
     place = key(wanted.name, wanted.broker)
     for _ in range(cas.DEFAULT_TRIES):
-        # In this order: if the number is the same afterwards, nobody changed what was read.
+        # In this order: if the count is unchanged afterwards, so is what was read.
         counted = await store.get(CHANGES)
         before = await list_all(store)
         after = before.with_one(wanted.name, wanted.broker, wanted.new)
@@ -135,11 +134,11 @@ async def change(
         result = await store.txn([unchanged], ops)
         if result.succeeded:
             return noted, result.revision
-    raise Overloaded("others change settings all the time: try again later")
+    raise Overloaded("settings are being changed concurrently: try again later")
 
 
 async def list_all(store: MetadataStore) -> StoredSettings:
-    """What is set. A value that can't be read is shown as it is."""
+    """All stored settings. Unreadable values are returned as they are."""
     found = StoredSettings({}, {})
     for item in (await store.range(CLUSTER)).items:
         found.cluster[name_of(item.key.removeprefix(CLUSTER))] = _readable(item)
@@ -158,7 +157,7 @@ def _readable(item: KeyValue) -> str:
 
 
 async def history(store: MetadataStore, limit: int) -> list[tuple[int, ChangeRecord]]:
-    """The last changes with their numbers, the newest first; at most ``KEPT``."""
+    """The last changes with their numbers, newest first."""
     found: list[tuple[int, ChangeRecord]] = []
     for item in reversed((await store.range(HISTORY)).items):
         if len(found) == limit:

@@ -1,4 +1,4 @@
-"""Cursors: ``/state/{namespace}/{topic}/cursors/{subscription}``, how far a subscription is."""
+"""Cursors: ``/state/{namespace}/{topic}/cursors/{subscription}``, what is acknowledged."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from sulina.metadata.store import Compare, MetadataStore, Put
 from sulina.names import TopicName
 
 MAX_RANGES = 20_000
-"""As many as surely fit into a value."""
+"""The number of ranges that certainly fit into a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class CursorRecord:
     """Every record below ``position`` is acknowledged, and the one at it is not.
 
-    ``acked`` are the acknowledged ranges above it, first and last offset, ascending and apart.
+    ``acked`` are the acknowledged ranges above it (first and last offset), ascending, not adjacent.
     """
 
     position: int
@@ -37,15 +37,15 @@ class CursorRecord:
         for first, last in self.acked:
             if not free < first <= last:
                 raise Refused(
-                    f"a cursor at {self.position} can't have acknowledged {first} to {last}: "
-                    "ranges lie above the position, ascending and apart"
+                    f"invalid acknowledged range {first} to {last} of a cursor at {self.position}: "
+                    "ranges must be above the position, ascending and not adjacent"
                 )
             free = last + 1
 
 
 @dataclass(frozen=True, slots=True)
 class CursorWrite:
-    """A cursor to be stored, and what must hold for it: that the topic is there and still ours."""
+    """A cursor to store, and its guards: that the topic exists and is still ours."""
 
     topic: TopicName
     subscription: str
@@ -59,7 +59,7 @@ def root(topic: TopicName) -> str:
 
 
 def key(topic: TopicName, subscription: str) -> str:
-    """Where a subscription's cursor is."""
+    """The key of a subscription's cursor."""
     return root(topic) + part(subscription)
 
 
@@ -80,16 +80,16 @@ async def list_all(store: MetadataStore, topic: TopicName) -> dict[str, CursorRe
 
 
 async def put_all(store: MetadataStore, writes: Iterable[CursorWrite]) -> list[CursorWrite]:
-    """Store cursors, many in a transaction; returns those whose guards did not hold.
+    """Store cursors, many per transaction; returns those whose guards did not hold.
 
-    The others are durable when it returns. Raises the store's errors, with part of them stored:
-    storing a cursor again does no harm.
+    The others are durable when it returns. If the store raises an error, some may be stored;
+    storing a cursor again is safe.
     """
     refused: list[CursorWrite] = []
     for group in _groups(writes):
         if await _put(store, group):
             continue
-        # Somebody's guard fails: that one must not hold up the others.
+        # One guard fails: it must not prevent the other writes.
         refused += [each.write for each in group if not await _put(store, [each])]
     return refused
 
@@ -101,7 +101,7 @@ class _Encoded:
 
 
 async def _put(store: MetadataStore, group: Sequence[_Encoded]) -> bool:
-    # Subscriptions of one topic share their guards: each goes into the transaction once.
+    # Subscriptions of one topic share guards: each is included once.
     guards = dict.fromkeys(guard for each in group for guard in each.write.guards)
     return (await store.txn(list(guards), [each.op for each in group])).succeeded
 

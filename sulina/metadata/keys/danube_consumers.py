@@ -1,7 +1,7 @@
 """Consumers of Danube's stock clients: ``/danube/consumers/{number}``, bound to a broker's lease.
 
-Such a client opens its stream with nothing but a number, also at a broker that has just restarted
-or that was never told: here every broker finds out who that is.
+Such a client opens its stream with only a number, even at a broker that has just restarted or never
+saw it. This record tells every broker which consumer the number stands for.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CONSUMERS = "/danube/consumers/"
 
 @dataclass(frozen=True, slots=True)
 class ConsumerRecord:
-    """A consumer as it subscribed."""
+    """A consumer's subscription."""
 
     topic: str
     subscription: str
@@ -27,7 +27,7 @@ class ConsumerRecord:
 
 
 def key(number: int) -> str:
-    """Where a consumer is noted."""
+    """The key of a consumer."""
     return f"{CONSUMERS}{number}"
 
 
@@ -38,10 +38,10 @@ async def get(store: MetadataStore, number: int) -> ConsumerRecord | None:
 
 
 async def put(store: MetadataStore, number: int, wanted: ConsumerRecord, lease: int) -> int:
-    """Note a consumer; the revision of it. ``NotFound`` if the lease is gone."""
+    """Store a consumer; returns the revision. Raises ``NotFound`` if the lease is gone."""
     return await store.put(key(number), record.encode(wanted), lease=lease)
 
 
 async def delete(store: MetadataStore, number: int, revision: int) -> None:
-    """Forget a consumer, unless somebody noted it anew since ``revision``."""
+    """Delete a consumer, unless it was stored again since ``revision``."""
     await store.txn([ModRevisionIs(key(number), revision)], [Delete(key(number))])

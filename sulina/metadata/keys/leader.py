@@ -1,7 +1,7 @@
 """The leader: ``/cluster/leader``, bound to the lease of the broker that leads.
 
-The revision that created the key is the term. Whatever a leader writes is guarded by it, so a
-leader that was replaced without noticing changes nothing any more.
+The revision that created the key is the term. Everything that a leader writes is guarded by it, so
+a leader that was replaced without noticing cannot change anything.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ KEY = "/cluster/leader"
 
 @dataclass(frozen=True, slots=True)
 class LeaderRecord:
-    """Who leads."""
+    """The broker that leads."""
 
     broker: str
     since_us: int = 0
@@ -24,14 +24,14 @@ class LeaderRecord:
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """The leader's place: who has it, and in which term; term 0 if nobody."""
+    """The current leader and its term; term 0 if there is no leader."""
 
     holder: LeaderRecord | None
     term: int
 
 
 async def look(store: MetadataStore) -> Leadership:
-    """Who leads now."""
+    """The current leadership."""
     item = await store.get(KEY)
     if item is None:
         return Leadership(None, 0)
@@ -39,7 +39,7 @@ async def look(store: MetadataStore) -> Leadership:
 
 
 async def take(store: MetadataStore, wanted: LeaderRecord, lease: int) -> Leadership:
-    """Take the place if it is free; returns who has it afterwards, with the term."""
+    """Become leader if there is none; returns the leadership afterwards."""
     result = await store.txn([Absent(KEY)], [Put(KEY, record.encode(wanted), lease)], [Get(KEY)])
     if result.succeeded:
         return Leadership(wanted, result.revision)
@@ -50,10 +50,10 @@ async def take(store: MetadataStore, wanted: LeaderRecord, lease: int) -> Leader
 
 
 async def leave(store: MetadataStore, term: int) -> None:
-    """Give the place up, if it is still that of ``term``."""
+    """Resign, if ``term`` is still current."""
     await store.txn([in_term(term)], [Delete(KEY)])
 
 
 def in_term(term: int) -> Compare:
-    """What holds while the leader of ``term`` leads."""
+    """The condition that the leader of ``term`` still leads."""
     return ModRevisionIs(KEY, term)

@@ -1,4 +1,4 @@
-"""What a topic's list of ledgers says: which ledgers, from where to where, and where they are."""
+"""A topic's list of ledgers: their ids, offsets, and where they are stored."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ class LedgerState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TieredRef:
-    """The object that a closed ledger has become. It was read back and verified.
+    """The object of a tiered ledger. It was read back and verified.
 
-    Where it is follows from the topic, the ledger's first offset and its id, so that a list of
+    Its name follows from the topic, the ledger's first offset and its id, so that a list of
     thousands stays small.
     """
 
     size: int
-    """Bytes of the object."""
+    """The size of the object in bytes."""
     digest: str
-    """Of its records, in order."""
+    """A digest of its records, in order."""
     local: bool = True
     """Whether the ledger's entries may still be on storage nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerRef:
-    """One ledger of a topic. ``last_offset`` is known once it is closed; an empty one ends just
-    before its first offset."""
+    """One ledger of a topic. ``last_offset`` is set once it is closed; for an empty ledger it is
+    one less than the first offset."""
 
     id: int
     first_offset: int
@@ -47,11 +47,11 @@ class LedgerRef:
     last_entry: int | None = None
     """The number of its last entry, once it is closed; -1 if it has none."""
     tiered: TieredRef | None = None
-    """Its object, once there is one."""
+    """Its object, once it is tiered."""
 
     @property
     def records(self) -> int:
-        """How many it has, once it is closed; 0 before."""
+        """The number of records, once it is closed; 0 before."""
         return 0 if self.last_offset is None else self.last_offset - self.first_offset + 1
 
     @property
@@ -61,38 +61,38 @@ class LedgerRef:
 
     def __post_init__(self) -> None:
         if (self.state is LedgerState.CLOSED) != (self.last_offset is not None):
-            raise Refused(f"ledger {self.id} must have a last offset exactly if it is closed")
+            raise Refused(f"ledger {self.id} must have a last offset if, and only if, it is closed")
         if self.tiered is not None and self.state is not LedgerState.CLOSED:
-            raise Refused(f"ledger {self.id} is open and can't have an object")
+            raise Refused(f"ledger {self.id} is open and cannot have an object")
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some ledgers of a list that are kept under a key of their own."""
+    """Ledgers of a list that are stored under a separate key."""
 
     first: int
-    """The id of the ledger that was its first when it was made: its name."""
+    """The id of its first ledger when it was created, which is its name."""
     count: int
     """How many of its ledgers are in the list."""
     skip: int = 0
-    """How many of its oldest are not any more."""
+    """How many of its oldest ledgers are no longer in the list."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerList:
-    """A topic's ledgers from the oldest to the newest, and the epoch of the owner who wrote them.
+    """A topic's ledgers from oldest to newest, and the epoch of the owner that wrote the list.
 
-    Closed ledgers and their successors leave no gap between their offsets and no overlap.
+    The offsets of consecutive ledgers have neither gaps nor overlaps.
     """
 
     epoch: int = 0
     ledgers: tuple[LedgerRef, ...] = ()
     pages: tuple[Page, ...] = ()
-    """Where the oldest of them are stored; the others are in the list's own value."""
+    """The pages with the oldest ledgers; the others are in the list's own value."""
 
     def __post_init__(self) -> None:
         if len({ledger.id for ledger in self.ledgers}) != len(self.ledgers):
-            raise Refused("a topic has each ledger once")
+            raise Refused("a topic's list must have each ledger only once")
         for ledger, following in pairwise(self.ledgers):
             if ledger.last_offset not in (None, following.first_offset - 1):
                 raise Refused(
@@ -102,7 +102,7 @@ class LedgerList:
 
     @property
     def paged(self) -> int:
-        """How many of the oldest are in pages."""
+        """The number of ledgers in pages."""
         return sum(page.count for page in self.pages)
 
     def of_page(self, number: int) -> tuple[LedgerRef, ...]:
@@ -111,7 +111,7 @@ class LedgerList:
         return self.ledgers[start : start + self.pages[number].count]
 
     def trimmed(self, count: int) -> LedgerList:
-        """The same without its ``count`` oldest ledgers."""
+        """A copy without the ``count`` oldest ledgers."""
         pages = list(self.pages)
         left = count
         while pages and left:
@@ -123,12 +123,12 @@ class LedgerList:
         return replace(self, ledgers=self.ledgers[count:], pages=tuple(pages))
 
     def changed(self, ref: LedgerRef) -> LedgerList:
-        """The same with ``ref`` in the place of the ledger with its id, if that is there."""
+        """A copy with ``ref`` in place of the ledger with its id, if there is one."""
         refs = tuple(ref if each.id == ref.id else each for each in self.ledgers)
         return replace(self, ledgers=refs)
 
     def without(self, ledger: int) -> LedgerList:
-        """The same without one ledger that is not in a page."""
+        """A copy without one ledger, which is not in a page."""
         kept = self.ledgers[self.paged :]
         others = tuple(ref for ref in kept if ref.id != ledger)
         return replace(self, ledgers=self.ledgers[: self.paged] + others)

@@ -1,7 +1,7 @@
 """Pages of a long ledger list: ``/state/{namespace}/{topic}/ledger-pages/{its first ledger}``.
 
-A page has the ledgers of a run in rows, without what follows from the row before: about 100 bytes
-each. It is written in the transaction that changes the list, and only if one of its ledgers did.
+A page stores consecutive ledgers as rows of about 100 bytes, without what follows from the previous
+row. It is written in the transaction that changes the list, and only if one of its ledgers changed.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def root(topic: TopicName) -> str:
 
 
 def key(topic: TopicName, first: int) -> str:
-    """Where one page is."""
+    """The key of a page."""
     return f"{root(topic)}{first:020d}"
 
 
-def sealed(ledgers: LedgerList) -> LedgerList:
-    """The same list with its oldest ledgers in pages, once it has many that are closed."""
+def with_pages(ledgers: LedgerList) -> LedgerList:
+    """A copy with the oldest ledgers moved to pages, if it has many closed ones."""
     size = PAGE
     while True:
         start = ledgers.paged
@@ -43,13 +43,13 @@ def sealed(ledgers: LedgerList) -> LedgerList:
 
 
 def changes(topic: TopicName, before: LedgerList, now: LedgerList) -> tuple[list[Put], list[str]]:
-    """The pages to be written, and the keys of those that are no more."""
+    """The pages to write, and the keys of those to delete."""
     known = {page.first: before.of_page(number) for number, page in enumerate(before.pages)}
     puts: list[Put] = []
     for number, page in enumerate(now.pages):
         refs = now.of_page(number)
         stored = known.get(page.first)
-        # A page from which only the oldest went is as it was: the list says what to skip.
+        # A page that only lost its oldest ledgers is not rewritten: the list says what to skip.
         if stored is None or stored[len(stored) - len(refs) :] != refs:
             puts.append(Put(key(topic, page.first), _encode(refs, page.skip)))
     there = {page.first for page in now.pages}
@@ -58,7 +58,7 @@ def changes(topic: TopicName, before: LedgerList, now: LedgerList) -> tuple[list
 
 
 def join(topic: TopicName, head: LedgerList, items: Sequence[KeyValue]) -> LedgerList | None:
-    """The whole list of a head and the pages found; None if they are not of the same time."""
+    """The complete list of a head and its pages; None if they do not match each other."""
     found = {item.key: item for item in items}
     refs: list[LedgerRef] = []
     for page in head.pages:
@@ -68,7 +68,7 @@ def join(topic: TopicName, head: LedgerList, items: Sequence[KeyValue]) -> Ledge
         gone, kept = _decode(item)
         start = page.skip - gone
         if start < 0:
-            return None  # it was written again since, without ledgers that the head still has
+            return None  # it was rewritten meanwhile, without ledgers that the head still has
         refs += kept[start : start + page.count]
     return replace(head, ledgers=(*refs, *head.ledgers))
 
@@ -87,12 +87,12 @@ def _tier_columns(tiered: TieredRef | None) -> list[object]:
 
 
 def _decode(item: KeyValue) -> tuple[int, list[LedgerRef]]:
-    """How many ledgers went before the page was written last, and those that were left."""
+    """How many ledgers were gone when the page was last written, and the remaining ones."""
     try:
         value = json.loads(item.value)
         return int(value["gone"]), _refs(int(value["first_offset"]), value["rows"])
     except (ValueError, KeyError, TypeError, SulinaError) as error:
-        raise CorruptEntry(f"the metadata at {item.key} can't be read: {error}") from error
+        raise CorruptEntry(f"the metadata at {item.key} cannot be read: {error}") from error
 
 
 def _refs(offset: int, rows: list[list[Any]]) -> list[LedgerRef]:

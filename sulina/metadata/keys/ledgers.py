@@ -1,8 +1,7 @@
-"""A topic's ledgers: ``/state/{namespace}/{topic}/ledgers``, one value, changed only by swaps.
+"""A topic's ledgers: ``/state/{namespace}/{topic}/ledgers``, changed only by compare-and-swap.
 
-A long list keeps its oldest ledgers in pages beside it (``ledger_pages``), so that a change writes
-little, whatever the number of ledgers. ``/ledgers/next`` has the number from which ledger ids are
-given; no id is given twice.
+A long list keeps its oldest ledgers in separate pages (``ledger_pages``), so that a change writes
+little, whatever the number of ledgers. ``/ledgers/next`` is the next ledger id; none is reused.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ _IDS_AT_ONCE = 32
 
 @dataclass(frozen=True, slots=True)
 class StoredLedgers:
-    """A ledger list as it was read: the revision is what a swap expects, 0 if there is none yet."""
+    """A ledger list and the revision that it was read at, for a swap; 0 if there is none yet."""
 
     list: LedgerList
     revision: int
 
 
 def key(topic: TopicName) -> str:
-    """Where a topic's ledger list is."""
+    """The key of a topic's ledger list."""
     return state_root(topic) + "ledgers"
 
 
@@ -67,8 +66,8 @@ async def get_guarded(
         revision = 0 if item is None else item.mod_revision
         if not head.pages:
             return StoredLedgers(head, revision)
-        # What pages hold is never wrong, only older or newer; one that is missing was trimmed
-        # since, and then the list is another one by now.
+        # Pages are never wrong, only older or newer; a missing one was trimmed meanwhile, and then
+        # the list has changed too.
         listing = await store.range(ledger_pages.root(topic))
         whole = ledger_pages.join(topic, head, listing.items)
         if whole is not None:
@@ -85,11 +84,11 @@ async def swap(
     before: LedgerList | None = None,
     also: Sequence[Op] = (),
 ) -> int | None:
-    """Replace the list if it is as read; returns the new revision, None if somebody was faster.
+    """Replace the list if it is unchanged since it was read; returns the new revision.
 
-    None as well if the topic was deleted meanwhile, or one of ``guards`` does not hold. ``before``
-    is the list as it was read: pages that are as they were are not written. ``also`` happens in
-    the same transaction.
+    None if it has changed, the topic was deleted, or a guard does not hold. ``before`` is the list
+    as it was read: unchanged pages are not written. ``also`` are further operations of the same
+    transaction.
     """
     head = replace(ledgers, ledgers=ledgers.ledgers[ledgers.paged :])
     puts, gone = ledger_pages.changes(topic, before or LedgerList(), ledgers)
@@ -105,7 +104,7 @@ class _Next:
 
 
 class LedgerIds:
-    """Gives ledger ids, which it takes from the store in blocks. For any number of tasks."""
+    """Assigns ledger ids, which it reserves in blocks. Any number of tasks may use it."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
@@ -113,7 +112,7 @@ class LedgerIds:
         self._ids = range(0)
 
     async def next(self) -> int:
-        """An id that nobody ever had. Some are skipped after errors and restarts."""
+        """A new id. Ids may be skipped after errors and restarts, but are never reused."""
         async with self._lock:
             if not self._ids:
                 self._ids = await self._take()
@@ -134,7 +133,7 @@ class LedgerIds:
 
 
 async def skip_ids(store: MetadataStore, highest: int) -> None:
-    """Give no id up to ``highest`` from now on: ledgers have them that the metadata forgot."""
+    """Assign only ids above ``highest``, because lost metadata had used the others."""
 
     def skip(item: KeyValue | None) -> bytes:
         first = 1 if item is None else record.decode(_Next, item).next

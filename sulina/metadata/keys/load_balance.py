@@ -1,7 +1,7 @@
-"""What the leader makes of the load: ``/cluster/load_balance``, and the moves that it made lately.
+"""The leader's view of the load: ``/cluster/load_balance``, and its recent moves.
 
-``/cluster/load_balance`` is for people and tools; ``/cluster/load_balance/moves`` is for the next
-leader, which goes on with the cooldowns of the one before. Both are written under the term's guard.
+``/cluster/load_balance`` is for people and tools; ``/cluster/load_balance/moves`` lets the next
+leader continue with the cooldowns of the previous one. Both are guarded by the term.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ MOVES = "/cluster/load_balance/moves"
 
 
 async def post(store: MetadataStore, term: int, ranking: bytes, moves: bytes | None) -> bool:
-    """Write both, ``moves`` if there are new ones; False if the term is over."""
+    """Write both (``moves`` only if not None); False if the term is over."""
     ops: list[Op] = [Put(KEY, ranking)]
     if moves is not None:
         ops.append(Put(MOVES, moves))
@@ -22,6 +22,6 @@ async def post(store: MetadataStore, term: int, ranking: bytes, moves: bytes | N
 
 
 async def last_moves(store: MetadataStore) -> bytes | None:
-    """What the leader before has noted."""
+    """The moves that the previous leader stored."""
     item = await store.get(MOVES)
     return None if item is None else item.value

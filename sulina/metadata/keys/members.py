@@ -1,7 +1,7 @@
-"""Brokers: ``/cluster/register/{broker}`` while it lives, ``/cluster/brokers/{broker}/state``.
+"""Brokers: ``/cluster/register/{broker}`` and ``/cluster/brokers/{broker}/state``.
 
-The first is bound to the broker's lease and says where it is. The second stays: it says whether the
-broker shall have topics.
+The first has the broker's addresses, and exists while its lease does. The second is permanent and
+tells whether the broker should have topics.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ BROKERS = "/cluster/brokers/"
 
 
 class BrokerMode(StrEnum):
-    """Whether a broker gets topics."""
+    """Whether a broker should have topics."""
 
     ACTIVE = "active"
     DRAINING = "draining"
-    """It gets none, and those it has are moved away."""
+    """It gets no new topics, and its topics are moved away."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerRecord:
-    """A broker that lives. Addresses are those that clients and other brokers reach it by."""
+    """A running broker, with the addresses for clients and other brokers."""
 
     url: str
     http: str = ""
     admin: str = ""
-    """Where Danube's admin services are."""
+    """The URL of Danube's admin services."""
     grpc: str = ""
-    """Where Danube's clients are served."""
+    """The URL for Danube's clients."""
     version: str = ""
     started_us: int = 0
     leaving: bool = False
-    """It is about to stop, and wants others to take its topics."""
+    """It is about to stop, and other brokers should take its topics."""
     labels: tuple[str, ...] = ()
-    """What affinity rules can name, ``zone=a`` for example."""
+    """Labels for affinity rules, for example ``zone=a``."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerState:
-    """What an operator wants of a broker."""
+    """The desired state of a broker, set by an operator."""
 
     mode: BrokerMode = BrokerMode.ACTIVE
     reason: str = ""
@@ -55,24 +55,24 @@ class BrokerState:
 
 
 def check_broker_id(name: str) -> str:
-    """``name`` if a broker may be called so; raises ``Refused``."""
+    """Return ``name`` if it is a valid broker id; otherwise raise ``Refused``."""
     if name == "load":  # /cluster/brokers/load/... is for load reports
-        raise Refused("a broker can't be called 'load': choose another id")
+        raise Refused("'load' is reserved and cannot be a broker id: choose another")
     return check_label("broker id", name)
 
 
 def register_key(broker: str) -> str:
-    """Where a broker says that it lives."""
+    """The key of a broker's registration."""
     return REGISTER + part(broker)
 
 
 def state_key(broker: str) -> str:
-    """Where it is noted what is wanted of a broker."""
+    """The key of a broker's desired state."""
     return f"{BROKERS}{part(broker)}/state"
 
 
 def decode(item: KeyValue) -> BrokerRecord:
-    """A registration."""
+    """Decode a registration."""
     return record.decode(BrokerRecord, item)
 
 
@@ -82,11 +82,11 @@ def broker_of(rest: str) -> str:
 
 
 async def list_all(store: MetadataStore) -> dict[str, BrokerRecord]:
-    """The brokers that live."""
+    """All registered brokers."""
     items = (await store.range(REGISTER)).items
     return {name_of(item.key.removeprefix(REGISTER)): decode(item) for item in items}
 
 
 async def set_state(store: MetadataStore, broker: str, state: BrokerState) -> int:
-    """Say what is wanted of a broker, alive or not; returns the revision."""
+    """Set the desired state of a broker, running or not; returns the revision."""
     return await store.put(state_key(broker), record.encode(state))

@@ -1,7 +1,7 @@
-"""Namespaces: ``/namespaces/{namespace}/policy``; one exists as long as its policy does.
+"""Namespaces: ``/namespaces/{namespace}/policy``; a namespace exists while this key does.
 
-``/namespaces/{namespace}/deleting`` is there while the namespace is being deleted, and keeps topics
-from being created in it at the same moment.
+``/namespaces/{namespace}/deleting`` exists while the namespace is being deleted, and keeps topics
+from being created in it meanwhile.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ from sulina.metadata.store import (
 )
 from sulina.names import check_namespace
 
-ALWAYS_THERE = ("default", "system")
+PERMANENT_NAMESPACES = ("default", "system")
 
 
 def policy_key(namespace: str) -> str:
-    """Where a namespace's policy is."""
+    """The key of a namespace's policy."""
     return namespace_root(namespace) + "policy"
 
 
 def deleting_key(namespace: str) -> str:
-    """Where it is noted that a namespace is being deleted."""
+    """The key that marks a namespace as being deleted."""
     return namespace_root(namespace) + "deleting"
 
 
 def takes_topics(namespace: str) -> list[Compare]:
-    """What holds while topics may be created in a namespace."""
+    """The conditions under which topics may be created in a namespace."""
     return [Present(policy_key(namespace)), Absent(deleting_key(namespace))]
 
 
 async def create_first(store: MetadataStore) -> None:
-    """Make the namespaces that exist from the beginning, where they are missing."""
-    for namespace in ALWAYS_THERE:
+    """Create the namespaces that always exist, if they are missing."""
+    for namespace in PERMANENT_NAMESPACES:
         await cas.create(store, policy_key(namespace), record.encode(Policy()))
 
 
 async def create(store: MetadataStore, namespace: str, policy: Policy) -> None:
-    """Make a namespace. Raises ``AlreadyExists``."""
+    """Create a namespace. Raises ``AlreadyExists``."""
     check_namespace(namespace)
     if not await cas.create(store, policy_key(namespace), record.encode(policy)):
-        raise AlreadyExists(f"the namespace {namespace!r} exists already")
+        raise AlreadyExists(f"the namespace {namespace!r} already exists")
 
 
 async def get_policy(store: MetadataStore, namespace: str) -> Policy:
@@ -95,19 +95,19 @@ async def list_names(store: MetadataStore) -> list[str]:
 
 
 async def delete(store: MetadataStore, namespace: str) -> None:
-    """Delete a namespace without topics.
+    """Delete an empty namespace.
 
-    Raises ``Refused`` if it has topics or is one that always exists, ``NotFound`` if it does not.
-    One that was interrupted can be called again; until then the namespace takes no new topics.
+    Raises ``Refused`` if it has topics or is one that always exists, ``NotFound`` if it does not
+    exist. After an interruption, call it again; until then the namespace accepts no new topics.
     """
-    if namespace in ALWAYS_THERE:
-        raise Refused(f"the namespace {namespace!r} always exists and can't be deleted")
+    if namespace in PERMANENT_NAMESPACES:
+        raise Refused(f"the namespace {namespace!r} always exists and cannot be deleted")
     mark = deleting_key(namespace)
     marked = await store.txn([Present(policy_key(namespace))], [Put(mark, b"")])
     if not marked.succeeded:
         raise missing(namespace)
-    # From here on no topic can be created, so what the listing does not show will not appear. The
-    # mark's revision tells apart several deletions at once: only the last to mark goes on.
+    # From here on no topic can be created, so the listing is final. The mark's revision tells
+    # concurrent deletions apart: only the last one to mark continues.
     mine = ModRevisionIs(mark, marked.revision)
     listing = await store.range(topics_root(namespace), limit=1)
     if listing.items:
@@ -115,7 +115,7 @@ async def delete(store: MetadataStore, namespace: str) -> None:
         raise Refused(f"the namespace {namespace!r} still has topics: delete them first")
     deleted = await store.txn([mine], [DeletePrefix(namespace_root(namespace))])
     if not deleted.succeeded:
-        raise Refused(f"the namespace {namespace!r} is being deleted by somebody else as well")
+        raise Refused(f"the namespace {namespace!r} is being deleted by another call: try again")
 
 
 def missing(namespace: str) -> NotFound:

@@ -1,7 +1,7 @@
-"""How keys are made from names: every part is escaped, every prefix ends with ``/``.
+"""Builds keys from names: every part is escaped, every prefix ends with ``/``.
 
-So ``/topics/default/foo/`` covers what belongs to the topic foo and nothing of foobar, and a
-subscription may have a slash in its name.
+So ``/topics/default/foo/`` covers the topic foo but not foobar, and a subscription may have a slash
+in its name.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ STATE = "/state/"
 
 
 def part(name: str) -> str:
-    """A name as one part of a key. ``name_of`` gives it back."""
+    """A name as one part of a key; ``name_of`` is the inverse."""
     try:
         return quote(name, safe="", errors="strict")
     except UnicodeEncodeError:
-        raise Refused(f"{name!r} can't be a name: it is not valid Unicode") from None
+        raise Refused(f"{name!r} is not a valid name: it is not valid Unicode") from None
 
 
 def name_of(text: str) -> str:
-    """The name that ``part`` made a part of a key from."""
+    """The name that ``part`` escaped."""
     return unquote(text, errors="strict")
 
 
@@ -40,13 +40,13 @@ def topics_root(namespace: str) -> str:
 
 
 def topic_root(topic: TopicName) -> str:
-    """The prefix of what a topic is and has: what every broker wants to know."""
+    """The prefix of a topic's configuration, which every broker watches."""
     return f"{topics_root(topic.namespace)}{part(topic.local)}/"
 
 
 def state_root(topic: TopicName) -> str:
-    """The prefix of where a topic stands, which only its owner wants to know.
+    """The prefix of a topic's state, which only its owner reads.
 
-    It changes all the time, so it is kept apart from what all brokers watch.
+    It changes often, so it is kept apart from what all brokers watch.
     """
     return f"{STATE}{part(topic.namespace)}/{part(topic.local)}/"

@@ -1,7 +1,7 @@
-"""Records as JSON, for readers and writers of different versions.
+"""Encodes records as JSON that readers and writers of different versions understand.
 
-A record is a dataclass. Its reader is tolerant: fields it does not know are ignored, fields that
-are missing take their defaults. What can't be understood at all raises ``CorruptEntry``.
+A record is a dataclass. Decoding ignores unknown fields and uses defaults for missing ones.
+Anything else raises ``CorruptEntry``.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ R = TypeVar("R")
 
 
 def encode(record: Any) -> bytes:
-    """A record's bytes: the same for equal records. Fields that are None are left out."""
+    """The bytes of a record, equal for equal records. Fields that are None are omitted."""
     return json.dumps(_plain(record), separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def decode(kind: type[R], item: KeyValue) -> R:
-    """The record of type ``kind`` that a key holds."""
+    """Decode the record of type ``kind`` at a key."""
     try:
         record: R = _read(kind, json.loads(item.value))
     except (ValueError, TypeError, SulinaError) as error:
-        raise CorruptEntry(f"the metadata at {item.key} can't be read: {error}") from error
+        raise CorruptEntry(f"the metadata at {item.key} cannot be read: {error}") from error
     return record
 
 

@@ -1,6 +1,6 @@
 """Roles: ``/auth/roles/{name}``, named sets of Danube's permissions.
 
-A role allows nobody anything by itself: bindings give it to principals (see ``bindings``).
+A role has no effect by itself: bindings give it to principals (see ``bindings``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROLES: Final = AUTH + "roles/"
 
 
 class Permission(StrEnum):
-    """What Danube's roles are made of."""
+    """The permissions of Danube's roles."""
 
     LOOKUP = "Lookup"
     PRODUCE = "Produce"
@@ -37,15 +37,15 @@ class Permission(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RoleRecord:
-    """What a role allows where it is bound."""
+    """The permissions of a role."""
 
     permissions: tuple[Permission, ...] = ()
     system: bool = False
-    """Whether it is there to stay: neither deleted nor replaced."""
+    """Whether it is permanent: it can be neither deleted nor replaced."""
 
 
 def permissions_of(names: Sequence[str]) -> tuple[Permission, ...]:
-    """Permissions by their names, each once. Raises ``Refused`` for what is none."""
+    """Permissions by name, without duplicates. Raises ``Refused`` for unknown names."""
     try:
         return tuple(dict.fromkeys(Permission(name) for name in names))
     except ValueError as error:
@@ -53,12 +53,12 @@ def permissions_of(names: Sequence[str]) -> tuple[Permission, ...]:
 
 
 def key(name: str) -> str:
-    """Where a role is. Raises ``Refused`` for what can't be a name."""
+    """The key of a role. Raises ``Refused`` for an invalid name."""
     return ROLES + part(check_label("role", name))
 
 
 def decode(item: KeyValue) -> RoleRecord:
-    """The role that a key holds."""
+    """Decode a role."""
     return record.decode(RoleRecord, item)
 
 
@@ -77,26 +77,28 @@ async def list_all(store: MetadataStore) -> dict[str, RoleRecord]:
 
 
 async def put(store: MetadataStore, name: str, wanted: RoleRecord) -> None:
-    """Make a role, or replace it. Raises ``Refused`` if it is another one that is there to stay."""
+    """Create or replace a role. Raises ``Refused`` if it is a different system role."""
 
     def swap(item: KeyValue | None) -> bytes:
         found = None if item is None else decode(item)
         if found is not None and found.system and found != wanted:
-            raise Refused(f"the role {name!r} is a system role: it can't be changed")
+            raise Refused(
+                f"the role {name!r} is a system role and cannot be changed: use another name"
+            )
         return record.encode(wanted)
 
     await cas.update(store, key(name), swap)
 
 
 async def delete(store: MetadataStore, name: str) -> bool:
-    """Delete a role; returns whether it existed. Raises ``Refused`` if it is there to stay."""
+    """Delete a role; returns whether it existed. Raises ``Refused`` for a system role."""
     for _ in range(cas.DEFAULT_TRIES):
         item = await store.get(key(name))
         if item is None:
             return False
         if decode(item).system:
-            raise Refused(f"the role {name!r} is a system role: it can't be deleted")
+            raise Refused(f"the role {name!r} is a system role and cannot be deleted")
         unchanged = ModRevisionIs(item.key, item.mod_revision)
         if (await store.txn([unchanged], [Delete(item.key)])).succeeded:
             return True
-    raise Overloaded(f"the role {name!r} is being changed all the time: try again later")
+    raise Overloaded(f"the role {name!r} is being changed concurrently: try again later")

@@ -1,13 +1,13 @@
-"""Schemas: what the records of topics look like, by subject and version.
+"""Schemas of topics, by subject and version.
 
-* ``/schemas/{subject}/metadata``: a subject; it exists as long as this does. Everything that
-  changes a subject swaps this key, so two brokers never give one version twice.
+* ``/schemas/{subject}/metadata``: a subject, which exists while this key does. Every change of a
+  subject swaps this key, so that two brokers never assign the same version.
 * ``/schemas/{subject}/versions/{number}``: one version. Never changed, only deleted.
-* ``/schema_ids/next``: from where ids of subjects are given; none twice.
-* ``/schema_ids/{id}``: which subject an id is of, and the numbers of its versions.
-* ``/topics/{namespace}/{topic}/schema``: the subject a topic is bound to; it goes with the topic.
-* ``/schema_topics/{namespace}/{topic}``: the same once more, written with it, for who follows all
-  bound topics. A hint: what is left of a topic that was deleted may still be here.
+* ``/schema_ids/next``: the next subject id; none is reused.
+* ``/schema_ids/{id}``: the subject of an id, and the numbers of its versions.
+* ``/topics/{namespace}/{topic}/schema``: the subject that a topic is bound to; deleted with it.
+* ``/schema_topics/{namespace}/{topic}``: a copy of that, for brokers that watch all bindings. It is
+  only a hint, because it may outlive a deleted topic.
 
 The ids are outside of ``/schemas/`` so that a subject may have any name.
 """
@@ -35,7 +35,7 @@ _PAGE: Final = 5_000
 
 
 class SchemaType(StrEnum):
-    """In which language a schema is written."""
+    """The language of a schema."""
 
     BYTES = "bytes"
     STRING = "string"
@@ -46,11 +46,11 @@ class SchemaType(StrEnum):
 
 
 class Compatibility(StrEnum):
-    """What a new version must be able to do.
+    """How a new version must relate to earlier ones.
 
-    Backward: its readers read what was written with the version before. Forward: readers of the
-    version before read what is written with it. Full: both. Transitive: with all versions, not
-    only the one before.
+    Backward: its readers can read data of the previous version. Forward: readers of the previous
+    version can read its data. Full: both. Transitive: applies to all versions, not only the
+    previous one.
     """
 
     NONE = "none"
@@ -75,19 +75,19 @@ class Compatibility(StrEnum):
 
 
 class Validation(StrEnum):
-    """What happens to a message that is not as its topic's schema says."""
+    """What happens to a message that violates its topic's schema."""
 
     NONE = "none"
-    """It is not looked at."""
+    """It is not checked."""
     WARN = "warn"
-    """It is taken, counted and logged."""
+    """It is accepted, counted and logged."""
     ENFORCE = "enforce"
     """It is refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionRef:
-    """One version, as its subject knows it."""
+    """A version in its subject's record."""
 
     number: int
     type: SchemaType
@@ -96,13 +96,13 @@ class VersionRef:
 
 @dataclass(frozen=True, slots=True)
 class SubjectRecord:
-    """A subject. It has one version at least."""
+    """A subject. It has at least one version."""
 
     id: int
     next_version: int
-    """The number of the version to come: a number is never given twice."""
+    """The number of the next version; none is reused."""
     versions: tuple[VersionRef, ...]
-    """Those that are there, by number."""
+    """The existing versions, by number."""
     compatibility: Compatibility = Compatibility.BACKWARD
     tags: tuple[str, ...] = ()
     """Of the latest version."""
@@ -123,7 +123,7 @@ class VersionRecord:
     definition: str
     """As it was registered, in base64."""
     compiled: str | None = None
-    """What a compiler made of it, in base64, so that no other broker needs the compiler."""
+    """The compiled form in base64, so that other brokers need no compiler."""
     description: str = ""
     created_by: str = ""
     created_us: int = 0
@@ -140,9 +140,9 @@ class VersionRecord:
 
 @dataclass(frozen=True, slots=True)
 class IdRecord:
-    """Which subject an id is of, and which versions it has: all that a name can be checked by.
+    """The subject of an id and its versions, enough to check a message's schema reference.
 
-    Written with the subject's record, always. Small, so that every broker keeps all of them.
+    Always written with the subject's record. Small, so that every broker can cache all of them.
     """
 
     subject: str
@@ -158,21 +158,21 @@ class NextId:
 
 @dataclass(frozen=True, slots=True)
 class TopicSchemaRecord:
-    """The subject of a topic's messages, and what happens to others."""
+    """The subject that a topic is bound to, and what happens to other messages."""
 
     subject: str
     validation: Validation = Validation.WARN
     payload: bool = False
-    """Whether payloads are looked at, and not only which schema a message names."""
+    """Whether payloads are checked, and not only the schema that a message names."""
 
 
 def to_text(raw: bytes) -> str:
-    """Bytes as a record keeps them."""
+    """Encode bytes for a record."""
     return base64.b64encode(raw).decode()
 
 
 def from_text(text: str) -> bytes:
-    """What ``to_text`` made a text of. Raises ``CorruptEntry``."""
+    """The inverse of ``to_text``. Raises ``CorruptEntry``."""
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error as error:
@@ -185,38 +185,38 @@ def subject_root(subject: str) -> str:
 
 
 def subject_key(subject: str) -> str:
-    """Where a subject's record is."""
+    """The key of a subject's record."""
     return subject_root(subject) + "metadata"
 
 
 def version_key(subject: str, number: int) -> str:
-    """Where a version is."""
+    """The key of a version."""
     return f"{subject_root(subject)}versions/{number}"
 
 
 def id_key(schema_id: int) -> str:
-    """Where the subject of an id is named."""
+    """The key of an id."""
     return f"{IDS}{schema_id}"
 
 
 def topic_key(topic: TopicName) -> str:
-    """Where a topic's binding is."""
+    """The key of a topic's binding."""
     return topic_root(topic) + "schema"
 
 
 def bound_key(topic: TopicName) -> str:
-    """Where the binding is for who follows all of them."""
+    """The key of the binding's copy for brokers that watch all of them."""
     return f"{BOUND}{part(topic.namespace)}/{part(topic.local)}"
 
 
 def bound_topic(key: str) -> TopicName:
-    """The topic that ``bound_key`` made a key of."""
+    """The inverse of ``bound_key``."""
     namespace, _, local = key.removeprefix(BOUND).partition("/")
     return TopicName(name_of(namespace), name_of(local))
 
 
 async def subject_of(store: MetadataStore, schema_id: int) -> str:
-    """The subject an id is of. Raises ``NotFound``."""
+    """The subject of an id. Raises ``NotFound``."""
     item = await store.get(id_key(schema_id))
     if item is None:
         raise NotFound(f"there is no schema with the id {schema_id}: register it first")
@@ -224,7 +224,7 @@ async def subject_of(store: MetadataStore, schema_id: int) -> str:
 
 
 async def list_subjects(store: MetadataStore) -> dict[str, SubjectRecord]:
-    """All subjects by name. Their definitions, which may be large, are not read."""
+    """All subjects by name, without their definitions, which may be large."""
     names: list[str] = []
     after: str | None = None
     while True:
@@ -250,7 +250,7 @@ async def list_subjects(store: MetadataStore) -> dict[str, SubjectRecord]:
 async def list_versions(
     store: MetadataStore, subject: str, refs: tuple[VersionRef, ...]
 ) -> list[VersionRecord]:
-    """The versions that are still there of those named, one after the other."""
+    """The versions in ``refs`` that still exist, in order."""
     found = []
     for ref in refs:
         item = await store.get(version_key(subject, ref.number))

@@ -1,7 +1,6 @@
 """Subscriptions: ``/topics/{namespace}/{topic}/subscriptions/{subscription}``.
 
-A subscription is made together with its cursor, and deleted with it, so that it never has to guess
-where it was.
+A subscription is created and deleted together with its cursor, so its position is always known.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ from sulina.names import TopicName, check_label
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionRecord:
-    """What a subscription is."""
+    """The properties of a subscription."""
 
     type: SubscriptionType = SubscriptionType.EXCLUSIVE
     created_us: int = 0
     failure: FailurePolicy = field(default_factory=FailurePolicy)
     max_unacked: int = 0
-    """Records that its consumers together may have unacknowledged; 0 leaves it to them."""
+    """Maximum unacknowledged records of all its consumers together; 0 means no limit."""
 
 
 MAX_UNACKED: Final = 1 << 20
-"""The largest limit of unacknowledged records."""
+"""The largest permitted value of ``max_unacked``."""
 
 
 def root(topic: TopicName) -> str:
@@ -42,7 +41,7 @@ def root(topic: TopicName) -> str:
 
 
 def key(topic: TopicName, subscription: str) -> str:
-    """Where a subscription's record is."""
+    """The key of a subscription's record."""
     return root(topic) + part(subscription)
 
 
@@ -53,7 +52,7 @@ async def create(
     wanted: SubscriptionRecord,
     start: CursorRecord,
 ) -> None:
-    """Make a subscription that begins at ``start``. Raises ``AlreadyExists`` or ``NotFound``."""
+    """Create a subscription at ``start``. Raises ``AlreadyExists`` or ``NotFound``."""
     check_label("subscription", subscription)
     name = key(topic, subscription)
     result = await store.txn(
@@ -67,7 +66,7 @@ async def create(
     if not result.succeeded:
         if result.responses[0].item is None:
             raise missing(topic)
-        raise AlreadyExists(f"the subscription {subscription!r} of {topic} exists already")
+        raise AlreadyExists(f"the subscription {subscription!r} of {topic} already exists")
 
 
 async def get(
@@ -129,16 +128,16 @@ async def update_failure_policy(
 
 
 def check_max_unacked(wanted: int) -> int:
-    """``wanted`` if it may be such a limit; raises ``Refused`` otherwise."""
+    """Return ``wanted`` if it is a valid limit; otherwise raise ``Refused``."""
     if not 0 <= wanted <= MAX_UNACKED:
-        raise Refused(f"at most {MAX_UNACKED} messages may be unacknowledged, not {wanted}")
+        raise Refused(f"max_unacked must be between 0 and {MAX_UNACKED}, not {wanted}")
     return wanted
 
 
 async def set_max_unacked(
     store: MetadataStore, topic: TopicName, subscription: str, wanted: int
 ) -> None:
-    """Replace how many records may be unacknowledged at once. Raises ``NotFound``, ``Refused``."""
+    """Change the maximum of unacknowledged records. Raises ``NotFound`` and ``Refused``."""
     checked = check_max_unacked(wanted)
     await change(store, topic, subscription, lambda now: replace(now, max_unacked=checked))
 

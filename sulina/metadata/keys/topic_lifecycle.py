@@ -1,9 +1,9 @@
-"""How topics are made and deleted.
+"""Creates and deletes topics.
 
-With many partitions that takes several transactions. The topic's record is the first to be written
-and the last to go; its state tells what is under way, and whoever makes the same call again
-finishes what was interrupted. Each step is guarded by the revision of that record, so two callers
-never mix their work.
+With many partitions that takes several transactions. The topic's record is written first and
+deleted last; its state tells what is in progress, and repeating the same call finishes what was
+interrupted. Each step is guarded by the revision of that record, so concurrent callers do not
+interfere.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _GROUP = (MAX_TXN_OPS - 1) // 2  # one operation is for the topic's own record; 
 
 
 async def create(store: MetadataStore, topic: TopicName, wanted: TopicRecord) -> None:
-    """Make a topic, with all its partitions; ``wanted.state`` does not matter.
+    """Create a topic with all its partitions; ``wanted.state`` is ignored.
 
-    Raises ``AlreadyExists`` if the name, or that of a partition, is taken; ``NotFound`` if there is
-    no such namespace. After any other error the same call finishes the work.
+    Raises ``AlreadyExists`` if its name or that of a partition is taken, ``NotFound`` if the
+    namespace does not exist. After any other error, repeat the call to finish.
     """
     if wanted.partition_of:
         raise Refused(f"{topic} is a partition: create {wanted.partition_of} instead")
@@ -54,7 +54,7 @@ async def create(store: MetadataStore, topic: TopicName, wanted: TopicRecord) ->
 
 
 async def _claim(store: MetadataStore, topic: TopicName, wanted: TopicRecord) -> KeyValue | None:
-    """Write the topic's record, or find it half made; None if there is nothing left to do."""
+    """Write the topic's record, or find an unfinished one; None if nothing is left to do."""
     state = TopicState.CREATING if wanted.partitions else TopicState.READY
     value = record.encode(replace(wanted, state=state))
     guards = namespaces.takes_topics(topic.namespace)
@@ -69,17 +69,17 @@ async def _claim(store: MetadataStore, topic: TopicName, wanted: TopicRecord) ->
     if taken is not None:
         found = record.decode(TopicRecord, taken)
         if found.state is TopicState.DELETING:
-            raise AlreadyExists(f"{topic} is being deleted: finish that by deleting it again")
+            raise AlreadyExists(f"{topic} is being deleted: delete it again to finish that")
         if found != replace(wanted, state=TopicState.CREATING, created_us=found.created_us):
-            raise AlreadyExists(f"{topic} exists already")
+            raise AlreadyExists(f"{topic} already exists")
         return taken
     if policy is None:
         raise namespaces.missing(topic.namespace)
-    raise Refused(f"the namespace {topic.namespace!r} is being deleted and takes no topics")
+    raise Refused(f"the namespace {topic.namespace!r} is being deleted and accepts no topics")
 
 
 async def _complete(store: MetadataStore, topic: TopicName, claim: KeyValue) -> bool:
-    """Add the partitions and open the topic; False if somebody else changed its record."""
+    """Add the partitions and open the topic; False if its record was changed meanwhile."""
     wanted = record.decode(TopicRecord, claim)
     for group in _partitions(topic, wanted):
         if not await _add(store, topic, claim, wanted, group):
@@ -111,7 +111,9 @@ async def _add(
         for partition, item in zip(group, found, strict=True):
             if item is not None and not _belongs(item, topic):
                 await delete(store, topic)
-                raise AlreadyExists(f"{partition} exists already, and not as a part of {topic}")
+                raise AlreadyExists(
+                    f"{partition} already exists, but not as a partition of {topic}"
+                )
         group = [name for name, item in zip(group, found, strict=True) if item is None]
     raise _contended(topic)
 
@@ -128,12 +130,12 @@ async def grow(store: MetadataStore, topic: TopicName, partitions: int) -> None:
             raise missing(topic)
         found = record.decode(TopicRecord, item)
         if not found.partitions:
-            raise AlreadyExists(f"{topic} exists already, and has no partitions")
+            raise AlreadyExists(f"{topic} already exists without partitions")
         if found.state is TopicState.CREATING:
             await _complete(store, topic, item)
             continue
         if found.state is TopicState.DELETING:
-            raise AlreadyExists(f"{topic} is being deleted: finish that by deleting it again")
+            raise AlreadyExists(f"{topic} is being deleted: delete it again to finish that")
         if found.partitions >= partitions:
             return
         count = min(partitions, found.partitions + _GROUP)
@@ -151,7 +153,7 @@ async def grow(store: MetadataStore, topic: TopicName, partitions: int) -> None:
             unchanged = current.mod_revision == item.mod_revision
             clash = next((one for one, at in zip(added, taken, strict=True) if at), None)
             if unchanged and clash is not None:
-                raise AlreadyExists(f"{clash} exists already, and not as a part of {topic}")
+                raise AlreadyExists(f"{clash} already exists, but not as a partition of {topic}")
     raise _contended(topic)
 
 
@@ -170,21 +172,21 @@ def _as_partition(topic: TopicName, wanted: TopicRecord) -> bytes:
 
 
 async def delete(store: MetadataStore, topic: TopicName) -> None:
-    """Delete a topic and everything stored beneath it, its partitions included.
+    """Delete a topic and everything stored below it, including its partitions.
 
-    What its ledgers hold is not touched: read their list first. Raises ``NotFound``; ``Refused``
-    for a partition. After any other error the same call finishes the work.
+    Its ledgers are not deleted: read their list first. Raises ``NotFound``, and ``Refused`` for a
+    partition. After any other error, repeat the call to finish.
     """
     marked = await mark_deleting(store, topic)
     for group in _partitions(topic, marked):
         await _drop(store, topic, group)
-    # If the record is another by now, somebody else finished this deletion.
+    # If the record has changed, another call finished this deletion.
     mine = ValueIs(key(topic), record.encode(marked))
     await store.txn([mine], _everything(topic))
 
 
 async def mark_deleting(store: MetadataStore, topic: TopicName) -> TopicRecord:
-    """Note in the topic's record that it is being deleted, so that nobody opens it; returns it.
+    """Mark the topic's record as being deleted, so that no broker opens it; returns the record.
 
     Raises ``NotFound``; ``Refused`` for a partition.
     """
@@ -209,7 +211,7 @@ async def _drop(store: MetadataStore, topic: TopicName, group: list[TopicName]) 
         guards: list[Compare] = []
         deletions: list[Op] = []
         for partition, response in zip(group, result.responses, strict=True):
-            # A topic that merely has a partition's name is somebody else's.
+            # A topic that merely has a partition's name does not belong to this one.
             if response.item is not None and _belongs(response.item, topic):
                 guards.append(ModRevisionIs(response.item.key, response.item.mod_revision))
                 deletions += _everything(partition)
@@ -219,7 +221,7 @@ async def _drop(store: MetadataStore, topic: TopicName, group: list[TopicName]) 
 
 
 def _partitions(topic: TopicName, wanted: TopicRecord) -> Iterator[list[TopicName]]:
-    """The names of a topic's partitions, as many at a time as fit into a transaction."""
+    """The names of a topic's partitions, in groups that fit into a transaction."""
     for start in range(0, wanted.partitions, _GROUP):
         numbers = range(start, min(start + _GROUP, wanted.partitions))
         yield [topic.partition(number) for number in numbers]
@@ -234,4 +236,4 @@ def _belongs(item: KeyValue, topic: TopicName) -> bool:
 
 
 def _contended(topic: TopicName) -> Overloaded:
-    return Overloaded(f"others keep changing {topic} at the same time: try again later")
+    return Overloaded(f"{topic} is being changed concurrently: try again later")

@@ -1,7 +1,7 @@
-"""Topics: ``/topics/{namespace}/{topic}/topic`` is a topic's record; the topic exists with it.
+"""Topics: ``/topics/{namespace}/{topic}/topic`` is a topic's record; a topic exists while it does.
 
-A partitioned topic has a record, and so has each of its partitions, which name it. How topics come
-and go is in ``topic_lifecycle``.
+A partitioned topic has a record, and so has each of its partitions, which names the topic.
+``topic_lifecycle`` creates and deletes topics.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ class TopicState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicRecord:
-    """What a topic is."""
+    """The properties of a topic."""
 
     delivery: Delivery = Delivery.RELIABLE
     partitions: int = 0
-    """How many it is spread over; 0 if it is not partitioned and holds records itself."""
+    """The number of partitions; 0 if it is not partitioned."""
     partition_of: str = ""
-    """The topic of which it is a partition, or nothing."""
+    """The topic that this is a partition of, or ""."""
     created_us: int = 0
     policy: PolicyOverrides = field(default_factory=PolicyOverrides)
-    """What it sets for itself. A partition goes by what its topic sets."""
+    """The limits that it sets for itself. A partition uses those of its topic."""
     state: TopicState = TopicState.READY
     expected_records: int = 0
-    """Records a second, in and out, that its makers expect; a hint for where it is placed."""
+    """Expected records per second, in and out; a hint for placement."""
     expected_bytes: int = 0
-    """The same in bytes."""
+    """Expected bytes per second, in and out."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.partitions <= MAX_PARTITIONS:
@@ -53,23 +53,23 @@ class TopicRecord:
 
 
 def key(topic: TopicName) -> str:
-    """Where a topic's record is."""
+    """The key of a topic's record."""
     return topic_root(topic) + "topic"
 
 
 def exists(topic: TopicName) -> Present:
-    """What holds while a topic exists: a guard for whatever is stored beneath it."""
+    """The condition that a topic exists: a guard for everything stored below it."""
     return Present(key(topic))
 
 
 async def get(store: MetadataStore, topic: TopicName) -> TopicRecord | None:
-    """A topic's record, in whatever state it is, or None."""
+    """A topic's record, in any state, or None."""
     item = await store.get(key(topic))
     return None if item is None else record.decode(TopicRecord, item)
 
 
 async def list_all(store: MetadataStore, namespace: str) -> dict[TopicName, TopicRecord]:
-    """The topics of a namespace, partitions among them, in the order of their keys."""
+    """The topics of a namespace, including partitions, in the order of their keys."""
     root = topics_root(namespace)
     found: dict[TopicName, TopicRecord] = {}
     for item in (await store.range(root)).items:

@@ -1,9 +1,9 @@
-"""Objects that nobody lists any more: ``/tier/doomed/{first of their ledgers}``.
+"""Objects that no topic references any more: ``/tier/doomed/{id of the first ledger}``.
 
-Written in the transaction that takes ledgers off a topic's list, or when their topic is being
-deleted, so that objects are deleted although whoever began it is gone; and only those, so that
-nothing is ever deleted because it merely seems unknown. A record stays for a while after the
-deletion: an upload that was under way may have ended behind it.
+Written in the transaction that removes ledgers from a topic's list, or when a topic is deleted, so
+that the objects are deleted even if the broker that started it crashes. Only recorded objects are
+deleted, never one that merely seems unknown. A record is kept for a while after the deletion,
+because an upload in progress may have finished later.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from sulina.metadata.store import Delete, KeyValue, MetadataStore, ModRevisionIs
 from sulina.names import TopicName
 
 ROOT: Final = "/tier/doomed/"
-AT_ONCE: Final = 1000
-"""Ledgers of one record."""
+LEDGERS_PER_RECORD: Final = 1000
+"""The maximum number of ledgers per record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,12 @@ class UnreferencedObjects:
     topic: str
     objects: tuple[tuple[int, int], ...]
     since_us: int
-    """When they left the list, by the wall clock of who took them off."""
+    """When they were removed from the list, by the wall clock of that broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredUnreferenced:
-    """A record as it was read."""
+    """A record with the key and revision that it was read at."""
 
     value: UnreferencedObjects
     key: str
@@ -42,10 +42,10 @@ class StoredUnreferenced:
 
 
 def puts(topic: TopicName, refs: Sequence[LedgerRef], now_us: int) -> list[Put]:
-    """What notes that the objects of ``refs`` shall go; nothing for none."""
+    """Records that the objects of ``refs`` are to be deleted."""
     found: list[Put] = []
-    for start in range(0, len(refs), AT_ONCE):
-        some = refs[start : start + AT_ONCE]
+    for start in range(0, len(refs), LEDGERS_PER_RECORD):
+        some = refs[start : start + LEDGERS_PER_RECORD]
         value = UnreferencedObjects(
             str(topic), tuple((ref.id, ref.first_offset) for ref in some), now_us
         )
@@ -56,7 +56,7 @@ def puts(topic: TopicName, refs: Sequence[LedgerRef], now_us: int) -> list[Put]:
 async def list_some(
     store: MetadataStore, limit: int, after: str | None = None
 ) -> list[StoredUnreferenced]:
-    """Some records, in the order of their keys."""
+    """Up to ``limit`` records, in the order of their keys."""
     listing = await store.range(ROOT, limit=limit, after=after)
     return [_stored(item) for item in listing.items]
 
@@ -66,5 +66,5 @@ def _stored(item: KeyValue) -> StoredUnreferenced:
 
 
 async def forget(store: MetadataStore, done: StoredUnreferenced) -> None:
-    """The objects are gone for good."""
+    """Remove a record whose objects are deleted."""
     await store.txn([ModRevisionIs(done.key, done.revision)], [Delete(done.key)])
