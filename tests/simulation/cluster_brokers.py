@@ -106,11 +106,11 @@ class ClusterBroker(SimBroker):
     def _look_on(self, node: ClusteredBroker) -> None:
         tables = node.tables
         for table in (tables.owners, tables.brokers, tables.loads, tables.states, tables.leaders):
-            table.on_change(partial(self._mirrored, self.process, table))
+            table.on_change(partial(self._cached, self.process, table))
 
-    def _mirrored(self, process: str, table: CachedTable[Any], rest: str, value: object) -> None:
+    def _cached(self, process: str, table: CachedTable[Any], rest: str, value: object) -> None:
         if value is not None:
-            self._checker.mirrored(process, table.prefix + rest, table.revisions[rest])
+            self._checker.cached(process, table.prefix + rest, table.revisions[rest])
 
     def _gone(self) -> None:
         self.endpoint.down()

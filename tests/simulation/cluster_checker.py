@@ -193,8 +193,8 @@ class ClusterChecker(Checker):
         if lease is not None and lease not in held and lease not in self.lost_leases:
             self.fail(f"{process} considers lease {lease} valid, but the store lost it")
 
-    def mirrored(self, process: str, key: str, revision: int) -> None:
-        """Called when a broker's prefix_cache has a key as of this revision."""
+    def cached(self, process: str, key: str, revision: int) -> None:
+        """Called when a broker's cache has a key as of this revision."""
         seen = self._seen.get((process, key), 0)
         if revision < seen:
             self.fail(f"the cache of {process} went from revision {seen} to {revision} of {key}")

@@ -43,9 +43,9 @@ def changes(switches: Switches) -> Changes:
         found.append((Lease, "alive", _not_known_to_be_lost))
     if not switches.claim_by_lease:
         found.append((Election, "_claim", _claim_anything))
-    if not switches.mirror_stays_ahead:
+    if not switches.cache_stays_ahead:
         found.append((prefix_cache._Known, "of", lambda known, key: 0))
-    if not switches.mirror_sees_all:
+    if not switches.cache_sees_all:
         found.append((prefix_cache.PrefixCache, "_list_again", _go_on_from_now))
     if not switches.removal_first:
         found.append((LeaderTasks, "_start", _give_at_once))

@@ -87,9 +87,9 @@ class Switches:
     """A holder considers a lease expired before the store does."""
     claim_by_lease: bool = True
     """A leader record with our name counts only if it is bound to our lease."""
-    mirror_stays_ahead: bool = True
+    cache_stays_ahead: bool = True
     """A prefix_cache never returns to an older state, not even of a single key."""
-    mirror_sees_all: bool = True
+    cache_sees_all: bool = True
     """A prefix_cache that missed changes lists again."""
     removal_first: bool = True
     """A served topic is released before the next broker gets it."""
@@ -133,8 +133,8 @@ CLUSTER_SAFEGUARDS = frozenset(
         "swap_owners",
         "lease_ends_locally",
         "claim_by_lease",
-        "mirror_stays_ahead",
-        "mirror_sees_all",
+        "cache_stays_ahead",
+        "cache_sees_all",
         "removal_first",
         "check_owner",
         "paths_with_owners",

@@ -39,7 +39,7 @@ def test_a_missing_safeguard_is_found_out(safeguard: str) -> None:
         "check_owner",
         "paths_with_owners",
         "lease_ends_locally",
-        "mirror_stays_ahead",
+        "cache_stays_ahead",
     ],
 )
 def test_a_missing_safeguard_of_the_cluster_is_found_out(safeguard: str) -> None:
