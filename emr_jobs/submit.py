@@ -1,7 +1,7 @@
-"""Starts a job on EMR Serverless: builds the StartJobRun request, checks it, sends it.
+"""Start a job on EMR Serverless: build the StartJobRun request, check it, send it.
 
-The request is plain data. It is checked against botocore's own model of the service, the same
-one that would send it, so a misspelt or missing field is found without AWS.
+The request is checked against botocore's service model, so that a misspelled or missing field is
+found without calling AWS.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from emr_jobs.package import CODE, ENVIRONMENT, JOBS
 from sulina.errors import Refused, SulinaError, Unavailable
 
 RELEASE: Final = "emr-spark-8.0.0"
-"""The release that the jobs are built and tested for: Spark 4.0.2."""
+"""The EMR release that the jobs are built and tested for, with Spark 4.0.2."""
 TYPE: Final = "SPARK"
 
 _EXAMPLES: Final = """\
@@ -34,7 +34,7 @@ examples:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class JobRun:
     """One run of a job."""
 
     job: str
@@ -46,18 +46,18 @@ class Run:
     logs: str = ""
     streaming: bool = False
     attempts: int = 3
-    """Batch: at all; streaming: failures an hour."""
+    """Maximum attempts of a batch job, or failures per hour of a streaming job."""
     timeout_minutes: int = 12 * 60
-    """0: no limit, as for streams."""
+    """0 means no limit; streaming jobs have none."""
     spark: Mapping[str, str] = field(default_factory=dict)
-    """More of Spark's settings."""
+    """Additional Spark settings."""
     tags: Mapping[str, str] = field(default_factory=dict)
     token: str = ""
-    """Makes a repeated request the same run; a new one by default, so each call is a new run."""
+    """The client token: requests with the same token start one run. By default it is random."""
 
 
 def application_request(name: str, *, token: str) -> dict[str, Any]:
-    """A CreateApplication request for an application that runs the jobs."""
+    """The CreateApplication request for an application that can run the jobs."""
     return {
         "name": name,
         "releaseLabel": RELEASE,
@@ -68,13 +68,13 @@ def application_request(name: str, *, token: str) -> dict[str, Any]:
     }
 
 
-def job_request(run: Run) -> dict[str, Any]:
-    """The StartJobRun request. Raises ``Refused`` if it can't be right."""
+def job_request(run: JobRun) -> dict[str, Any]:
+    """The StartJobRun request. Raises ``Refused`` if it is invalid."""
     if run.job not in JOBS:
-        raise Refused(f"there is no job {run.job!r}: {', '.join(JOBS)} are")
+        raise Refused(f"there is no job {run.job!r}: choose from {', '.join(JOBS)}")
     artifacts = run.artifacts.rstrip("/")
     if not artifacts.startswith("s3://"):
-        raise Refused(f"the artifacts are in S3, as s3://bucket/prefix, not {run.artifacts!r}")
+        raise Refused(f"artifacts must be an S3 URL such as s3://bucket/prefix: {run.artifacts!r}")
     request: dict[str, Any] = {
         "applicationId": run.application,
         "executionRoleArn": run.role,
@@ -106,7 +106,7 @@ def job_request(run: Run) -> dict[str, Any]:
 
 
 def check(request: Mapping[str, Any], operation: str = "StartJobRun") -> None:
-    """Raise ``Refused`` if the service's model does not take the request."""
+    """Raises ``Refused`` if the request does not match the service model."""
     import botocore.session
     from botocore.validate import ParamValidator
 
@@ -115,19 +115,19 @@ def check(request: Mapping[str, Any], operation: str = "StartJobRun") -> None:
     report = ParamValidator().validate(dict(request), shape)
     problems = [report.generate_report()] if report.has_errors() else []
     for name, member in shape.members.items():
-        # botocore leaves lengths and patterns of texts to the service; we do not.
+        # botocore does not check lengths and patterns of strings.
         value, rules = request.get(name), member.metadata
         if isinstance(value, str) and (
             len(value) > rules.get("max", len(value))
             or not re.fullmatch(rules.get("pattern", ".*"), value, re.DOTALL)
         ):
-            problems.append(f"{name} can't be {value!r}: it has to match {rules.get('pattern')}")
+            problems.append(f"{name} is {value!r} but must match {rules.get('pattern')}")
     if problems:
-        raise Refused(f"{operation} would be refused: {'; '.join(problems)}")
+        raise Refused(f"invalid {operation} request: {'; '.join(problems)}")
 
 
 def upload(folder: Path, artifacts: str, client: Any) -> list[str]:
-    """Put the files of ``emr_jobs.package`` where runs expect them; the keys. Blocks."""
+    """Upload the files of ``emr_jobs.package`` to where runs expect them. Returns the keys."""
     bucket, _, prefix = artifacts.removeprefix("s3://").partition("/")
     files = [folder / CODE, folder / ENVIRONMENT, *sorted((folder / "jobs").glob("*.py"))]
     keys = []
@@ -141,32 +141,42 @@ def upload(folder: Path, artifacts: str, client: Any) -> list[str]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Start a job, or with ``--dry-run`` tell the request. Returns the exit code."""
+    """Start a job, or with ``--dry-run`` print the request. Returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m emr_jobs.submit",
-        usage="%(prog)s JOB [options] -- [arguments of the job]",
+        usage="%(prog)s JOB [options] -- [job arguments]",
         description=__doc__,
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("job", choices=JOBS)
-    parser.add_argument("--application", required=True, help="its id")
-    parser.add_argument("--role", required=True, help="the ARN of the role that the job has")
+    parser.add_argument("--application", required=True, help="id of the EMR application")
+    parser.add_argument("--role", required=True, help="ARN of the job's role")
     parser.add_argument("--artifacts", required=True, help="s3://bucket/prefix of the package")
-    parser.add_argument("--upload", type=Path, help="put the package of this folder there first")
+    parser.add_argument("--upload", type=Path, help="upload the package in this folder first")
     parser.add_argument("--logs", default="", help="s3://bucket/prefix for logs")
-    parser.add_argument("--attempts", type=int, default=3)
-    parser.add_argument("--timeout-minutes", type=int, default=12 * 60)
-    parser.add_argument("--streaming", action="store_true", help="runs until it is stopped")
     parser.add_argument(
-        "--conf", action="append", default=[], help="a setting of Spark: spark.x=y", metavar="K=V"
+        "--attempts",
+        type=int,
+        default=3,
+        help="maximum attempts, or failures per hour with --streaming (default: 3)",
     )
-    parser.add_argument("--dry-run", action="store_true", help="tell the request, send nothing")
+    parser.add_argument(
+        "--timeout-minutes",
+        type=int,
+        default=12 * 60,
+        help="cancel the run after this time; not with --streaming (default: 720)",
+    )
+    parser.add_argument("--streaming", action="store_true", help="run until it is stopped")
+    parser.add_argument(
+        "--conf", action="append", default=[], help="a Spark setting: spark.x=y", metavar="K=V"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print the request, send nothing")
     own, _, behind = "\0".join(argv).partition("\0--\0")
     given = parser.parse_args(own.split("\0") if own else [])
     try:
         request = job_request(
-            Run(
+            JobRun(
                 job=given.job,
                 application=given.application,
                 role=given.role,
@@ -196,12 +206,12 @@ def _start(request: dict[str, Any], package: Path | None, artifacts: str) -> dic
             upload(package, artifacts, boto3.client("s3"))
         answer = boto3.client("emr-serverless").start_job_run(**request)
     except (BotoCoreError, ClientError) as error:
-        raise Unavailable(f"the job was not started: {error}") from None
+        raise Unavailable(f"starting the job failed: {error}") from None
     return {name: answer[name] for name in ("applicationId", "jobRunId", "arn")}
 
 
 def _parameters(artifacts: str, more: Mapping[str, str]) -> str:
-    """What spark-submit gets: our code, the environment, and the Python in it for all processes."""
+    """spark-submit's parameters: Sulina's code, the environment, and its Python everywhere."""
     python = "./environment/bin/python"
     settings = {
         "spark.archives": f"{artifacts}/{ENVIRONMENT}#environment",
@@ -220,7 +230,7 @@ def _parameters(artifacts: str, more: Mapping[str, str]) -> str:
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise Refused(f"--conf {text!r} should read name=value")
+        raise Refused(f"--conf {text!r} must have the form name=value")
     return name, value
 
 

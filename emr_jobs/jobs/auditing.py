@@ -1,4 +1,4 @@
-"""Audits one object: reads all of it, and compares what is there with what it says of itself."""
+"""Audits one object: reads all of it and compares its contents with its own summary."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from emr_jobs.source.footers import Footer, read_footer
-from emr_jobs.source.storage import Found, Storage
+from emr_jobs.source.storage import LakeObject, LakeStorage
 from sulina.errors import SulinaError
 from sulina.lake.digest import Digest
 from sulina.lake.schema import OFFSET, PRODUCER, PUBLISH_TIME, RECORD_SCHEMA, SEQUENCE
@@ -20,13 +20,16 @@ SCHEMA: Final = (
     "late bigint, readable boolean, faults array<string>, "
     "sequences array<struct<producer: string, first: bigint, last: bigint>>"
 )
-"""Of the rows that :func:`audit_object` gives."""
+"""The schema of the rows that :func:`audit_object` returns."""
 
 
-def audit_object(storage: Storage, found: Found, newest_us: int, late_us: int) -> tuple[Any, ...]:
-    """What an object holds, and what is wrong with it. Raises nothing for damage. Blocks.
+def audit_object(
+    storage: LakeStorage, found: LakeObject, newest_us: int, late_us: int
+) -> tuple[Any, ...]:
+    """An object's contents and faults, as one row; damage is a fault, not an error. Blocks.
 
-    ``newest_us`` is the newest publish time before it; late are records ``late_us`` older.
+    ``newest_us`` is the newest publish time before the object; a record is late if it is more than
+    ``late_us`` older than a record before it.
     """
     name = found.name
     topic = f"/{name.namespace}/{name.topic}"
@@ -61,7 +64,7 @@ class _Audit:
         self._runs: dict[str, list[tuple[int, int]]] = {}
 
     def add(self, batch: Any) -> None:
-        """The next rows, in the order of the object."""
+        """Audit the next rows, in the object's order."""
         self._digest.add(batch)
         self._offsets(_numbers(batch.column(OFFSET)))
         times = _numbers(batch.column(PUBLISH_TIME).cast(pa.int64()))
@@ -72,16 +75,20 @@ class _Audit:
         self._learn(batch)
 
     def finish(self) -> None:
-        """Compare with what the object says of itself."""
+        """Compare with the object's summary."""
         summary = self._summary
         if self.records != summary.records:
-            self.faults.append(f"{self.records} records are there, {summary.records} are stated")
+            self.faults.append(
+                f"the object has {self.records} records, but its summary states {summary.records}"
+            )
         found = self._digest.text()
         if found != summary.digest:
-            self.faults.append(f"the digest of the records is {found}, {summary.digest} is stated")
+            self.faults.append(
+                f"the digest of the records is {found}, but the summary states {summary.digest}"
+            )
 
     def sequences(self) -> list[tuple[str, int, int]]:
-        """The runs of sequences of each producer, joined where they follow on each other."""
+        """Each producer's runs of consecutive sequence numbers."""
         return [
             (producer, first, last) for producer, runs in self._runs.items() for first, last in runs
         ]
@@ -94,13 +101,13 @@ class _Audit:
         if len(wrong):
             at = int(wrong[0])
             self.faults.append(
-                f"offset {int(offsets[at])} stands where {int(wanted[at])} should: a gap or a "
-                "repeat within the object"
+                f"found offset {int(offsets[at])} instead of {int(wanted[at])}: a gap or a "
+                "duplicate within the object"
             )
         self._next = int(offsets[-1]) + 1
 
     def _learn(self, batch: Any) -> None:
-        """Cut each producer's sequences into runs, with no Python a record."""
+        """Split each producer's sequence numbers into runs, without a Python loop over records."""
         producers = batch.column(PRODUCER).dictionary_encode()
         codes = producers.indices.to_numpy()
         sequences = _numbers(batch.column(SEQUENCE))

@@ -1,8 +1,8 @@
-"""What a compacted table holds: a small record of each run beside its data.
+"""The run log of a compacted table, stored next to its data.
 
-``<table>/_runs/00000007.json`` says how far each topic partition had been compacted after run 7. A
-run counts once its record is there, which is written last and only if it is absent; what a run
-without a record left behind is overwritten by the next one, which has the same number.
+``<table>/_runs/00000007.json`` states how far each topic partition was compacted after run 7. It is
+written last, and only if it is absent; a run without this file does not count, and the next run,
+which has the same number, overwrites its data.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from emr_jobs.source.footers import read_footer
-from emr_jobs.source.objects import Candidate, TopicPartition, candidates
-from emr_jobs.source.options import Place
+from emr_jobs.source.objects import ObjectCandidate, TopicPartition, candidates
+from emr_jobs.source.options import StoreLocation
 from emr_jobs.source.positions import Positions, follow, from_json, to_json
-from emr_jobs.source.storage import Found, Storage, open_url
+from emr_jobs.source.storage import LakeObject, LakeStorage, open_url
 from sulina.errors import Refused
 from sulina.lake.summary import ObjectSummary
 
@@ -35,23 +35,23 @@ class Uncompacted:
 
     @property
     def name(self) -> str:
-        """For the option ``topic``: this partition alone."""
+        """The value of the option ``topic`` that selects this partition alone."""
         return f"{self.part.topic}-part-{self.part.number}"
 
 
 def todo(
-    storage: Storage,
-    parts: Mapping[TopicPartition, list[Found]],
+    storage: LakeStorage,
+    parts: Mapping[TopicPartition, list[LakeObject]],
     done: Positions,
     old_us: int,
 ) -> list[Uncompacted]:
-    """What is new since ``done``.
+    """The records after ``done``.
 
-    Raises ``Refused`` if records in between are missing, unless the object behind the gap was
-    written after ``old_us``: then what is missing may come yet, and the next run has it.
+    Raises ``Refused`` if records in between are missing, unless the object after the gap was
+    written after ``old_us``: then the missing object may still arrive, and the next run takes it.
     """
 
-    def summaries(chosen: list[Candidate]) -> Iterator[tuple[ObjectSummary, bool]]:
+    def summaries(chosen: list[ObjectCandidate]) -> Iterator[tuple[ObjectSummary, bool]]:
         for each in chosen:
             yield read_footer(storage, each.found).summary, each.found.modified_us > old_us
 
@@ -64,21 +64,21 @@ def todo(
     return pieces
 
 
-class Table:
-    """The runs of a table. Calls block on the store."""
+class CompactedTable:
+    """The run log of a table. Calls block on the store."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        if urlsplit(place.url).scheme in ("", "file"):
+    def __init__(self, location: StoreLocation) -> None:
+        self._location = location
+        if urlsplit(location.url).scheme in ("", "file"):
             import fsspec
 
             self._files: Any = fsspec.filesystem("file", auto_mkdir=True)
-            self._root = os.path.abspath(urlsplit(place.url).path)
+            self._root = os.path.abspath(urlsplit(location.url).path)
         else:
-            self._files, self._root = open_url(place)
+            self._files, self._root = open_url(location)
 
     def state(self) -> tuple[int, Positions]:
-        """The number of the next run, and how far the table goes."""
+        """The number of the next run, and how far each topic partition is compacted."""
         try:
             found = sorted(self._files.ls(f"{self._root}/{_RUNS}", detail=False))
         except FileNotFoundError:
@@ -89,7 +89,7 @@ class Table:
         return int(last["run"]) + 1, from_json(last["ends"])
 
     def commit(self, number: int, pieces: list[Uncompacted]) -> None:
-        """The run's data is there. Raises ``Refused`` if another run took the number."""
+        """Record a run whose data is written. Raises ``Refused`` if another run has its number."""
         before, ends = self.state()
         taken = before != number
         ends.update((each.part, each.end) for each in pieces)
@@ -104,6 +104,6 @@ class Table:
                     raise
         if taken:
             raise Refused(
-                f"another run compacted {self._place.url} at the same time: run one at a time. "
-                "The next run adds what is missing"
+                f"another run compacted {self._location.url} at the same time: start one run at a "
+                "time. The next run adds the missing records"
             )

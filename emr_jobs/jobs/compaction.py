@@ -1,8 +1,8 @@
-"""Compaction of small ledgers into a table of large Parquet files, partitioned by topic and date.
+"""Compact ledgers into a table of large Parquet files, partitioned by topic and date.
 
-Each run adds what came since the last one: the table's own record of its runs says which offsets
-are in it. A run that failed, or the same run twice, adds nothing twice. The objects stay as they
-are: retention and the deletion of topics remove them, nothing else.
+Each run adds the records since the last one; the table's run log states which offsets it contains.
+A failed or repeated run adds no record twice. The ledgers' objects are not changed: only retention
+and the deletion of topics remove them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from emr_jobs.jobs.compacted import Table, Uncompacted, todo
+from emr_jobs.jobs.compacted import CompactedTable, Uncompacted, todo
 from emr_jobs.jobs.running import (
     DONE,
     Result,
@@ -24,8 +24,8 @@ from emr_jobs.jobs.running import (
 )
 from emr_jobs.jobs.stores import read_records, spark_path
 from emr_jobs.source.objects import list_parts
-from emr_jobs.source.options import Place, parse_options
-from emr_jobs.source.storage import Storage
+from emr_jobs.source.options import StoreLocation, parse_options
+from emr_jobs.source.storage import LakeStorage
 from sulina.errors import Refused
 from sulina.runtime.real_clock import RealClock
 
@@ -43,7 +43,10 @@ def main(argv: Sequence[str]) -> int:
     add_source(arguments)
     arguments.add_argument("--table", required=True, help="the table: a folder or a URL")
     arguments.add_argument(
-        "--file-records", type=int, default=5_000_000, help="at most in a file (default: 5000000)"
+        "--file-records",
+        type=int,
+        default=5_000_000,
+        help="maximum number of records per file (default: 5000000)",
     )
     arguments.add_argument(
         "--scheme", default="", help="what Spark calls the store, if not s3: s3a outside of EMR"
@@ -52,14 +55,16 @@ def main(argv: Sequence[str]) -> int:
 
 
 def work(arguments: argparse.Namespace) -> tuple[int, Result]:
-    """Compact what is new. Only one run of a table at a time; the later of two is refused."""
+    """Compact new records. Of two concurrent runs on a table, the later fails with ``Refused``."""
     options = source_options(arguments)
     bounds = {"startTime", "endTime", "startOffset", "endOffset"} & options.keys()
     if bounds:
-        raise Refused(f"compaction takes all that is new: leave {', '.join(sorted(bounds))} out")
+        raise Refused(
+            f"compaction always takes all new records: leave out {', '.join(sorted(bounds))}"
+        )
     parsed = parse_options(options)
-    storage = Storage(parsed.place)
-    table = Table(Place(arguments.table.rstrip("/"), arguments.endpoint))
+    storage = LakeStorage(parsed.location)
+    table = CompactedTable(StoreLocation(arguments.table.rstrip("/"), arguments.endpoint))
     number, done = table.state()
     old_us = RealClock().wall_us() - parsed.gap_seconds * 1_000_000
     pieces = todo(storage, list_parts(storage, parsed.topics), done, old_us)
@@ -81,12 +86,12 @@ def work(arguments: argparse.Namespace) -> tuple[int, Result]:
 
 
 def _range(piece: Uncompacted) -> dict[str, str]:
-    """The options that choose one topic partition's new records."""
+    """The options that select one topic partition's new records."""
     return {"topic": piece.name, "startOffset": str(piece.start), "endOffset": str(piece.end)}
 
 
 def _write(spark: SparkSession, frames: list[DataFrame], path: str, file_records: int) -> None:
-    """One run's files. Overwriting makes what a failed run left behind harmless."""
+    """Write one run's files, overwriting those of a failed run."""
     from functools import reduce
 
     from pyspark.sql import functions as f

@@ -1,8 +1,8 @@
-"""Audit of ledgers: are all records there, once, unchanged? Exits with 1 if not.
+"""Audit ledgers: check that all records exist exactly once and unchanged. Exits with 1 if not.
 
-Reads every record of every object: offsets within and between objects must follow on each other,
-no producer's sequence may come twice, and the digest of the records must be the one that the
-object states. Late data, records published long before some that stand before them, are counted.
+Reads every record of every object: offsets must be consecutive within and between objects, no
+sequence number of a producer may occur twice, and the digest of the records must match the object's
+summary. Counts late records, which are much older than a record before them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from emr_jobs.jobs.auditing import SCHEMA, audit_object
 from emr_jobs.jobs.running import (
     DONE,
-    FOUND,
+    FAULTS_FOUND,
     Result,
     add_source,
     command,
@@ -28,13 +28,13 @@ from emr_jobs.jobs.running import (
 from emr_jobs.source.footers import read_footer
 from emr_jobs.source.objects import (
     FOOTER_THREADS,
-    Candidate,
+    ObjectCandidate,
     TopicPartition,
     candidates,
     list_parts,
 )
-from emr_jobs.source.options import Bounds, Place, Topics, parse_options
-from emr_jobs.source.storage import Found, Storage
+from emr_jobs.source.options import ReadBounds, StoreLocation, TopicPatterns, parse_options
+from emr_jobs.source.storage import LakeObject, LakeStorage
 from sulina.errors import SulinaError
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 _EXAMPLES = """\
   python -m emr_jobs.jobs.ledger_audit --path s3://lake --topic '/default/*'
   python -m emr_jobs.jobs.ledger_audit --path ./lake --topic /default/orders --late-seconds 3600"""
-_OBJECTS_A_TASK = 16
-_MOST_FAULTS = 1000
+_OBJECTS_PER_TASK = 16
+_MAX_FAULTS = 1000
 
 
 def main(argv: Sequence[str]) -> int:
@@ -55,45 +55,48 @@ def main(argv: Sequence[str]) -> int:
         "--late-seconds",
         type=float,
         default=300.0,
-        help="late is a record so much older than one before it (default: 300)",
+        help="a record is late if it is this much older than one before it (default: 300)",
     )
     arguments.add_argument(
-        "--allow-late", action="store_true", help="late records are counted but no fault"
+        "--allow-late", action="store_true", help="count late records, but not as faults"
     )
     return run(arguments.parse_args(argv), work)
 
 
 def work(arguments: argparse.Namespace) -> tuple[int, Result]:
-    """Audit all objects in tasks, then the seams between them here."""
+    """Audit all objects in tasks, then the transitions between them on the driver."""
     options = parse_options(source_options(arguments))
-    storage = Storage(options.place)
+    storage = LakeStorage(options.location)
     chosen = spans(storage, options.topics, options.bounds)
     spark = session(arguments, "ledger-audit")
     late_us = round(arguments.late_seconds * 1e6)
     objects = with_times(storage, chosen)
-    slices = max(1, -(-len(objects) // _OBJECTS_A_TASK))
-    place = options.place
+    slices = max(1, -(-len(objects) // _OBJECTS_PER_TASK))
+    location = options.location
     rows: list[Row] = []
     if objects:
         work_list = spark.sparkContext.parallelize(objects, slices)
-        audited = work_list.mapPartitions(lambda each: _audit(each, place, late_us))
+        audited = work_list.mapPartitions(lambda each: _audit(each, location, late_us))
         rows = spark.createDataFrame(audited, SCHEMA).collect()
     report = judge([row.asDict() for row in rows], late_is_fault=not arguments.allow_late)
-    return (FOUND if report["faults"] else DONE), report
+    return (FAULTS_FOUND if report["faults"] else DONE), report
 
 
 def _audit(
-    objects: Iterable[tuple[Found, int]], place: Place, late_us: int
+    objects: Iterable[tuple[LakeObject, int]], location: StoreLocation, late_us: int
 ) -> Iterator[tuple[Any, ...]]:
-    storage = Storage(place)
+    storage = LakeStorage(location)
     for found, newest in objects:
         yield audit_object(storage, found, newest, late_us)
 
 
-def spans(storage: Storage, topics: Topics, bounds: Bounds) -> list[Candidate]:
-    """The objects to audit: of each topic partition, all from the first to the last that may hold
-    records within the bounds. One left out in between, for its times, would look like a gap."""
-    chosen: list[Candidate] = []
+def spans(storage: LakeStorage, topics: TopicPatterns, bounds: ReadBounds) -> list[ObjectCandidate]:
+    """The objects to audit: per topic partition, from the first to the last within the bounds.
+
+    Objects in between are included even if their times are outside the bounds, because leaving them
+    out would look like a gap.
+    """
+    chosen: list[ObjectCandidate] = []
     for objects in list_parts(storage, topics).values():
         found = candidates(objects, bounds.start_offset, bounds.end_offset)
         if bounds.by_time:
@@ -105,22 +108,24 @@ def spans(storage: Storage, topics: Topics, bounds: Bounds) -> list[Candidate]:
     return chosen
 
 
-def _within(storage: Storage, bounds: Bounds, each: Candidate) -> bool:
+def _within(storage: LakeStorage, bounds: ReadBounds, each: ObjectCandidate) -> bool:
     try:
         summary = read_footer(storage, each.found).summary
     except SulinaError:
-        return True  # its own audit tells what is wrong with it
+        return True  # the object's own audit reports the damage
     return summary.last_time_us >= bounds.start_time and summary.first_time_us < bounds.end_time
 
 
-def with_times(storage: Storage, chosen: Sequence[Candidate]) -> list[tuple[Found, int]]:
-    """Each object with the newest publish time of those before it in its topic partition."""
+def with_times(
+    storage: LakeStorage, chosen: Sequence[ObjectCandidate]
+) -> list[tuple[LakeObject, int]]:
+    """Each object, with the newest publish time before it in its topic partition."""
 
-    def last_time(each: Candidate) -> int:
+    def last_time(each: ObjectCandidate) -> int:
         try:
             return (each.footer or read_footer(storage, each.found)).summary.last_time_us
         except SulinaError:
-            return 0  # its own audit tells what is wrong with it
+            return 0  # the object's own audit reports the damage
 
     with ThreadPoolExecutor(FOOTER_THREADS) as pool:
         times = list(pool.map(last_time, chosen))
@@ -133,7 +138,7 @@ def with_times(storage: Storage, chosen: Sequence[Candidate]) -> list[tuple[Foun
 
 
 def judge(objects: Sequence[dict[str, Any]], *, late_is_fault: bool) -> Result:
-    """What is wrong, in the order of topics and offsets. Pure."""
+    """The report, with faults in the order of topics and offsets. Pure."""
     faults: list[dict[str, Any]] = []
     before: dict[TopicPartition, dict[str, Any]] = {}
     sequences: dict[tuple[TopicPartition, str], list[tuple[int, int, str]]] = {}
@@ -141,7 +146,7 @@ def judge(objects: Sequence[dict[str, Any]], *, late_is_fault: bool) -> Result:
         part = TopicPartition(each["topic"], each["partition"])
         key = each["object"]
         faults += ({"kind": "damaged", "object": key, "what": what} for what in each["faults"])
-        faults += _seam(part, before.get(part), each)
+        faults += _transition(part, before.get(part), each)
         if each["readable"]:
             before[part] = each
         if each["late"] and late_is_fault:
@@ -157,11 +162,11 @@ def judge(objects: Sequence[dict[str, Any]], *, late_is_fault: bool) -> Result:
         "records": sum(each["records"] for each in objects),
         "late": sum(each["late"] for each in objects),
         "faults": len(faults),
-        "details": faults[:_MOST_FAULTS],
+        "details": faults[:_MAX_FAULTS],
     }
 
 
-def _seam(
+def _transition(
     part: TopicPartition, last: dict[str, Any] | None, each: dict[str, Any]
 ) -> list[dict[str, Any]]:
     if last is None or last["end"] == each["first"]:
@@ -169,17 +174,20 @@ def _seam(
     if last["end"] < each["first"]:
         what = f"records {last['end']} to {each['first'] - 1} of {part} are missing"
         return [{"kind": "gap", "object": each["object"], "what": what}]
-    what = f"records {each['first']} to {last['end'] - 1} of {part} are there twice"
+    what = f"records {each['first']} to {last['end'] - 1} of {part} exist twice"
     return [{"kind": "repeat", "object": each["object"], "what": what}]
 
 
 def _repeats(producer: str, ranges: list[tuple[int, int, str]]) -> list[dict[str, Any]]:
-    """Sequences of one producer that are in two places."""
+    """Sequence numbers of one producer that occur twice."""
     faults = []
     reached = -1
     for first, last, key in sorted(ranges):
         if first <= reached:
-            what = f"producer {producer!r}: sequences {first} to {min(last, reached)} come twice"
+            what = (
+                f"producer {producer!r}: sequence numbers {first} to {min(last, reached)} "
+                "occur twice"
+            )
             faults.append({"kind": "repeat", "object": key, "what": what})
         reached = max(reached, last)
     return faults

@@ -1,9 +1,9 @@
-"""Replay: the rows of an SQL query over topics are published to another topic, each once.
+"""Replay: publish the rows of an SQL query on topics to another topic, each exactly once.
 
-The topics of ``--topic`` are the view ``records``. Columns ``payload``, ``key`` and ``attributes``
-of the result are published as they are; if there is no payload, the other columns become one, as
-JSON. A run under the same ``--producer`` goes on where the last one ended, so the order of rows has
-to be the same each time: it is sorted by the columns of ``--order-by``.
+The view ``records`` contains the topics of ``--topic``. The result's columns ``payload``, ``key``
+and ``attributes`` are published unchanged; without a payload column, the other columns become the
+payload, as JSON. A run with the same ``--producer`` continues where the last one ended. This
+requires the same order of rows each time, which ``--order-by`` provides.
 """
 
 from __future__ import annotations
@@ -43,22 +43,33 @@ def main(argv: Sequence[str]) -> int:
     arguments = parser(__spec__.name, __doc__, _EXAMPLES)
     add_source(arguments)
     add_clock_skew(arguments)
-    arguments.add_argument("--query", required=True, help="SQL over the view records")
-    arguments.add_argument("--url", required=True, help="of the brokers: sulina://broker:6655")
+    arguments.add_argument("--query", required=True, help="SQL query on the view records")
+    arguments.add_argument("--url", required=True, help="broker URL: sulina://broker:6655")
     arguments.add_argument("--to", required=True, help="the topic to publish to")
     arguments.add_argument(
-        "--producer", default="", help="a name: what was published under it is not again"
+        "--producer",
+        default="",
+        help="producer name; records already published under it are not published again",
     )
     arguments.add_argument(
-        "--order-by", default="", help="columns that make the rows' order certain, by commas"
+        "--order-by", default="", help="comma-separated columns that define the order of rows"
     )
     arguments.add_argument(
-        "--tasks", type=int, default=1, help="that publish side by side (default: 1, in order)"
+        "--tasks",
+        type=int,
+        default=1,
+        help="number of tasks that publish in parallel (default: 1, which keeps the order)",
     )
-    arguments.add_argument("--payload", default="", choices=("", "json", "avro"))
-    arguments.add_argument("--payload-schema", default="", help="its text, for the column value")
-    arguments.add_argument("--registry", default="", help="or the registry: http://broker:8080")
-    arguments.add_argument("--subject", default="", help="the schema's subject there")
+    arguments.add_argument(
+        "--payload", default="", choices=("", "json", "avro"), help="format of typed payloads"
+    )
+    arguments.add_argument(
+        "--payload-schema", default="", help="schema text, for the typed column value"
+    )
+    arguments.add_argument(
+        "--registry", default="", help="schema registry URL instead: http://broker:8080"
+    )
+    arguments.add_argument("--subject", default="", help="the schema's subject in the registry")
     return run(arguments.parse_args(argv), work)
 
 
@@ -68,7 +79,9 @@ def work(arguments: argparse.Namespace) -> tuple[int, Result]:
     from pyspark.sql import functions as f
 
     if arguments.producer and not arguments.order_by:
-        raise Refused("--producer needs --order-by: rows are the same each time only in an order")
+        raise Refused(
+            "--producer needs --order-by: a run can only continue if the order of rows is fixed"
+        )
     spark = session(arguments, "replay-query")
     options = source_options(
         arguments,
@@ -83,7 +96,7 @@ def work(arguments: argparse.Namespace) -> tuple[int, Result]:
     for name in order:
         if name not in rows.columns:
             raise Refused(f"--order-by {name}: the query has no such column ({rows.columns})")
-    # One place for each row, and one order there, whatever the partitions of the query were.
+    # Each row always goes to the same task, in the same order, whatever the query's partitions.
     rows = rows.repartitionByRange(arguments.tasks, *order) if order else rows.coalesce(1)
     records = as_records(rows.sortWithinPartitions(*order) if order else rows)
     seen = Observation("replay")
@@ -96,13 +109,13 @@ def work(arguments: argparse.Namespace) -> tuple[int, Result]:
 
 
 def as_records(rows: DataFrame) -> DataFrame:
-    """The columns that a record has; what else there is becomes the payload."""
+    """The columns of a record; without a payload column, the other columns become the payload."""
     from pyspark.sql import functions as f
 
     rest = [name for name in rows.columns if name not in _RECORD]
     if "payload" not in rows.columns:
         if not rest:
-            raise Refused("the query gives neither a payload nor columns to make one of")
+            raise Refused("the query returns neither a payload nor columns to build one from")
         rows = rows.withColumn("payload", f.to_json(f.struct(*rest)))
     return rows.select(*(name for name in _RECORD if name in rows.columns))
 

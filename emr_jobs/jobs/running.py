@@ -1,8 +1,7 @@
-"""What the jobs have in common: arguments, a Spark session, one JSON result, exit codes.
+"""What all jobs share: arguments, the Spark session, the JSON result, exit codes.
 
-0: done. 1: the job found what it is to report (an audit with faults). 2: wrong arguments.
-3: it could not be done. The result goes to standard output as one JSON object, and to ``--result``
-if that is given; what people read goes to standard error.
+Exit codes: 0 success, 1 an audit found faults, 2 invalid arguments, 3 the job failed. The result is
+one JSON object on standard output, and in the file ``--result``; messages go to standard error.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DONE: Final = 0
-FOUND: Final = 1
+FAULTS_FOUND: Final = 1
 REFUSED: Final = 2
 FAILED: Final = 3
 
@@ -33,55 +32,55 @@ _LOCAL: Final = {
     "spark.sql.shuffle.partitions": "8",
     "spark.ui.enabled": "false",
 }
-"""For Spark in this process: few tasks, little talk, and nobody else gets to its ports."""
+"""Settings of Spark in local mode: few tasks, little output, no ports open to other machines."""
 
-_ELSEWHERE: Final = {"PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR", "SPARK_HOME"}
-"""Variables where somebody else says how Spark shall run: spark-submit, or its settings."""
+_SPARK_VARIABLES: Final = {"PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR", "SPARK_HOME"}
+"""If one is set, spark-submit or Spark's own configuration decides how Spark runs."""
 
 Result = dict[str, Any]
 
 
 def parser(module: str, what: str, examples: str) -> argparse.ArgumentParser:
-    """A parser with the arguments of every job."""
+    """A parser with the arguments that all jobs have."""
     found = argparse.ArgumentParser(
         prog=f"python -m {module}",
         description=what,
         epilog=f"examples:\n{examples}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    found.add_argument("--result", default="", help="also write the JSON result there: a file")
+    found.add_argument("--result", default="", help="also write the JSON result to this file")
     found.add_argument(
-        "--master", default="", help="where Spark runs, as local[2]; spark-submit says it otherwise"
+        "--master", default="", help="Spark master, such as local[2]; not with spark-submit"
     )
     return found
 
 
 def add_source(to: argparse.ArgumentParser) -> None:
-    """The arguments that say which records a job is about."""
+    """Add the arguments that select a job's records."""
     to.add_argument("--path", required=True, help="the lake: a folder, or s3://bucket/prefix")
     to.add_argument(
         "--topic",
         required=True,
-        help="a topic, several divided by commas, or a pattern: /default/*",
+        help="a topic, a comma-separated list, or a pattern such as /default/*",
     )
-    to.add_argument("--endpoint", default="", help="of an S3 other than that of AWS")
-    to.add_argument("--start-time", default="", help="from this time on: 2026-05-01T00:00:00Z")
-    to.add_argument("--end-time", default="", help="to before this time")
-    to.add_argument("--start-offset", default="", help="from this offset on")
-    to.add_argument("--end-offset", default="", help="to before this offset")
+    to.add_argument("--endpoint", default="", help="URL of an S3-compatible store other than AWS")
+    to.add_argument("--start-time", default="", help="first publish time: 2026-05-01T00:00:00Z")
+    to.add_argument("--end-time", default="", help="end of the publish times, exclusive")
+    to.add_argument("--start-offset", default="", help="first offset")
+    to.add_argument("--end-offset", default="", help="end of the offsets, exclusive")
 
 
 def add_clock_skew(to: argparse.ArgumentParser) -> None:
-    """For jobs that leave the choice of objects to the data source."""
+    """Add the option, for jobs that let the data source choose the objects."""
     to.add_argument(
         "--clock-skew-seconds",
         default="",
-        help="publish times rise with the offsets but for so much: times are found by few requests",
+        help="maximum deviation of publish times from offset order; finds times in few requests",
     )
 
 
 def source_options(arguments: argparse.Namespace, **more: Any) -> dict[str, str]:
-    """The same as options of the data source."""
+    """The arguments as options of the data source."""
     given = {
         "path": arguments.path,
         "topic": arguments.topic,
@@ -99,27 +98,27 @@ def source_options(arguments: argparse.Namespace, **more: Any) -> dict[str, str]
 def run(
     arguments: argparse.Namespace, work: Callable[[argparse.Namespace], tuple[int, Result]]
 ) -> int:
-    """Do ``work`` and tell its result; errors become a sentence and an exit code."""
-    return guard(lambda: _tell(arguments, *work(arguments)))
+    """Do ``work`` and print its result; errors become a message and an exit code."""
+    return guard(lambda: _print(arguments, *work(arguments)))
 
 
 def guard(work: Callable[[], int]) -> int:
-    """The exit code of ``work``, or of its error, which becomes a sentence."""
+    """The exit code of ``work``, or of its error, which is printed as one sentence."""
     try:
         return work()
     except Refused as error:
-        return _told(REFUSED, error)
+        return _fail(REFUSED, error)
     except (SulinaError, OSError) as error:
-        return _told(FAILED, error)
+        return _fail(FAILED, error)
     except Exception as error:
-        # Spark's errors have pages of Java in them; the cause is in the first lines.
+        # Spark's errors contain pages of Java stack traces; the cause is in the first lines.
         if not type(error).__module__.startswith(("pyspark", "py4j")):
             raise
-        return _told(FAILED, _cause(str(error)))
+        return _fail(FAILED, _cause(str(error)))
 
 
 def session(arguments: argparse.Namespace, name: str) -> SparkSession:
-    """Spark, with the data source registered: the running session, or a new one."""
+    """The running Spark session, or a new one, with the data source registered."""
     from pyspark.sql import SparkSession
 
     import emr_jobs
@@ -127,8 +126,9 @@ def session(arguments: argparse.Namespace, name: str) -> SparkSession:
     prepare_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(f"sulina-{name}")
-    if arguments.master.startswith("local") or not (arguments.master or _ELSEWHERE & {*os.environ}):
-        os.environ.setdefault("SPARK_LOCAL_IP", _LOCAL["spark.driver.host"])  # else it warns
+    configured = arguments.master or _SPARK_VARIABLES & {*os.environ}
+    if arguments.master.startswith("local") or not configured:
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOCAL["spark.driver.host"])  # avoids a warning
         for setting, value in _LOCAL.items():
             builder = builder.config(setting, value)
     if arguments.master:
@@ -139,11 +139,11 @@ def session(arguments: argparse.Namespace, name: str) -> SparkSession:
 
 
 def command(main: Callable[[Sequence[str]], int]) -> None:
-    """Run a job as the program that it is."""
+    """Run a job's ``main`` with the command line, and exit with its code."""
     raise SystemExit(main(sys.argv[1:]))
 
 
-def _tell(arguments: argparse.Namespace, code: int, result: Result) -> int:
+def _print(arguments: argparse.Namespace, code: int, result: Result) -> int:
     text = json.dumps(result, indent=2, default=str) + "\n"
     if arguments.result:
         Path(arguments.result).write_text(text)
@@ -151,7 +151,7 @@ def _tell(arguments: argparse.Namespace, code: int, result: Result) -> int:
     return code
 
 
-def _told(code: int, error: object) -> int:
+def _fail(code: int, error: object) -> int:
     sys.stderr.write(f"error: {error}\n")
     return code
 
@@ -161,8 +161,8 @@ def _cause(text: str) -> str:
         words = line.strip()
         if words.startswith("sulina.errors."):
             return words.partition(": ")[2]
-    # Of an error in Java the first line names Python's call, the second what happened.
+    # The first line of a Java error names the Python call, the second the cause.
     for line in text.splitlines():
         if line.strip() and not line.startswith("An error occurred while calling "):
             return line.removeprefix(": ")
-    return "Spark failed and did not say why"
+    return "Spark failed without a message: see its log"

@@ -1,7 +1,7 @@
-"""Which stores Spark opens by itself, and how records are read where it does not.
+"""Reads and writes with Spark's own file systems where it has one for the store.
 
-On EMR Spark has a file system for ``s3://``. Elsewhere it has one only with hadoop-aws among its
-jars; the data source needs none, since it reads through s3fs.
+On EMR, Spark has a file system for ``s3://``; elsewhere only if hadoop-aws is among its jars. The
+data source needs neither, because it reads through s3fs.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def read_records(spark: SparkSession, scheme: str, options: Mapping[str, str]) -> DataFrame:
-    """The records that ``options`` of the data source choose.
+    """The records that the data source's ``options`` select.
 
-    By Spark's own Parquet reader where it can open the store, which it knows as ``scheme``; by the
-    data source elsewhere.
+    Uses Spark's own Parquet reader if Spark has a file system for ``scheme``, or else the data
+    source.
     """
     if opens(spark, scheme or urlsplit(options["path"]).scheme):
         return native(spark, scheme=scheme, **options)
@@ -30,21 +30,21 @@ def read_records(spark: SparkSession, scheme: str, options: Mapping[str, str]) -
 
 
 def spark_path(spark: SparkSession, path: str) -> str:
-    """A path as Spark opens it by itself. Raises ``Refused`` if it can't."""
+    """A path that Spark can write to. Raises ``Refused`` if it has no file system for it."""
     scheme = urlsplit(path).scheme
     if not scheme:
         return str(Path(path).absolute())
     if not opens(spark, scheme):
         raise Refused(
-            f"Spark can't write to {path}: it has no file system for {scheme}://. EMR has one for "
-            "s3://; elsewhere give Spark hadoop-aws (--packages org.apache.hadoop:hadoop-aws of "
-            "its Hadoop's version) and name the place s3a://, or write to a folder"
+            f"Spark cannot write to {path}: it has no file system for {scheme}://. EMR has one for "
+            "s3://; elsewhere add hadoop-aws (--packages org.apache.hadoop:hadoop-aws of its "
+            "Hadoop's version) and use s3a://, or write to a folder"
         )
     return path
 
 
 def opens(spark: SparkSession, scheme: str) -> bool:
-    """Whether Spark has a file system for ``scheme``; empty: a folder of this machine."""
+    """Whether Spark has a file system for ``scheme``; empty means a local folder."""
     from py4j.protocol import Py4JJavaError
 
     context = spark.sparkContext

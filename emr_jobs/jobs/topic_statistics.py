@@ -1,6 +1,6 @@
-"""Statistics of topics by time window: records, bytes, rates, sizes, producers, top keys.
+"""Statistics of topics per time window: records, bytes, rates, sizes, producers, top keys.
 
-Percentiles and top keys are exact for few values and close for many (within 1 % of the rank).
+Percentiles are exact for few values and approximate for many (within 1 % of the rank).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _EXAMPLES = """\
   python -m emr_jobs.jobs.topic_statistics --path ./lake --topic '/default/*' --window '1 hour' \\
       --top 20 --output s3://reports/orders --chart orders.png"""
 _PERCENTILES = (0.5, 0.9, 0.99, 1.0)
-_MOST_ROWS = 10_000
+_MAX_ROWS = 10_000
 
 
 def main(argv: Sequence[str]) -> int:
@@ -40,10 +40,14 @@ def main(argv: Sequence[str]) -> int:
     arguments = parser(__spec__.name, __doc__, _EXAMPLES)
     add_source(arguments)
     add_clock_skew(arguments)
-    arguments.add_argument("--window", default="1 hour", help="as '5 minutes' (default: 1 hour)")
-    arguments.add_argument("--top", type=int, default=10, help="keys to name (default: 10)")
-    arguments.add_argument("--output", default="", help="write the windows there, as Parquet")
-    arguments.add_argument("--chart", default="", help="draw the rates into this file (PNG, SVG)")
+    arguments.add_argument(
+        "--window", default="1 hour", help="window length, such as '5 minutes' (default: 1 hour)"
+    )
+    arguments.add_argument(
+        "--top", type=int, default=10, help="number of top keys per topic (default: 10)"
+    )
+    arguments.add_argument("--output", default="", help="write all windows here, as Parquet")
+    arguments.add_argument("--chart", default="", help="draw the rates to this file (PNG, SVG)")
     arguments.add_argument(
         "--scheme", default="", help="what Spark calls the store, if not s3: s3a outside of EMR"
     )
@@ -51,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def work(arguments: argparse.Namespace) -> tuple[int, Result]:
-    """The statistics, of at most 10,000 windows in the result; all of them in ``--output``."""
+    """The statistics: at most 10,000 windows in the result, all windows in ``--output``."""
     spark = session(arguments, "topic-statistics")
     output = spark_path(spark, arguments.output) if arguments.output else ""
     columns = "namespace,topic,partition,offset,publish_time,producer,key,payload"
@@ -61,7 +65,7 @@ def work(arguments: argparse.Namespace) -> tuple[int, Result]:
     try:
         if output:
             windows.write.mode("overwrite").parquet(output)
-        rows = [_in_utc(row.asDict()) for row in windows.limit(_MOST_ROWS).collect()]
+        rows = [_in_utc(row.asDict()) for row in windows.limit(_MAX_ROWS).collect()]
     finally:
         windows.unpersist()
     keys = [row.asDict() for row in top_keys(frame, arguments.top).collect()]
@@ -79,7 +83,7 @@ def work(arguments: argparse.Namespace) -> tuple[int, Result]:
 
 
 def by_window(frame: DataFrame, window: str) -> DataFrame:
-    """A row for each topic and window of publish time, in their order."""
+    """One row per topic and window of publish time, in order."""
     from pyspark.sql import functions as f
 
     size = f.coalesce(f.octet_length("payload"), f.lit(0))
@@ -114,7 +118,7 @@ def by_window(frame: DataFrame, window: str) -> DataFrame:
 
 
 def top_keys(frame: DataFrame, count: int) -> DataFrame:
-    """The keys with the most records of each topic; keys that are no text in hexadecimal."""
+    """The keys with the most records per topic; keys that are not UTF-8 are in hexadecimal."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -130,7 +134,7 @@ def top_keys(frame: DataFrame, count: int) -> DataFrame:
 
 
 def draw(rows: Sequence[dict[str, Any]], path: str) -> None:
-    """A line of records a second for each topic. Raises ``Refused`` without matplotlib."""
+    """Plot records per second, one line per topic. Raises ``Refused`` without matplotlib."""
     try:
         from matplotlib.dates import ConciseDateFormatter
         from matplotlib.figure import Figure
@@ -143,18 +147,18 @@ def draw(rows: Sequence[dict[str, Any]], path: str) -> None:
             (row["start"], row["records_per_second"]) for row in rows if row["topic"] == topic
         ]
         axes.plot([when for when, _ in points], [rate for _, rate in points], ".-", label=topic)
-    axes.set_ylabel("records a second")
+    axes.set_ylabel("records per second")
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
     if rows:
-        # Above the lines, so that it hides none of them.
+        # Above the plot, so that it hides no line.
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(axes.xaxis.get_major_locator()))
     figure.savefig(path, dpi=120)
 
 
 def _in_utc(row: dict[str, Any]) -> dict[str, Any]:
-    """Spark tells Python times of this machine's zone, and does not name it."""
+    """Spark returns naive times in this machine's time zone; make them UTC."""
     return {**row, "start": row["start"].astimezone(UTC), "end": row["end"].astimezone(UTC)}
 
 

@@ -17,17 +17,17 @@ from emr_jobs.sink.rows import check_columns, from_batches
 
 
 @dataclass
-class Done(WriterCommitMessage):
-    """What a task tells the driver."""
+class PublishedMessage(WriterCommitMessage):
+    """A task's report to the driver."""
 
     published: Published
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Records are durable, and visible to consumers, as the tasks go on: a topic has no commit.
+    """Publishes rows. Topics have no commit: rows become durable and visible while tasks run.
 
-    A task that runs again does not publish again. With the option ``producer`` the same holds for
-    the whole write: run again, after a failure or by mistake, it adds what is missing.
+    A retried task does not publish a record twice. With the option ``producer``, the same holds for
+    the whole write: if it is run again, it adds only the missing records.
     """
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
@@ -37,17 +37,17 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         name = f"{self._name}/{task_number()}"
-        return Done(publish(self._options, name, from_batches(iterator)))
+        return PublishedMessage(publish(self._options, name, from_batches(iterator)))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Nothing to do: records are durable when their task ends."""
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """What was published stays; a write that is run again under its name goes on from it."""
+        """Nothing to do: published records remain, and a retry continues after them."""
 
 
 def task_number() -> int:
-    """The number of the partition that this task writes: the same when it is tried again."""
+    """The number of the partition that this task writes; a retried task has the same number."""
     context = TaskContext.get()
     assert context is not None, "only a task writes"
     return context.partitionId()

@@ -1,4 +1,4 @@
-"""The options of writing, read from Spark's texts and checked on the driver."""
+"""The options of the sink, parsed and checked on the driver."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from sulina.names import TopicName, check_label
 
 _KNOWN: Final = ("topic", "url", "producer", "compression", "tls", "token", "create")
 _SPARKS_OWN: Final = ("checkpointlocation", "path", "queryname")
-"""Which Spark hands on to sinks, too."""
+"""Options of Spark itself, which it passes to sinks as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Where rows are published, and under whose name."""
+    """Where rows are published, and with which producer name."""
 
     url: str
     topic: str
     producer: str
-    """Begins the names of the tasks' producers; empty: a new one for each write."""
+    """The prefix of the tasks' producer names; if empty, each write has a new one."""
     compression: str = "zstd"
     tls: str = ""
     token: str = ""
@@ -29,22 +29,20 @@ class WriteOptions:
 
 
 def parse_write_options(options: Mapping[str, str], overwrite: bool) -> WriteOptions:
-    """Read the options. Raises ``Refused`` with the one that is wrong and what it should be."""
+    """Parse the options. Raises ``Refused`` for an invalid one."""
     given = {name.lower(): str(value).strip() for name, value in options.items()}
     for name in given:
         if name not in _KNOWN + _SPARKS_OWN:
-            raise Refused(
-                f"there is no option {name!r} for writing: those known are {', '.join(_KNOWN)}"
-            )
+            raise Refused(f"unknown option {name!r} for writing: choose from {', '.join(_KNOWN)}")
     if overwrite:
-        raise Refused('a topic is never overwritten: publish with mode("append")')
+        raise Refused('a topic cannot be overwritten: publish with mode("append")')
     if not given.get("url"):
-        raise Refused("option url is missing: where the brokers are, as sulina://broker:6655")
+        raise Refused("option url is missing: set the broker URL, such as sulina://broker:6655")
     if not given.get("topic"):
-        raise Refused("option topic is missing: where to publish, as /default/results")
+        raise Refused("option topic is missing: set the topic to publish to, as /default/results")
     create = given.get("create", "true").lower()
     if create not in ("true", "false"):
-        raise Refused(f"create is true or false, not {create!r}")
+        raise Refused(f"option create must be true or false, not {create!r}")
     producer = given.get("producer", "")
     return WriteOptions(
         url=given["url"],

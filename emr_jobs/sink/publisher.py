@@ -1,13 +1,12 @@
-"""Publishes the records of one task, each once, however often the task runs.
+"""Publishes the records of one task exactly once, however often the task runs.
 
-Every task of a write has a producer name of its own, and its records are numbered in the order of
-its rows. The brokers keep the last number of each producer, durably, with the records: a task
-that runs again asks for it, skips as many rows, and goes on. A stream numbers the records of each
-of its batches from ``batch << 32`` on, so that a batch which is already there as a whole is
-skipped as a whole.
+Every task of a write has its own producer name, and numbers its records in the order of its rows.
+The brokers durably store each producer's last number: a retried task queries it, skips that many
+rows, and continues. A stream numbers the records of each batch from ``batch << 32``, so that a
+batch that is already complete is skipped as a whole.
 
-This rests on the rows of a task being the same, in the same order, each time it runs. What can be
-seen of the opposite ends the write with a sentence.
+This requires that a task has the same rows, in the same order, each time it runs. If the brokers
+have more records than the task, this is violated, and the write fails.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import Final
 
 import sulina
 from emr_jobs.sink.options import WriteOptions
-from emr_jobs.sink.rows import Records
+from emr_jobs.sink.rows import RecordChunk
 from sulina.client.producer import Producer
 from sulina.client.routing import partition_of
 from sulina.client.topics import TopicInfo
@@ -28,35 +27,35 @@ from sulina.errors import NotFound, Refused
 
 BATCH_BITS: Final = 32
 _RUN: Final = 1024
-"""Records without a key that go to one partition before the next one has its turn."""
+"""How many records without a key go to one partition before the next one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What a task did."""
+    """What a task published."""
 
     records: int
-    """That it had."""
+    """The number of the task's records."""
     skipped: int
-    """Of these, what was there before."""
+    """How many of them were published before."""
 
 
 @dataclass(slots=True)
-class _Way:
-    """One topic partition: its producer, and how far the task's records there are stored."""
+class _PartitionProducer:
+    """The producer of one topic partition, and how many of the task's records are stored there."""
 
     producer: Producer
     stored: int
-    """Records of this task (and batch) that are there already."""
+    """Records of this task (and batch) that are already stored."""
     done: bool
-    """A later batch has begun, so this one is there as a whole."""
+    """Whether a later batch has begun, so that this one is complete."""
     seen: int = 0
     payloads: list[bytes] = field(default_factory=list)
     keys: list[bytes | None] = field(default_factory=list)
     attributes: list[dict[str, str] | None] = field(default_factory=list)
 
     def take(self, payload: bytes, key: bytes | None, attributes: dict[str, str] | None) -> bool:
-        """Take a record, unless it is there already; whether it was."""
+        """Take a record unless it is stored already; returns whether it is."""
         self.seen += 1
         if self.seen <= self.stored:
             return True
@@ -66,7 +65,7 @@ class _Way:
         return False
 
     async def send(self) -> None:
-        """Hand over what was taken; waits under backpressure."""
+        """Send the records taken; waits under backpressure."""
         if self.payloads:
             payloads, keys, attributes = self.payloads, self.keys, self.attributes
             self.payloads, self.keys, self.attributes = [], [], []
@@ -78,38 +77,38 @@ class _Way:
 
 
 def publish(
-    options: WriteOptions, name: str, records: Iterator[Records], batch: int | None = None
+    options: WriteOptions, name: str, records: Iterator[RecordChunk], batch: int | None = None
 ) -> Published:
     """Publish ``records`` under the producer ``name``; blocks until all of them are durable.
 
-    ``batch`` is the number of a stream's batch. Raises what the brokers refuse, ``Unavailable`` if
-    they are not there, and ``Refused`` if more records of this batch are stored than there are.
+    ``batch`` is the number of a stream's batch. Raises the brokers' errors, ``Unavailable`` if they
+    cannot be reached, and ``Refused`` if more records of this batch are stored than it has.
     """
     return asyncio.run(_publish(options, name, records, batch))
 
 
 async def _publish(
-    options: WriteOptions, name: str, records: Iterator[Records], batch: int | None
+    options: WriteOptions, name: str, records: Iterator[RecordChunk], batch: int | None
 ) -> Published:
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(
             sulina.connect(options.url, tls=options.tls or None, token=options.token)
         )
-        ways = await _open(stack, client, options, name, batch)
+        partitions = await _open(stack, client, options, name, batch)
         count = skipped = 0
-        # Spark's iterator blocks, and the connection must live on meanwhile.
+        # Spark's iterator blocks, and the connection must be served meanwhile.
         while (chunk := await asyncio.to_thread(next, records, None)) is not None:
-            skipped += _share(ways, chunk, count)
+            skipped += _share(partitions, chunk, count)
             count += len(chunk)
-            for way in ways:
-                await way.send()
-        for way in ways:
-            await way.producer.flush()
-            if way.stored > way.seen and not way.done:
+            for each in partitions:
+                await each.send()
+        for each in partitions:
+            await each.producer.flush()
+            if each.stored > each.seen and not each.done:
                 raise Refused(
-                    f"{way.producer.topic} has {way.stored} records of this task from its first "
-                    f"run, which has only {way.seen} now: its rows differ from run to run. Make "
-                    "their order certain (sort within partitions), and write under another name"
+                    f"{each.producer.topic} has {each.stored} records of this task from an earlier "
+                    f"run, but the task now has only {each.seen}: its rows differ between runs. "
+                    "Sort within partitions, and write under another producer name"
                 )
         return Published(count, skipped)
 
@@ -120,18 +119,18 @@ async def _open(
     options: WriteOptions,
     name: str,
     batch: int | None,
-) -> list[_Way]:
+) -> list[_PartitionProducer]:
     base = 0 if batch is None else batch << BATCH_BITS
-    ways = []
-    # A producer for the whole topic would choose the partitions by what is on its way.
+    partitions = []
+    # A producer for the whole topic would choose partitions by its current load.
     for topic, _ in (await _topic(client, options)).parts:
         producer = client.producer(topic, name=name, compression=options.compression, create=False)
         await stack.enter_async_context(producer)
         stored = max(producer.next_sequence - base, 0)
         done = batch is not None and stored >= 1 << BATCH_BITS
         producer.skip_to(base)
-        ways.append(_Way(producer, stored, done))
-    return ways
+        partitions.append(_PartitionProducer(producer, stored, done))
+    return partitions
 
 
 async def _topic(client: sulina.Client, options: WriteOptions) -> TopicInfo:
@@ -140,19 +139,19 @@ async def _topic(client: sulina.Client, options: WriteOptions) -> TopicInfo:
     except NotFound:
         if not options.create:
             raise
-    async with client.producer(options.topic):  # it makes the topic
+    async with client.producer(options.topic):  # creates the topic
         return await client.topic(options.topic)
 
 
-def _share(ways: list[_Way], chunk: Records, count: int) -> int:
-    """Give each record to its partition, the same one each time; how many were there before."""
+def _share(partitions: list[_PartitionProducer], chunk: RecordChunk, count: int) -> int:
+    """Assign each record to its partition, always the same; returns how many were stored."""
     skipped = 0
     for index, payload in enumerate(chunk.payloads):
         key = chunk.keys[index] if chunk.keys is not None else None
         attributes = chunk.attributes[index] if chunk.attributes is not None else None
         if key is not None:
-            number = partition_of(key, len(ways))
+            number = partition_of(key, len(partitions))
         else:
-            number = (count + index) // _RUN % len(ways)
-        skipped += ways[number].take(payload, key, dict(attributes) if attributes else None)
+            number = (count + index) // _RUN % len(partitions)
+        skipped += partitions[number].take(payload, key, dict(attributes) if attributes else None)
     return skipped

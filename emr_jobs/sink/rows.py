@@ -1,4 +1,4 @@
-"""Rows of a data frame as records: which columns are payload, key and attributes."""
+"""Converts rows of a data frame to records: payload, key and attributes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ROWS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class RecordChunk:
     """Records to publish, column by column."""
 
     payloads: list[bytes]
@@ -30,23 +30,25 @@ class Records:
 
 
 def check_columns(schema: StructType) -> None:
-    """Raise ``Refused`` if a data frame of this schema can't be published."""
+    """Raises ``Refused`` if a data frame with this schema cannot be published."""
     text = (BinaryType, StringType)
     allowed: dict[str, tuple[type, ...]] = {PAYLOAD: text, KEY: text, ATTRIBUTES: (MapType,)}
     for field in schema.fields:
         if field.name not in allowed:
             raise Refused(
-                f"column {field.name} can't be published: records have payload (binary or string), "
-                "key (binary or string) and attributes (map of strings). Put the rest into the "
-                "payload, as with to_json(struct(...)) AS payload"
+                f"column {field.name} cannot be published: records have payload (binary or "
+                "string), key (binary or string) and attributes (map of strings). Put other "
+                "columns into the payload: to_json(struct(...)) AS payload"
             )
         if not isinstance(field.dataType, allowed[field.name]):
-            raise Refused(f"column {field.name} can't be of type {field.dataType.simpleString()}")
+            raise Refused(
+                f"column {field.name} must not be of type {field.dataType.simpleString()}"
+            )
     if PAYLOAD not in schema.fieldNames():
-        raise Refused("there is no column payload: to_json(struct(...)) AS payload makes one")
+        raise Refused("there is no column payload: create one with to_json(struct(...)) AS payload")
 
 
-def from_batches(batches: Iterable[Any]) -> Iterator[Records]:
+def from_batches(batches: Iterable[Any]) -> Iterator[RecordChunk]:
     """Records from Arrow batches."""
     for batch in batches:
         columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
@@ -55,19 +57,19 @@ def from_batches(batches: Iterable[Any]) -> Iterator[Records]:
             yield _records(part)
 
 
-def from_rows(rows: Iterable[Any], names: Sequence[str]) -> Iterator[Records]:
+def from_rows(rows: Iterable[Any], names: Sequence[str]) -> Iterator[RecordChunk]:
     """Records from Spark's rows."""
     iterator = iter(rows)
     while chunk := list(islice(iterator, _ROWS)):
         yield _records({name: [row[name] for row in chunk] for name in names})
 
 
-def _records(columns: Mapping[str, list[Any]]) -> Records:
+def _records(columns: Mapping[str, list[Any]]) -> RecordChunk:
     payloads = columns[PAYLOAD]
     if None in payloads:
-        raise Refused("a payload is null: leave such rows out, or publish empty payloads")
+        raise Refused("a payload is null: filter such rows out, or use an empty payload")
     keys, attributes = columns.get(KEY), columns.get(ATTRIBUTES)
-    return Records(
+    return RecordChunk(
         [_bytes(value) for value in payloads],
         None if keys is None else [None if key is None else _bytes(key) for key in keys],
         None if attributes is None else [_attributes(entry) for entry in attributes],

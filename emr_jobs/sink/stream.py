@@ -1,4 +1,4 @@
-"""``df.writeStream.format("sulina")``: publishes each batch of a stream to a topic, once."""
+"""``df.writeStream.format("sulina")``: publishes each batch of a stream exactly once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from emr_jobs.sink.batch import Done, task_number
+from emr_jobs.sink.batch import PublishedMessage, task_number
 from emr_jobs.sink.options import WriteOptions
 from emr_jobs.sink.publisher import publish
 from emr_jobs.sink.rows import check_columns, from_rows
@@ -20,7 +20,7 @@ _BATCH: Final = "streaming.sql.batchId"
 
 
 class StreamWriter(DataSourceStreamWriter):
-    """The producers are named for the query, which keeps its id in its checkpoint."""
+    """Publishes under producer names derived from the query's id, which its checkpoint keeps."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         check_columns(schema)
@@ -33,15 +33,15 @@ class StreamWriter(DataSourceStreamWriter):
         batch = context and context.getLocalProperty(_BATCH)
         if not query or not batch:
             raise Refused(
-                "Spark does not tell which batch of which query this is, so it could not be "
-                "published just once: use foreachBatch and df.write with option producer"
+                "Spark did not pass the ids of the query and batch, which are needed to publish "
+                "each batch exactly once: use foreachBatch and df.write with the option producer"
             )
         name = f"{self._options.producer or 'spark'}/{query}/{task_number()}"
         records = from_rows(iterator, self._names)
-        return Done(publish(self._options, name, records, int(batch)))
+        return PublishedMessage(publish(self._options, name, records, int(batch)))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Nothing to do: records are durable when their task ends."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """What was published stays; the batch goes on from it when it is run again."""
+        """Nothing to do: published records remain, and a retry continues after them."""

@@ -1,4 +1,4 @@
-"""``spark.read.format("sulina")``: plans partitions on the driver, reads them in tasks."""
+"""``spark.read.format("sulina")``: plans partitions on the driver and reads them in tasks."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from emr_jobs.source.columns import Shaper
 from emr_jobs.source.footers import Footer, read_footer
 from emr_jobs.source.objects import choose
 from emr_jobs.source.objects import footers as footers_of
-from emr_jobs.source.options import Bounds, ReadOptions
+from emr_jobs.source.options import ReadBounds, ReadOptions
 from emr_jobs.source.payloads import Decoder
-from emr_jobs.source.planning import Slice, plan
+from emr_jobs.source.planning import ObjectSlice, plan
 from emr_jobs.source.reading import empty_columns, read_slice
-from emr_jobs.source.storage import Storage
+from emr_jobs.source.storage import LakeStorage
 from emr_jobs.source.worker import spare_worker
 from sulina.lake.schema import PAYLOAD, SCHEMA_ID, SCHEMA_VERSION
 
 _FEW: Final = 64
-"""Objects of which a task looks at all footers before it reads the first."""
+"""Up to this many objects, a task reads all footers before it reads the first object."""
 
 
 @dataclass
 class SlicesPartition(InputPartition):
     """What one task reads."""
 
-    slices: tuple[Slice, ...]
-    bounds: Bounds
+    slices: tuple[ObjectSlice, ...]
+    bounds: ReadBounds
 
 
 class BatchReader(DataSourceReader):
-    """Made on the driver; goes to the tasks with the plan. Opens files only where it reads."""
+    """Created on the driver and sent to the tasks with the plan; opens files only in ``read``."""
 
     def __init__(self, options: ReadOptions, schema: StructType, decoder: Decoder | None) -> None:
         self._options = options
@@ -45,7 +45,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
         bounds = options.bounds
-        storage = Storage(options.place)
+        storage = LakeStorage(options.location)
         chosen = choose(storage, options)
         partitions = plan(
             [(each, bounds.start_offset, bounds.end_offset) for each in chosen],
@@ -56,7 +56,7 @@ class BatchReader(DataSourceReader):
         return [SlicesPartition(tuple(slices), bounds) for slices in partitions]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        # Without a partition there is nothing to read: Spark asks all the same.
+        # If there are no partitions, Spark still calls this once.
         if isinstance(partition, SlicesPartition):
             yield from read_partition(self._options, self._schema, self._decoder, partition)
 
@@ -64,8 +64,8 @@ class BatchReader(DataSourceReader):
 def read_partition(
     options: ReadOptions, schema: StructType, decoder: Decoder | None, partition: SlicesPartition
 ) -> Iterator[Any]:
-    """The record batches of a partition, for Spark."""
-    storage = Storage(options.place)
+    """A partition's rows as Arrow record batches."""
+    storage = LakeStorage(options.location)
     footers = _footers(storage, partition.slices)
     shaper = Shaper(schema, empty_columns(footers))
     columns = shaper.stored
@@ -84,6 +84,6 @@ def read_partition(
     spare_worker()
 
 
-def _footers(storage: Storage, slices: Sequence[Slice]) -> list[Footer]:
-    """Those of a few objects; none of many, which are not looked at before they are read."""
+def _footers(storage: LakeStorage, slices: Sequence[ObjectSlice]) -> list[Footer]:
+    """The footers of a few objects; for many, none: they are read with their objects."""
     return footers_of(storage, [each.found for each in slices]) if len(slices) <= _FEW else []

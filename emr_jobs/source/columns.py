@@ -1,7 +1,7 @@
-"""The columns that the data source offers, and the way from an object's rows to Spark's.
+"""The data source's columns, and the conversion of an object's rows to Spark's.
 
-A schema given by the user selects: only its columns are read from the objects. Columns may be
-asked for in another type that their values can be cast to, as payloads and keys in ``string``.
+If the user specifies a schema, only its columns are read from the objects. It may use other types
+to which the values can be cast, such as ``string`` for payloads and keys.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NAMESPACE: Final = "namespace"
 TOPIC: Final = "topic"
 PARTITION: Final = "partition"
 VALUE: Final = "value"
-"""The payload as typed fields."""
+"""The payload as a typed column."""
 
 _STORED: Final[dict[str, DataType]] = {
     lake.OFFSET: LongType(),
@@ -49,25 +49,25 @@ _STORED: Final[dict[str, DataType]] = {
     lake.DELIVERY_TIME: TimestampType(),
     lake.FRAME: BinaryType(),
 }
-_PLACES: Final[dict[str, DataType]] = {
+_TOPIC_COLUMNS: Final[dict[str, DataType]] = {
     NAMESPACE: StringType(),
     TOPIC: StringType(),
     PARTITION: IntegerType(),
 }
-_NEVER_NULL: Final = frozenset(_PLACES) | {
+_NEVER_NULL: Final = frozenset(_TOPIC_COLUMNS) | {
     field.name for field in lake.OBJECT_SCHEMA if not field.nullable
 }
-"""Spark does not look for nulls in them, which saves a part of its work for each row."""
+"""Spark does not check them for nulls, which saves work per row."""
 _to_arrow: Final[Callable[..., Any]] = to_arrow_schema
 _TAKES_NULL_TYPE: Final = pyspark.__version__.startswith("4.0.")
-DEFAULT: Final = (*_PLACES, *(name for name in _STORED if name != lake.FRAME))
-"""What a read has unless told otherwise. ``frame`` is for replays and has to be asked for."""
+DEFAULT: Final = (*_TOPIC_COLUMNS, *(name for name in _STORED if name != lake.FRAME))
+"""The default columns. ``frame`` is for replays and must be requested."""
 
 
 def default_schema(columns: Sequence[str] = (), value: DataType | None = None) -> StructType:
-    """The schema of a read of ``columns``, or of the usual ones. Raises ``Refused``.
+    """The schema of ``columns``, or of the default ones. Raises ``Refused`` for unknown columns.
 
-    With typed payloads (``value``) these take the place of the payload's bytes.
+    With typed payloads, the column ``value`` replaces ``payload``.
     """
     if not columns:
         columns = DEFAULT
@@ -76,29 +76,28 @@ def default_schema(columns: Sequence[str] = (), value: DataType | None = None) -
     types = _types(value)
     for name in columns:
         if name not in types:
-            raise Refused(f"there is no column {name!r}: those known are {', '.join(types)}")
+            raise Refused(f"there is no column {name!r}: choose from {', '.join(types)}")
     return StructType([StructField(name, types[name], name not in _NEVER_NULL) for name in columns])
 
 
 def check_schema(schema: StructType, value: DataType | None) -> None:
-    """Raise ``Refused`` if the user asks for a column that there is not."""
+    """Raises ``Refused`` if the user's schema has an unknown column."""
     default_schema(schema.fieldNames() or [lake.OFFSET], value)
 
 
 def arrow_schema(schema: StructType) -> Any:
-    """The very types in which Spark expects batches of ``schema``."""
-    # From 4.1 on the time zone has to be told; before, there is no such parameter.
+    """The Arrow types that Spark expects in batches of ``schema``."""
+    # Spark 4.1 and newer require the time zone; older versions have no such parameter.
     if "timezone" in inspect.signature(to_arrow_schema).parameters:
         return _to_arrow(schema, timezone="UTC")
     return _to_arrow(schema)
 
 
 class Shaper:
-    """Turns rows of an object into batches of the schema that Spark asked for.
+    """Converts rows of an object to batches of the schema that Spark requested.
 
-    Columns of ``empty`` are null in all rows. Spark 4.0 gets them in Arrow's type for that,
-    whatever theirs is: it has no bytes, and no value is asked for where there is none. Later
-    versions insist on the right type.
+    Columns in ``empty`` are null in all rows. For Spark 4.0 they have Arrow's null type, which
+    takes no memory; later versions require the column's own type.
     """
 
     def __init__(self, schema: StructType, empty: Collection[str] = ()) -> None:
@@ -113,7 +112,7 @@ class Shaper:
 
     @property
     def stored(self) -> list[str]:
-        """The columns that have to be read from objects for it."""
+        """The columns that must be read from objects."""
         return [name for name in self._names if name in _STORED and name not in self._empty]
 
     @property
@@ -122,13 +121,13 @@ class Shaper:
 
     @property
     def value_type(self) -> Any:
-        """The type of the payload's typed column in Arrow."""
+        """The Arrow type of the column ``value``."""
         return self._schema.field(VALUE).type
 
     def shape(self, rows: Any, name: ObjectName, value: Any = None) -> Any:
-        """A record batch of the schema. Raises ``Refused`` for values that can't be cast."""
+        """A record batch of the schema. Raises ``Refused`` for values that cannot be cast."""
         count = rows.num_rows
-        place: dict[str, str | int] = {
+        topic: dict[str, str | int] = {
             NAMESPACE: name.namespace,
             TOPIC: name.topic,
             PARTITION: name.partition,
@@ -142,14 +141,14 @@ class Shaper:
             elif field.name in _STORED:
                 column = rows.column(field.name)
             else:
-                column = self._repeat(place[field.name], field, count)
+                column = self._repeat(topic[field.name], field, count)
             if column.type != field.type:
                 column = _cast(column, field)
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _repeat(self, value: str | int | None, field: Any, count: int) -> Any:
-        """A column of one value, which most batches share with the one before."""
+        """A column of one repeated value, cached because most batches need the same."""
         found = self._repeated.get((field.name, value))
         if found is None or len(found) < count:
             found = (
@@ -168,13 +167,13 @@ def _cast(column: Any, field: Any) -> Any:
         return pc.cast(column, field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise Refused(
-            f"column {field.name} can't be read as {field.type}: {error}. Read it as "
+            f"column {field.name} cannot be read as {field.type}: {error}. Read it as "
             f"{_STORED.get(field.name, StringType()).simpleString()} and convert it in Spark"
         ) from None
 
 
 def _types(value: DataType | None) -> dict[str, DataType]:
-    types = {**_PLACES, **_STORED}
+    types = {**_TOPIC_COLUMNS, **_STORED}
     if value is not None:
         types[VALUE] = value
     return types

@@ -1,4 +1,4 @@
-"""Counts records by the objects' own figures."""
+"""Counts records from the objects' footers."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from emr_jobs.source.footers import Footer
-from emr_jobs.source.objects import Candidate, choose, footers
-from emr_jobs.source.options import Bounds, parse_options
-from emr_jobs.source.planning import Slice
+from emr_jobs.source.objects import ObjectCandidate, choose, footers
+from emr_jobs.source.options import ReadBounds, parse_options
+from emr_jobs.source.planning import ObjectSlice
 from emr_jobs.source.reading import read_slice
-from emr_jobs.source.storage import Storage
+from emr_jobs.source.storage import LakeStorage
 
 
 def count_records(options: Mapping[str, Any]) -> int:
-    """How many records the options select. Blocks on the store; raises as a read does."""
+    """The number of records that the options select. Blocks; raises the same errors as a read."""
     parsed = parse_options({name: str(value) for name, value in options.items()})
-    storage, bounds = Storage(parsed.place), parsed.bounds
+    storage, bounds = LakeStorage(parsed.location), parsed.bounds
     chosen = choose(storage, parsed)
     known = footers(storage, [each.found for each in chosen])
     return sum(
@@ -24,7 +24,9 @@ def count_records(options: Mapping[str, Any]) -> int:
     )
 
 
-def _count(storage: Storage, candidate: Candidate, footer: Footer, bounds: Bounds) -> int:
+def _count(
+    storage: LakeStorage, candidate: ObjectCandidate, footer: Footer, bounds: ReadBounds
+) -> int:
     total = 0
     for group in footer.row_groups:
         first = max(group.first_offset, bounds.start_offset)
@@ -34,6 +36,6 @@ def _count(storage: Storage, candidate: Candidate, footer: Footer, bounds: Bound
         if group.first_time_us >= bounds.start_time and group.last_time_us < bounds.end_time:
             total += max(end - first, 0)
             continue
-        slice_ = Slice(candidate.found, first, end)
+        slice_ = ObjectSlice(candidate.found, first, end)
         total += sum(rows.table.num_rows for rows in read_slice(storage, slice_, [], bounds))
     return total

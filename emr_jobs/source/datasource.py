@@ -1,7 +1,7 @@
-"""The data source ``sulina``: what Spark asks for readers and writers.
+"""The data source ``sulina``: creates readers and writers for Spark.
 
-Spark sends it to other processes by name, so ``emr_jobs`` has to be importable there, too: it is
-if it is installed, or given with ``--py-files`` or in the archive that ``emr_jobs.package`` makes.
+Spark sends it to other processes by name, so ``emr_jobs`` must be importable there: installed,
+passed with ``--py-files``, or in the archive that ``emr_jobs.package`` builds.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from emr_jobs.source.worker import spare_worker
 
 
 class SulinaDataSource(DataSource):
-    """Topics as data frames. The options are in docs/spark.md."""
+    """Topics as data frames; docs/spark.md documents the options."""
 
     @classmethod
     def name(cls) -> str:
         return "sulina"
 
     def schema(self) -> StructType:
-        """All columns, or those of the option ``columns``. May ask the schema registry."""
+        """All columns, or those of the option ``columns``. May query the schema registry."""
         spare_worker()
         return default_schema(self._read_options.columns, self._value_type)
 
     def reader(self, schema: StructType) -> BatchReader:
-        """Reads what is there now."""
+        """Reads the existing records."""
         return BatchReader(self._read_options, self._checked(schema), self._decoder)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
-        """Reads on as objects come."""
+        """Reads new records as objects appear."""
         return StreamReader(self._read_options, self._checked(schema), self._decoder)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
@@ -47,7 +47,7 @@ class SulinaDataSource(DataSource):
         return BatchWriter(parse_write_options(self.options, overwrite), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
-        """Publishes each batch of a stream to a topic, once."""
+        """Publishes each batch of a stream to a topic, exactly once."""
         return StreamWriter(parse_write_options(self.options, overwrite=False), schema)
 
     @cached_property

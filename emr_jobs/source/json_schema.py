@@ -1,7 +1,7 @@
-"""The shape of payloads that a JSON Schema describes. Pure.
+"""Converts a JSON Schema to the shape of its payloads. Pure.
 
-Objects become structs of their properties, or maps if they name none but say what the values are.
-``null`` beside one other type makes no difference, as everything may be null in Spark.
+Objects become structs of their properties, or maps if they only have ``additionalProperties``. A
+union of one type and ``null`` becomes that type, because everything may be null in Spark.
 """
 
 from __future__ import annotations
@@ -10,36 +10,36 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from emr_jobs.source.shapes import TEXT, Shape
+from emr_jobs.source.shapes import TEXT, PayloadShape
 from sulina.errors import Refused
 
 _SIMPLE: Final = {"boolean": "boolean", "integer": "long", "number": "double", "string": "string"}
-_DEEPEST: Final = 30
-"""References may go round in circles; what is deeper is text."""
+_MAX_DEPTH: Final = 30
+"""References may be circular; deeper values become JSON text."""
 
 
-def json_shape(definition: str) -> Shape:
-    """Raises ``Refused`` if the text is no JSON Schema of objects."""
+def json_shape(definition: str) -> PayloadShape:
+    """Raises ``Refused`` if the text is not a JSON Schema of an object with properties."""
     try:
         schema = json.loads(definition)
     except ValueError as error:
         raise Refused(f"the schema of the payloads is not JSON: {error}") from None
-    shape = _Reader(schema).shape(schema, 0)
+    shape = _JsonSchemaReader(schema).shape(schema, 0)
     if shape.kind != "struct":
         raise Refused(
-            "the schema of the payloads describes no object with properties, so it gives no "
+            "the schema of the payloads does not describe an object with properties, so it has no "
             "columns: read the payload column and convert it in Spark"
         )
     return shape
 
 
-class _Reader:
+class _JsonSchemaReader:
     def __init__(self, root: Any) -> None:
         self._root = root
 
-    def shape(self, schema: Any, depth: int) -> Shape:
-        if not isinstance(schema, Mapping) or depth > _DEEPEST:
-            return Shape(TEXT)
+    def shape(self, schema: Any, depth: int) -> PayloadShape:
+        if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
+            return PayloadShape(TEXT)
         if "$ref" in schema:
             return self.shape(self._referred(schema["$ref"]), depth + 1)
         kind = schema.get("type")
@@ -49,27 +49,27 @@ class _Reader:
         if kind is None:
             return self._open(schema, depth)
         if kind in _SIMPLE:
-            return Shape(_SIMPLE[kind])
+            return PayloadShape(_SIMPLE[kind])
         if kind == "array":
-            return Shape("array", item=self.shape(schema.get("items"), depth + 1))
+            return PayloadShape("array", item=self.shape(schema.get("items"), depth + 1))
         if kind == "object":
             return self._object(schema, depth)
-        return Shape(TEXT)
+        return PayloadShape(TEXT)
 
-    def _object(self, schema: Mapping[str, Any], depth: int) -> Shape:
+    def _object(self, schema: Mapping[str, Any], depth: int) -> PayloadShape:
         properties = schema.get("properties")
         if isinstance(properties, Mapping) and properties:
-            return Shape(
+            return PayloadShape(
                 "struct",
                 {name: self.shape(each, depth + 1) for name, each in properties.items()},
             )
         values = schema.get("additionalProperties")
         if isinstance(values, Mapping):
-            return Shape("map", item=self.shape(values, depth + 1))
-        return Shape(TEXT)
+            return PayloadShape("map", item=self.shape(values, depth + 1))
+        return PayloadShape(TEXT)
 
-    def _open(self, schema: Mapping[str, Any], depth: int) -> Shape:
-        """Without a type: by its properties, its enumeration, or one alternative beside null."""
+    def _open(self, schema: Mapping[str, Any], depth: int) -> PayloadShape:
+        """A schema without a type: from its properties, its enum, or its only non-null choice."""
         if "properties" in schema:
             return self._object(schema, depth)
         for word in ("anyOf", "oneOf"):
@@ -80,8 +80,8 @@ class _Reader:
                     return self.shape(others[0], depth + 1)
         values = schema.get("enum")
         if isinstance(values, list) and values and all(isinstance(each, str) for each in values):
-            return Shape("string")
-        return Shape(TEXT)
+            return PayloadShape("string")
+        return PayloadShape(TEXT)
 
     def _referred(self, reference: Any) -> Any:
         found = self._root

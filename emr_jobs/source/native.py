@@ -1,7 +1,7 @@
-"""Resolves a topic, offsets and times to objects for Spark's own Parquet reader.
+"""Reads topics with Spark's own Parquet reader.
 
-This is the way for scans of few columns, for filters, and where EMR allows no other data source:
-with Lake Formation it blocks those, but not plain Parquet.
+Use it for scans of few columns, for filters, and with Lake Formation, where EMR blocks custom data
+sources but not plain Parquet.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from emr_jobs.source.columns import DEFAULT, NAMESPACE, PARTITION, TOPIC, default_schema
 from emr_jobs.source.objects import choose
-from emr_jobs.source.options import END, Bounds, parse_options
-from emr_jobs.source.storage import Storage
+from emr_jobs.source.options import END, ReadBounds, parse_options
+from emr_jobs.source.storage import LakeStorage
 from sulina.errors import Refused
 from sulina.lake.schema import OBJECT_SCHEMA, OFFSET, PUBLISH_TIME
 
@@ -24,18 +24,18 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def native_frame(spark: SparkSession, options: Mapping[str, Any]) -> DataFrame:
-    """A data frame over the objects, with namespace, topic and partition as columns, too.
+    """A data frame of the objects, including the columns namespace, topic and partition.
 
-    Raises ``Refused`` for wrong options and for payload types, which are for the data source.
+    Raises ``Refused`` for invalid options and for typed payloads, which need the data source.
     """
     given = {name: str(value) for name, value in options.items() if name != "scheme"}
     scheme = str(options.get("scheme", ""))
     parsed = parse_options(given)
     if parsed.payload.format or parsed.payload.registry:
         raise Refused(
-            "typed payloads are for spark.read.format('sulina'); here use from_json or from_avro"
+            "typed payloads need spark.read.format('sulina'); here use from_json or from_avro"
         )
-    storage = Storage(parsed.place)
+    storage = LakeStorage(parsed.location)
     paths = [storage.uri(each.found.key, scheme) for each in choose(storage, parsed)]
     columns = parsed.columns or DEFAULT
     if not paths:
@@ -49,7 +49,7 @@ def native_frame(spark: SparkSession, options: Mapping[str, Any]) -> DataFrame:
     return frame.select(*columns)
 
 
-def _conditions(bounds: Bounds) -> list[Column]:
+def _conditions(bounds: ReadBounds) -> list[Column]:
     from pyspark.sql import functions as f
 
     conditions = []

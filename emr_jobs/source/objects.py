@@ -1,10 +1,10 @@
-"""Which objects a read is about: listed, sorted by topic partition, chosen by name and by footer.
+"""Lists objects and selects those that a read needs, by name and by footer.
 
-Names tell the first offset of each object, so most of what a read does not want is left out
-without a look inside. Publish times are in the objects' footers, which are read many at a time.
+An object's name contains its first offset, so most objects are excluded without opening them.
+Publish times are in the footers, which are read in parallel.
 
-Ledgers of one topic may become objects out of order. While one is still on its way, a read ends
-before it, as if those behind it were not there yet, either.
+Ledgers of one topic may become objects out of order. While an object is missing, a read ends before
+it, as if the objects after it did not exist yet either.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from itertools import pairwise
 from typing import Final
 
 from emr_jobs.source.footers import Footer, read_footer
-from emr_jobs.source.options import END, Bounds, ReadOptions, Topics
-from emr_jobs.source.storage import Found, Storage
+from emr_jobs.source.options import END, ReadBounds, ReadOptions, TopicPatterns
+from emr_jobs.source.storage import LakeObject, LakeStorage
 from sulina.lake.layout import ROOT, namespace_prefix, topic_prefix
 from sulina.names import TopicName
 from sulina.runtime.real_clock import RealClock
 
 _log = logging.getLogger(__name__)
 FOOTER_THREADS: Final = 16
-_MOST_FOOTERS: Final = 20_000
-"""Beyond, choosing by time is left to the tasks, which see the footers anyway."""
+_MAX_FOOTERS: Final = 20_000
+"""With more objects, selection by time is left to the tasks, which read the footers anyway."""
 _NEWEST: Final = 32
-"""Objects at the end of a topic partition among which one may still be on its way."""
+"""How many objects at the end of a topic partition are checked for one that is still missing."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicPartition:
-    """One order of offsets: a partition of a topic, or a topic without partitions (number 0)."""
+    """A partition of a topic, or an unpartitioned topic (number 0)."""
 
     topic: str
     number: int
@@ -51,12 +51,12 @@ class TopicPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """An object of which records are wanted, as far as its name tells."""
+class ObjectCandidate:
+    """An object that may contain records to read."""
 
-    found: Found
+    found: LakeObject
     end: int | None
-    """The offset at which the next object begins, and so this one must end; None for the last."""
+    """The offset at which the next object begins and this one must end; None for the last."""
     footer: Footer | None = None
 
     @property
@@ -64,12 +64,14 @@ class Candidate:
         return _part_of(self.found)
 
 
-def list_parts(storage: Storage, topics: Topics) -> dict[TopicPartition, list[Found]]:
+def list_parts(
+    storage: LakeStorage, topics: TopicPatterns
+) -> dict[TopicPartition, list[LakeObject]]:
     """The objects of each topic partition in the order of their offsets. Blocks on the store."""
-    found: dict[str, Found] = {}
+    found: dict[str, LakeObject] = {}
     for prefix in _prefixes(topics):
         found.update((each.key, each) for each in storage.list(prefix))
-    parts: defaultdict[TopicPartition, list[Found]] = defaultdict(list)
+    parts: defaultdict[TopicPartition, list[LakeObject]] = defaultdict(list)
     wanted: dict[TopicPartition, bool] = {}
     for _, each in sorted(found.items()):
         name, part = each.name, _part_of(each)
@@ -81,40 +83,42 @@ def list_parts(storage: Storage, topics: Topics) -> dict[TopicPartition, list[Fo
     return dict(sorted(parts.items()))
 
 
-def _part_of(found: Found) -> TopicPartition:
+def _part_of(found: LakeObject) -> TopicPartition:
     name = found.name
     return TopicPartition(f"/{name.namespace}/{name.topic}", name.partition)
 
 
-def candidates(objects: Sequence[Found], start: int = 0, end: int = END) -> list[Candidate]:
-    """The objects of one topic partition that may hold offsets from ``start`` to before ``end``."""
+def candidates(
+    objects: Sequence[LakeObject], start: int = 0, end: int = END
+) -> list[ObjectCandidate]:
+    """The objects of a topic partition that may contain offsets from ``start`` up to ``end``."""
     chosen = []
     for found, following in zip(objects, [*objects[1:], None], strict=True):
         after = following.name.first_offset if following is not None else None
         if found.name.first_offset < end and (after is None or after > start):
-            chosen.append(Candidate(found, after))
+            chosen.append(ObjectCandidate(found, after))
     return chosen
 
 
-def choose(storage: Storage, options: ReadOptions) -> list[Candidate]:
-    """The objects in which there may be records within the bounds, by topic partition and offset.
+def choose(storage: LakeStorage, options: ReadOptions) -> list[ObjectCandidate]:
+    """The objects that may contain records within the bounds, by topic partition and offset.
 
-    Blocks on the store: a listing, a look at the footers of the newest objects, and with bounds of
-    time at those of all.
+    Blocks on the store: it lists objects and reads the footers of the newest ones, and with time
+    bounds those of all.
     """
     bounds = options.bounds
     young_us = RealClock().wall_us() - options.gap_seconds * 1_000_000
-    chosen: list[Candidate] = []
+    chosen: list[ObjectCandidate] = []
     for objects in list_parts(storage, options.topics).values():
         arrived = _arrived(storage, objects, young_us)
         found = candidates(arrived, bounds.start_offset, bounds.end_offset)
         if bounds.by_time and options.clock_skew is not None:
             found = near_times(storage, found, bounds, options.clock_skew * 1_000_000)
         chosen += found
-    if not bounds.by_time or len(chosen) > _MOST_FOOTERS:
+    if not bounds.by_time or len(chosen) > _MAX_FOOTERS:
         return chosen
     return [
-        Candidate(each.found, each.end, footer)
+        ObjectCandidate(each.found, each.end, footer)
         for each, footer in zip(chosen, footers(storage, [c.found for c in chosen]), strict=True)
         if footer.summary.records
         and footer.summary.last_time_us >= bounds.start_time
@@ -123,18 +127,18 @@ def choose(storage: Storage, options: ReadOptions) -> list[Candidate]:
 
 
 def near_times(
-    storage: Storage, found: list[Candidate], bounds: Bounds, skew_us: int
-) -> list[Candidate]:
-    """The objects of one topic partition that may hold records of the times, by a few footers.
+    storage: LakeStorage, found: list[ObjectCandidate], bounds: ReadBounds, skew_us: int
+) -> list[ObjectCandidate]:
+    """The objects of a topic partition that may contain the times, found with few footers.
 
-    Publish times are taken to rise with the offsets but for ``skew_us`` at most, so what one
-    object holds tells of all before it, or behind it. Blocks on the store.
+    Assumes that publish times deviate from offset order by at most ``skew_us``, which allows a
+    binary search. Blocks on the store.
     """
 
-    def last_time(each: Candidate) -> int:
+    def last_time(each: ObjectCandidate) -> int:
         return read_footer(storage, each.found).summary.last_time_us
 
-    def first_time(each: Candidate) -> int:
+    def first_time(each: ObjectCandidate) -> int:
         return read_footer(storage, each.found).summary.first_time_us
 
     if bounds.start_time > 0:
@@ -144,11 +148,10 @@ def near_times(
     return found
 
 
-def _arrived(storage: Storage, objects: list[Found], young_us: int) -> list[Found]:
-    """The objects of a topic partition before the first gap that may be filled yet.
+def _arrived(storage: LakeStorage, objects: list[LakeObject], young_us: int) -> list[LakeObject]:
+    """The objects of a topic partition before the first gap that may still be filled.
 
-    That is one before an object written since ``young_us``. Older gaps are left for the read to
-    stumble over.
+    That is a gap before an object written after ``young_us``. An older gap makes the read fail.
     """
     newest = range(max(len(objects) - _NEWEST, 1), len(objects))
     young = next((at for at in newest if objects[at].modified_us > young_us), len(objects))
@@ -157,7 +160,7 @@ def _arrived(storage: Storage, objects: list[Found], young_us: int) -> list[Foun
     for at, (end, (_, after)) in enumerate(zip(ends, pairwise(looked_at), strict=False), young):
         if end < after.name.first_offset and after.modified_us > young_us:
             _log.warning(
-                "%s is read to before offset %d: the object that begins there is not written yet",
+                "reading %s only up to offset %d: the object that begins there does not exist yet",
                 _part_of(after),
                 end,
             )
@@ -165,8 +168,8 @@ def _arrived(storage: Storage, objects: list[Found], young_us: int) -> list[Foun
     return objects
 
 
-def footers(storage: Storage, objects: Iterable[Found]) -> list[Footer]:
-    """The footers of objects, in the same order; a few requests run at a time."""
+def footers(storage: LakeStorage, objects: Iterable[LakeObject]) -> list[Footer]:
+    """The footers of objects, in the same order; several requests run in parallel."""
     objects = list(objects)
     if len(objects) < 2:
         return [read_footer(storage, each) for each in objects]
@@ -174,12 +177,12 @@ def footers(storage: Storage, objects: Iterable[Found]) -> list[Footer]:
         return list(pool.map(lambda each: read_footer(storage, each), objects))
 
 
-def _prefixes(topics: Topics) -> list[str]:
-    """What to list. A pattern that names its namespace is looked for in that namespace alone."""
+def _prefixes(topics: TopicPatterns) -> list[str]:
+    """The prefixes to list: of a topic, of a pattern's namespace, or the whole lake."""
     prefixes = set()
     for pattern in topics.patterns:
         parts = pattern.split("/")
-        exact = Topics((pattern,)).exact
+        exact = TopicPatterns((pattern,)).exact
         if exact is not None:
             prefixes.add(topic_prefix(exact[0]))
         elif len(parts) == 3 and not any(mark in parts[1] for mark in "*?["):

@@ -1,6 +1,6 @@
-"""The options of the data source, read from Spark's texts and checked before anything is opened.
+"""The options of the data source, parsed and checked before anything is opened.
 
-Names are matched whatever their case, as Spark hands them on in lower case at times.
+Names are case-insensitive, because Spark sometimes passes them in lower case.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from sulina.errors import Refused
 from sulina.names import TopicName
 
 END: Final = (1 << 63) - 1
-"""Behind every offset and every time."""
+"""Greater than every offset and time."""
 
 BATCH_RECORDS: Final = 131_072
-"""Of an Arrow batch: each costs Python about as much as a thousand records do."""
+"""Records per Arrow batch; a batch costs Python about as much as a thousand records."""
 _MIB: Final = 1 << 20
 _PARTITION_BYTES: Final = 128 * _MIB
-"""What Spark's own readers of files have for a task."""
+"""The same as for Spark's own file readers."""
 _KNOWN: Final = (
     "topic",
     "path",
@@ -49,8 +49,8 @@ _KNOWN: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where the objects are: a URL or a folder, and how to reach it."""
+class StoreLocation:
+    """Where objects or tables are stored: a URL or a folder, and how to connect."""
 
     url: str
     endpoint: str = ""
@@ -58,20 +58,20 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Topics:
-    """Names and patterns of topics; a topic's name stands for all its partitions."""
+class TopicPatterns:
+    """Names and patterns of topics; a topic's name includes all its partitions."""
 
     patterns: tuple[str, ...]
 
     def match(self, topic: TopicName) -> bool:
-        """Whether a topic, or a partition's topic, is meant."""
+        """Whether a topic, or the topic of a partition, matches."""
         base = topic.partition_of
         names = (str(topic),) if base is None else (str(topic), str(base[0]))
         return any(fnmatchcase(name, each) for name in names for each in self.patterns)
 
     @property
     def exact(self) -> tuple[TopicName, ...] | None:
-        """The names, if all of them are names and none a pattern."""
+        """The topics, or None if there is a pattern among them."""
         if any(_is_pattern(each) for each in self.patterns):
             return None
         return tuple(TopicName.parse(each) for each in self.patterns)
@@ -81,8 +81,8 @@ class Topics:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """Which records: offsets and publish times (microseconds) from, and to before."""
+class ReadBounds:
+    """The offsets and publish times (microseconds) to read; ends are exclusive."""
 
     start_offset: int = 0
     end_offset: int = END
@@ -91,13 +91,13 @@ class Bounds:
 
     @property
     def by_time(self) -> bool:
-        """Whether records are chosen by their publish time."""
+        """Whether there is a bound on publish times."""
         return self.start_time > 0 or self.end_time < END
 
 
 @dataclass(frozen=True, slots=True)
-class Payload:
-    """How payloads become the typed column ``value``; ``format`` is empty if they do not."""
+class PayloadOptions:
+    """How payloads become the typed column ``value``; not at all if ``format`` is empty."""
 
     format: str = ""
     schema: str = ""
@@ -108,40 +108,39 @@ class Payload:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """All that a read needs to know."""
+    """All options of a read."""
 
-    place: Place
-    topics: Topics
-    bounds: Bounds = Bounds()
+    location: StoreLocation
+    topics: TopicPatterns
+    bounds: ReadBounds = ReadBounds()
     columns: tuple[str, ...] = ()
-    payload: Payload = Payload()
+    payload: PayloadOptions = PayloadOptions()
     partition_bytes: int = _PARTITION_BYTES
     batch_records: int = BATCH_RECORDS
     max_records: int = 0
-    """Of one batch of a stream; 0: no limit."""
+    """The maximum per batch of a stream; 0 means no limit."""
     gap_seconds: int = 600
-    """A gap before an object that is younger may be filled yet: a stream waits for it, and other
-    reads end before it."""
+    """A gap before an object younger than this may still be filled: streams wait, reads stop."""
     clock_skew: int | None = None
-    """Seconds by which publish times may be off the order of offsets; None: by any time."""
+    """By how many seconds publish times may deviate from offset order; None means any."""
     stream_start: str = "earliest"
-    """The text of ``startOffset``, which a stream understands in more ways."""
+    """The text of ``startOffset``, which has more forms for a stream."""
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
-    """Read the options. Raises ``Refused`` with the one that is wrong and what it should be."""
-    given = _Given(options)
+    """Parse the options. Raises ``Refused`` for an invalid one."""
+    given = _OptionReader(options)
     start_text = given.text("startOffset") or "earliest"
-    bounds = Bounds(
+    bounds = ReadBounds(
         given.offset("startOffset", 0, streaming=True),
         given.offset("endOffset", END),
         given.time("startTime", 0),
         given.time("endTime", END),
     )
     if bounds.start_offset > bounds.end_offset or bounds.start_time > bounds.end_time:
-        raise Refused("the start is behind the end: exchange the values of start... and end...")
+        raise Refused("the start is after the end: swap the values of the start and end options")
     return ReadOptions(
-        place=given.place(),
+        location=given.location(),
         topics=given.topics(),
         bounds=bounds,
         columns=tuple(each.strip() for each in given.text("columns").split(",") if each.strip()),
@@ -155,25 +154,27 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
     )
 
 
-def place_of(path: str, endpoint: str = "", region: str = "") -> Place:
-    """A folder or URL; that of an S3 may say its endpoint and region, as ``--tier`` does.
+def parse_location(path: str, endpoint: str = "", region: str = "") -> StoreLocation:
+    """Parse a folder or URL; an S3 URL may have ``?endpoint=`` and ``region=``, as for ``--tier``.
 
-    Raises ``Refused`` for what else stands behind a question mark there.
+    Raises ``Refused`` for other query parameters.
     """
     if not path.startswith(("s3://", "s3a://")):
-        return Place(path.rstrip("/"), endpoint, region)
+        return StoreLocation(path.rstrip("/"), endpoint, region)
     url, _, query = path.partition("?")
-    said = dict(parse_qsl(query, keep_blank_values=True))
-    for name in said:
+    query_values = dict(parse_qsl(query, keep_blank_values=True))
+    for name in query_values:
         if name not in ("endpoint", "region"):
-            raise Refused(f"{name} is no option of {path!r}, which knows endpoint and region")
-    return Place(
-        url.rstrip("/"), endpoint or said.get("endpoint", ""), region or said.get("region", "")
+            raise Refused(f"unknown parameter {name} in {path!r}: use endpoint or region")
+    return StoreLocation(
+        url.rstrip("/"),
+        endpoint or query_values.get("endpoint", ""),
+        region or query_values.get("region", ""),
     )
 
 
 def time_us(text: str) -> int:
-    """Microseconds since 1970 of an ISO 8601 time (without a zone: UTC) or of seconds since 1970.
+    """Microseconds since 1970, from an ISO 8601 time (UTC by default) or from seconds since 1970.
 
     Raises ``Refused``.
     """
@@ -192,13 +193,13 @@ def time_us(text: str) -> int:
     return round(value.timestamp() * 1_000_000)
 
 
-class _Given:
+class _OptionReader:
     def __init__(self, options: Mapping[str, str]) -> None:
         self._values = {name.lower(): str(value) for name, value in options.items()}
         known = {name.lower() for name in _KNOWN}
         for name in self._values:
             if name not in known:
-                raise Refused(f"there is no option {name!r}: those known are {', '.join(_KNOWN)}")
+                raise Refused(f"unknown option {name!r}: choose from {', '.join(_KNOWN)}")
 
     def text(self, name: str) -> str:
         return self._values.get(name.lower(), "").strip()
@@ -208,7 +209,7 @@ class _Given:
         if not text:
             return default
         if not text.isdecimal() or not int(text):
-            raise Refused(f"{name} is a number from 1 on, not {text!r}")
+            raise Refused(f"{name} must be a number, at least 1, not {text!r}")
         return int(text)
 
     def offset(self, name: str, default: int, *, streaming: bool = False) -> int:
@@ -218,55 +219,57 @@ class _Given:
         if streaming and text.startswith("{"):
             return default
         if not text.isdecimal():
-            raise Refused(f"{name} is an offset, from 0 on, not {text!r}")
+            raise Refused(f"{name} must be an offset, at least 0, not {text!r}")
         return min(int(text), END)
 
     def time(self, name: str, default: int) -> int:
         text = self.text(name)
         return time_us(text) if text else default
 
-    def place(self) -> Place:
+    def location(self) -> StoreLocation:
         path, bucket = self.text("path"), self.text("bucket")
         if bool(path) == bool(bucket):
             raise Refused(
-                "say where the objects are, by one of the options path (a folder or a URL such as "
-                "s3://bucket/prefix) and bucket (with prefix, if there is one)"
+                "set where the objects are with one of the options path (a folder or a URL such "
+                "as s3://bucket/prefix) and bucket (optionally with prefix)"
             )
         if bucket:
             path = f"s3://{bucket}/{self.text('prefix')}"
-        return place_of(path, self.text("endpoint"), self.text("region"))
+        return parse_location(path, self.text("endpoint"), self.text("region"))
 
-    def topics(self) -> Topics:
+    def topics(self) -> TopicPatterns:
         names = [each.strip() for each in self.text("topic").split(",")]
         patterns = tuple(each for each in names if each)
         if not patterns:
             raise Refused(
-                "option topic is missing: name a topic (/default/orders), several divided by "
-                "commas, or a pattern (/default/*)"
+                "option topic is missing: set a topic (/default/orders), a comma-separated list, "
+                "or a pattern (/default/*)"
             )
         for each in patterns:
             if not _is_pattern(each):
                 TopicName.parse(each)
-        return Topics(patterns)
+        return TopicPatterns(patterns)
 
-    def payload(self) -> Payload:
+    def payload(self) -> PayloadOptions:
         format_, schema = self.text("payload").lower(), self.text("payloadSchema")
         registry, subject = self.text("registry").rstrip("/"), self.text("subject")
         bad = self.text("onBadPayload") or "fail"
         if format_ not in ("", "json", "avro"):
-            raise Refused(f"payload is json or avro, not {format_!r}; leave it out for plain bytes")
+            raise Refused(
+                f"payload must be json or avro, not {format_!r}; leave it out to read bytes"
+            )
         if bad not in ("fail", "null"):
-            raise Refused(f"onBadPayload is fail or null, not {bad!r}")
+            raise Refused(f"onBadPayload must be fail or null, not {bad!r}")
         if schema and registry:
-            raise Refused("give payloadSchema or registry, not both")
+            raise Refused("set payloadSchema or registry, not both")
         if schema and not format_:
             raise Refused("payloadSchema needs the option payload: json or avro")
         if format_ and not (schema or registry):
             raise Refused(
-                "typed payloads need their schema: give payloadSchema (its text), or registry "
-                "(the URL of a broker's HTTP door, as http://broker:8080)"
+                "typed payloads need a schema: set payloadSchema (its text), or registry (a "
+                "broker's HTTP URL such as http://broker:8080)"
             )
-        return Payload(format_, schema, registry, subject, bad == "fail")
+        return PayloadOptions(format_, schema, registry, subject, bad == "fail")
 
 
 def _is_pattern(text: str) -> bool:

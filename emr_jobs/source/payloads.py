@@ -1,8 +1,8 @@
-"""Payloads as typed columns: JSON and Avro, by a schema of the registry or one given as text.
+"""Decodes JSON and Avro payloads to a typed column, with a schema from the registry or as text.
 
-The registry is asked on the driver, once: tasks get all versions along with the plan. Avro data is
-read with the version it was written with, as its record says, into the fields of the version
-chosen (schema resolution); JSON is read into those fields as it is.
+The registry is queried once, on the driver; tasks receive all versions with the plan. Avro payloads
+are decoded with the version with which they were written, which the record names, and resolved to
+the selected version; JSON payloads are read directly into its fields.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pyspark.sql.types import DataType
 
 from emr_jobs.source.avro_schema import avro_shape
 from emr_jobs.source.json_schema import json_shape
-from emr_jobs.source.options import Payload, Topics
-from emr_jobs.source.registry import Version, fetch_versions
-from emr_jobs.source.shapes import Shape, from_json, spark_type
+from emr_jobs.source.options import PayloadOptions, TopicPatterns
+from emr_jobs.source.registry import SchemaVersion, fetch_versions
+from emr_jobs.source.shapes import PayloadShape, from_json, spark_type
 from sulina.errors import Refused
 from sulina.lake.schema import OFFSET, PAYLOAD, SCHEMA_ID, SCHEMA_VERSION
 from sulina.lake.summary import ObjectSummary
@@ -32,26 +32,26 @@ _Convert = Callable[[bytes, int, int], Any]
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """Decodes payloads into one type. Goes to the tasks with the plan."""
+    """Decodes payloads into one type. It is sent to the tasks with the plan."""
 
     format: str
     definition: str
-    """The schema whose fields are the columns."""
-    writers: tuple[Version, ...]
-    """What records may name as the version they were written with; none without a registry."""
-    shape: Shape
+    """The schema whose fields become columns."""
+    writers: tuple[SchemaVersion, ...]
+    """The versions with which records may have been written; empty without a registry."""
+    shape: PayloadShape
     fail: bool
 
     @property
     def type(self) -> DataType:
-        """Of the typed column, in Spark."""
+        """The Spark type of the column ``value``."""
         return spark_type(self.shape)
 
     def decode(self, rows: Any, type_: Any, summary: ObjectSummary) -> Any:
         """The payloads of ``rows`` as an array of ``type_``.
 
-        A payload that is not as the schema says raises ``Refused``, or becomes null, as the
-        option ``onBadPayload`` has it. A null payload gives a null value.
+        A payload that does not match the schema raises ``Refused`` or becomes null, depending on
+        the option ``onBadPayload``. A null payload becomes null.
         """
         payloads = rows.column(PAYLOAD)
         if self.format == "json" and not self.shape.has_texts:
@@ -78,8 +78,8 @@ class Decoder:
         if OFFSET in rows.schema.names:
             at = f"record {rows.column(OFFSET)[index].as_py()}"
         return Refused(
-            f"the payload of {at} of {summary.topic} is not the {self.format} that its schema "
-            f"says: {error}. With option onBadPayload=null such values are null"
+            f"the payload of {at} of {summary.topic} does not match its {self.format} schema: "
+            f"{error}. With the option onBadPayload=null, such values become null"
         )
 
     def _json(self) -> _Convert:
@@ -97,22 +97,22 @@ class Decoder:
         }
 
         def convert(payload: bytes, id_: int, version: int) -> Any:
-            # Records that name no version were written with the one that was chosen.
+            # A record without a version was written with the selected one.
             writer = writers.get((id_, version), reader)
             return fastavro.schemaless_reader(io.BytesIO(payload), writer, reader)
 
         return convert
 
 
-def make_decoder(payload: Payload, topics: Topics) -> Decoder | None:
-    """A decoder as the options say; None for plain bytes. May ask the registry.
+def make_decoder(payload: PayloadOptions, topics: TopicPatterns) -> Decoder | None:
+    """The decoder for the options; None for plain bytes. May query the registry.
 
-    Raises ``Refused`` if the schema can't be found or made into columns, ``Unavailable`` if the
-    registry does not answer.
+    Raises ``Refused`` if the schema is not found or cannot be represented as columns,
+    ``Unavailable`` if the registry does not answer.
     """
     if not payload.format and not payload.registry:
         return None
-    versions: tuple[Version, ...] = ()
+    versions: tuple[SchemaVersion, ...] = ()
     format_, definition = payload.format, payload.schema
     if payload.registry:
         versions = fetch_versions(payload.registry, payload.subject, topics)
@@ -120,8 +120,8 @@ def make_decoder(payload: Payload, topics: Topics) -> Decoder | None:
         found = {"json_schema": "json", "avro": "avro"}.get(latest.type)
         if found is None or (format_ and format_ != found):
             raise Refused(
-                f"subject {latest.subject} is of type {latest.type}, "
-                f"which can't be read as {format_ or 'json or avro'}"
+                f"subject {latest.subject} has the type {latest.type}, which cannot be read as "
+                f"{format_ or 'json or avro'}"
             )
         format_, definition = found, latest.definition
     shape = json_shape(definition) if format_ == "json" else avro_shape(definition)
@@ -129,10 +129,10 @@ def make_decoder(payload: Payload, topics: Topics) -> Decoder | None:
 
 
 def _read_json(payloads: Any, type_: Any) -> Any | None:
-    """All payloads at once, with no Python a record; None if they are not one JSON object each."""
+    """Decode all payloads at once; None if they are not exactly one JSON object each."""
     if payloads.null_count or not len(payloads):
         return None
-    # Each is an object at least, so if the rows are as many as the payloads, each is just one.
+    # Each contains at least one object, so if the counts match, each contains exactly one.
     whole = pc.and_(pc.starts_with(payloads, "{"), pc.ends_with(payloads, "}"))
     if not pc.all(whole).as_py():
         return None

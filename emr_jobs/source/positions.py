@@ -1,7 +1,7 @@
-"""The positions of a stream: for each topic partition the offset that is read next. Pure.
+"""The positions of a stream: the next offset to read, per topic partition. Pure.
 
-In a checkpoint they stand as ``{"/default/orders": {"0": 17, "1": 5}}``. A position moves only over
-records that are there: where some are missing, the stream stops.
+A checkpoint stores them as ``{"/default/orders": {"0": 17, "1": 5}}``. A position only advances
+over existing records: if records are missing, the stream stops.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Positions = dict[TopicPartition, int]
 
 
 def to_json(positions: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """As Spark keeps them."""
+    """The form that Spark stores in a checkpoint."""
     found: dict[str, dict[str, int]] = {}
     for part, offset in sorted(positions.items()):
         found.setdefault(part.topic, {})[str(part.number)] = offset
@@ -29,7 +29,7 @@ def to_json(positions: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]
 
 
 def from_json(value: Mapping[str, Any]) -> Positions:
-    """What :func:`to_json` wrote, or a user: also one number for a topic or a partition's name.
+    """Parse the output of :func:`to_json`, or a user's: also one offset per topic or partition.
 
     Raises ``Refused``.
     """
@@ -44,22 +44,20 @@ def from_json(value: Mapping[str, Any]) -> Positions:
                     raise ValueError(f"{offset!r} is not an offset")
                 positions[TopicPartition(part.topic, int(number))] = offset
     except (ValueError, AttributeError, TypeError) as error:
-        raise Refused(
-            f"these are no positions of a stream ({error}): {json.dumps(value)}"
-        ) from None
+        raise Refused(f"invalid positions of a stream ({error}): {json.dumps(value)}") from None
     return positions
 
 
 def from_text(text: str) -> Positions:
-    """The same from the option ``startOffset``. Raises ``Refused``."""
+    """Parse the JSON form of the option ``startOffset``. Raises ``Refused``."""
     try:
         value = json.loads(text)
     except ValueError:
         value = None
     if not isinstance(value, dict):
         raise Refused(
-            f"startOffset {text!r} can't be read: it is earliest, latest, an offset, or JSON with "
-            'the offset of each topic partition, as {"/default/orders": {"0": 17, "1": 5}}'
+            f"invalid startOffset {text!r}: use earliest, latest, an offset, or JSON with the "
+            'offset of each topic partition, such as {"/default/orders": {"0": 17, "1": 5}}'
         )
     return from_json(value)
 
@@ -67,42 +65,42 @@ def from_text(text: str) -> Positions:
 def follow(
     part: TopicPartition, position: int, objects: Iterable[tuple[ObjectSummary, bool]]
 ) -> int:
-    """The end of the records that can be read from ``position`` on without a gap.
+    """The end of the records that can be read from ``position`` without a gap.
 
-    ``objects`` are those from the one that holds the position on, each with whether it is young:
-    written so short a time ago that the ones before it may still be on their way, since ledgers
-    become objects in any order. Raises ``Refused`` if the very next records are missing though
-    later ones are there for long, or the topic was made anew.
+    ``objects`` begin with the one that contains the position; each comes with whether it is young,
+    that is, written so recently that objects before it may still arrive, because ledgers become
+    objects in any order. Raises ``Refused`` if the next records are missing although later ones are
+    old, or if the topic was recreated.
     """
     end = position
     seen = None
     for seen, young in objects:
         if seen.first_offset > end:
             if end > position or young:
-                return end  # what is there is read first; then the gap stops the stream
+                return end  # read up to the gap first; if it remains, the next call stops there
             raise gap_error(str(part), end, seen.first_offset)
         end = max(end, seen.last_offset + 1)
     if seen is not None and seen.last_offset + 1 < position:
         raise Refused(
             f"{part} ends at offset {seen.last_offset}, before the stream's position {position}: "
-            "the topic was deleted and made anew, or its objects were. Begin with a new checkpoint"
+            "the topic, or its objects, were deleted and recreated. Start with a new checkpoint"
         )
     return end
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
-    """Offsets of one topic partition that a batch reads: from, and to before."""
+class OffsetRange:
+    """The offsets of a topic partition that a batch reads; the end is exclusive."""
 
     part: TopicPartition
     start: int
     end: int
 
 
-def limited(ranges: Sequence[Range], most: int) -> Positions:
-    """The ends of the ranges, shortened so that there are at most ``most`` records; 0: no limit.
+def limited(ranges: Sequence[OffsetRange], most: int) -> Positions:
+    """The ends of the ranges, limited to ``most`` records in total; 0 means no limit.
 
-    Every topic partition gets its share, and what one does not need goes to the others.
+    Every topic partition gets an equal share; shares that are not needed go to the others.
     """
     ends: Positions = {}
     room = most
@@ -110,7 +108,7 @@ def limited(ranges: Sequence[Range], most: int) -> Positions:
     for index, each in enumerate(waiting):
         end = each.end
         if most:
-            # At least one record, so that no topic partition waits for ever.
+            # At least one record, so that every topic partition makes progress.
             share = max(room // (len(waiting) - index), 1)
             end = min(end, each.start + share)
         room -= end - each.start

@@ -1,8 +1,7 @@
-"""Reads slices of objects as Arrow batches: only the row groups and columns that are wanted.
+"""Reads slices of objects as Arrow batches, with only the row groups and columns needed.
 
-What is read is checked on the way: an object that ends before the next one begins leaves a gap,
-and one that reaches into it holds records twice. Both end the read with a sentence, unless the
-reader wants to see what there is.
+A read checks that each object ends where the next one begins: it fails with ``Refused`` if there is
+a gap, or if an object overlaps the next one.
 """
 
 from __future__ import annotations
@@ -16,23 +15,23 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from emr_jobs.source.footers import Footer, read_footer
-from emr_jobs.source.options import BATCH_RECORDS, Bounds
-from emr_jobs.source.planning import Slice
-from emr_jobs.source.storage import Storage
+from emr_jobs.source.options import BATCH_RECORDS, ReadBounds
+from emr_jobs.source.planning import ObjectSlice
+from emr_jobs.source.storage import LakeStorage
 from sulina.errors import CorruptEntry, Refused
 from sulina.lake.schema import OFFSET, PRODUCER, PUBLISH_TIME, TIME_TYPE
 from sulina.lake.summary import ObjectSummary
 
 _BATCH_BYTES: Final = 32 << 20
-"""Of one batch, about, however many records that are: more than there are in a row group.
+"""The approximate maximum size of a batch, more than a row group usually has.
 
-Batches end with row groups, since a producer's name is there once for each. Whole ones are best.
+Batches never span row groups, because dictionary encoding is per row group.
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Some rows of an object, and whose they are."""
+class ObjectRows:
+    """Some rows of an object, with the object's summary."""
 
     summary: ObjectSummary
     table: Any
@@ -40,18 +39,18 @@ class Rows:
 
 
 def read_slice(
-    storage: Storage,
-    slice_: Slice,
+    storage: LakeStorage,
+    slice_: ObjectSlice,
     columns: list[str],
-    bounds: Bounds = Bounds(),  # noqa: B008 - frozen
+    bounds: ReadBounds = ReadBounds(),  # noqa: B008 - frozen
     batch_records: int = BATCH_RECORDS,
     footer: Footer | None = None,
-) -> Iterator[Rows]:
+) -> Iterator[ObjectRows]:
     """The rows of a slice within the bounds, in the order of their offsets. Blocks on the store.
 
-    The object's footer is read if it is not given. A producer's name is there once for each batch
-    (dictionary encoding), which is quicker wherever the rows go. Raises ``NotFound`` if the object
-    is gone, ``CorruptEntry`` if it is damaged, ``Refused`` for a gap or a repeat behind it.
+    The object's footer is read if it is not given. Producer names are dictionary-encoded, which is
+    faster for all consumers. Raises ``NotFound`` if the object is gone, ``CorruptEntry`` if it is
+    damaged, ``Refused`` for a gap or an overlap after it.
     """
     footer = footer or read_footer(storage, slice_.found)
     start, end = max(slice_.start, bounds.start_offset), min(slice_.end, bounds.end_offset)
@@ -66,8 +65,8 @@ def read_slice(
     ]
     if not groups:
         return
-    keep = _Keep(footer.summary, start, end, bounds)
-    # A column of no interest is read where none is asked for: rows have to be counted.
+    keep = _RowFilter(footer.summary, start, end, bounds)
+    # Without any column requested, one is read anyway to count the rows.
     names = sorted({*columns, *keep.columns}) or [OFFSET]
     records = min(batch_records, _records_in(_BATCH_BYTES, footer, groups))
     with storage.open(slice_.found.key) as source:
@@ -78,23 +77,23 @@ def read_slice(
                 pre_buffer=storage.is_remote,
                 read_dictionary=[PRODUCER],
             )
-            # Spark has a task for each core, so threads of ours would only get in their way.
+            # Spark runs one task per core, so more threads would only compete with them.
             for batch in file.iter_batches(records, groups, names, use_threads=False):
                 rows = keep.filter(batch)
                 if rows.num_rows:
-                    yield Rows(footer.summary, rows)
+                    yield ObjectRows(footer.summary, rows)
         except (pa.ArrowException, OSError) as error:
-            raise CorruptEntry(f"{slice_.found.key} can't be read: {error}") from None
+            raise CorruptEntry(f"reading {slice_.found.key} failed: {error}") from None
 
 
 def empty_columns(footers: Iterable[Footer]) -> frozenset[str]:
-    """The columns without a value in any of these objects, as far as statistics tell."""
+    """The columns that, according to statistics, have no value in any of these objects."""
     each = [_empty_in(footer.parquet) for footer in footers]
     return frozenset(set.intersection(*each)) if each else frozenset()
 
 
 def _empty_in(parquet: pq.FileMetaData) -> set[str]:
-    """A column of maps has one of keys in Parquet, with null for a row without any."""
+    """A map is stored as a column of keys, which is null for a row without any."""
     found = set(range(parquet.num_columns)) if parquet.num_row_groups else set()
     for number in range(parquet.num_row_groups):
         group = parquet.row_group(number)
@@ -108,16 +107,16 @@ def _is_empty(chunk: pq.ColumnChunkMetaData) -> bool:
 
 
 def _records_in(size: int, footer: Footer, groups: list[int]) -> int:
-    """How many records of these row groups have about ``size`` bytes; at least one."""
+    """How many records of these row groups make about ``size`` bytes; at least one."""
     records = sum(footer.row_groups[number].records for number in groups)
     total: int = sum(footer.parquet.row_group(number).total_byte_size for number in groups)
     return max(size * records // max(total, 1), 1)
 
 
 def _check_end(summary: ObjectSummary, until: int | None, wanted: int) -> None:
-    """Raise ``Refused`` if an object does not end where the next one begins.
+    """Raises ``Refused`` if an object does not end where the next one begins.
 
-    What is behind ``wanted`` is of no interest.
+    Offsets from ``wanted`` on are ignored.
     """
     end = min(summary.last_offset + 1, wanted)
     until = end if until is None else min(until, wanted)
@@ -132,19 +131,19 @@ def _check_end(summary: ObjectSummary, until: int | None, wanted: int) -> None:
 
 
 def gap_error(topic: str, start: int, end: int) -> Refused:
-    """Records that should be there are not."""
+    """The error for missing records."""
     return Refused(
         f"records {start} to {end - 1} of {topic} are missing: their object was deleted, by "
-        "retention or by hand, or is not written yet. Nothing was skipped. Run the job "
-        "ledger_audit; to go on behind the gap, begin anew with startOffset "
-        f"{end} (a stream: with a new checkpoint)"
+        "retention or by hand, or does not exist yet. Nothing was skipped. Run the job "
+        f"ledger_audit; to continue after the gap, restart with startOffset {end} (a stream: with "
+        "a new checkpoint)"
     )
 
 
-class _Keep:
-    """Which rows of an object are wanted, and the columns that tell."""
+class _RowFilter:
+    """Selects the rows of an object that are within the bounds."""
 
-    def __init__(self, summary: ObjectSummary, start: int, end: int, bounds: Bounds) -> None:
+    def __init__(self, summary: ObjectSummary, start: int, end: int, bounds: ReadBounds) -> None:
         self._ranges: list[tuple[str, Any, Any]] = []
         if start > summary.first_offset or end <= summary.last_offset:
             self._ranges.append((OFFSET, pa.scalar(start), pa.scalar(end)))
@@ -161,7 +160,7 @@ class _Keep:
         for name, start, end in self._ranges:
             values = rows.column(name)
             keep = pc.and_(pc.greater_equal(values, start), pc.less(values, end))
-            # Mostly all of a batch is wanted; then it is not copied.
+            # Usually all rows of a batch are kept; then nothing is copied.
             if not pc.all(keep).as_py():
                 rows = rows.filter(keep)
         return rows

@@ -1,4 +1,4 @@
-"""Asks a broker's schema registry over HTTP (see docs/schemas.md). Blocks, with a deadline."""
+"""Queries a broker's schema registry over HTTP (docs/schemas.md). Blocks, with a timeout."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
-from emr_jobs.source.options import Topics
+from emr_jobs.source.options import TopicPatterns
 from sulina.errors import NotFound, Refused, Unavailable
 
 _SECONDS: Final = 20.0
-_LARGEST: Final = 64 << 20
+_MAX_BYTES: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
-    """One version of a subject. Records name ``id`` (as the object's column has it) and number."""
+class SchemaVersion:
+    """One version of a subject; ``id`` and ``number`` are what records refer to."""
 
     subject: str
     id: int
@@ -28,10 +28,10 @@ class Version:
     definition: str
 
 
-def fetch_versions(url: str, subject: str, topics: Topics) -> tuple[Version, ...]:
-    """All versions of ``subject``, the newest last; without a name, of the topic's subject.
+def fetch_versions(url: str, subject: str, topics: TopicPatterns) -> tuple[SchemaVersion, ...]:
+    """All versions of ``subject``, or if it is empty of the topic's subject; the newest last.
 
-    Raises ``Refused`` with what to do, ``NotFound``, or ``Unavailable``.
+    Raises ``Refused``, ``NotFound`` or ``Unavailable``.
     """
     if not subject:
         subject = _subject_of(url, topics)
@@ -40,29 +40,29 @@ def fetch_versions(url: str, subject: str, topics: Topics) -> tuple[Version, ...
     return tuple(_version(_get(f"{path}?version={number}")) for number in numbers)
 
 
-def _subject_of(url: str, topics: Topics) -> str:
+def _subject_of(url: str, topics: TopicPatterns) -> str:
     names = topics.exact
     if names is None:
-        raise Refused("with a pattern of topics name the schema's subject: option subject")
+        raise Refused("with a pattern of topics, set the schema's subject with the option subject")
     found = {
         _get(f"{url}/api/v1/topics/{name.namespace}/{name.local}/schema")["subject"]
         for name in names
     }
     if len(found) != 1 or None in found:
         raise Refused(
-            f"{topics} has no schema subject of its own, or several: name it by option subject, "
-            "or bind the topic with `sulina schema topic`"
+            f"{topics} has no schema subject, or several: set the option subject, or bind the "
+            "topic to one with `sulina schema topic`"
         )
     return str(found.pop())
 
 
-def _version(found: dict[str, Any]) -> Version:
+def _version(found: dict[str, Any]) -> SchemaVersion:
     definition = found.get("definition")
     if definition is None:
         definition = base64.b64decode(found["definition_base64"]).decode("latin-1")
-    # Ids have 64 bits; the objects' column holds them signed.
+    # Ids have 64 bits; in objects they are stored as signed integers.
     id_ = int(found["id"])
-    return Version(
+    return SchemaVersion(
         str(found["subject"]),
         id_ - (1 << 64) if id_ >= 1 << 63 else id_,
         int(found["version"]),
@@ -74,13 +74,13 @@ def _version(found: dict[str, Any]) -> Version:
 def _get(url: str) -> Any:
     try:
         with urllib.request.urlopen(url, timeout=_SECONDS) as answer:
-            return json.loads(answer.read(_LARGEST))
+            return json.loads(answer.read(_MAX_BYTES))
     except urllib.error.HTTPError as error:
-        told = error.read(2000).decode(errors="replace")
+        text = error.read(2000).decode(errors="replace")
         kind = NotFound if error.code == 404 else Refused
-        raise kind(f"the registry answered {error.code} to {url}: {told}") from None
+        raise kind(f"the registry answered {error.code} to {url}: {text}") from None
     except (OSError, ValueError) as error:
         raise Unavailable(
-            f"the schema registry at {url} can't be asked: {error}. Option registry is the URL of "
-            "a broker's HTTP door, as http://broker:8080"
+            f"the schema registry at {url} is unavailable: {error}. The option registry must be "
+            "a broker's HTTP URL such as http://broker:8080"
         ) from None

@@ -1,7 +1,7 @@
-"""The shape of typed payloads, between a schema and Spark's types. Pure.
+"""The shape of typed payloads: an intermediate form between a schema and Spark's types. Pure.
 
-What a schema leaves open (several types at once, any value) becomes the text of its JSON, so that
-nothing is lost and Spark's own functions can look into it.
+Values whose type a schema leaves open become JSON text, so that nothing is lost and Spark's JSON
+functions can read them.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from pyspark.sql.types import (
 )
 
 TEXT: Final = "text"
-"""Any value, as the text of its JSON."""
+"""Any value, as JSON text."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """A type: simple, or made of others."""
+class PayloadShape:
+    """A simple or nested type."""
 
     kind: str
-    fields: Mapping[str, Shape] = field(default_factory=dict)
-    """Of a struct."""
-    item: Shape | None = None
-    """Of an array, and of the values of a map."""
+    fields: Mapping[str, PayloadShape] = field(default_factory=dict)
+    """The fields of a struct."""
+    item: PayloadShape | None = None
+    """The items of an array, or the values of a map."""
     precision: int = 0
     scale: int = 0
 
     @property
     def has_texts(self) -> bool:
-        """Whether some part is any value: Arrow's own reader of JSON can't give that."""
+        """Whether some part is JSON text, which Arrow's JSON reader does not support."""
         inner = [*self.fields.values(), *([] if self.item is None else [self.item])]
         return self.kind == TEXT or any(each.has_texts for each in inner)
 
@@ -66,8 +66,8 @@ _SIMPLE: Final[dict[str, DataType]] = {
 }
 
 
-def spark_type(shape: Shape) -> DataType:
-    """The same in Spark. Everything may be null: a registry's versions differ in their fields."""
+def spark_type(shape: PayloadShape) -> DataType:
+    """The Spark type. Everything is nullable, because the versions of a schema differ."""
     if shape.kind == "struct":
         fields = [StructField(name, spark_type(each)) for name, each in shape.fields.items()]
         return StructType(fields)
@@ -80,8 +80,8 @@ def spark_type(shape: Shape) -> DataType:
     return _SIMPLE[shape.kind]
 
 
-def from_json(value: Any, shape: Shape) -> Any:
-    """A value that was read from JSON, as Arrow takes it. Raises ``ValueError`` if it differs."""
+def from_json(value: Any, shape: PayloadShape) -> Any:
+    """Convert a JSON value for Arrow. Raises ``ValueError`` if it does not match the shape."""
     if value is None:
         return None
     kind = shape.kind

@@ -1,8 +1,7 @@
-"""The bucket or folder that holds the objects, as Spark's Python processes see it. Read only.
+"""Read-only access to the bucket or folder with the objects, from Spark's Python processes.
 
-Folders are read by Arrow itself. Every URL, ``s3://`` first of all, goes through fsspec (s3fs for
-S3), so credentials come from the default chain of AWS. Arrow takes it from there: it opens
-objects and reads byte ranges of them.
+Arrow reads folders itself. URLs such as ``s3://`` go through fsspec (s3fs for S3), so credentials
+come from AWS's default chain. Arrow opens the objects and reads byte ranges.
 """
 
 from __future__ import annotations
@@ -17,57 +16,57 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow.fs as pafs
 
-from emr_jobs.source.options import Place
+from emr_jobs.source.options import StoreLocation
 from sulina.errors import NotFound, Refused, Unavailable
 from sulina.lake.layout import ObjectName, parse_key
 
 _FOOTER_BYTES: Final = 64 << 10
-"""What is read from an object's end at first: the footer of a usual object is in it."""
+"""How much of an object's end is read first; it usually contains the footer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """An object as a listing shows it."""
+class LakeObject:
+    """An object in a listing."""
 
     name: ObjectName
     size: int
     modified_us: int = 0
-    """When it was written, by the store's clock; 0 if that is not known."""
+    """When it was written, by the store's clock; 0 if unknown."""
 
     @property
     def key(self) -> str:
         return self.name.key
 
 
-class Storage:
-    """Objects below one prefix. Calls block; each may be made from several threads at once."""
+class LakeStorage:
+    """The objects under one prefix. Calls block and are thread-safe."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, location: StoreLocation) -> None:
+        self._location = location
         self._fsspec: Any = None
-        url = urlsplit(place.url)
+        url = urlsplit(location.url)
         if url.scheme in ("", "file"):
-            self._root = os.path.abspath(unquote(url.path) if url.scheme else place.url)
+            self._root = os.path.abspath(unquote(url.path) if url.scheme else location.url)
             self._files = pafs.LocalFileSystem()
         else:
-            self._fsspec, self._root = open_url(place)
+            self._fsspec, self._root = open_url(location)
             self._files = pafs.PyFileSystem(pafs.FSSpecHandler(self._fsspec))
 
     @property
     def url(self) -> str:
-        """As it was given."""
-        return self._place.url
+        """The location's URL."""
+        return self._location.url
 
     @property
     def is_remote(self) -> bool:
-        """Whether each read is a request, so that few large ones are better than many."""
+        """Whether each read is a request, so that few large reads are better than many small."""
         return self._fsspec is not None
 
-    def list(self, prefix: str) -> list[Found]:
+    def list(self, prefix: str) -> list[LakeObject]:
         """All objects whose keys begin with ``prefix``, in the order of their keys.
 
-        What is not the object of a ledger is left out. Raises ``Unavailable``, and ``Refused``
-        if the folder or bucket is not there.
+        Objects that do not belong to a ledger are left out. Raises ``Unavailable``, and ``Refused``
+        without permission.
         """
         try:
             with self._errors("listed"):
@@ -80,12 +79,12 @@ class Storage:
                 name = parse_key(path[len(self._root) + 1 :])
             except Refused:
                 continue
-            found.append(Found(name, size, modified))
+            found.append(LakeObject(name, size, modified))
         found.sort(key=lambda each: each.name)
         return found
 
     def open(self, key: str) -> Any:
-        """An object as a file of Arrow, for ranged reads; close it. Raises ``NotFound``."""
+        """Open an object as an Arrow file; the caller closes it. Raises ``NotFound``."""
         with self._errors("read", key):
             return self._files.open_input_file(f"{self._root}/{key}")
 
@@ -99,23 +98,23 @@ class Storage:
             return bytes(file.read_at(size - start, start))
 
     def uri(self, key: str, scheme: str = "") -> str:
-        """The object's address for other readers."""
+        """The object's URL for other readers."""
         if self._fsspec is None:
             return f"{self._root}/{key}"
         return f"{scheme or urlsplit(self.url).scheme}://{self._root}/{key}"
 
     @contextmanager
     def _errors(self, what: str, key: str = "") -> Iterator[None]:
-        """Tells the errors of file systems, and of AWS's library below them, as ours."""
+        """Translates errors of file systems and of botocore."""
         try:
             yield
         except FileNotFoundError:
             raise NotFound(
-                f"{key} is gone from {self.url}: it was deleted since the objects were listed, "
-                "as retention and the deletion of its topic do"
+                f"{key} no longer exists in {self.url}: retention or the deletion of its topic "
+                "removed it after the objects were listed"
             ) from None
         except PermissionError as error:
-            raise Refused(f"{self.url} can't be {what}: {error}") from None
+            raise Refused(f"{self.url} cannot be {what}: {error}") from None
         except Exception as error:
             if not isinstance(error, OSError) and not _is_botocores(error):
                 raise
@@ -129,7 +128,7 @@ class Storage:
                 if path.startswith(base):
                     yield path, int(info["size"]), _modified_us(info)
             return
-        # Plain scandir: it is several times faster than the file system layers above it.
+        # scandir is several times faster than the file system layers of Arrow and fsspec.
         waiting = [base[: base.rindex("/")]]
         while waiting:
             with os.scandir(waiting.pop()) as entries:
@@ -142,49 +141,49 @@ class Storage:
 
 
 def _modified_us(info: dict[str, Any]) -> int:
-    """File systems name it differently, and some do not tell."""
+    """The modification time; file systems name it differently, and some do not have it."""
     value = info.get("LastModified") or info.get("mtime") or info.get("created") or 0
     if isinstance(value, datetime):
         value = value.timestamp()
     return int(value * 1_000_000) if isinstance(value, int | float) else 0
 
 
-def open_url(place: Place) -> tuple[Any, str]:
-    """A file system of fsspec and the path in it. Raises ``Refused`` without the library."""
-    url = urlsplit(place.url)
+def open_url(location: StoreLocation) -> tuple[Any, str]:
+    """The fsspec file system and the path in it. Raises ``Refused`` if its library is missing."""
+    url = urlsplit(location.url)
     options: dict[str, Any] = {}
     if url.scheme in ("s3", "s3a"):
-        options = _s3_options(place)
+        options = _s3_options(location)
     try:
         import fsspec
 
         files = fsspec.filesystem("s3" if url.scheme == "s3a" else url.scheme, **options)
     except (ImportError, ValueError) as error:
         raise Refused(
-            f"{place.url} can't be opened: {error}. For s3:// install s3fs: "
+            f"{location.url} cannot be opened: {error}. For s3:// install s3fs: "
             "pip install 'sulina[spark]'"
         ) from None
     return files, (url.netloc + unquote(url.path)).rstrip("/")
 
 
 def _is_botocores(error: Exception) -> bool:
-    """Its errors are no OSErrors. It need not be installed for folders, so go by the name."""
+    """botocore's errors are not OSErrors, and it may not be installed: check by module name."""
     return any(base.__module__.startswith("botocore.") for base in type(error).__mro__)
 
 
-def _s3_options(place: Place) -> dict[str, Any]:
-    endpoint = place.endpoint or os.environ.get("AWS_ENDPOINT_URL", "")
-    client: dict[str, Any] = {"region_name": place.region} if place.region else {}
+def _s3_options(location: StoreLocation) -> dict[str, Any]:
+    endpoint = location.endpoint or os.environ.get("AWS_ENDPOINT_URL", "")
+    client: dict[str, Any] = {"region_name": location.region} if location.region else {}
     config: dict[str, Any] = {"connect_timeout": 10, "read_timeout": 60}
-    config["retries"] = {"total_max_attempts": 2, "mode": "standard"}  # s3fs tries again itself
+    config["retries"] = {"total_max_attempts": 2, "mode": "standard"}  # s3fs retries itself
     if endpoint:
-        # Emulators have one host name for all buckets.
+        # Emulators use one host name for all buckets.
         config["s3"] = {"addressing_style": "path"}
     return {
         "endpoint_url": endpoint or None,
         "client_kwargs": client,
         "config_kwargs": config,
-        "use_listings_cache": False,  # a stream lists again and again, to see what is new
-        "default_cache_type": "none",  # Arrow asks for the ranges it wants
+        "use_listings_cache": False,  # a stream lists repeatedly to find new objects
+        "default_cache_type": "none",  # Arrow requests the ranges that it needs
         "skip_instance_cache": True,  # workers are forked, and event loops do not survive that
     }

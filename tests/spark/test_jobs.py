@@ -17,8 +17,8 @@ import sulina
 from emr_jobs.jobs import compaction, ledger_audit, replay_query, topic_statistics
 from emr_jobs.jobs.auditing import audit_object
 from emr_jobs.source.objects import list_parts
-from emr_jobs.source.options import Bounds, Place, Topics
-from emr_jobs.source.storage import Storage
+from emr_jobs.source.options import ReadBounds, StoreLocation, TopicPatterns
+from emr_jobs.source.storage import LakeStorage
 from tests.spark.lake_folder import NOON, LakeFolder, key_of
 from tests.support.server import SulinaProcess
 
@@ -82,10 +82,10 @@ def test_times_are_told_in_utc_wherever_the_job_runs(
 
 def audit(lake: LakeFolder, late_us: int = 300_000_000) -> dict[str, Any]:
     """The audit without Spark: the same two steps."""
-    storage = Storage(Place(str(lake.root)))
+    storage = LakeStorage(StoreLocation(str(lake.root)))
     names = [part.strip() for part in _COLUMNS.split(",")]
     rows: Audited = []
-    for objects in list_parts(storage, Topics(("/default/*",))).values():
+    for objects in list_parts(storage, TopicPatterns(("/default/*",))).values():
         newest = 0
         for each in objects:
             rows.append(dict(zip(names, audit_object(storage, each, newest, late_us), strict=True)))
@@ -159,22 +159,24 @@ def test_an_audit_sees_a_producers_records_that_were_stored_twice(lake: LakeFold
         late_is_fault=True,
     )
     assert kinds(report) == ["repeat"]
-    assert "sequences 45 to 49 come twice" in report["details"][0]["what"]
+    assert "sequence numbers 45 to 49 occur twice" in report["details"][0]["what"]
 
 
 def test_an_audit_of_a_time_has_no_gaps_where_times_jump(lake: LakeFolder) -> None:
     for time_us in (NOON, NOON - 7_200_000_000, NOON + 60_000_000, NOON + 7_200_000_000):
         lake.add(ORDERS, 10, time_us=time_us)
-    bounds = Bounds(start_time=NOON, end_time=NOON + 3_600_000_000)
-    chosen = ledger_audit.spans(Storage(Place(str(lake.root))), Topics((ORDERS,)), bounds)
+    bounds = ReadBounds(start_time=NOON, end_time=NOON + 3_600_000_000)
+    chosen = ledger_audit.spans(
+        LakeStorage(StoreLocation(str(lake.root))), TopicPatterns((ORDERS,)), bounds
+    )
     assert [each.found.name.first_offset for each in chosen] == [0, 10, 20]
 
 
 def test_an_audit_counts_late_records(lake: LakeFolder) -> None:
     lake.add(ORDERS, 50)
     lake.add(ORDERS, 50, time_us=NOON - 3_600_000_000)
-    storage = Storage(Place(str(lake.root)))
-    [objects] = list_parts(storage, Topics((ORDERS,))).values()
+    storage = LakeStorage(StoreLocation(str(lake.root)))
+    [objects] = list_parts(storage, TopicPatterns((ORDERS,))).values()
     late = audit_object(storage, objects[1], NOON, 300_000_000)[6]
     assert late == 50
 

@@ -15,13 +15,13 @@ import pytest
 
 from emr_jobs.package import CODE, ENVIRONMENT, JOBS, pack_code, pack_environment, write_manifest
 from emr_jobs.package import main as package
-from emr_jobs.submit import Run, application_request, check, job_request, upload
+from emr_jobs.submit import JobRun, application_request, check, job_request, upload
 from emr_jobs.submit import main as submit
 from localstack.emulators.server import EmulatorServer
 from sulina.errors import Refused, Unavailable
 
 ROLE = "arn:aws:iam::123456789012:role/jobs"
-RUN = Run("ledger_audit", "00abc123", ROLE, "s3://code/sulina/")
+RUN = JobRun("ledger_audit", "00abc123", ROLE, "s3://code/sulina/")
 
 
 # ---- the package ----
@@ -66,7 +66,7 @@ def test_the_manifest_tells_what_is_there(
 
 
 def test_an_environment_that_can_not_be_made_says_why(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="is not there"):
+    with pytest.raises(Refused, match="does not exist"):
         pack_environment(tmp_path, tmp_path / "none.lock", sys.executable)
     (tmp_path / "some.lock").touch()
     with pytest.raises(Unavailable, match="false -m venv"):
@@ -78,7 +78,7 @@ def test_an_environment_that_can_not_be_made_says_why(tmp_path: Path) -> None:
 
 def test_the_request_is_what_the_service_takes() -> None:
     request = job_request(
-        Run(
+        JobRun(
             *("ledger_audit", "00abc123", ROLE, "s3://code/sulina/"),
             arguments=("--path", "s3://lake", "--topic", "/default/*"),
             logs="s3://logs/",
@@ -105,12 +105,12 @@ def test_the_request_is_what_the_service_takes() -> None:
 
 
 def test_a_stream_has_no_time_limit_and_fails_by_the_hour() -> None:
-    request = job_request(Run(*_run(RUN), streaming=True, attempts=5))
+    request = job_request(JobRun(*_run(RUN), streaming=True, attempts=5))
     assert (request["mode"], request["executionTimeoutMinutes"]) == ("STREAMING", 0)
     assert request["retryPolicy"] == {"maxFailedAttemptsPerHour": 5}
 
 
-def test_each_run_is_a_new_one_unless_told() -> None:
+def test_each_request_starts_a_new_run_by_default() -> None:
     assert job_request(RUN)["clientToken"] != job_request(RUN)["clientToken"]
 
 
@@ -118,17 +118,17 @@ def test_each_run_is_a_new_one_unless_told() -> None:
     ("wrong", "told"),
     [
         ({"job": "no_job"}, "there is no job"),
-        ({"artifacts": "code/sulina"}, "the artifacts are in S3"),
-        ({"application": "Not-An-Id"}, "applicationId can't be"),
+        ({"artifacts": "code/sulina"}, "artifacts must be an S3 URL"),
+        ({"application": "Not-An-Id"}, "applicationId is"),
         ({"role": "jobs"}, "executionRoleArn"),
-        ({"token": "x" * 65}, "clientToken can't be"),
+        ({"token": "x" * 65}, "clientToken is"),
     ],
 )
 def test_what_the_service_would_refuse_is_refused_here(wrong: dict[str, Any], told: str) -> None:
     names = ("job", "application", "role", "artifacts")
     values = {**dict(zip(names, _run(RUN), strict=True)), **wrong}
     with pytest.raises(Refused, match=told):
-        job_request(Run(**values))
+        job_request(JobRun(**values))
 
 
 def test_the_application_is_of_the_release_that_the_jobs_are_tested_on() -> None:
@@ -145,7 +145,7 @@ def test_a_dry_run_tells_the_request_and_mistakes_are_sentences(
     told = json.loads(capsys.readouterr().out)
     assert told["jobDriver"]["sparkSubmit"]["entryPointArguments"] == ["--table", "s3://t"]
     assert submit(["compaction", *options, "code"]) == 2
-    assert "the artifacts are in S3" in capsys.readouterr().err
+    assert "artifacts must be an S3 URL" in capsys.readouterr().err
 
 
 def test_an_emulated_account_takes_the_package_and_the_request(
@@ -165,9 +165,9 @@ def test_an_emulated_account_takes_the_package_and_the_request(
     application = emr.create_application(
         **{**application_request("sulina", token="once"), "releaseLabel": "emr-7.0.0"}
     )["applicationId"]
-    run = Run("compaction", application, ROLE, "s3://spark-code/sulina")
+    run = JobRun("compaction", application, ROLE, "s3://spark-code/sulina")
     assert emr.start_job_run(**job_request(run))["jobRunId"]
 
 
-def _run(run: Run) -> tuple[str, str, str, str]:
+def _run(run: JobRun) -> tuple[str, str, str, str]:
     return run.job, run.application, run.role, run.artifacts

@@ -154,9 +154,9 @@ def test_avro_types_become_those_of_spark() -> None:
 
 @pytest.mark.parametrize(
     ("type_", "told"),
-    [(["string", "long"], "a union of several types at x"), ("R", "record R inside of itself")],
+    [(["string", "long"], "a union of several types at x"), ("R", "record R inside itself")],
 )
-def test_avro_without_a_type_in_spark_is_refused_with_its_place(type_: object, told: str) -> None:
+def test_avro_without_a_type_in_spark_is_refused_with_its_path(type_: object, told: str) -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "x", "type": type_}]}
     with pytest.raises(Refused, match=told):
         avro_shape(json.dumps(schema))
@@ -219,9 +219,9 @@ def test_what_the_registry_lacks_is_told(
     url = shared_sulina_process.http_url
     with pytest.raises(NotFound, match="the registry answered 404"):
         values(lake, registry=url, subject="no-such-subject")
-    with pytest.raises(Refused, match="name the schema's subject"):
+    with pytest.raises(Refused, match="set the schema's subject"):
         values(lake, topic="/default/*", registry=url)
-    with pytest.raises(Unavailable, match="can't be asked"):
+    with pytest.raises(Unavailable, match="is unavailable"):
         values(lake, registry="http://127.0.0.1:1", subject="x")
 
 

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 import sulina
 from emr_jobs.sink.options import WriteOptions, parse_write_options
 from emr_jobs.sink.publisher import publish
-from emr_jobs.sink.rows import Records, check_columns
+from emr_jobs.sink.rows import RecordChunk, check_columns
 from sulina.errors import Refused
 from tests.spark.lake_folder import LakeFolder
 from tests.support.server import SulinaProcess
@@ -49,14 +49,14 @@ def create(server: SulinaProcess, topic: str, partitions: int) -> None:
     asyncio.run(call())
 
 
-def records(count: int, *, keyed: bool = False, fail_at: int = -1) -> Iterator[Records]:
+def records(count: int, *, keyed: bool = False, fail_at: int = -1) -> Iterator[RecordChunk]:
     """Chunks of rows as a task has them; it may break in between."""
     for start in range(0, count, 10):
         if start == fail_at:
             raise RuntimeError("the task is lost")
         numbers = range(start, min(start + 10, count))
         keys: list[bytes | None] | None = [b"k%d" % (n % 5) for n in numbers] if keyed else None
-        yield Records([b"%d" % n for n in numbers], keys, None)
+        yield RecordChunk([b"%d" % n for n in numbers], keys, None)
 
 
 def payloads(count: int) -> list[bytes]:
@@ -108,7 +108,7 @@ def test_a_batch_of_a_stream_that_is_run_again_is_not_published_again(
 def test_rows_that_differ_from_run_to_run_are_told(shared_sulina_process: SulinaProcess) -> None:
     options = WriteOptions(shared_sulina_process.url, "/default/spark-differs", "")
     publish(options, "job/0", records(30))
-    with pytest.raises(Refused, match="its rows differ from run to run"):
+    with pytest.raises(Refused, match="its rows differ between runs"):
         publish(options, "job/0", records(20))
 
 
@@ -155,11 +155,11 @@ def test_a_stream_goes_from_objects_to_a_topic(
 
 
 def test_what_can_not_be_published_is_told_before_anything_is() -> None:
-    with pytest.raises(Refused, match="column amount can't be published"):
+    with pytest.raises(Refused, match="column amount cannot be published"):
         check_columns(StructType().add("payload", "string").add("amount", "integer"))
     with pytest.raises(Refused, match="no column payload"):
         check_columns(StructType().add("key", "string"))
-    with pytest.raises(Refused, match="can't be of type int"):
+    with pytest.raises(Refused, match="must not be of type int"):
         check_columns(StructType().add("payload", "integer"))
 
 
@@ -168,8 +168,8 @@ def test_what_can_not_be_published_is_told_before_anything_is() -> None:
     [
         ({}, "option url is missing"),
         ({"url": "sulina://x"}, "option topic is missing"),
-        ({"url": "sulina://x", "topic": "/a/b", "colour": "red"}, "no option 'colour'"),
-        ({"url": "sulina://x", "topic": "/a/b", "create": "maybe"}, "create is true or false"),
+        ({"url": "sulina://x", "topic": "/a/b", "colour": "red"}, "unknown option 'colour'"),
+        ({"url": "sulina://x", "topic": "/a/b", "create": "maybe"}, "create must be true or false"),
     ],
 )
 def test_wrong_options_of_writing_are_refused(options: dict[str, str], told: str) -> None:
@@ -179,5 +179,5 @@ def test_wrong_options_of_writing_are_refused(options: dict[str, str], told: str
 
 def test_a_topic_is_never_overwritten(spark: SparkSession) -> None:
     writer = spark.range(1).selectExpr("cast(id AS string) AS payload").write.format("sulina")
-    with pytest.raises(PySparkException, match="never overwritten"):
+    with pytest.raises(PySparkException, match="cannot be overwritten"):
         writer.mode("overwrite").options(url="sulina://127.0.0.1:1", topic="/a/b").save()

@@ -20,10 +20,10 @@ from emr_jobs.source.batch import BatchReader, SlicesPartition
 from emr_jobs.source.columns import default_schema
 from emr_jobs.source.datasource import SulinaDataSource
 from emr_jobs.source.footers import Footer
-from emr_jobs.source.objects import Candidate
+from emr_jobs.source.objects import ObjectCandidate
 from emr_jobs.source.options import END, parse_options
 from emr_jobs.source.planning import plan as partitions_of
-from emr_jobs.source.storage import Found, Storage
+from emr_jobs.source.storage import LakeObject, LakeStorage
 from sulina.errors import CorruptEntry, Refused
 from sulina.lake.layout import ObjectName
 from tests.spark.lake_folder import NOON, LakeFolder, key_of, payload_of, time_of
@@ -108,7 +108,7 @@ def test_a_schema_given_by_the_user_selects_columns_and_casts_them(
 def test_a_mistake_is_told_as_a_sentence_through_spark(
     spark: SparkSession, lake: LakeFolder
 ) -> None:
-    with pytest.raises(PySparkException, match="there is no option 'topics'"):
+    with pytest.raises(PySparkException, match="unknown option 'topics'"):
         load(spark, lake, topics="/default/orders")
 
 
@@ -156,13 +156,13 @@ def test_times_that_rise_but_for_a_skew_are_found_by_few_footers(
     times = {"startTime": NOON / 1e6 + first * 60, "endTime": NOON / 1e6 + (first + 5) * 60}
     wanted = offsets(lake, **times)
     looks: list[str] = []
-    tail = Storage.tail
+    tail = LakeStorage.tail
 
-    def counted(storage: Storage, key: str, *range_: int) -> bytes:
+    def counted(storage: LakeStorage, key: str, *range_: int) -> bytes:
         looks.append(key)
         return tail(storage, key, *range_)
 
-    monkeypatch.setattr(Storage, "tail", counted)
+    monkeypatch.setattr(LakeStorage, "tail", counted)
     plan(lake, **times)
     assert len(looks) == 100
     looks.clear()
@@ -216,7 +216,7 @@ def test_tasks_have_one_size_so_that_no_core_is_idle_at_the_end(
 ) -> None:
     size = 13 << 20
     wanted = [
-        Candidate(Found(ObjectName("default", "orders", 0, at * 10, at), size), None)
+        ObjectCandidate(LakeObject(ObjectName("default", "orders", 0, at * 10, at), size), None)
         for at in range(objects)
     ]
     planned = partitions_of([(each, 0, END) for each in wanted], 64 << 20, _no_footer)
@@ -224,7 +224,7 @@ def test_tasks_have_one_size_so_that_no_core_is_idle_at_the_end(
     assert [len(each) for each in planned] == tasks
 
 
-def _no_footer(candidate: Candidate) -> Footer:
+def _no_footer(candidate: ObjectCandidate) -> Footer:
     raise AssertionError(f"nothing has to be cut, and {candidate} was looked at")
 
 
@@ -294,15 +294,15 @@ def test_a_damaged_object_is_never_read_as_if_it_were_whole(lake: LakeFolder) ->
     [
         ({"topic": ""}, "option topic is missing"),
         ({"topic": "orders"}, "is not a topic name"),
-        ({"bucket": "b"}, "say where the objects are"),
-        ({"startOffset": "first"}, "startOffset is an offset"),
-        ({"startOffset": 5, "endOffset": 4}, "the start is behind the end"),
+        ({"bucket": "b"}, "set where the objects are"),
+        ({"startOffset": "first"}, "startOffset must be an offset"),
+        ({"startOffset": 5, "endOffset": 4}, "the start is after the end"),
         ({"startTime": "noon"}, "is not a time"),
         ({"columns": "offset,colour"}, "there is no column 'colour'"),
-        ({"payload": "xml"}, "payload is json or avro"),
-        ({"payload": "json"}, "typed payloads need their schema"),
-        ({"partitionBytes": "-1"}, "partitionBytes is a number from 1 on"),
-        ({"colour": "red"}, "there is no option 'colour'"),
+        ({"payload": "xml"}, "payload must be json or avro"),
+        ({"payload": "json"}, "typed payloads need a schema"),
+        ({"partitionBytes": "-1"}, "partitionBytes must be a number"),
+        ({"colour": "red"}, "unknown option 'colour'"),
     ],
 )
 def test_wrong_options_are_refused_with_the_remedy(

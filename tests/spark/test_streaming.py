@@ -211,7 +211,7 @@ def test_a_topic_that_was_made_anew_stops_the_stream(lake: LakeFolder) -> None:
     lake.objects()[0].unlink()
     lake.ends.clear()
     lake.add(ORDERS, 20)
-    with pytest.raises(Refused, match="deleted and made anew"):
+    with pytest.raises(Refused, match="deleted and recreated"):
         driver.batch()
 
 
