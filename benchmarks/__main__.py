@@ -11,9 +11,9 @@ from rich.console import Console
 from benchmarks import danube_door
 from benchmarks import options as command_line
 from benchmarks.cell import CellFailure
-from benchmarks.options import Options
+from benchmarks.options import BenchmarkOptions
 from benchmarks.report import print_report, profile_table
-from benchmarks.results import Results, to_json
+from benchmarks.results import RunResults, to_json
 from benchmarks.run import measure, profile
 from benchmarks.systems import OURS, SYSTEMS
 from benchmarks.systems.base import CannotStart
@@ -53,7 +53,7 @@ def list_systems(console: Console) -> int:
     return 0
 
 
-def show_profile(options: Options, console: Console) -> int:
+def show_profile(options: BenchmarkOptions, console: Console) -> int:
     """Where the processor time of cells goes, process by process."""
     reason = SYSTEMS[OURS].unavailable()
     if reason is not None:
@@ -68,7 +68,7 @@ def show_profile(options: Options, console: Console) -> int:
     return 1 if any(isinstance(outcome, CellFailure) for outcome in outcomes) else 0
 
 
-def show_all(options: Options, console: Console) -> int:
+def show_all(options: BenchmarkOptions, console: Console) -> int:
     """The whole run."""
     results = measure(options, console)
     print_report(results, console)
@@ -90,7 +90,7 @@ def show_all(options: Options, console: Console) -> int:
     return 1 if broken else 0
 
 
-def show_danube(options: Options, console: Console) -> None:
+def show_danube(options: BenchmarkOptions, console: Console) -> None:
     """The rows of the door for Danube's clients."""
     try:
         danube_door.run(options.out, options.seconds, options.repeat, console)
@@ -98,7 +98,7 @@ def show_danube(options: Options, console: Console) -> None:
         console.print(f"Danube's clients were not measured: {error}", style="yellow")
 
 
-def draw(results: Results, options: Options, console: Console) -> None:
+def draw(results: RunResults, options: BenchmarkOptions, console: Console) -> None:
     """The plot; without matplotlib the tables have to do."""
     try:
         from benchmarks.plot import write_plot

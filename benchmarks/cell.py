@@ -117,4 +117,4 @@ class CellFailure:
     reason: str
 
 
-Outcome = CellResult | CellFailure
+CellOutcome = CellResult | CellFailure

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from benchmarks.cell import CellResult, Outcome, Spread
+from benchmarks.cell import CellOutcome, CellResult, Spread
 from benchmarks.stats import ratio
 from benchmarks.yardsticks import Yardsticks
 
@@ -43,7 +43,7 @@ class Target:
     passed: bool | None
 
 
-def middle(repetitions: Sequence[Outcome]) -> Outcome:
+def middle(repetitions: Sequence[CellOutcome]) -> CellOutcome:
     """The median repetition of a cell, whole, with the spread of all; a failure if all failed.
 
     Of an even number it is the worse of the two in the middle. A whole run, not a mean of each

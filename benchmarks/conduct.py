@@ -19,17 +19,17 @@ from benchmarks import worker
 from benchmarks.cell import (
     Cell,
     CellFailure,
+    CellOutcome,
     CellResult,
     ConsumerReport,
     CpuSeconds,
-    Outcome,
     ProducerReport,
 )
-from benchmarks.shared import Shared
+from benchmarks.shared import SharedCounters
 from benchmarks.stats import steady, summarize
-from benchmarks.systems import Server, System
+from benchmarks.systems import System, SystemServer
 from benchmarks.systems.base import CannotStart
-from benchmarks.watch import Watch
+from benchmarks.watch import ServerWatch
 
 POLL = 0.1
 Progress = Callable[[float, int], None]
@@ -40,7 +40,7 @@ class CellBroken(Exception):
     """A process of the cell failed or took too long; the text says which."""
 
 
-def run_cell(system: System, cell: Cell, folder: Path, progress: Progress) -> Outcome:
+def run_cell(system: System, cell: Cell, folder: Path, progress: Progress) -> CellOutcome:
     """Run ``cell`` with its data in ``folder``, which is made and removed. Blocks until done."""
     folder.mkdir(parents=True)
     try:
@@ -55,15 +55,15 @@ def run_cell(system: System, cell: Cell, folder: Path, progress: Progress) -> Ou
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _run(server: Server, cell: Cell, progress: Progress) -> CellResult:
-    shared = Shared()
+def _run(server: SystemServer, cell: Cell, progress: Progress) -> CellResult:
+    shared = SharedCounters()
     children: dict[worker.Role, _Child] = {}
     try:
         # The consumer first: it makes the topic or stream.
         for role in ("consumer", "producer"):
             children[role] = _Child(role, cell, server, shared)
             children[role].expect_ready()
-        with Watch(server) as watch:
+        with ServerWatch(server) as watch:
             for child in children.values():
                 child.pipe.send(worker.GO)
             reports = _collect(children, cell, shared, progress)
@@ -78,7 +78,9 @@ def _run(server: Server, cell: Cell, progress: Progress) -> CellResult:
 class _Child:
     """One of the two processes, and the pipe to it."""
 
-    def __init__(self, role: worker.Role, cell: Cell, server: Server, shared: Shared) -> None:
+    def __init__(
+        self, role: worker.Role, cell: Cell, server: SystemServer, shared: SharedCounters
+    ) -> None:
         context = multiprocessing.get_context("spawn")
         self.role = role
         self.pipe, theirs = context.Pipe()
@@ -116,7 +118,7 @@ class _Child:
 
 
 def _collect(
-    children: dict[worker.Role, _Child], cell: Cell, shared: Shared, progress: Progress
+    children: dict[worker.Role, _Child], cell: Cell, shared: SharedCounters, progress: Progress
 ) -> dict[worker.Role, ProducerReport | ConsumerReport]:
     """Wait for both reports. The consumer gets time to drain, but not for ever."""
     reports: dict[worker.Role, ProducerReport | ConsumerReport] = {}
@@ -143,7 +145,7 @@ def _collect(
 
 
 def _result(
-    cell: Cell, produced: ProducerReport, consumed: ConsumerReport, watch: Watch
+    cell: Cell, produced: ProducerReport, consumed: ConsumerReport, watch: ServerWatch
 ) -> CellResult:
     end = max(produced.last_ack_ns, consumed.last_receive_ns)
     latencies = array("q", consumed.latencies_ns)

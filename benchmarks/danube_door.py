@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.stats import Percentiles, summarize
-from benchmarks.systems.base import HOST, Address, Server, free_port, started
+from benchmarks.systems.base import HOST, ServerAddress, SystemServer, free_port, started
 from benchmarks.yardsticks import paced_sync
 from localstack.environments import environment
 from sulina.cli.output import plural
@@ -38,7 +38,7 @@ _START_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadResult:
     """One load against one server."""
 
     rate: float
@@ -50,18 +50,18 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class DanubeRound:
     """Everything once, one after the other."""
 
     fdatasync_ms: float
     """Median of a 4 KiB append with its fdatasync."""
-    bare_one: Loaded
-    door_one: Loaded
+    bare_one: LoadResult
+    door_one: LoadResult
     """The stock producer, one send at a time."""
-    bare_many: Loaded
-    door_many: Loaded
+    bare_many: LoadResult
+    door_many: LoadResult
     """The same calls as to the bare server."""
-    stock_many: Loaded
+    stock_many: LoadResult
     """The stock producer, which does more for each send than the call."""
 
     @property
@@ -75,14 +75,14 @@ class Round:
         return self.door_many.rate / self.bare_many.rate
 
 
-def measure(folder: Path, seconds: float, repeat: int, size: int = 1024) -> list[Round]:
+def measure(folder: Path, seconds: float, repeat: int, size: int = 1024) -> list[DanubeRound]:
     """Take all rounds; blocks for about six times ``seconds`` each. Leaves nothing in ``folder``.
 
     Raises ``CannotStart``, and ``Unavailable`` without the stock client's environment.
     """
     python = environment("danube") / "python"
 
-    def load(server: Server, how: str, callers: int) -> Loaded:
+    def load(server: SystemServer, how: str, callers: int) -> LoadResult:
         place = f"{HOST}:{server.address.port}"
         command = load_command(python, place, how, callers, seconds, size)
         before = _cpu_seconds(server)
@@ -90,14 +90,14 @@ def measure(folder: Path, seconds: float, repeat: int, size: int = 1024) -> list
         found = json.loads(done.stdout)
         answered = found["answered"]
         cpu_us = (_cpu_seconds(server) - before) / answered * 1e6
-        return Loaded(answered / found["seconds"], summarize(found["ms"]), cpu_us)
+        return LoadResult(answered / found["seconds"], summarize(found["ms"]), cpu_us)
 
     with _servers(folder) as (bare, door):
         rounds = []
         for _ in range(repeat):
             syncs, _reached = paced_sync(folder / "sync", seconds, SYNC_RATE)
             rounds.append(
-                Round(
+                DanubeRound(
                     summarize(syncs).p50,
                     bare_one=load(bare, "raw", 1),
                     door_one=load(door, "stock", 1),
@@ -117,10 +117,10 @@ def load_command(
 
 
 @contextmanager
-def _servers(folder: Path) -> Iterator[tuple[Server, Server]]:
+def _servers(folder: Path) -> Iterator[tuple[SystemServer, SystemServer]]:
     """The bare server and the door."""
-    bare = Server(Address(HOST, free_port()), folder / "bare.log")
-    door = Server(Address(HOST, free_port()), folder / "door.log")
+    bare = SystemServer(ServerAddress(HOST, free_port()), folder / "bare.log")
+    door = SystemServer(ServerAddress(HOST, free_port()), folder / "door.log")
     try:
         bare.run([sys.executable, "-m", "benchmarks.danube_bare", str(bare.address.port)])
         door.run(
@@ -137,12 +137,12 @@ def _servers(folder: Path) -> Iterator[tuple[Server, Server]]:
             server.stop()
 
 
-def _cpu_seconds(server: Server) -> float:
+def _cpu_seconds(server: SystemServer) -> float:
     times = [process.cpu_times() for process in server.tree()]
     return sum(each.user + each.system for each in times)
 
 
-def table(rounds: Sequence[Round]) -> Table:
+def table(rounds: Sequence[DanubeRound]) -> Table:
     """The medians of all rounds, with the goals."""
     made = Table(
         title=f"the door for Danube's clients: medians of {plural(len(rounds), 'round')}",
@@ -154,7 +154,7 @@ def table(rounds: Sequence[Round]) -> Table:
     for heading in headings:
         made.add_column(heading, justify="left" if not heading else "right")
 
-    def row(name: str, loads: list[Loaded], ratio: str = "") -> None:
+    def row(name: str, loads: list[LoadResult], ratio: str = "") -> None:
         made.add_row(
             name,
             f"{median(load.rate for load in loads):,.0f}",
@@ -176,12 +176,12 @@ def table(rounds: Sequence[Round]) -> Table:
     return made
 
 
-def _ack(rounds: Sequence[Round]) -> str:
+def _ack(rounds: Sequence[DanubeRound]) -> str:
     found = median(each.ack_ratio for each in rounds)
     return f"{found:.2f} x with an fdatasync: {'met' if found <= ACK_GOAL else 'missed'}"
 
 
-def _rate(rounds: Sequence[Round]) -> str:
+def _rate(rounds: Sequence[DanubeRound]) -> str:
     found = median(each.rate_ratio for each in rounds)
     return f"{found:.0%} of the rate: {'met' if found >= RATE_GOAL else 'missed'}"
 

@@ -43,7 +43,7 @@ _START_US = 1_750_000_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FrameProfile:
     """What the frames of a ledger are like."""
 
     name: str
@@ -59,18 +59,18 @@ class Kind:
 
 
 KINDS = (
-    Kind("100 B", 1000, 100),
-    Kind("200 B, keys", 1000, 200, keys=True),
-    Kind("200 B, keys, lz4 frames", 1000, 200, keys=True, compression=Compression.LZ4),
-    Kind("200 B, keys, attributes", 1000, 200, keys=True, attributes=True),
-    Kind("1 KiB of noise", 200, 1024, noise=True),
-    Kind("100 B, one record a frame", 1, 100),
-    Kind("1 KiB, keys, one record a frame", 1, 1024, keys=True),
+    FrameProfile("100 B", 1000, 100),
+    FrameProfile("200 B, keys", 1000, 200, keys=True),
+    FrameProfile("200 B, keys, lz4 frames", 1000, 200, keys=True, compression=Compression.LZ4),
+    FrameProfile("200 B, keys, attributes", 1000, 200, keys=True, attributes=True),
+    FrameProfile("1 KiB of noise", 200, 1024, noise=True),
+    FrameProfile("100 B, one record a frame", 1, 100),
+    FrameProfile("1 KiB, keys, one record a frame", 1, 1024, keys=True),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class LakeRates:
     """Rates in MB/s of uncompressed frames, the best of all repetitions."""
 
     name: str
@@ -103,7 +103,7 @@ def main() -> int:
     return 0 if all(result.encode >= GOAL_ENCODE for result in busy) else 1
 
 
-def measure(kind: Kind, size: int, repeat: int) -> Result:
+def measure(kind: FrameProfile, size: int, repeat: int) -> LakeRates:
     """The rates for a ledger of about ``size`` bytes of payload."""
     frames = make_frames(kind, max(size // (kind.records * kind.size), 1))
     data = _encode(frames)
@@ -114,7 +114,7 @@ def measure(kind: Kind, size: int, repeat: int) -> Result:
     def rate(work: Callable[[], object]) -> float:
         return inflated / min(_cpu_seconds(work) for _ in range(repeat)) / 1e6
 
-    return Result(
+    return LakeRates(
         name=kind.name,
         frames=len(frames),
         records=footer.summary.records,
@@ -127,7 +127,7 @@ def measure(kind: Kind, size: int, repeat: int) -> Result:
     )
 
 
-def make_frames(kind: Kind, count: int) -> list[bytes]:
+def make_frames(kind: FrameProfile, count: int) -> list[bytes]:
     """Frames as brokers assign them; the same each time."""
     random = Random(1)
     payloads = [_payload(kind, random) for _ in range(min(count * kind.records, _PAYLOADS))]
@@ -152,7 +152,7 @@ def make_frames(kind: Kind, count: int) -> list[bytes]:
     return frames
 
 
-def _payload(kind: Kind, random: Random) -> bytes:
+def _payload(kind: FrameProfile, random: Random) -> bytes:
     if kind.noise:
         return random.randbytes(kind.size)
     text = ""
@@ -206,7 +206,7 @@ def _cpu_seconds(work: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-def _table(results: Sequence[Result], megabytes: int) -> Table:
+def _table(results: Sequence[LakeRates], megabytes: int) -> Table:
     table = Table(
         title=f"ledgers of {megabytes:,} MB of payload to Parquet and back, on one core",
         title_justify="left",

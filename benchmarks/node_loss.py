@@ -25,7 +25,7 @@ from rich.table import Table
 import sulina
 from benchmarks.stats import Percentiles, percentile, summarize
 from benchmarks.systems import SYSTEMS
-from benchmarks.systems.base import Server
+from benchmarks.systems.base import SystemServer
 
 TICK = 0.005
 GOAL_PAUSE = 1.0
@@ -34,7 +34,7 @@ NODES = 3
 
 
 @dataclass(slots=True)
-class Loss:
+class NodeLoss:
     """One repetition. Times are in seconds since the node was killed, negative before it."""
 
     due: list[float] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class NodeLossOptions:
     """What to do."""
 
     rate: int
@@ -90,7 +90,7 @@ def main() -> int:
     return 0 if failed == 0 and _pauses(losses)[-1] < GOAL_PAUSE else 1
 
 
-def _repetition(options: Options, number: int) -> Loss:
+def _repetition(options: NodeLossOptions, number: int) -> NodeLoss:
     options.out.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="node-loss-", dir=options.out)).resolve()
     try:
@@ -103,13 +103,13 @@ def _repetition(options: Options, number: int) -> Loss:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-async def _publish(server: Server, options: Options, victim: int) -> Loss:
+async def _publish(server: SystemServer, options: NodeLossOptions, victim: int) -> NodeLoss:
     url = f"sulina://{server.address.host}:{server.address.port}"
     payload = bytes(options.size)
     each = max(int(options.rate * TICK), 1)
     ticks = int(options.seconds / TICK)
     tickets: asyncio.Queue[tuple[float, sulina.Ticket] | None] = asyncio.Queue()
-    loss = Loss()
+    loss = NodeLoss()
     async with sulina.connect(url) as client, client.producer(TOPIC) as producer:
         await (await producer.send(b"warm"))
         noting = asyncio.create_task(_note(tickets, loss))
@@ -129,7 +129,7 @@ async def _publish(server: Server, options: Options, victim: int) -> Loss:
     return loss
 
 
-async def _note(tickets: asyncio.Queue[tuple[float, sulina.Ticket] | None], loss: Loss) -> None:
+async def _note(tickets: asyncio.Queue[tuple[float, sulina.Ticket] | None], loss: NodeLoss) -> None:
     """Acknowledgements come in order, so waiting for one ticket after the other misses nothing."""
     while (item := await tickets.get()) is not None:
         due, ticket = item
@@ -145,11 +145,11 @@ async def _note(tickets: asyncio.Queue[tuple[float, sulina.Ticket] | None], loss
 # ---- the report ----
 
 
-def _pauses(losses: Sequence[Loss]) -> list[float]:
+def _pauses(losses: Sequence[NodeLoss]) -> list[float]:
     return sorted(loss.pause for loss in losses)
 
 
-def _table(losses: Sequence[Loss], options: Options) -> Table:
+def _table(losses: Sequence[NodeLoss], options: NodeLossOptions) -> Table:
     pauses = _pauses(losses)
     failed = sum(loss.failed for loss in losses)
     table = Table(
@@ -175,7 +175,7 @@ def _table(losses: Sequence[Loss], options: Options) -> Table:
     return table
 
 
-def _document(losses: Sequence[Loss], options: Options) -> dict[str, object]:
+def _document(losses: Sequence[NodeLoss], options: NodeLossOptions) -> dict[str, object]:
     return {
         "rate": options.rate,
         "size": options.size,
@@ -193,7 +193,7 @@ def _document(losses: Sequence[Loss], options: Options) -> dict[str, object]:
     }
 
 
-def _draw(losses: Sequence[Loss], path: Path, console: Console) -> None:
+def _draw(losses: Sequence[NodeLoss], path: Path, console: Console) -> None:
     try:
         from benchmarks.node_loss_plot import write_plot
     except ImportError:
@@ -203,7 +203,7 @@ def _draw(losses: Sequence[Loss], path: Path, console: Console) -> None:
     console.print(f"written: {path} and node_loss.json beside it", highlight=False)
 
 
-def _parse(arguments: Sequence[str]) -> Options:
+def _parse(arguments: Sequence[str]) -> NodeLossOptions:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.node_loss", description=str(__doc__).splitlines()[0]
     )
@@ -219,7 +219,7 @@ def _parse(arguments: Sequence[str]) -> Options:
         help="folder for the JSON and the plot (default: benchmarks/results)",
     )
     add("--json", action="store_true", help="print the JSON, and the table on standard error")
-    return Options(**vars(parser.parse_args(arguments)))
+    return NodeLossOptions(**vars(parser.parse_args(arguments)))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ GIB = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class BenchmarkOptions:
     """What to measure, and where to put it."""
 
     systems: tuple[str, ...]
@@ -34,11 +34,11 @@ class Options:
     profile: bool
 
 
-def parse(arguments: Sequence[str]) -> Options:
+def parse(arguments: Sequence[str]) -> BenchmarkOptions:
     """Options from the command line. Exits with a sentence when they make no sense."""
     given = _parser().parse_args(arguments)
     out: Path = given.out
-    return Options(
+    return BenchmarkOptions(
         systems=given.systems,
         sizes=given.sizes,
         seconds=given.seconds or (1.0 if given.quick else 5.0),

@@ -14,7 +14,7 @@ from matplotlib import pyplot
 
 from benchmarks.cell import CellResult
 from benchmarks.compare import advantage, kept_rate
-from benchmarks.results import Results, SystemInfo
+from benchmarks.results import RunResults, SystemInfo
 from benchmarks.systems import OURS
 from benchmarks.units import count_name, memory_name, size_name, times_name
 
@@ -51,7 +51,7 @@ STYLE = {
 WIDTH = 0.84  # of a group of bars
 
 
-def write_plot(results: Results, path: Path) -> None:
+def write_plot(results: RunResults, path: Path) -> None:
     """Draw ``results`` into an SVG file. The same results give the same file."""
     with pyplot.rc_context(STYLE):
         figure, panels = pyplot.subplot_mosaic(
@@ -68,7 +68,7 @@ def write_plot(results: Results, path: Path) -> None:
         pyplot.close(figure)
 
 
-def _throughput(axes: Any, results: Results) -> None:
+def _throughput(axes: Any, results: RunResults) -> None:
     cells = results.measured(paced=False)
     sizes = sorted({cell.cell.size for cell in cells})
     groups = [[cell for cell in cells if cell.cell.size == size] for size in sizes]
@@ -92,7 +92,7 @@ def _throughput(axes: Any, results: Results) -> None:
     axes.yaxis.set_major_formatter(lambda value, _: count_name(value))
 
 
-def _latency(axes: Any, results: Results) -> None:
+def _latency(axes: Any, results: RunResults) -> None:
     cells = results.measured(paced=True)
     axes.set_title("Latency end to end, ms (less is better)")
     names = (("p50", "p50"), ("p99", "p99"), ("p999", "p99.9"))
@@ -127,7 +127,7 @@ def _latency(axes: Any, results: Results) -> None:
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
 
 
-def _memory(axes: Any, results: Results) -> None:
+def _memory(axes: Any, results: RunResults) -> None:
     # The worst of all cells: what a machine must have.
     largest = [
         max(cells, key=lambda cell: cell.peak_memory)
@@ -204,7 +204,7 @@ def _look(system: SystemInfo) -> dict[str, Any]:
     return look if system.synced else {**look, "hatch": "///"}
 
 
-def _better(results: Results, cell: CellResult, measure: str) -> str:
+def _better(results: RunResults, cell: CellResult, measure: str) -> str:
     ours = results.ours(cell)
     if ours is None or ours is cell:
         return ""
@@ -220,7 +220,7 @@ def _log(axes: Any, values: Sequence[float]) -> None:
         axes.minorticks_off()
 
 
-def _legend(figure: Any, results: Results) -> None:
+def _legend(figure: Any, results: RunResults) -> None:
     handles = [pyplot.Rectangle((0, 0), 1, 1, **_look(system)) for system in results.systems]
     titles = [
         f"{system.title} {system.version}" + ("" if system.synced else " (not synced)")

@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.stats import percentile
-from benchmarks.systems.base import HOST, Address, Server, free_port
+from benchmarks.systems.base import HOST, ServerAddress, SystemServer, free_port
 from storage_grpc.quorum.ledgers import QuorumLedgers
 from storage_grpc.quorum.settings import QuorumSettings
 from storage_grpc.remote import RemoteNodes
@@ -44,7 +44,7 @@ PATIENCE = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RecoveryOptions:
     """What to do."""
 
     entries: int
@@ -93,15 +93,15 @@ def main() -> int:
     return 0 if all(case.seconds[-1] < GOAL_SECONDS for case in cases) else 1
 
 
-def _measure(options: Options, *, in_flight: bool) -> list[float]:
+def _measure(options: RecoveryOptions, *, in_flight: bool) -> list[float]:
     return sorted(_repetition(options, in_flight) for _ in range(options.repeat))
 
 
-def _repetition(options: Options, in_flight: bool) -> float:
+def _repetition(options: RecoveryOptions, in_flight: bool) -> float:
     options.out.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="recovery-", dir=options.out)).resolve()
     nodes = {f"storage-{number}": free_port() for number in range(1, NODES + 1)}
-    server = Server(Address(HOST, 0), folder / "server.log")
+    server = SystemServer(ServerAddress(HOST, 0), folder / "server.log")
     try:
         for name, port in nodes.items():
             server.run(
@@ -118,7 +118,9 @@ def _repetition(options: Options, in_flight: bool) -> float:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _write_and_die(options: Options, places: list[str], folder: Path, in_flight: bool) -> None:
+def _write_and_die(
+    options: RecoveryOptions, places: list[str], folder: Path, in_flight: bool
+) -> None:
     context = multiprocessing.get_context("spawn")
     written = context.Event()
     writer = context.Process(
@@ -134,13 +136,13 @@ def _write_and_die(options: Options, places: list[str], folder: Path, in_flight:
 
 
 def _writer_main(
-    options: Options, places: list[str], folder: Path, in_flight: bool, written: Event
+    options: RecoveryOptions, places: list[str], folder: Path, in_flight: bool, written: Event
 ) -> None:
     asyncio.run(_write(options, places, folder, in_flight, written))
 
 
 async def _write(
-    options: Options, places: list[str], folder: Path, in_flight: bool, written: Event
+    options: RecoveryOptions, places: list[str], folder: Path, in_flight: bool, written: Event
 ) -> None:
     async with _ledgers(places, folder) as ledgers:
         writer = await ledgers.create(LEDGER)
@@ -156,7 +158,7 @@ async def _write(
         await asyncio.sleep(PATIENCE)
 
 
-async def _recover(options: Options, places: list[str], folder: Path) -> float:
+async def _recover(options: RecoveryOptions, places: list[str], folder: Path) -> float:
     async with _ledgers(places, folder) as ledgers:
         began = time.monotonic()
         last = await ledgers.recover(LEDGER)
@@ -182,7 +184,7 @@ async def _ledgers(places: list[str], folder: Path) -> AsyncIterator[QuorumLedge
         await disk.close()
 
 
-def _parse(arguments: Sequence[str]) -> Options:
+def _parse(arguments: Sequence[str]) -> RecoveryOptions:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.recovery", description=str(__doc__).splitlines()[0]
     )
@@ -197,7 +199,7 @@ def _parse(arguments: Sequence[str]) -> Options:
         help="folder for the JSON (default: benchmarks/results)",
     )
     add("--json", action="store_true", help="print the JSON, and the table on standard error")
-    return Options(**vars(parser.parse_args(arguments)))
+    return RecoveryOptions(**vars(parser.parse_args(arguments)))
 
 
 if __name__ == "__main__":

@@ -6,16 +6,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks.cell import Cell, CellFailure, CellResult, Outcome
+from benchmarks.cell import Cell, CellFailure, CellOutcome, CellResult
 from benchmarks.compare import advantage, kept_rate
-from benchmarks.results import Results
+from benchmarks.results import RunResults
 from benchmarks.systems import OURS
 from benchmarks.units import memory_name, size_name, times_name
 
 NOT_SYNCED = "† acknowledges before data is synced to disk"
 
 
-def print_report(results: Results, console: Console) -> None:
+def print_report(results: RunResults, console: Console) -> None:
     """Print everything that a reader needs to judge the run."""
     machine = results.machine
     console.print(
@@ -38,7 +38,7 @@ def print_report(results: Results, console: Console) -> None:
         console.print(f"[yellow]left out:[/] {reason}", highlight=False)
 
 
-def throughput_table(results: Results) -> Table:
+def throughput_table(results: RunResults) -> Table:
     """Full speed: a row a size and system."""
     table = Table(
         title="End to end, 1 producer, 1 consumer (MB = 10^6 bytes of payload)",
@@ -65,7 +65,7 @@ def throughput_table(results: Results) -> Table:
     return table
 
 
-def _throughput(results: Results, outcome: Outcome) -> list[str | Text]:
+def _throughput(results: RunResults, outcome: CellOutcome) -> list[str | Text]:
     if isinstance(outcome, CellFailure):
         return [_failed(outcome)]
     row: list[str | Text] = [
@@ -81,7 +81,7 @@ def _throughput(results: Results, outcome: Outcome) -> list[str | Text]:
     return row
 
 
-def latency_tables(results: Results) -> list[Table]:
+def latency_tables(results: RunResults) -> list[Table]:
     """Fixed rates: a table a rate and size."""
     tables: list[Table] = []
     cells = [outcome for outcome in results.outcomes if outcome.cell.rate is not None]
@@ -112,7 +112,7 @@ def latency_tables(results: Results) -> list[Table]:
     return tables
 
 
-def _latency(results: Results, outcome: Outcome) -> list[str | Text]:
+def _latency(results: RunResults, outcome: CellOutcome) -> list[str | Text]:
     if isinstance(outcome, CellFailure):
         return [_failed(outcome)]
     latency = outcome.latency
@@ -132,7 +132,7 @@ def _latency(results: Results, outcome: Outcome) -> list[str | Text]:
     return row
 
 
-def yardstick_table(results: Results) -> Table:
+def yardstick_table(results: RunResults) -> Table:
     """What the disk alone does."""
     yardsticks = results.yardsticks
     table = Table(title="Yardsticks: the disk alone, same run", title_justify="left")
@@ -151,7 +151,7 @@ def yardstick_table(results: Results) -> Table:
     return table
 
 
-def target_table(results: Results) -> Table:
+def target_table(results: RunResults) -> Table:
     """The targets, passed or not."""
     table = Table(title="Targets", title_justify="left")
     for heading in ("what", "wanted", "got", ""):
@@ -162,7 +162,7 @@ def target_table(results: Results) -> Table:
     return table
 
 
-def guarantee_table(results: Results) -> Table:
+def guarantee_table(results: RunResults) -> Table:
     """What an acknowledgement means in each system, and how its client was used."""
     table = Table(title="What was compared", title_justify="left", show_lines=True)
     for heading in ("system", "an acknowledgement means", "how the client is used"):
@@ -202,7 +202,7 @@ def _spread(result: CellResult, form: str) -> str:
     return f"{spread.lowest:{form}} - {spread.highest:{form}}{failed}"
 
 
-def _title(results: Results, cell: Cell) -> str:
+def _title(results: RunResults, cell: Cell) -> str:
     system = next(system for system in results.systems if system.name == cell.system)
     return system.title if system.synced else f"{system.title} †"
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.cell import CellResult, Outcome
+from benchmarks.cell import CellOutcome, CellResult
 from benchmarks.compare import Target, advantage, kept_rate, targets
 from benchmarks.systems import OURS, System
 from benchmarks.yardsticks import Yardsticks
@@ -34,7 +34,7 @@ class SystemInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class MachineInfo:
     """Where it was measured."""
 
     processor: str
@@ -46,18 +46,18 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Results:
+class RunResults:
     """One whole run."""
 
     when: str
-    machine: Machine
+    machine: MachineInfo
     seconds: float
     systems: list[SystemInfo]
     skipped: dict[str, str]
     """Why a system was left out, by name."""
-    outcomes: list[Outcome]
+    outcomes: list[CellOutcome]
     """One for each cell: the median of its repetitions."""
-    repetitions: list[Outcome]
+    repetitions: list[CellOutcome]
     """Every run of every cell, in the order in which they were taken."""
     yardsticks: Yardsticks
 
@@ -99,9 +99,9 @@ def describe(system: System) -> SystemInfo:
     )
 
 
-def this_machine(folder: Path) -> Machine:
+def this_machine(folder: Path) -> MachineInfo:
     """This machine, and the filesystem that ``folder`` is on."""
-    return Machine(
+    return MachineInfo(
         processor=_processor(),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1,
         memory=psutil.virtual_memory().total,
@@ -130,7 +130,7 @@ def _filesystem(folder: Path) -> str:
     return max(mounts, key=lambda mount: len(mount.mountpoint)).fstype if mounts else "unknown"
 
 
-def to_json(results: Results) -> str:
+def to_json(results: RunResults) -> str:
     """The run as JSON: what was measured, and what follows from it."""
     document: dict[str, Any] = {
         "format": FORMAT,
@@ -147,7 +147,7 @@ def to_json(results: Results) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
-def _cell(results: Results, outcome: Outcome) -> dict[str, Any]:
+def _cell(results: RunResults, outcome: CellOutcome) -> dict[str, Any]:
     document = dataclasses.asdict(outcome)
     if not isinstance(outcome, CellResult):
         return document

@@ -16,27 +16,27 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from benchmarks import yardsticks
-from benchmarks.cell import Cell, Outcome
+from benchmarks.cell import Cell, CellOutcome
 from benchmarks.compare import LATENCY_SIZE, RECORDS_SIZE, middle
 from benchmarks.conduct import run_cell
-from benchmarks.options import SIZES, Options
-from benchmarks.results import Results, describe, this_machine
+from benchmarks.options import SIZES, BenchmarkOptions
+from benchmarks.results import RunResults, describe, this_machine
 from benchmarks.systems import OURS, SYSTEMS, System
 from benchmarks.units import count_name, size_name
 
 
-def measure(options: Options, console: Console) -> Results:
+def measure(options: BenchmarkOptions, console: Console) -> RunResults:
     """Take every measurement that ``options`` ask for and that this machine allows. Blocks.
 
     A system that is not installed, or a cell that fails, is told in the results; the rest runs.
     """
     systems, skipped = available(options.systems)
     cells = plan(options, systems)
-    repetitions: list[Outcome] = []
+    repetitions: list[CellOutcome] = []
     with _data_folder(options.data) as folder, _progress(console) as progress:
         steps = options.repeat * (len(cells) + 1) + 1
         whole = progress.add_task("whole run", total=steps, note="")
-        readings: list[yardsticks.Reading] = []
+        readings: list[yardsticks.YardstickReading] = []
         for turn in range(options.repeat):
             readings.append(_take_yardsticks(options, folder, progress))
             progress.advance(whole)
@@ -46,7 +46,7 @@ def measure(options: Options, console: Console) -> Results:
                 progress.advance(whole)
         readings.append(_take_yardsticks(options, folder, progress))
         machine = this_machine(folder)
-    return Results(
+    return RunResults(
         when=datetime.now(UTC).isoformat(timespec="seconds"),
         machine=machine,
         seconds=options.seconds,
@@ -60,7 +60,7 @@ def measure(options: Options, console: Console) -> Results:
     )
 
 
-def profile(options: Options, console: Console) -> list[Outcome]:
+def profile(options: BenchmarkOptions, console: Console) -> list[CellOutcome]:
     """Run the cells that ``options`` name at full speed, once; by default our 100-byte cell.
 
     Blocks. Every system asked for must be available.
@@ -93,7 +93,7 @@ def available(names: tuple[str, ...]) -> tuple[list[System], dict[str, str]]:
     return systems, skipped
 
 
-def plan(options: Options, systems: list[System]) -> list[Cell]:
+def plan(options: BenchmarkOptions, systems: list[System]) -> list[Cell]:
     """Every cell of a run, in order."""
     full_speed = [
         _cell(options, system, size, None) for size in options.sizes for system in systems
@@ -101,7 +101,7 @@ def plan(options: Options, systems: list[System]) -> list[Cell]:
     return full_speed + [_cell(options, system, LATENCY_SIZE, options.rate) for system in systems]
 
 
-def _cell(options: Options, system: System, size: int, rate: int | None) -> Cell:
+def _cell(options: BenchmarkOptions, system: System, size: int, rate: int | None) -> Cell:
     return Cell(
         system=system.name,
         size=size,
@@ -112,7 +112,7 @@ def _cell(options: Options, system: System, size: int, rate: int | None) -> Cell
     )
 
 
-def _run(system: System, cell: Cell, folder: Path, progress: Progress) -> Outcome:
+def _run(system: System, cell: Cell, folder: Path, progress: Progress) -> CellOutcome:
     pace = "full speed" if cell.rate is None else f"{cell.rate:,} msg/s"
     title = f"{system.title}, {size_name(cell.size)}, {pace}"
     task = progress.add_task(title, total=cell.seconds, note="starting")
@@ -127,7 +127,9 @@ def _run(system: System, cell: Cell, folder: Path, progress: Progress) -> Outcom
         progress.remove_task(task)
 
 
-def _take_yardsticks(options: Options, folder: Path, progress: Progress) -> yardsticks.Reading:
+def _take_yardsticks(
+    options: BenchmarkOptions, folder: Path, progress: Progress
+) -> yardsticks.YardstickReading:
     task = progress.add_task("the disk alone", total=None, note="")
     try:
         # Half as long as a cell: it is taken at least twice.

@@ -6,7 +6,7 @@ import ctypes
 from multiprocessing.sharedctypes import RawArray
 
 
-class Shared:
+class SharedCounters:
     """Aligned 64-bit words in shared memory: each has one writer, and is read without a lock."""
 
     def __init__(self) -> None:

@@ -7,17 +7,19 @@ from array import array
 from collections.abc import Awaitable, Callable, Sequence
 
 from benchmarks.cell import Cell, ConsumerReport
-from benchmarks.shared import Shared
+from benchmarks.shared import SharedCounters
 from benchmarks.source import STAMP
 
 
-class Sink:
+class RecordSink:
     """Takes every record that a driver receives, in the order in which it receives them.
 
     A driver subscribes, awaits :meth:`ready`, and then hands over what arrives until ``done``.
     """
 
-    def __init__(self, cell: Cell, shared: Shared, ready: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, cell: Cell, shared: SharedCounters, ready: Callable[[], Awaitable[None]]
+    ) -> None:
         self.cell = cell
         self.done = False
         self._shared = shared

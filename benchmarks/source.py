@@ -19,21 +19,23 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from benchmarks.cell import Cell, ProducerReport
-from benchmarks.shared import Shared
+from benchmarks.shared import SharedCounters
 
 STAMP = struct.Struct("<qq")  # CLOCK_MONOTONIC in ns, sequence number
 TICK_NS = 1_000_000
 LATE_FACTOR = 2  # a system that cannot keep the rate is given this many times the seconds
 
 
-class Source:
+class RecordSource:
     """Gives a driver its batches, and remembers when the first was sent and the last acknowledged.
 
     A driver connects, awaits :meth:`ready`, iterates over the source and sends each batch, waits
     for every acknowledgement, and then calls :meth:`acknowledged`, before it disconnects.
     """
 
-    def __init__(self, cell: Cell, shared: Shared, ready: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, cell: Cell, shared: SharedCounters, ready: Callable[[], Awaitable[None]]
+    ) -> None:
         self.cell = cell
         self._shared = shared
         self._ready = ready

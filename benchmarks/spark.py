@@ -52,7 +52,7 @@ _START_US = 1_750_000_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class QueryTimes:
     """Seconds of one query, each way: the median of all repetitions."""
 
     name: str
@@ -65,7 +65,9 @@ class Pair:
     goal: float | None
 
     @classmethod
-    def of(cls, name: str, seconds: Mapping[str, Sequence[float]], goal: float | None) -> Pair:
+    def of(
+        cls, name: str, seconds: Mapping[str, Sequence[float]], goal: float | None
+    ) -> QueryTimes:
         """From the seconds of each turn, each way."""
         middle = {way: statistics.median(values) for way, values in seconds.items()}
         turns = zip(seconds["ours"], seconds["native"], strict=True)
@@ -74,7 +76,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class SparkBenchmarkOptions:
     """What to measure."""
 
     records: int
@@ -123,7 +125,7 @@ def main(arguments: Sequence[str]) -> int:
 # ---- data ----
 
 
-def write_large(lake: Path, options: Options) -> int:
+def write_large(lake: Path, options: SparkBenchmarkOptions) -> int:
     """Ledgers of JSON with keys; returns the bytes of their objects."""
     random = Random(7)
     payloads = [_payload(random, options.size) for _ in range(_PAYLOADS)]
@@ -190,7 +192,7 @@ def _payload(random: Random, size: int) -> bytes:
 # ---- measurements ----
 
 
-def compare(spark: SparkSession, folder: Path, repeat: int) -> list[Pair]:
+def compare(spark: SparkSession, folder: Path, repeat: int) -> list[QueryTimes]:
     """Each query each way, in turns."""
     lake, batches = folder / "lake", folder / "batches"
     write_batches(batches, _options(lake, LARGE))
@@ -218,7 +220,7 @@ def compare(spark: SparkSession, folder: Path, repeat: int) -> list[Pair]:
                 query(frame)
                 if turn >= _WARM:
                     seconds[way].append(time.perf_counter() - began)
-        pairs.append(Pair.of(name, seconds, goal))
+        pairs.append(QueryTimes.of(name, seconds, goal))
     return pairs
 
 
@@ -301,7 +303,10 @@ def _session(folder: Path, cores: int) -> SparkSession:
 
 
 def _show(
-    pairs: Sequence[Pair], counts: dict[str, Any], small: dict[str, float], options: Options
+    pairs: Sequence[QueryTimes],
+    counts: dict[str, Any],
+    small: dict[str, float],
+    options: SparkBenchmarkOptions,
 ) -> None:
     console = Console()
     table = Table(title=f"{options.records:,} records of {options.size} B, {options.cores} cores")
@@ -326,7 +331,7 @@ def _met(yes: bool) -> str:
     return "met" if yes else "missed"
 
 
-def _parse(arguments: Sequence[str]) -> Options:
+def _parse(arguments: Sequence[str]) -> SparkBenchmarkOptions:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.spark",
         description=__doc__,
@@ -340,7 +345,7 @@ def _parse(arguments: Sequence[str]) -> Options:
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     given = parser.parse_args(arguments)
-    return Options(**vars(given))
+    return SparkBenchmarkOptions(**vars(given))
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ _MB: Final = 1e6
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class TierRates:
     """Rates in MB/s, of payloads or of an object's bytes."""
 
     store: str
@@ -80,7 +80,7 @@ class Result:
         return self.replay_at_node / self.read
 
 
-async def measure(store: str, folder: Path, seconds: float, ledger_mb: int, size: int) -> Result:
+async def measure(store: str, folder: Path, seconds: float, ledger_mb: int, size: int) -> TierRates:
     """Everything once."""
     with _server(store, folder) as (url, variables):
         os.environ.update(variables)
@@ -94,7 +94,7 @@ async def measure(store: str, folder: Path, seconds: float, ledger_mb: int, size
                 objects = await _flush(client)
                 drained = time.perf_counter()
                 read, at_node, replay = await _read_rates(client, url, published)
-    return Result(
+    return TierRates(
         store,
         published,
         published / (ended - begun) / _MB,
@@ -278,7 +278,7 @@ async def _replay_at_node(store: ObjectStore, ledgers: Sequence[tuple[ObjectHead
 # ---- the report ----
 
 
-def show(result: Result, console: Console) -> None:
+def show(result: TierRates, console: Console) -> None:
     """A table for people."""
     table = Table("measure", "figure", "of the store's own")
     table.add_row("plain puts", f"{result.put:,.0f} MB/s", "")

@@ -6,18 +6,18 @@ import threading
 
 import psutil
 
-from benchmarks.systems import Server
+from benchmarks.systems import SystemServer
 
 INTERVAL = 0.05
 
 
-class Watch:
+class ServerWatch:
     """Samples the whole process tree of a server in a thread of its own, between start and stop.
 
     Memory that children share is counted once for each of them: an upper bound.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: SystemServer) -> None:
         self._server = server
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._sample, name="watch", daemon=True)
@@ -26,7 +26,7 @@ class Watch:
         self.cpu_seconds: dict[str, float] = {}
         """Of each process that was started, by its name."""
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> ServerWatch:
         self._cpu_at_start = self._cpu()
         self._thread.start()
         return self

@@ -14,10 +14,10 @@ from multiprocessing.connection import Connection
 from typing import Literal
 
 from benchmarks.cell import Cell, ConsumerReport, ProducerReport
-from benchmarks.shared import Shared
-from benchmarks.sink import Sink
-from benchmarks.source import Source
-from benchmarks.systems import Address, load
+from benchmarks.shared import SharedCounters
+from benchmarks.sink import RecordSink
+from benchmarks.source import RecordSource
+from benchmarks.systems import ServerAddress, load
 
 Role = Literal["producer", "consumer"]
 READY = "ready"
@@ -25,7 +25,9 @@ GO = "go"
 START_TIMEOUT = 60.0
 
 
-def main(role: Role, cell: Cell, address: Address, shared: Shared, pipe: Connection) -> None:
+def main(
+    role: Role, cell: Cell, address: ServerAddress, shared: SharedCounters, pipe: Connection
+) -> None:
     """The child's whole life."""
     # Ctrl-C goes to the whole group; the conductor alone decides what it ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -37,7 +39,7 @@ def main(role: Role, cell: Cell, address: Address, shared: Shared, pipe: Connect
 
 
 def _run(
-    role: Role, cell: Cell, address: Address, shared: Shared, pipe: Connection
+    role: Role, cell: Cell, address: ServerAddress, shared: SharedCounters, pipe: Connection
 ) -> ProducerReport | ConsumerReport:
     system = load(cell.system)
 
@@ -50,12 +52,12 @@ def _run(
         gc.freeze()
 
     async def produce() -> ProducerReport:
-        source = Source(cell, shared, ready)
+        source = RecordSource(cell, shared, ready)
         await system.produce(address, source)
         return source.report()
 
     async def consume() -> ConsumerReport:
-        sink = Sink(cell, shared, ready)
+        sink = RecordSink(cell, shared, ready)
         await system.consume(address, sink)
         return sink.report()
 

@@ -21,7 +21,7 @@ SYNC_SIZE = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class YardstickReading:
     """One taking of both yardsticks."""
 
     sequential_mb_per_s: float
@@ -41,7 +41,7 @@ class Yardsticks:
     """The rate of issue that was reached: one caller cannot issue faster than the disk syncs."""
 
 
-def join(readings: list[Reading]) -> Yardsticks:
+def join(readings: list[YardstickReading]) -> Yardsticks:
     """The mean of the rates, and the percentiles of all samples together."""
     return Yardsticks(
         sum(reading.sequential_mb_per_s for reading in readings) / len(readings),
@@ -50,11 +50,11 @@ def join(readings: list[Reading]) -> Yardsticks:
     )
 
 
-def take(folder: Path, seconds: float, rate: int, max_bytes: int) -> Reading:
+def take(folder: Path, seconds: float, rate: int, max_bytes: int) -> YardstickReading:
     """Measure in ``folder``, leaving nothing there. Blocks for twice ``seconds``."""
     sequential = sequential_write(folder / "sequential", seconds, max_bytes)
     samples, per_s = paced_sync(folder / "sync", seconds, rate)
-    return Reading(sequential, samples, per_s)
+    return YardstickReading(sequential, samples, per_s)
 
 
 def sequential_write(path: Path, seconds: float, max_bytes: int) -> float:

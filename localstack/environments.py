@@ -1,8 +1,8 @@
-"""Python environments of their own for programs that would not go together with ours.
+"""Separate Python environments for programs whose packages conflict with Sulina's.
 
-Each is a folder ``.venv-<name>`` beside ``.venv``, made from ``requirements/<name>.lock`` the
-first time, and again when the lock has changed. ``python -m localstack.environments NAME...``
-makes them ahead of time, with a line on what it does.
+Each is a folder ``.venv-<name>`` next to ``.venv``, installed from ``requirements/<name>.lock`` on
+first use and again when the lock has changed. ``python -m localstack.environments NAME...``
+installs them ahead of time.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ ROOT: Final = Path(__file__).parents[1]
 
 
 def environment(name: str, *, python: str = sys.executable) -> Path:
-    """The ``bin`` folder of the environment, which has everything that its lock names.
+    """The ``bin`` folder of the environment, installed if necessary.
 
-    Blocks while it is made, which may take minutes; several processes may ask at once, and one of
-    them makes it. Raises ``Unavailable`` with what pip said.
+    Installation blocks, possibly for minutes; of several concurrent processes, one installs. Raises
+    ``Unavailable`` with pip's output if pip fails.
     """
     lock = ROOT / "requirements" / f"{name}.lock"
     folder = ROOT / f".venv-{name}"
@@ -48,10 +48,10 @@ def _run(*command: str) -> None:
 
 
 def main(names: list[str]) -> int:
-    """Make the environments named. Returns the exit code."""
+    """Install the environments. Returns the exit code."""
     for name in names:
         if not (ROOT / "requirements" / f"{name}.lock").exists():
-            print(f"there is no requirements/{name}.lock to make it from", file=sys.stderr)
+            print(f"requirements/{name}.lock does not exist", file=sys.stderr)
             return 2
         if not (ROOT / f".venv-{name}" / "installed.lock").exists():
             print(f"Installing requirements/{name}.lock into .venv-{name}", file=sys.stderr)

@@ -1,7 +1,7 @@
-"""What the tour of the lake needs besides Sulina: orders to publish, and a question for Spark.
+"""The tour of the lake: orders to publish, and a Spark query on them.
 
-``python -m localstack.tour orders`` writes a line for each order of one day, key and JSON.
-``... chart`` asks Spark for orders and sales by hour, and draws them.
+``python -m localstack.tour orders`` prints the orders of one day, one per line, as key and JSON.
+``... chart`` computes orders and sales by hour with Spark, and draws a chart.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COUNTRIES: Final = ("RO", "BG", "UA", "AT")
 
 
 def orders(count: int) -> Iterator[str]:
-    """Orders of a day, more of them at noon and in the evening."""
+    """The orders of a day, with more at noon and in the evening."""
     rng = random.Random(7)
     busy = [
         1.2 + math.sin((hour - 6) / 24 * 2 * math.pi) + (hour in (12, 19)) for hour in range(24)
@@ -40,19 +40,19 @@ def orders(count: int) -> Iterator[str]:
         yield f"customer-{rng.randrange(500)}|{json.dumps(order)}"
 
 
-def ask(path: str) -> list[dict[str, Any]]:
-    """Orders and sales by hour and country, from Spark. Blocks."""
+def query(path: str) -> list[dict[str, Any]]:
+    """Compute orders and sales by hour and country with Spark. Blocks."""
     spark = session(argparse.Namespace(master="local[2]"), "tour")
     try:
         options = {"path": path, "topic": TOPIC, "columns": "payload"}
         records = spark.read.format("sulina").options(**options).load()
         records.createOrReplaceTempView("records")
-        return [row.asDict() for row in spark.sql(_QUESTION).collect()]
+        return [row.asDict() for row in spark.sql(_QUERY).collect()]
     finally:
         spark.stop()
 
 
-_QUESTION: Final = """
+_QUERY: Final = """
     with orders as (
         select from_json(cast(payload as string), 'hour int, country string, cents bigint') as it
         from records)
@@ -61,7 +61,7 @@ _QUESTION: Final = """
 
 
 def draw(rows: Sequence[dict[str, Any]], output: Path) -> None:
-    """Sales of each hour, a colour for each country."""
+    """Draw the sales per hour, with one color per country."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 3.6), layout="constrained")
@@ -79,30 +79,34 @@ def draw(rows: Sequence[dict[str, Any]], output: Path) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Parse and do. Returns the exit code."""
+    """Run a command. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m localstack.tour", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    make = commands.add_parser("orders", help="write lines for: sulina produce --key-separator '|'")
-    make.add_argument("--count", type=int, default=20_000)
-    chart = commands.add_parser("chart", help=f"ask Spark about {TOPIC}, and draw the answer")
+    make = commands.add_parser(
+        "orders", help="print orders for: sulina produce --key-separator '|'"
+    )
+    make.add_argument("--count", type=int, default=20_000, help="number of orders (default: 20000)")
+    chart = commands.add_parser("chart", help=f"query {TOPIC} with Spark, and draw a chart")
     chart.add_argument(
         "--path",
         default=os.environ.get("SULINA_TIER", ""),
-        help="the lake: a folder, or s3://bucket/prefix (default: $SULINA_TIER, of cloud.env)",
+        help="the lake: a folder, or s3://bucket/prefix (default: $SULINA_TIER from cloud.env)",
     )
-    chart.add_argument("--output", type=Path, default=Path("tour_lake.png"))
+    chart.add_argument(
+        "--output", type=Path, default=Path("tour_lake.png"), help="file of the chart"
+    )
     given = parser.parse_args(argv)
     if given.command == "chart":
         return guard(lambda: _chart(given.path, given.output))
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # who reads may have enough
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # exit quietly if the reader stops, like head
     sys.stdout.writelines(f"{line}\n" for line in orders(given.count))
     return DONE
 
 
 def _chart(path: str, output: Path) -> int:
     if not path:
-        raise Refused("say where the lake is: --path, or source .sulina-cloud/cloud.env first")
-    rows = ask(path)
+        raise Refused("set the lake with --path, or source .sulina-cloud/cloud.env first")
+    rows = query(path)
     draw(rows, output)
     total = sum(row["orders"] for row in rows)
     sys.stdout.write(f"{total} orders in {len(rows)} rows; the chart is {output}\n")

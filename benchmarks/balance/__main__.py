@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from benchmarks.balance import options as command_line
-from benchmarks.balance.options import LARGE, USUAL_ALPHA, Options
-from benchmarks.balance.run import Outcome, simulate
+from benchmarks.balance.options import LARGE, USUAL_ALPHA, BalanceOptions
+from benchmarks.balance.run import BalanceOutcome, simulate
 from benchmarks.balance.scenarios import SCENARIOS, scaled
 from benchmarks.balance.start import StartResult, measure_start
 from benchmarks.balance.tables import reason_table, run_table, start_table
@@ -51,7 +51,9 @@ def main() -> int:
     return 0
 
 
-def _simulate(options: Options, console: Console) -> tuple[list[StartResult], list[Outcome]]:
+def _simulate(
+    options: BalanceOptions, console: Console
+) -> tuple[list[StartResult], list[BalanceOutcome]]:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -64,7 +66,7 @@ def _simulate(options: Options, console: Console) -> tuple[list[StartResult], li
         for alpha in (options.alphas if size == LARGE else (USUAL_ALPHA,))
     ]
     starts: list[StartResult] = []
-    outcomes: list[Outcome] = []
+    outcomes: list[BalanceOutcome] = []
     with Progress(*columns, console=console, transient=True) as bars:
         whole = bars.add_task("random starts", total=len(plans), visible=bool(plans))
         for brokers, topics, alpha in plans:
@@ -91,10 +93,10 @@ def _show(bars: Progress, bar: TaskID, share: float) -> None:
 
 
 def _write(
-    options: Options,
+    options: BalanceOptions,
     document: str,
     starts: list[StartResult],
-    outcomes: list[Outcome],
+    outcomes: list[BalanceOutcome],
     console: Console,
 ) -> None:
     options.out.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ USUAL_ALPHA = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class BalanceOptions:
     """What to simulate, and where to put it."""
 
     scenarios: tuple[str, ...]
@@ -32,12 +32,12 @@ class Options:
     json: bool
 
 
-def parse(arguments: Sequence[str]) -> Options:
+def parse(arguments: Sequence[str]) -> BalanceOptions:
     """Options from the command line. Exits with a sentence when they make no sense."""
     given = _parser().parse_args(arguments)
     sizes = given.sizes if given.sizes is not None else SIZES[: 2 if given.quick else 4]
     plot = (given.plot or given.out / "balance.svg") if given.draw else None
-    return Options(
+    return BalanceOptions(
         given.scenarios, sizes, given.alphas, given.seed, given.hours, given.quick,
         given.unbalanced, given.out, plot, given.json,
     )  # fmt: skip

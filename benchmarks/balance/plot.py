@@ -12,7 +12,7 @@ matplotlib.use("svg")
 
 from matplotlib import pyplot
 
-from benchmarks.balance.run import Outcome, Point
+from benchmarks.balance.run import BalanceOutcome, Point
 from benchmarks.balance.start import GOAL, StartResult
 from benchmarks.plot import COLOURS, FAINT, INK, STYLE
 from benchmarks.systems import OURS
@@ -24,7 +24,9 @@ POINTS = 160
 """Of a line: more can't be seen, and make the file large."""
 
 
-def write_plot(starts: Sequence[StartResult], outcomes: Sequence[Outcome], path: Path) -> None:
+def write_plot(
+    starts: Sequence[StartResult], outcomes: Sequence[BalanceOutcome], path: Path
+) -> None:
     """Draw everything into ``path``. The same results give the same file."""
     names = list(dict.fromkeys(one.scenario.name for one in outcomes))
     rows = (1 if starts else 0) + (len(names) + 1) // 2
@@ -105,7 +107,7 @@ def _times(axes: Any, starts: Sequence[StartResult]) -> None:
     axes.legend(frameon=False, fontsize=8.5, loc="upper left")
 
 
-def _hours(axes: Any, outcomes: Sequence[Outcome]) -> None:
+def _hours(axes: Any, outcomes: Sequence[BalanceOutcome]) -> None:
     for outcome in sorted(outcomes, key=lambda one: one.scenario.balancing):
         on = outcome.scenario.balancing
         points = _thinned(outcome.points)

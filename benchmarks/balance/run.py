@@ -11,8 +11,8 @@ from enum import StrEnum
 from statistics import fmean
 from typing import Any
 
-from benchmarks.balance.workload import Shape, make_workload
-from benchmarks.balance.world import Trouble, World
+from benchmarks.balance.workload import WorkloadShape, make_workload
+from benchmarks.balance.world import SimulatedCluster, Trouble
 from broker_containers.load.decision import SkipReason
 from broker_containers.load.manager import LoadManager
 from broker_containers.load.settings import BalanceSettings
@@ -24,7 +24,7 @@ RETURN_SECONDS = 3_600.0
 """A topic that comes back to a broker it left within this time has oscillated."""
 
 
-class EventKind(StrEnum):
+class BalanceEventKind(StrEnum):
     """What can happen to a broker."""
 
     JOIN = "join"
@@ -34,11 +34,11 @@ class EventKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class BalanceEvent:
     """Something that happens to ``count`` brokers."""
 
     at: float
-    kind: EventKind
+    kind: BalanceEventKind
     count: int = 1
 
 
@@ -50,13 +50,13 @@ class Scenario:
     brokers: int
     topics: int
     hours: float
-    shape: Shape = Shape.STEADY
+    shape: WorkloadShape = WorkloadShape.STEADY
     alpha: float = 2.0
     utilisation: float = 0.5
     step: float = 60.0
     """Seconds between reports of a broker, and between evaluations."""
     trouble: Trouble = field(default_factory=Trouble)
-    events: tuple[Event, ...] = ()
+    events: tuple[BalanceEvent, ...] = ()
     seed: int = 1
     balancing: bool = True
 
@@ -76,7 +76,7 @@ class Point:
 
 
 @dataclass(slots=True)
-class Outcome:
+class BalanceOutcome:
     """What a run came to."""
 
     scenario: Scenario
@@ -142,21 +142,21 @@ def simulate(
     scenario: Scenario,
     settings: BalanceSettings | None = None,
     progress: Callable[[float], None] = lambda _: None,
-) -> Outcome:
+) -> BalanceOutcome:
     """Run ``scenario``. Only the planner's own CPU time is real."""
     chance = random.Random(scenario.seed)
     seconds = scenario.hours * 3_600
     workload = make_workload(
         scenario.shape, scenario.topics, alpha=scenario.alpha, seconds=seconds, chance=chance
     )
-    world = World(
+    world = SimulatedCluster(
         workload,
         scenario.brokers,
         utilisation=scenario.utilisation,
         trouble=scenario.trouble,
         chance=chance,
     )
-    run = _Run(scenario, world, _fitted(settings or BalanceSettings(), scenario), chance)
+    run = _BalanceRun(scenario, world, _fitted(settings or BalanceSettings(), scenario), chance)
     steps = int(seconds / scenario.step)
     for number in range(steps + 1):
         run.step(number * scenario.step)
@@ -175,13 +175,17 @@ def _fitted(settings: BalanceSettings, scenario: Scenario) -> BalanceSettings:
     )
 
 
-class _Run:
+class _BalanceRun:
     """The leader of a simulated cluster, and the hand of fate."""
 
     def __init__(
-        self, scenario: Scenario, world: World, settings: BalanceSettings, chance: random.Random
+        self,
+        scenario: Scenario,
+        world: SimulatedCluster,
+        settings: BalanceSettings,
+        chance: random.Random,
     ) -> None:
-        self.outcome = Outcome(scenario)
+        self.outcome = BalanceOutcome(scenario)
         self._world = world
         self._manager = LoadManager(settings)
         self._chance = chance
@@ -237,18 +241,18 @@ class _Run:
         self.outcome.moves_by_hour[int(now // 3_600)] += len(moves)
         self._world.move(list(moves))
 
-    def _happen(self, event: Event, now: float) -> None:
+    def _happen(self, event: BalanceEvent, now: float) -> None:
         for _ in range(event.count):
             names = sorted(self._world.brokers)
-            if event.kind is EventKind.JOIN:
+            if event.kind is BalanceEventKind.JOIN:
                 self._world.join()
-            elif event.kind is EventKind.DIE and len(names) > 1:
+            elif event.kind is BalanceEventKind.DIE and len(names) > 1:
                 self._die(self._chance.choice(names), now)
-            elif event.kind is EventKind.SLOW:
+            elif event.kind is BalanceEventKind.SLOW:
                 name = self._chance.choice(names)
                 self._world.brokers[name].slowness = 3.0
                 self._slow.append(name)
-            elif event.kind is EventKind.RECOVER and self._slow:
+            elif event.kind is BalanceEventKind.RECOVER and self._slow:
                 broker = self._world.brokers.get(self._slow.pop())
                 if broker is not None:
                     broker.slowness = 1.0

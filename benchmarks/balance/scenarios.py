@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmarks.balance.run import Event, EventKind, Scenario
-from benchmarks.balance.workload import Shape
+from benchmarks.balance.run import BalanceEvent, BalanceEventKind, Scenario
+from benchmarks.balance.workload import WorkloadShape
 from benchmarks.balance.world import Trouble
 
 HOUR = 3_600.0
@@ -14,20 +14,22 @@ SCENARIOS = {
     one.name: one
     for one in (
         Scenario("steady", brokers=20, topics=1_000, hours=24),
-        Scenario("diurnal", brokers=20, topics=1_000, hours=48, step=120, shape=Shape.DIURNAL),
-        Scenario("flash", brokers=20, topics=1_000, hours=24, shape=Shape.FLASH),
+        Scenario(
+            "diurnal", brokers=20, topics=1_000, hours=48, step=120, shape=WorkloadShape.DIURNAL
+        ),
+        Scenario("flash", brokers=20, topics=1_000, hours=24, shape=WorkloadShape.FLASH),
         Scenario(
             "churn",
             brokers=20,
             topics=1_000,
             hours=12,
             events=(
-                Event(1.5 * HOUR, EventKind.DIE),
-                Event(3.0 * HOUR, EventKind.JOIN, 3),
-                Event(4.5 * HOUR, EventKind.SLOW, 2),
-                Event(6.5 * HOUR, EventKind.RECOVER, 2),
-                Event(8.0 * HOUR, EventKind.DIE, 3),
-                Event(10.0 * HOUR, EventKind.JOIN, 2),
+                BalanceEvent(1.5 * HOUR, BalanceEventKind.DIE),
+                BalanceEvent(3.0 * HOUR, BalanceEventKind.JOIN, 3),
+                BalanceEvent(4.5 * HOUR, BalanceEventKind.SLOW, 2),
+                BalanceEvent(6.5 * HOUR, BalanceEventKind.RECOVER, 2),
+                BalanceEvent(8.0 * HOUR, BalanceEventKind.DIE, 3),
+                BalanceEvent(10.0 * HOUR, BalanceEventKind.JOIN, 2),
             ),
         ),
         Scenario(
@@ -44,7 +46,7 @@ SCENARIOS = {
             hours=3,
             alpha=0.0,
             utilisation=0.8,
-            events=(Event(1.0 * HOUR, EventKind.JOIN),),
+            events=(BalanceEvent(1.0 * HOUR, BalanceEventKind.JOIN),),
         ),
         Scenario("large", brokers=1_000, topics=100_000, hours=1),
     )

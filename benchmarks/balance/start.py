@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from benchmarks.balance.workload import Shape, make_workload
-from benchmarks.balance.world import Trouble, World
+from benchmarks.balance.workload import WorkloadShape, make_workload
+from benchmarks.balance.world import SimulatedCluster, Trouble
 from broker_containers.load.decision import RebalancePlan
 from broker_containers.load.manager import LoadManager
 from broker_containers.load.settings import BalanceSettings
@@ -61,8 +61,10 @@ class StartResult:
 def measure_start(brokers: int, topics: int, alpha: float, seed: int) -> StartResult:
     """Make a random start, plan once, and see."""
     chance = random.Random(seed)
-    workload = make_workload(Shape.STEADY, topics, alpha=alpha, seconds=0, chance=chance)
-    world = World(workload, brokers, utilisation=0.5, trouble=Trouble(noise=0), chance=chance)
+    workload = make_workload(WorkloadShape.STEADY, topics, alpha=alpha, seconds=0, chance=chance)
+    world = SimulatedCluster(
+        workload, brokers, utilisation=0.5, trouble=Trouble(noise=0), chance=chance
+    )
     settings = replace(
         BalanceSettings(),
         confirm_seconds=0.0,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from benchmarks.balance.run import Outcome
+from benchmarks.balance.run import BalanceOutcome
 from benchmarks.balance.start import GOAL, StartResult
 from benchmarks.units import count_name
 
@@ -38,7 +38,7 @@ def start_table(results: Sequence[StartResult]) -> Table:
     return table
 
 
-def run_table(outcomes: Sequence[Outcome]) -> Table:
+def run_table(outcomes: Sequence[BalanceOutcome]) -> Table:
     """Scenarios, one a row; means leave out the first hour."""
     table = Table(title="Virtual hours")
     for head in ("scenario", "balancing", "brokers", "topics", "hours", "CV", "max/mean",
@@ -68,7 +68,7 @@ def run_table(outcomes: Sequence[Outcome]) -> Table:
     return table
 
 
-def reason_table(outcomes: Sequence[Outcome]) -> Table:
+def reason_table(outcomes: Sequence[BalanceOutcome]) -> Table:
     """Why nothing was done, counted over each balanced run."""
     balanced = [one for one in outcomes if one.scenario.balancing]
     table = Table(title="Decisions not to act")

@@ -11,7 +11,7 @@ DAY = 86_400.0
 RECORD_BYTES = 500.0
 
 
-class Shape(StrEnum):
+class WorkloadShape(StrEnum):
     """How load changes with time."""
 
     STEADY = "steady"
@@ -22,7 +22,7 @@ class Shape(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class SimulatedTopic:
     """One topic: its mean rate of records in, and how many consumers get each of them."""
 
     name: str
@@ -51,16 +51,16 @@ class Crowd:
 
 
 @dataclass(slots=True)
-class Workload:
+class BalanceWorkload:
     """All topics, and their true rates at any time."""
 
-    shape: Shape
-    topics: dict[str, Topic]
+    shape: WorkloadShape
+    topics: dict[str, SimulatedTopic]
     crowds: list[Crowd] = field(default_factory=list)
 
     def rates(self, now: float) -> dict[str, float]:
         """Records a second into each topic at ``now``."""
-        if self.shape is Shape.DIURNAL:
+        if self.shape is WorkloadShape.DIURNAL:
             # As many phases as namespaces: one sine for each.
             waves: dict[float, float] = {}
             for topic in self.topics.values():
@@ -78,18 +78,20 @@ class Workload:
 
 
 def make_workload(
-    shape: Shape, count: int, *, alpha: float, seconds: float, chance: random.Random
-) -> Workload:
+    shape: WorkloadShape, count: int, *, alpha: float, seconds: float, chance: random.Random
+) -> BalanceWorkload:
     """``count`` topics with Pareto-distributed rates (``alpha`` 0: all the same)."""
     namespaces = 24
-    topics: dict[str, Topic] = {}
+    topics: dict[str, SimulatedTopic] = {}
     for number in range(count):
         namespace = chance.randrange(namespaces)
         name = f"/tenant-{namespace}/topic-{number}"
         rate = chance.paretovariate(alpha) if alpha > 0 else 1.0
-        topics[name] = Topic(name, rate, chance.choice((1, 1, 2, 3)), namespace / namespaces)
-    workload = Workload(shape, topics)
-    if shape is Shape.FLASH:
+        topics[name] = SimulatedTopic(
+            name, rate, chance.choice((1, 1, 2, 3)), namespace / namespaces
+        )
+    workload = BalanceWorkload(shape, topics)
+    if shape is WorkloadShape.FLASH:
         names = list(topics)
         start = 1_800.0
         while start < seconds:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from benchmarks.balance.workload import RECORD_BYTES, Workload
+from benchmarks.balance.workload import RECORD_BYTES, BalanceWorkload
 from broker_containers.load.report import BYTES_A_RECORD, LoadReport, TopicLoad
 from broker_containers.load.view import Balance, BrokerInfo, BrokerLoad, balance_of
 from sulina.runtime.resources import Resources, Usage
@@ -32,7 +32,7 @@ class Trouble:
 
 
 @dataclass(slots=True)
-class Broker:
+class SimulatedBroker:
     """One virtual broker."""
 
     id: str
@@ -41,12 +41,12 @@ class Broker:
     """How many times more CPU the same work takes."""
 
 
-class World:
+class SimulatedCluster:
     """Brokers, topics and their owners."""
 
     def __init__(
         self,
-        workload: Workload,
+        workload: BalanceWorkload,
         brokers: int,
         *,
         utilisation: float,
@@ -57,7 +57,7 @@ class World:
         self.workload = workload
         self.trouble = trouble
         self._chance = chance
-        self.brokers = {f"broker-{number:05d}": Broker(f"broker-{number:05d}")
+        self.brokers = {f"broker-{number:05d}": SimulatedBroker(f"broker-{number:05d}")
                         for number in range(brokers)}  # fmt: skip
         self._next = brokers
         names = list(self.brokers)
@@ -85,7 +85,7 @@ class World:
         """A new, empty broker."""
         name = f"broker-{self._next:05d}"
         self._next += 1
-        self.brokers[name] = Broker(name)
+        self.brokers[name] = SimulatedBroker(name)
         return name
 
     def die(self, name: str) -> list[str]:
@@ -138,7 +138,7 @@ class World:
                 arrived.append(report)
         return arrived
 
-    def _report(self, broker: Broker, now: float) -> LoadReport:
+    def _report(self, broker: SimulatedBroker, now: float) -> LoadReport:
         gauss, noise = self._chance.gauss, self.trouble.noise
         topics = self.workload.topics
         loads: list[TopicLoad] = []

@@ -19,7 +19,7 @@ TOPIC = "/default/moved"
 _SPACE = 0.005
 
 
-class _Stream:
+class _MeasuredStream:
     """Sends all the time, and remembers how long each record took."""
 
     def __init__(self, producer: Producer) -> None:
@@ -51,7 +51,7 @@ async def moves(count: int) -> dict[str, Any]:
         client.producer(TOPIC, send_timeout=300.0) as producer,
     ):
         await (await producer.send(b"first"))
-        stream = _Stream(producer)
+        stream = _MeasuredStream(producer)
         sending = asyncio.create_task(stream.run())
         pauses, quiet = [], []
         for _ in range(count):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from benchmarks.systems.base import Address, Server, System
+from benchmarks.systems.base import ServerAddress, System, SystemServer
 from benchmarks.systems.nats_ import NatsJetStream
 from benchmarks.systems.rabbitmq_ import RabbitMqStreams
 from benchmarks.systems.redis_ import RedisStreams
-from benchmarks.systems.sulina_ import Sulina, SulinaReplicated
+from benchmarks.systems.sulina_ import SulinaReplicated, SulinaSystem
 
-OURS = Sulina.name
+OURS = SulinaSystem.name
 SYSTEMS: dict[str, System] = {
     system.name: system
     for system in (
-        Sulina(),
+        SulinaSystem(),
         SulinaReplicated(),
         NatsJetStream(),
         RedisStreams(),
@@ -20,7 +20,7 @@ SYSTEMS: dict[str, System] = {
     )
 }
 
-__all__ = ["OURS", "SYSTEMS", "Address", "Server", "System", "load"]
+__all__ = ["OURS", "SYSTEMS", "ServerAddress", "System", "SystemServer", "load"]
 
 
 def load(name: str) -> System:

@@ -20,8 +20,8 @@ from typing import ClassVar
 
 import psutil
 
-from benchmarks.sink import Sink
-from benchmarks.source import Source
+from benchmarks.sink import RecordSink
+from benchmarks.source import RecordSource
 
 HOST = "127.0.0.1"
 # Debian keeps servers where an ordinary user's PATH does not look.
@@ -34,7 +34,7 @@ class CannotStart(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ServerAddress:
     """Where a started server listens."""
 
     host: str
@@ -42,10 +42,10 @@ class Address:
 
 
 @dataclass(slots=True)
-class Server:
+class SystemServer:
     """A running server: its processes belong to this object until :meth:`stop`."""
 
-    address: Address
+    address: ServerAddress
     log: Path
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
@@ -163,18 +163,18 @@ class System(ABC):
         """What an acknowledgement means with the settings used here. Only when available."""
 
     @abstractmethod
-    def start(self, folder: Path) -> Server:
+    def start(self, folder: Path) -> SystemServer:
         """Start a server with its data in ``folder``; blocks until it accepts connections.
 
         Raises CannotStart; nothing is left running then.
         """
 
     @abstractmethod
-    async def produce(self, address: Address, source: Source) -> None:
+    async def produce(self, address: ServerAddress, source: RecordSource) -> None:
         """Send all that ``source`` gives, in order, with a bound on what is unacknowledged."""
 
     @abstractmethod
-    async def consume(self, address: Address, sink: Sink) -> None:
+    async def consume(self, address: ServerAddress, sink: RecordSink) -> None:
         """Receive and acknowledge until ``sink.done``."""
 
 
@@ -198,7 +198,7 @@ def output_of(command: Sequence[str]) -> str:
     return (done.stdout or done.stderr).strip()
 
 
-def started(server: Server, seconds: float) -> Server:
+def started(server: SystemServer, seconds: float) -> SystemServer:
     """``server`` once it listens; if it does not, it is stopped and CannotStart is raised."""
     try:
         server.wait_until_listening(seconds)

@@ -6,13 +6,13 @@ import asyncio
 from pathlib import Path
 from typing import ClassVar
 
-from benchmarks.sink import Sink
-from benchmarks.source import Source
+from benchmarks.sink import RecordSink
+from benchmarks.source import RecordSource
 from benchmarks.systems.base import (
     HOST,
-    Address,
-    Server,
+    ServerAddress,
     System,
+    SystemServer,
     find_program,
     free_port,
     output_of,
@@ -57,8 +57,8 @@ class NatsJetStream(System):
             "with 2.10). A power failure loses acknowledged records: weaker than Sulina and Redis"
         )
 
-    def start(self, folder: Path) -> Server:
-        server = Server(Address(HOST, free_port()), folder / "server.log")
+    def start(self, folder: Path) -> SystemServer:
+        server = SystemServer(ServerAddress(HOST, free_port()), folder / "server.log")
         sync = "  sync_interval: always\n" if self.synced() else ""
         settings = folder / "nats.conf"
         settings.write_text(
@@ -68,7 +68,7 @@ class NatsJetStream(System):
         server.run([find_program(self.program) or self.program, "-c", str(settings)])
         return started(server, 20)
 
-    async def produce(self, address: Address, source: Source) -> None:
+    async def produce(self, address: ServerAddress, source: RecordSource) -> None:
         import nats
 
         connection = await nats.connect(f"nats://{address.host}:{address.port}")
@@ -83,7 +83,7 @@ class NatsJetStream(System):
         finally:
             await connection.close()
 
-    async def consume(self, address: Address, sink: Sink) -> None:
+    async def consume(self, address: ServerAddress, sink: RecordSink) -> None:
         import nats
         from nats.aio.msg import Msg
         from nats.js.api import AckPolicy, ConsumerConfig, StorageType

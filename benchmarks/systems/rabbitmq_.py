@@ -7,14 +7,14 @@ import os
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchmarks.sink import Sink
-from benchmarks.source import Source
+from benchmarks.sink import RecordSink
+from benchmarks.source import RecordSource
 from benchmarks.systems.base import (
     HOST,
-    Address,
     CannotStart,
-    Server,
+    ServerAddress,
     System,
+    SystemServer,
     find_program,
     free_port,
     output_of,
@@ -60,8 +60,8 @@ class RabbitMqStreams(System):
             "for it. A power failure loses confirmed records: weaker than Sulina and Redis"
         )
 
-    def start(self, folder: Path) -> Server:
-        server = Server(Address(HOST, free_port()), folder / "server.log")
+    def start(self, folder: Path) -> SystemServer:
+        server = SystemServer(ServerAddress(HOST, free_port()), folder / "server.log")
         name_port, node_port = free_port(), free_port()
         (folder / "rabbitmq.conf").write_text(
             "listeners.tcp = none\n"
@@ -94,7 +94,7 @@ class RabbitMqStreams(System):
         server.run([program], environment)
         return started(server, 90)
 
-    async def produce(self, address: Address, source: Source) -> None:
+    async def produce(self, address: ServerAddress, source: RecordSource) -> None:
         from rstream import ConfirmationStatus, Producer
 
         limit = min(MAX_UNCONFIRMED, max(MAX_UNCONFIRMED_BYTES // source.cell.size, 1))
@@ -127,7 +127,7 @@ class RabbitMqStreams(System):
                 raise RuntimeError(f"{refused} records were refused")
             source.acknowledged()
 
-    async def consume(self, address: Address, sink: Sink) -> None:
+    async def consume(self, address: ServerAddress, sink: RecordSink) -> None:
         from rstream import Consumer, ConsumerOffsetSpecification, OffsetType
 
         finished = asyncio.Event()

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
-from benchmarks.sink import Sink
-from benchmarks.source import Source
+from benchmarks.sink import RecordSink
+from benchmarks.source import RecordSource
 from benchmarks.systems.base import (
     HOST,
-    Address,
-    Server,
+    ServerAddress,
     System,
+    SystemServer,
     find_program,
     free_port,
     output_of,
@@ -49,8 +49,8 @@ class RedisStreams(System):
             "commands that arrived together; rewrites and snapshots are off"
         )
 
-    def start(self, folder: Path) -> Server:
-        server = Server(Address(HOST, free_port()), folder / "server.log")
+    def start(self, folder: Path) -> SystemServer:
+        server = SystemServer(ServerAddress(HOST, free_port()), folder / "server.log")
         settings = {
             "bind": HOST,
             "port": str(server.address.port),
@@ -67,7 +67,7 @@ class RedisStreams(System):
         server.run(command)
         return started(server, 20)
 
-    async def produce(self, address: Address, source: Source) -> None:
+    async def produce(self, address: ServerAddress, source: RecordSource) -> None:
         from redis.asyncio import Redis
 
         async with Redis(host=address.host, port=address.port) as redis:
@@ -80,7 +80,7 @@ class RedisStreams(System):
                 await pipeline.execute()
             source.acknowledged()
 
-    async def consume(self, address: Address, sink: Sink) -> None:
+    async def consume(self, address: ServerAddress, sink: RecordSink) -> None:
         from redis.asyncio import Redis
 
         count = sink.cell.batch

@@ -7,16 +7,16 @@ import sys
 from pathlib import Path
 from typing import ClassVar
 
-from benchmarks.sink import Sink
-from benchmarks.source import Source
-from benchmarks.systems.base import HOST, Address, Server, System, free_port, started
+from benchmarks.sink import RecordSink
+from benchmarks.source import RecordSource
+from benchmarks.systems.base import HOST, ServerAddress, System, SystemServer, free_port, started
 from sulina.version import __version__
 
 TOPIC = "/default/bench"
 SUBSCRIPTION = "bench"
 
 
-class Sulina(System):
+class SulinaSystem(System):
     """`sulina up`: broker and storage in one process, one topic."""
 
     name: ClassVar[str] = "sulina"
@@ -39,12 +39,12 @@ class Sulina(System):
     def durability(self) -> str:
         return "Reliable topic: fdatasync before an acknowledgement, shared by what is in flight"
 
-    def start(self, folder: Path) -> Server:
-        server = Server(Address(HOST, free_port()), folder / "server.log")
+    def start(self, folder: Path) -> SystemServer:
+        server = SystemServer(ServerAddress(HOST, free_port()), folder / "server.log")
         server.run(_command("up", folder / "data", server.address.port))
         return started(server, 30)
 
-    async def produce(self, address: Address, source: Source) -> None:
+    async def produce(self, address: ServerAddress, source: RecordSource) -> None:
         import sulina
 
         async with (
@@ -57,7 +57,7 @@ class Sulina(System):
             await producer.flush()
             source.acknowledged()
 
-    async def consume(self, address: Address, sink: Sink) -> None:
+    async def consume(self, address: ServerAddress, sink: RecordSink) -> None:
         import sulina
 
         async with (
@@ -72,7 +72,7 @@ class Sulina(System):
                     break
 
 
-class SulinaReplicated(Sulina):
+class SulinaReplicated(SulinaSystem):
     """`sulina up` over three storage nodes, each a process of its own on this machine."""
 
     name: ClassVar[str] = "sulina-3"
@@ -81,8 +81,8 @@ class SulinaReplicated(Sulina):
     def durability(self) -> str:
         return "three copies, two of them synced with fdatasync before an acknowledgement"
 
-    def start(self, folder: Path) -> Server:
-        server = Server(Address(HOST, free_port()), folder / "server.log")
+    def start(self, folder: Path) -> SystemServer:
+        server = SystemServer(ServerAddress(HOST, free_port()), folder / "server.log")
         nodes = {f"storage-{number}": free_port() for number in (1, 2, 3)}
         for name, port in nodes.items():
             server.run([*_command("storage", folder / name, port), "--id", name], name=name)

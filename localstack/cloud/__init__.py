@@ -1,6 +1,5 @@
-"""A whole cloud on one machine, without Docker: ``python -m localstack.cloud``.
+"""A complete cloud on one machine, without Docker: ``python -m localstack.cloud``.
 
-An emulated AWS, with a bucket and settings made in it; etcd, storage nodes and brokers as
-``sulina up --brokers`` runs them, whose closed ledgers go to the bucket; all in one folder, all
-ended together.
+It runs an emulated AWS with a bucket and settings, and a cluster like ``sulina up --brokers`` whose
+closed ledgers are stored in the bucket. All data is in one folder; all processes stop together.
 """

@@ -1,4 +1,4 @@
-"""``python -m localstack.cloud``: start everything, say where it is, end it with Ctrl-C."""
+"""``python -m localstack.cloud``: start everything, print the addresses, stop on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -28,58 +28,76 @@ from sulina.runtime.real_clock import RealClock
 
 _AWS_PORT: Final = 4566
 _READY_SECONDS: Final = 300.0
-"""The supervisor of the cluster gives up sooner, and says who was late."""
+"""The cluster's supervisor gives up sooner, and reports which process was late."""
 _STOP_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.5
-_KINDS: Final = {
+_EMULATORS: Final = {
     "localstack": ("localstack", running_localstack, False),
     "seaweedfs": ("emulators", running_seaweedfs, True),
 }
-"""By name: the environment, what starts it, and whether its objects last over a restart."""
+"""By name: the environment, the function that starts it, whether objects survive a restart."""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--s3",
-    type=click.Choice(list(_KINDS)),
+    type=click.Choice(list(_EMULATORS)),
     default="localstack",
     show_default=True,
-    help="What stands in for AWS: LocalStack has more services, SeaweedFS keeps its objects.",
+    help="The emulator: LocalStack has more services, SeaweedFS keeps its objects.",
 )
-@click.option("--brokers", type=click.IntRange(1, 99), default=3, show_default=True)
-@click.option("--storage", type=click.IntRange(1, 99), default=3, show_default=True)
-@click.option("--etcd", type=click.Choice(["1", "3", "5", "7"]), default="3", show_default=True)
+@click.option(
+    "--brokers",
+    type=click.IntRange(1, 99),
+    default=3,
+    show_default=True,
+    help="Number of brokers.",
+)
+@click.option(
+    "--storage",
+    type=click.IntRange(1, 99),
+    default=3,
+    show_default=True,
+    help="Number of storage nodes.",
+)
+@click.option(
+    "--etcd",
+    type=click.Choice(["1", "3", "5", "7"]),
+    default="3",
+    show_default=True,
+    help="Number of etcd members.",
+)
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=BROKER_PORT,
     show_default=True,
-    help="Of the first broker, the others follow; 0 for any free ones.",
+    help="Port of the first broker, followed by the others; 0 picks free ports.",
 )
 @click.option(
     "--aws-port",
     type=click.IntRange(0, 65535),
     default=_AWS_PORT,
     show_default=True,
-    help="Of the emulated AWS; 0 for any free one.",
+    help="Port of the emulated AWS; 0 picks a free port.",
 )
-@click.option("--bucket", default="sulina-lake", show_default=True, help="Its name.")
+@click.option("--bucket", default="sulina-lake", show_default=True, help="Name of the bucket.")
 @click.option(
     "--tier-after",
     type=click.FloatRange(min=1),
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long messages wait at most before they go to S3.",
+    help="Maximum time before messages are stored in S3.",
 )
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
     default=Path(".sulina-cloud"),
     show_default=True,
-    help="The folder that everything is kept in; made if it is missing.",
+    help="Folder for all data and logs; created if missing.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One line of JSON when it is ready.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON when ready.")
 @click.argument("more", nargs=-1, metavar="[-- OPTIONS OF sulina up]")
 def main(
     s3: str,
@@ -94,19 +112,19 @@ def main(
     as_json: bool,
     more: tuple[str, ...],
 ) -> None:
-    """Run a whole cloud on this machine, without Docker: an emulated AWS, and a Sulina whose
-    ledgers go to its S3. Ctrl-C ends everything."""
-    environment, start, lasting = _KINDS[s3]
+    """Run a complete cloud on this machine, without Docker: an emulated AWS, and a Sulina cluster
+    whose ledgers are stored in its S3. Ctrl-C stops everything."""
+    environment, start, persistent = _EMULATORS[s3]
     counts = ("--brokers", str(brokers), "--storage", str(storage), "--etcd", etcd)
     try:
         if make_environments([environment]):
             sys.exit(ExitCode.FAILED)
-        with cloud_folder(data, s3, lasting=lasting) as folder:
+        with cloud_folder(data, s3, persistent=persistent) as folder:
             _say(f"starting {s3}, data in {folder}", as_json)
             with start(folder / "aws", aws_port) as server:
                 make_lake(server, bucket)
                 tier = tier_url(server, bucket)
-                os.environ.update(server.variables)  # the nodes find their credentials there
+                os.environ.update(server.variables)  # credentials for the storage nodes
                 command = (
                     *("up", *counts, "--port", str(port), "--data", str(folder / "cluster")),
                     *("--tier", tier, "--tier-after", str(tier_after), *more),
@@ -121,7 +139,7 @@ def main(
 
 
 class _Cloud:
-    """The cluster beside an AWS that runs."""
+    """The cluster next to a running AWS emulator."""
 
     def __init__(
         self, folder: Path, server: EmulatorServer, command: Sequence[str], as_json: bool
@@ -134,9 +152,9 @@ class _Cloud:
         self._clock = RealClock()
 
     async def run(self, aws: dict[str, Any]) -> bool:
-        """Until told to stop. False if that came before it was ready.
+        """Run until stopped; returns False if it was stopped before it was ready.
 
-        Raises ``Unavailable`` if the cluster, or AWS, ends by itself.
+        Raises ``Unavailable`` if the cluster or the emulator exits.
         """
         stop = StopSignal()
         _say("starting brokers, storage nodes and etcd", self._as_json)
@@ -147,11 +165,11 @@ class _Cloud:
             self._announce(aws)
             while not stop.received.is_set():
                 if not self._cluster.child.running:
-                    raise Unavailable(f"the cluster ended: {self._cluster.child.said()}")
+                    raise Unavailable(f"the cluster exited: {self._cluster.child.said()}")
                 if not self._server.running:
-                    raise Unavailable(f"{aws['kind']} ended: its log is in {self._server.folder}")
+                    raise Unavailable(f"{aws['kind']} exited: its log is in {self._server.folder}")
                 await self._clock.sleep(_POLL_SECONDS)
-            _say("stopping: the cluster first, then AWS", self._as_json)
+            _say("stopping the cluster, then AWS", self._as_json)
         except asyncio.CancelledError:
             if not stop.received.is_set():
                 raise
@@ -162,12 +180,12 @@ class _Cloud:
 
     def _announce(self, aws: dict[str, Any]) -> None:
         cluster, server = self._cluster.said, self._server
-        lasting = _KINDS[aws["kind"]][2]
+        persistent = _EMULATORS[aws["kind"]][2]
         ready = {
             "event": "ready",
             "pid": os.getpid(),
             "data": str(self._folder),
-            "aws": {**aws, "endpoint": server.url, "lasting": lasting, "pid": server.pid},
+            "aws": {**aws, "endpoint": server.url, "persistent": persistent, "pid": server.pid},
             "cluster": cluster,
         }
         variables = {**server.variables, "SULINA_URL": cluster["url"], "SULINA_TIER": aws["tier"]}

@@ -1,4 +1,4 @@
-"""What a person reads when the cloud is ready: where everything is, and what to try."""
+"""Prints the addresses and the commands to try when the cloud is ready."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from sulina.cli.output import console
 
 
 def write_variables(path: Path, variables: dict[str, str]) -> None:
-    """A file for ``source``, after which AWS tools and ``sulina`` find this cloud."""
+    """Write a file to ``source``, with which AWS tools and ``sulina`` find this cloud."""
     lines = (f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
     path.write_text("".join(lines))
 
 
 def print_panel(ready: dict[str, Any], variables: Path) -> None:
-    """Tell a person."""
+    """Print the panel."""
     cluster, aws = ready["cluster"], ready["aws"]
     sulina = own_program()
     grid = Table.grid(padding=(0, 2))
@@ -32,13 +32,13 @@ def print_panel(ready: dict[str, Any], variables: Path) -> None:
     grid.add_row("AWS", f"{aws['endpoint']}  ({aws['kind']})")
     grid.add_row("lake", aws["tier"])
     grid.add_row("data, logs", ready["data"])
-    if not aws["lasting"]:
-        grid.add_row("", "nothing is kept over the next start: LocalStack forgets its objects")
+    if not aws["persistent"]:
+        grid.add_row("", "the next start deletes all data: LocalStack does not keep its objects")
     grid.add_row()
     grid.add_row("first", f"source {os.path.relpath(variables)}")
     grid.add_row("produce", f'{sulina} produce /default/hello "hello"')
-    grid.add_row("to S3 now", f"{sulina} ledger offload /default/hello --wait")
-    grid.add_row("look", f"{sulina} ledger list /default/hello")
+    grid.add_row("offload", f"{sulina} ledger offload /default/hello --wait")
+    grid.add_row("list", f"{sulina} ledger list /default/hello")
     grid.add_row("replay", f"{sulina} consume /default/hello --from earliest")
     job = "-m emr_jobs.jobs.topic_statistics --path $SULINA_TIER --topic /default/hello"
     grid.add_row("Spark", f"{own_python()} {job}")

@@ -1,4 +1,4 @@
-"""What a deployment would have made before the first message: the bucket, and where things are."""
+"""Creates what a deployment has before the first message: the bucket, and the settings."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from localstack.emulators.server import EmulatorServer
 from sulina.errors import Unavailable
 
 PREFIX: Final = "sulina"
-"""Of the objects in the bucket."""
+"""The prefix of objects in the bucket."""
 _STALE_DAYS: Final = 7
 
 
 def tier_url(server: EmulatorServer, bucket: str) -> str:
-    """Where closed ledgers go."""
+    """The URL of the tier for closed ledgers."""
     region = server.credentials.region
     return f"s3://{bucket}/{PREFIX}?endpoint={server.url}&region={region}"
 
 
 def make_lake(server: EmulatorServer, bucket: str) -> None:
-    """The bucket: nobody but us gets in, and parts of what was never finished go by themselves.
+    """Create the bucket, with a rule that deletes parts of unfinished uploads.
 
-    Raises ``Unavailable`` if the emulator does not do it.
+    Raises ``Unavailable`` if the emulator refuses.
     """
     try:
         make_bucket(server.url, server.credentials, bucket)
@@ -44,11 +44,11 @@ def make_lake(server: EmulatorServer, bucket: str) -> None:
             },
         )
     except (BotoCoreError, ClientError) as error:
-        raise Unavailable(f"no bucket {bucket} could be made: {error}") from error
+        raise Unavailable(f"creating the bucket {bucket} failed: {error}") from error
 
 
 def publish_settings(server: EmulatorServer, settings: dict[str, str]) -> None:
-    """Parameters under ``/sulina/``, where functions and jobs of a deployment would look."""
+    """Store parameters under ``/sulina/``, with which functions and jobs find the cluster."""
     client: Any = boto3.client(
         "ssm",
         endpoint_url=server.url,
@@ -60,4 +60,4 @@ def publish_settings(server: EmulatorServer, settings: dict[str, str]) -> None:
         for name, value in settings.items():
             client.put_parameter(Name=f"/sulina/{name}", Value=value, Type="String", Overwrite=True)
     except (BotoCoreError, ClientError) as error:
-        raise Unavailable(f"the settings could not be kept: {error}") from error
+        raise Unavailable(f"storing the settings failed: {error}") from error

@@ -1,7 +1,6 @@
-"""Servers that stand in for a cloud's services, each as a child process of the caller.
+"""Emulators of cloud services, each as a child process of the caller.
 
-One file a server, each with ``running_<server>(folder)`` for ``with``, which starts it on free
-ports of 127.0.0.1, waits until it answers, and kills it at the end. What a server needs is
-installed the first time (see :mod:`localstack.environments`). None of this is for use inside an
-event loop: starting blocks.
+There is one module per emulator, with ``running_<server>(folder)`` for ``with``, which starts it on
+free ports of 127.0.0.1, waits until it answers, and kills it at the end. Packages are installed on
+first use (:mod:`localstack.environments`). Starting blocks, so do not use it in an event loop.
 """

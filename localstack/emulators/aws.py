@@ -1,7 +1,7 @@
-"""LocalStack: a whole AWS account, of which S3, IAM, SQS, SNS and more work without Docker.
+"""LocalStack: an AWS account, in which S3, IAM, SQS, SNS and more work without Docker.
 
-Nothing survives its end. Credentials are not checked: an access key of twelve digits is taken for
-the number of the account.
+Its data is lost when it stops. Credentials are not checked: an access key of twelve digits is used
+as the account number.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from localstack.environments import environment
 
 
 def running_localstack(folder: Path, port: int = 0) -> EmulatorServer:
-    """For ``with``, on ``port`` or any free one. Blocks while its environment is installed."""
+    """For ``with``, on ``port`` or a free one. Blocks while its environment is installed."""
     port = port or free_ports(1)[0]
     python = environment("localstack") / "python"
     folder = folder.absolute()
@@ -25,7 +25,7 @@ def running_localstack(folder: Path, port: int = 0) -> EmulatorServer:
         port=port,
         ready=answers_http("/_localstack/health"),
         environment={
-            "OVERRIDE_IN_DOCKER": "0",  # or it may write to folders of the system
+            "OVERRIDE_IN_DOCKER": "0",  # otherwise it may write to system folders
             "FILESYSTEM_ROOT": str(folder),
             "TMPDIR": str(folder / "tmp"),
             "HOME": str(folder / "home"),

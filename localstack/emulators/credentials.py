@@ -1,4 +1,4 @@
-"""Who a client of an emulated AWS says it is."""
+"""Credentials of clients of an emulated AWS."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ REGION: Final = "us-east-1"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A key pair and a region, as the AWS tools know them."""
+    """A key pair and a region."""
 
     access_key: str = "test"
     secret_key: str = "test"
@@ -18,11 +18,11 @@ class Credentials:
 
     @property
     def variables(self) -> dict[str, str]:
-        """As variables of the environment, for every AWS library and tool."""
+        """The environment variables for AWS libraries and tools."""
         return {
             "AWS_ACCESS_KEY_ID": self.access_key,
             "AWS_SECRET_ACCESS_KEY": self.secret_key,
             "AWS_DEFAULT_REGION": self.region,
             "AWS_REGION": self.region,
-            "AWS_EC2_METADATA_DISABLED": "true",  # never look for a role of this machine
+            "AWS_EC2_METADATA_DISABLED": "true",  # do not look for an instance role
         }

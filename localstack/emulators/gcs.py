@@ -1,6 +1,6 @@
-"""Google Cloud Storage's JSON API, from the emulator on PyPI and what it lacks.
+"""Google Cloud Storage's JSON API: the emulator on PyPI, with what it lacks added.
 
-Everything is in memory, and credentials are not looked at.
+Data is in memory only, and credentials are not checked.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sulina.errors import Unavailable
 
 
 def running_gcs(folder: Path, port: int = 0) -> EmulatorServer:
-    """For ``with``, on ``port`` or any free one. Blocks while its environment is installed."""
+    """For ``with``, on ``port`` or a free one. Blocks while its environment is installed."""
     port = port or free_ports(1)[0]
     program = Program(
         name="gcs",
@@ -32,7 +32,7 @@ def running_gcs(folder: Path, port: int = 0) -> EmulatorServer:
 
 
 def make_bucket(server: EmulatorServer, name: str) -> None:
-    """Make a bucket, if it is not there."""
+    """Create a bucket if it does not exist."""
     connection = http.client.HTTPConnection(HOST, server.port, timeout=30)
     try:
         connection.request(
@@ -43,4 +43,4 @@ def make_bucket(server: EmulatorServer, name: str) -> None:
     finally:
         connection.close()
     if status not in (HTTPStatus.OK, HTTPStatus.CONFLICT):
-        raise Unavailable(f"the emulator made no bucket {name}: it answered {status}")
+        raise Unavailable(f"creating the bucket {name} failed: the emulator answered {status}")

@@ -1,14 +1,13 @@
-"""gcp-storage-emulator with the parts of the service's API that it lacks and Sulina uses:
+"""gcp-storage-emulator with the parts of the API that it lacks and Sulina uses:
 
-* ``ifGenerationMatch`` on uploads and deletions: the emulator takes one request at a time, so that
-  looking first and acting then is one step;
-* pages of a listing (``maxResults``, ``pageToken``) and where it starts (``startOffset``);
-* bytes of an upload that come again are left out;
-* no ``Range`` in the answer about an upload of which nothing has come yet;
-* ranges that count from the end (``bytes=-N``), ranges beyond the end, and a reply of its own
-  for a range of an object with no bytes.
+* ``ifGenerationMatch`` for uploads and deletions; the emulator handles one request at a time, so
+  checking before acting is atomic;
+* paged listings (``maxResults``, ``pageToken``) and their start (``startOffset``);
+* repeated bytes of an upload are skipped;
+* no ``Range`` in the status of an upload that has no bytes yet;
+* ranges from the end (``bytes=-N``), ranges beyond the end, and ranges of empty objects.
 
-A program for the emulator's own environment: ``python gcs_server.py HOST PORT``.
+It runs in the emulator's own environment: ``python gcs_server.py HOST PORT``.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from gcp_storage_emulator.server import create_server
 _insert, _partial = objects.insert, objects.upload_partial
 _list, _download, _delete = objects.ls, objects.download, objects.delete
 _conditions: dict[str, str] = {}
-"""Of uploads that go on: their ids, and the generation they ask for."""
+"""The required generations of uploads in progress, by upload id."""
 
 
 def _first(request: Any, name: str) -> str | None:
@@ -44,7 +43,7 @@ def _generation(storage: Any, bucket: str, name: str) -> str:
 
 
 def _meets(response: Any, storage: Any, bucket: str, name: str, wanted: str | None) -> bool:
-    """Whether the object's generation is the one asked for; says so in the response if not."""
+    """Whether the object has the required generation; if not, sets the response's error."""
     if wanted is None or _generation(storage, bucket, name) == wanted:
         return True
     _fail(response, HTTPStatus.PRECONDITION_FAILED, "conditionNotMet")
@@ -58,7 +57,7 @@ def _fail(response: Any, status: HTTPStatus, reason: str) -> None:
 
 
 def insert(request: Any, response: Any, storage: Any, *rest: Any, **more: Any) -> None:
-    """An upload in one piece, or the start of one in several."""
+    """An upload in one request, or the start of one in several."""
     bucket, wanted = request.params["bucket_name"], _first(request, "ifGenerationMatch")
     name = _first(request, "name")
     if name is None and isinstance(request.data, dict):
@@ -74,7 +73,7 @@ def insert(request: Any, response: Any, storage: Any, *rest: Any, **more: Any) -
 
 
 def upload_partial(request: Any, response: Any, storage: Any, *rest: Any, **more: Any) -> None:
-    """A further piece. The condition is looked at again with the last one."""
+    """A further piece of an upload. The condition is checked again with the last one."""
     upload = str(_first(request, "upload_id"))
     wanted = _conditions.get(upload)
     if wanted is not None and not (request.get_header("Content-Range") or "").endswith("/*"):
@@ -90,7 +89,7 @@ def upload_partial(request: Any, response: Any, storage: Any, *rest: Any, **more
 
 
 def _skip_known(request: Any, response: Any, storage: Any, upload: str) -> bool:
-    """Leave out what came before. Whether nothing is left then, and it was said."""
+    """Drop repeated bytes; returns whether nothing is left and the response is complete."""
     sent = re.fullmatch(r"bytes (\d+)-(\d+)/(.+)", request.get_header("Content-Range") or "")
     try:
         there = storage.get_resumable_byte_count(upload)
@@ -109,7 +108,7 @@ def _skip_known(request: Any, response: Any, storage: Any, upload: str) -> bool:
 
 
 def cancel_upload(request: Any, response: Any, storage: Any, *rest: Any, **more: Any) -> None:
-    """Give up an upload in several pieces."""
+    """Cancel an upload in several pieces."""
     upload = str(_first(request, "upload_id"))
     _conditions.pop(upload, None)
     try:
@@ -121,7 +120,7 @@ def cancel_upload(request: Any, response: Any, storage: Any, *rest: Any, **more:
 
 
 def say_incomplete(response: Any, storage: Any, upload: str, fallback_end: int = 0) -> None:
-    """How much of an upload is there; nothing is said of nothing."""
+    """Set the response to the status of an upload; without bytes it has no range."""
     response.status = objects.GoogleHTTPStatus.RESUME_INCOMPLETE
     received = storage.get_resumable_byte_count(upload)
     if received:
@@ -150,7 +149,7 @@ def ls(request: Any, response: Any, storage: Any, *rest: Any, **more: Any) -> No
 
 
 def download(request: Any, response: Any, storage: Any, *rest: Any, **more: Any) -> None:
-    """The bytes of an object, or some of them."""
+    """An object's bytes, or a range of them."""
     asked = re.fullmatch(r"bytes=(\d*)-(\d*)", request.get_header("range", "") or "")
     if asked is not None:
         try:
@@ -172,14 +171,14 @@ def download(request: Any, response: Any, storage: Any, *rest: Any, **more: Any)
 
 
 def delete(request: Any, response: Any, storage: Any, *rest: Any, **more: Any) -> None:
-    """Remove an object, if it is of the generation asked for."""
+    """Delete an object if it has the required generation."""
     bucket, name = request.params["bucket_name"], request.params["object_id"]
     if _meets(response, storage, bucket, name, _first(request, "ifGenerationMatch")):
         _delete(request, response, storage, *rest, **more)
 
 
 def _replace_handlers() -> None:
-    """The emulator's table of handlers holds the functions themselves."""
+    """Replace the functions in the emulator's table of handlers."""
     from gcp_storage_emulator import server
 
     ours = {
@@ -194,7 +193,7 @@ def _replace_handlers() -> None:
             methods[method] = ours.get(handler, handler)
         if methods.get(server.PUT) is upload_partial:
             methods[server.DELETE] = cancel_upload
-    # Called by another handler, by its name in the module.
+    # Other handlers call these by their names in the module.
     objects.download, objects.upload_partial = download, upload_partial
     objects.insert = insert
     objects._resumable_incomplete = say_incomplete

@@ -1,4 +1,4 @@
-"""moto: the API of many AWS services, which keep what they are told in memory and run nothing.
+"""moto: the API of many AWS services, which store data in memory and run nothing.
 
 Credentials are not checked; the account is 123456789012.
 """
@@ -18,7 +18,7 @@ ACCOUNT: Final = "123456789012"
 def running_moto(
     folder: Path, port: int = 0, settings: Mapping[str, str] | None = None
 ) -> EmulatorServer:
-    """For ``with``, on ``port`` or any free one; ``settings`` are moto's variables.
+    """For ``with``, on ``port`` or a free one; ``settings`` are moto's environment variables.
 
     Blocks while its environment is installed.
     """

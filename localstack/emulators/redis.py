@@ -1,4 +1,4 @@
-"""Redis: the system's own server, or the one inside a wheel, without any persistence."""
+"""Redis: the system's server, or the one in a wheel, without persistence."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sulina.errors import Unavailable
 
 
 def running_redis(folder: Path, port: int = 0) -> EmulatorServer:
-    """For ``with``, on ``port`` or any free one. Raises ``Unavailable`` if there is no Redis."""
+    """For ``with``, on ``port`` or a free one. Raises ``Unavailable`` if there is no Redis."""
     port = port or free_ports(1)[0]
     found = shutil.which("redis-server") or str(environment("emulators") / "redis-server")
     if not Path(found).exists():
         raise Unavailable(
-            "there is no redis-server on this machine: install it from your system's packages "
+            "redis-server is not installed: install it from your system's packages "
             "(Debian: apt install redis-server)"
         )
     program = Program(

@@ -1,4 +1,4 @@
-"""A plain S3 client for an emulator, for what has to be there before Sulina comes."""
+"""An S3 client for emulators, to create buckets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from localstack.emulators.credentials import Credentials
 
 
 def s3_client(url: str, credentials: Credentials) -> Any:
-    """boto3's client for S3 at ``url``. Calls block, a minute at most, and are tried thrice."""
+    """A boto3 S3 client for ``url``, with timeouts and at most three attempts per call."""
     return boto3.client(
         "s3",
         endpoint_url=url,
@@ -29,7 +29,7 @@ def s3_client(url: str, credentials: Credentials) -> Any:
 
 
 def make_bucket(url: str, credentials: Credentials, name: str) -> None:
-    """Make a bucket, if it is not there."""
+    """Create a bucket if it does not exist."""
     client = s3_client(url, credentials)
     try:
         client.create_bucket(Bucket=name)

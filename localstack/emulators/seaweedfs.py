@@ -1,4 +1,4 @@
-"""SeaweedFS: a real S3 server, which checks signatures and keeps its data over a kill."""
+"""SeaweedFS: an S3 server that checks signatures and keeps its data when it is killed."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from localstack.emulators.server import HOST, EmulatorServer, Program, ask_http,
 from localstack.environments import environment
 
 USER: Final = Credentials("sulina", "sulina-secret")
-"""May do everything."""
+"""A user with all rights."""
 READER: Final = Credentials("reader", "reader-secret")
-"""May only read."""
+"""A user who may only read."""
 _PORTS: Final = 8
 _VOLUME_MB: Final = 1024
 _VOLUMES: Final = 200
 
 
 def running_seaweedfs(folder: Path, port: int = 0) -> EmulatorServer:
-    """For ``with``, its S3 on ``port`` or any free one, its data in ``folder``.
+    """For ``with``, with its S3 on ``port`` or a free one, and its data in ``folder``.
 
     Blocks while its environment is installed.
     """
@@ -40,7 +40,7 @@ def running_seaweedfs(folder: Path, port: int = 0) -> EmulatorServer:
             *(f"-dir={data}", f"-ip={HOST}", f"-ip.bind={HOST}"),
             *(f"-master.port={master}", f"-master.port.grpc={master_grpc}"),
             *(f"-master.volumeSizeLimitMB={_VOLUME_MB}", "-master.telemetry=false"),
-            "-master.electionTimeout=1s",  # there is one: after a restart it waits for nobody
+            "-master.electionTimeout=1s",  # the only master need not wait after a restart
             *(f"-volume.port={volume}", f"-volume.port.grpc={volume_grpc}"),
             f"-volume.max={_VOLUMES}",
             *("-filer", f"-filer.port={filer}", f"-filer.port.grpc={filer_grpc}"),
@@ -56,7 +56,7 @@ def running_seaweedfs(folder: Path, port: int = 0) -> EmulatorServer:
 
 
 def _ready(port: int, master: int) -> bool:
-    """Whether S3 answers, and the disks behind it have reported to the master."""
+    """Whether S3 answers and the volumes have registered with the master."""
     _, topology = ask_http(master, "/dir/status")
     return b'"DataCenters":[' in topology and ask_http(port, "/healthz")[0] == HTTPStatus.OK
 

@@ -1,4 +1,4 @@
-"""A server as a child process: started on free ports, waited for, killed at the end."""
+"""Runs an emulator as a child process: starts it, waits until it is ready, kills it at the end."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ _PROBE_SECONDS: Final = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What to run, and how to tell that it serves."""
+    """A program to run, and how to check that it is ready."""
 
     name: str
     command: Sequence[str]
     port: int
-    """Where it is asked whether it is ready, and where it serves."""
+    """The port on which it serves."""
     ready: Callable[[int], bool]
-    """Whether it answers at this port. May raise ``OSError`` or ``HTTPException``: not yet."""
+    """Whether it is ready; ``OSError`` and ``HTTPException`` mean not yet."""
     environment: Mapping[str, str] | None = None
-    """Variables to set besides those of this process."""
+    """Variables to set in addition to those of this process."""
     credentials: Credentials = field(default_factory=Credentials)
-    """With which a client may do everything."""
+    """Credentials with all rights."""
 
 
 class EmulatorServer:
-    """Made stopped. In ``with`` it runs and answers from the start on, and is killed at the end.
+    """In ``with``, the server is started and ready, and is killed at the end.
 
-    It may be killed and started again before that, with the same ports and data.
+    It can be killed and started again in between, with the same ports and data.
     """
 
     def __init__(self, folder: Path, program: Program) -> None:
@@ -51,7 +51,7 @@ class EmulatorServer:
         self.folder = folder
         self.port = program.port
         self.credentials = program.credentials
-        """With which a client may do everything."""
+        """Credentials with all rights."""
         self._program = program
         self._child = ChildProcess(
             program.command,
@@ -74,31 +74,31 @@ class EmulatorServer:
 
     @property
     def url(self) -> str:
-        """Where it serves."""
+        """The server's URL."""
         return f"http://{HOST}:{self.port}"
 
     @property
     def variables(self) -> dict[str, str]:
-        """How AWS libraries and tools find it, as variables of the environment."""
+        """The environment variables with which AWS libraries and tools find it."""
         return {"AWS_ENDPOINT_URL": self.url, **self.credentials.variables}
 
     @property
     def pid(self) -> int:
-        """Of the process that was started last."""
+        """The id of the process that was started last."""
         return self._child.pid
 
     @property
     def running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process is running."""
         return self._child.running
 
     def start(self, seconds: float = READY_SECONDS) -> None:
-        """Start it and wait until it answers. Raises ``Unavailable`` with what it said."""
+        """Start it and wait until it is ready. Raises ``Unavailable`` with its output if not."""
         self._child.start()
         end = time.monotonic() + seconds
         while not self._answers():
             if not self._child.running:
-                raise Unavailable(f"{self._program.name} ended at once: {self._child.said()}")
+                raise Unavailable(f"{self._program.name} exited: {self._child.said()}")
             if time.monotonic() > end:
                 raise Unavailable(
                     f"{self._program.name} was not ready in {seconds:g} s: {self._child.said()}"
@@ -106,15 +106,15 @@ class EmulatorServer:
             time.sleep(_POLL_SECONDS)
 
     def kill(self) -> None:
-        """End it at once, as a crash would."""
+        """Kill it immediately, like a crash."""
         self._child.kill()
 
     def freeze(self) -> None:
-        """Keep it from running: its connections stay open, and it is silent."""
+        """Suspend it: its connections stay open, but it does not answer."""
         self._child.freeze()
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Resume it."""
         self._child.thaw()
 
     def _answers(self) -> bool:
@@ -125,7 +125,7 @@ class EmulatorServer:
 
 
 def _inherited() -> dict[str, str]:
-    """The variables of this process, but for those that lead to its own packages."""
+    """The variables of this process, except those that point to its own packages."""
     return {name: value for name, value in os.environ.items() if name not in _OURS}
 
 
@@ -141,12 +141,12 @@ def ask_http(port: int, path: str) -> tuple[int, bytes]:
 
 
 def answers_http(path: str) -> Callable[[int], bool]:
-    """A check that a GET of ``path`` is answered well."""
+    """A check that ``GET path`` returns 200."""
     return lambda port: ask_http(port, path)[0] == HTTPStatus.OK
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, all different."""
+    """Distinct free ports."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.cell import Cell, CellFailure, CellResult, CpuSeconds, Outcome
-from benchmarks.results import Machine, Results, SystemInfo
+from benchmarks.cell import Cell, CellFailure, CellOutcome, CellResult, CpuSeconds
+from benchmarks.results import MachineInfo, RunResults, SystemInfo
 from benchmarks.stats import Percentiles
 from benchmarks.yardsticks import Yardsticks
 
@@ -36,7 +36,7 @@ def yardsticks(mb_per_s: float = 300.0, p99: float = 1.0) -> Yardsticks:
     return Yardsticks(mb_per_s, Percentiles(p99 / 2, p99, p99 * 2, p99 * 3, 1000), 4000.0)
 
 
-def results(outcomes: list[Outcome] | None = None) -> Results:
+def results(outcomes: list[CellOutcome] | None = None) -> RunResults:
     if outcomes is None:
         outcomes = [
             result(size=100, per_s=1_200_000),
@@ -46,9 +46,9 @@ def results(outcomes: list[Outcome] | None = None) -> Results:
             result(size=1024, rate=5000, per_s=5000, p99=2.0),
             result("redis", 1024, rate=5000, per_s=3000, p99=900.0),
         ]
-    return Results(
+    return RunResults(
         when="2026-01-01T00:00:00+00:00",
-        machine=Machine("a processor", 2, 8 << 30, "Linux 6", "3.11.7", "ext4"),
+        machine=MachineInfo("a processor", 2, 8 << 30, "Linux 6", "3.11.7", "ext4"),
         seconds=1.0,
         systems=[
             SystemInfo("sulina", "Sulina", "0.1", True, "synced", "batches"),

@@ -8,24 +8,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.cell import Cell
-from benchmarks.shared import Shared
-from benchmarks.sink import Sink
-from benchmarks.source import STAMP, Source
+from benchmarks.shared import SharedCounters
+from benchmarks.sink import RecordSink
+from benchmarks.source import STAMP, RecordSource
 
 
 async def _at_once() -> None:
     return None
 
 
-async def _all_of(source: Source) -> list[bytes]:
+async def _all_of(source: RecordSource) -> list[bytes]:
     await source.ready()
     records = [record async for batch in source for record in batch]
     source.acknowledged()
     return records
 
 
-async def _received(given_: Cell, shared: Shared, records: list[bytes], cuts: list[int]) -> Sink:
-    sink = Sink(given_, shared, _at_once)
+async def _received(
+    given_: Cell, shared: SharedCounters, records: list[bytes], cuts: list[int]
+) -> RecordSink:
+    sink = RecordSink(given_, shared, _at_once)
     await sink.ready()
     start = 0
     for cut in [*sorted(cuts), len(records)]:
@@ -41,16 +43,16 @@ def _limited() -> Cell:
 
 
 async def test_a_full_speed_source_stops_at_its_limit_and_says_the_total_first() -> None:
-    shared = Shared()
-    source = Source(_limited(), shared, _at_once)
+    shared = SharedCounters()
+    source = RecordSource(_limited(), shared, _at_once)
     records = await _all_of(source)
     assert len(records) == shared.total == source.report().sent == 70
     assert {len(record) for record in records} == {100}
 
 
 async def test_records_that_arrive_in_order_are_all_in_place_however_they_are_cut() -> None:
-    shared = Shared()
-    records = await _all_of(Source(_limited(), shared, _at_once))
+    shared = SharedCounters()
+    records = await _all_of(RecordSource(_limited(), shared, _at_once))
     chance = random.Random(1)
     for _ in range(50):
         cuts = [chance.randrange(len(records)) for _ in range(6)]
@@ -59,9 +61,9 @@ async def test_records_that_arrive_in_order_are_all_in_place_however_they_are_cu
 
 
 async def test_taking_one_by_one_is_the_same_as_taking_together() -> None:
-    shared = Shared()
-    records = await _all_of(Source(_limited(), shared, _at_once))
-    sink = Sink(_limited(), shared, _at_once)
+    shared = SharedCounters()
+    records = await _all_of(RecordSource(_limited(), shared, _at_once))
+    sink = RecordSink(_limited(), shared, _at_once)
     await sink.ready()
     for record in records:
         assert not sink.done
@@ -71,16 +73,16 @@ async def test_taking_one_by_one_is_the_same_as_taking_together() -> None:
 
 
 async def test_a_lost_record_is_noticed() -> None:
-    shared = Shared()
-    records = await _all_of(Source(_limited(), shared, _at_once))
+    shared = SharedCounters()
+    records = await _all_of(RecordSource(_limited(), shared, _at_once))
     sink = await _received(_limited(), shared, [*records[:30], *records[31:], records[0]], [])
     assert sink.report().misplaced > 0
 
 
 async def test_a_paced_source_stamps_each_record_with_the_moment_it_was_due() -> None:
-    shared = Shared()
+    shared = SharedCounters()
     paced = Cell("sulina", 100, batch=50, seconds=0.05, max_bytes=1 << 20, rate=2000)
-    records = await _all_of(Source(paced, shared, _at_once))
+    records = await _all_of(RecordSource(paced, shared, _at_once))
     stamps = [STAMP.unpack_from(record) for record in records]
     assert [number for _, number in stamps] == list(range(100))
     first = stamps[0][0]
@@ -91,9 +93,9 @@ async def test_a_paced_source_stamps_each_record_with_the_moment_it_was_due() ->
 
 
 async def test_a_paced_cell_takes_a_latency_for_each_record() -> None:
-    shared = Shared()
+    shared = SharedCounters()
     paced = Cell("sulina", 100, batch=50, seconds=0.02, max_bytes=1 << 20, rate=1000)
-    records = await _all_of(Source(paced, shared, _at_once))
+    records = await _all_of(RecordSource(paced, shared, _at_once))
     report = (await _received(paced, shared, records, [5])).report()
     assert len(report.latencies_ns) == 8 * len(records)
     assert report.misplaced == 0
@@ -101,7 +103,7 @@ async def test_a_paced_cell_takes_a_latency_for_each_record() -> None:
 
 @given(st.integers(1, 10_000_000))
 def test_the_shared_numbers_hold_what_was_put_there(count: int) -> None:
-    shared = Shared()
+    shared = SharedCounters()
     assert (shared.total, shared.received) == (-1, 0)
     shared.total, shared.received = count, count - 1
     assert (shared.total, shared.received) == (count, count - 1)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.lake import KINDS, Kind, make_frames, measure
+from benchmarks.lake import KINDS, FrameProfile, make_frames, measure
 from sulina.wire.decode import Frame
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_a_small_ledger_of_each_kind_is_measured(kind: Kind) -> None:
+def test_a_small_ledger_of_each_kind_is_measured(kind: FrameProfile) -> None:
     result = measure(kind, 3 * kind.size * kind.records, repeat=1)
     assert (result.frames, result.records) == (3, 3 * kind.records)
     assert min(result.encode, result.decode, result.verify, result.parquet) > 0

@@ -8,14 +8,14 @@ import json
 import pytest
 from rich.console import Console
 
-from benchmarks.danube_door import CALLERS, Loaded, Round, load_command, table
+from benchmarks.danube_door import CALLERS, LoadResult, DanubeRound, load_command, table
 from benchmarks.stats import summarize
 from tests.danube.broker import OneBroker
 from tests.danube.environment import stock_python
 
 
-def loaded(rate: float, milliseconds: float) -> Loaded:
-    return Loaded(rate, summarize([milliseconds]), cpu_us=300.0)
+def loaded(rate: float, milliseconds: float) -> LoadResult:
+    return LoadResult(rate, summarize([milliseconds]), cpu_us=300.0)
 
 
 @pytest.mark.parametrize("how", ["stock", "raw"])
@@ -31,7 +31,7 @@ async def test_the_load_sends_and_tells_how_long_each_took(broker: OneBroker, ho
 
 
 def test_ratios_are_to_the_bare_server_and_one_sync() -> None:
-    one = Round(
+    one = DanubeRound(
         fdatasync_ms=1.0,
         bare_one=loaded(1000, 1.0),
         door_one=loaded(300, 3.0),

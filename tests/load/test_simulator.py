@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.balance.__main__ import main
-from benchmarks.balance.run import Event, EventKind, Outcome, Scenario, simulate
+from benchmarks.balance.run import BalanceEvent, BalanceEventKind, BalanceOutcome, Scenario, simulate
 from benchmarks.balance.start import measure_start
-from benchmarks.balance.workload import Shape
+from benchmarks.balance.workload import WorkloadShape
 from benchmarks.balance.world import Trouble
 
 HOUR = 3_600.0
@@ -30,7 +30,7 @@ def test_24_hours_of_steady_load_end_balanced_and_without_oscillation() -> None:
 
 
 def test_a_run_follows_from_its_seed() -> None:
-    short = replace(SMALL, hours=2, shape=Shape.FLASH, trouble=Trouble(0.1, 0.1, 0.1))
+    short = replace(SMALL, hours=2, shape=WorkloadShape.FLASH, trouble=Trouble(0.1, 0.1, 0.1))
     one, two = simulate(short), simulate(short)
     assert one.points == two.points
     assert simulate(replace(short, seed=2)).points != one.points
@@ -53,7 +53,7 @@ def test_an_empty_broker_that_joins_ten_full_ones_is_filled() -> None:
             hours=2,
             alpha=0,
             utilisation=0.8,
-            events=(Event(HOUR, EventKind.JOIN),),
+            events=(BalanceEvent(HOUR, BalanceEventKind.JOIN),),
         )
     )
     assert outcome.points[-1].brokers == 11
@@ -63,9 +63,9 @@ def test_an_empty_broker_that_joins_ten_full_ones_is_filled() -> None:
 
 def test_topics_of_a_dead_broker_are_served_again_and_a_slow_one_gets_less() -> None:
     events = (
-        Event(1.0 * HOUR, EventKind.DIE, 2),
-        Event(2.0 * HOUR, EventKind.SLOW),
-        Event(4.0 * HOUR, EventKind.RECOVER),
+        BalanceEvent(1.0 * HOUR, BalanceEventKind.DIE, 2),
+        BalanceEvent(2.0 * HOUR, BalanceEventKind.SLOW),
+        BalanceEvent(4.0 * HOUR, BalanceEventKind.RECOVER),
     )
     on = simulate(replace(SMALL, hours=4, events=events, step=60))
     off = simulate(replace(SMALL, hours=4, events=events, step=60, balancing=False))
@@ -124,5 +124,5 @@ def test_a_wrong_option_is_answered_with_a_sentence(
         assert "Traceback" not in capsys.readouterr().err
 
 
-def _worst_after(outcome: Outcome, hours: float) -> float:
+def _worst_after(outcome: BalanceOutcome, hours: float) -> float:
     return max(one.max_over_mean for one in outcome.points if hours <= one.hours < hours + 0.9)

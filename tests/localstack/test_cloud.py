@@ -70,39 +70,39 @@ def test_messages_become_parquet_in_the_bucket_and_everything_ends_together(
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("precious")
 
-    with pytest.raises(Refused, match="holds something else: choose another folder with --data"):
-        cloud_folder(tmp_path, "localstack", lasting=False).__enter__()
+    with pytest.raises(Refused, match="has other contents: choose another folder with --data"):
+        cloud_folder(tmp_path, "localstack", persistent=False).__enter__()
     assert (tmp_path / "mine").read_text() == "precious"
 
 
 def test_what_outlived_its_objects_goes_and_what_lasts_stays(tmp_path: Path) -> None:
-    for s3, lasting in (("localstack", False), ("seaweedfs", True)):
+    for s3, persistent in (("localstack", False), ("seaweedfs", True)):
         folder = tmp_path / s3
-        with cloud_folder(folder, s3, lasting=lasting):
+        with cloud_folder(folder, s3, persistent=persistent):
             (folder / "cluster").mkdir()
-        with cloud_folder(folder, s3, lasting=lasting):
-            assert (folder / "cluster").exists() is lasting
+        with cloud_folder(folder, s3, persistent=persistent):
+            assert (folder / "cluster").exists() is persistent
 
 
 def test_a_folder_is_for_one_cloud_of_one_kind(tmp_path: Path) -> None:
     folder = tmp_path / "cloud"
     with (
-        cloud_folder(folder, "seaweedfs", lasting=True),
-        pytest.raises(Refused, match="another cloud runs in"),
+        cloud_folder(folder, "seaweedfs", persistent=True),
+        pytest.raises(Refused, match="another cloud is using"),
     ):
-        cloud_folder(folder, "seaweedfs", lasting=True).__enter__()
-    with pytest.raises(Refused, match="holds a cloud with --s3 seaweedfs: start it with that"):
-        cloud_folder(folder, "localstack", lasting=False).__enter__()
+        cloud_folder(folder, "seaweedfs", persistent=True).__enter__()
+    with pytest.raises(Refused, match="belongs to a cloud with --s3 seaweedfs: use that option"):
+        cloud_folder(folder, "localstack", persistent=False).__enter__()
 
 
 def test_another_kind_begins_anew_where_nothing_lasted(tmp_path: Path) -> None:
     folder = tmp_path / "cloud"
-    with cloud_folder(folder, "localstack", lasting=False):
+    with cloud_folder(folder, "localstack", persistent=False):
         (folder / "cluster").mkdir()
-    with cloud_folder(folder, "seaweedfs", lasting=True):
+    with cloud_folder(folder, "seaweedfs", persistent=True):
         assert not (folder / "cluster").exists()
         (folder / "cluster").mkdir()
-    with cloud_folder(folder, "seaweedfs", lasting=True):
+    with cloud_folder(folder, "seaweedfs", persistent=True):
         assert (folder / "cluster").exists()
 
 
@@ -116,7 +116,7 @@ def test_a_person_s_mistake_is_told_in_a_sentence(tmp_path: Path) -> None:
         check=False,
     )
     assert ran.returncode == 1
-    assert ran.stderr.startswith(f"sulina: {tmp_path} holds something else")
+    assert ran.stderr.startswith(f"sulina: {tmp_path} has other contents")
     assert "Traceback" not in ran.stderr
 
 
