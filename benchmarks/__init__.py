@@ -1,4 +1,4 @@
-"""Side-by-side measurements of Sulina and of other messaging systems, on one machine, in one run.
+"""Side-by-side benchmarks of Sulina and other messaging systems, on one machine, in one run.
 
-``python -m benchmarks`` runs them; README.md says what is measured and how to read it.
+``python -m benchmarks`` runs them; README.md explains what is measured and how to read it.
 """

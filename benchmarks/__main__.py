@@ -19,16 +19,16 @@ from benchmarks.systems import OURS, SYSTEMS
 from benchmarks.systems.base import CannotStart
 from sulina.errors import SulinaError
 
-FILE_WIDTH = 140  # a file or a pipe has no width of its own, and tables need some
+FILE_WIDTH = 140  # of tables, if the output is not a terminal
 
 
 def main() -> int:
-    """Run as the command line says; the exit status tells whether our own cells all ran."""
+    """Run the benchmarks; the exit status is 1 if one of Sulina's own cells failed."""
     options = command_line.parse(sys.argv[1:])
     console = Console(stderr=options.json)
     if not console.is_terminal:
         console.width = FILE_WIDTH
-    # A plain kill cleans up like Ctrl-C does.
+    # SIGTERM cleans up like Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if options.list:
@@ -37,15 +37,15 @@ def main() -> int:
             return show_profile(options, console)
         return show_all(options, console)
     except KeyboardInterrupt:
-        console.print("stopped; nothing is left running, and no results were written")
+        console.print("stopped: all processes have exited, and no results were written")
         return 130
     except OSError as error:
-        console.print(f"the run could not go on: {error}", style="red")
+        console.print(f"the run failed: {error}", style="red")
         return 1
 
 
 def list_systems(console: Console) -> int:
-    """Say what can be measured here."""
+    """List the systems that can be measured on this machine."""
     for system in SYSTEMS.values():
         reason = system.unavailable()
         state = f"[green]ready[/], {system.version()}" if reason is None else f"[yellow]{reason}[/]"
@@ -54,7 +54,7 @@ def list_systems(console: Console) -> int:
 
 
 def show_profile(options: BenchmarkOptions, console: Console) -> int:
-    """Where the processor time of cells goes, process by process."""
+    """Print the CPU time of cells per process."""
     reason = SYSTEMS[OURS].unavailable()
     if reason is not None:
         console.print(reason, style="red")
@@ -69,7 +69,7 @@ def show_profile(options: BenchmarkOptions, console: Console) -> int:
 
 
 def show_all(options: BenchmarkOptions, console: Console) -> int:
-    """The whole run."""
+    """Measure everything, and write and print the results."""
     results = measure(options, console)
     print_report(results, console)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -91,15 +91,15 @@ def show_all(options: BenchmarkOptions, console: Console) -> int:
 
 
 def show_danube(options: BenchmarkOptions, console: Console) -> None:
-    """The rows of the door for Danube's clients."""
+    """Measure the server for Danube clients."""
     try:
         danube_door.run(options.out, options.seconds, options.repeat, console)
     except (SulinaError, CannotStart, subprocess.SubprocessError) as error:
-        console.print(f"Danube's clients were not measured: {error}", style="yellow")
+        console.print(f"Danube clients were not measured: {error}", style="yellow")
 
 
 def draw(results: RunResults, options: BenchmarkOptions, console: Console) -> None:
-    """The plot; without matplotlib the tables have to do."""
+    """Draw the plot, if matplotlib is installed."""
     try:
         from benchmarks.plot import write_plot
     except ImportError:

@@ -1,6 +1,6 @@
-"""What the numbers say about each other: our ratio to each system, and the targets.
+"""Compares results: Sulina's ratio to each system, and the targets.
 
-Every ratio is turned so that more than 1 means that Sulina does better.
+A ratio above 1 always means that Sulina is better.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RATE_KEPT = 0.98
 
 @dataclass(frozen=True, slots=True)
 class Advantage:
-    """Sulina against another system in the same cell; None where a number is missing."""
+    """Sulina's ratio to another system in the same cell; None if a value is missing."""
 
     throughput: float | None
     memory: float | None
@@ -35,7 +35,7 @@ class Advantage:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A number to reach, and whether it was. ``passed`` is None where it was not measured."""
+    """A target and whether it was met; ``passed`` is None if it was not measured."""
 
     name: str
     wanted: str
@@ -44,10 +44,10 @@ class Target:
 
 
 def middle(repetitions: Sequence[CellOutcome]) -> CellOutcome:
-    """The median repetition of a cell, whole, with the spread of all; a failure if all failed.
+    """The median repetition of a cell, with the spread of all; a failure if all failed.
 
-    Of an even number it is the worse of the two in the middle. A whole run, not a mean of each
-    column: its numbers belong together.
+    Of an even number, it is the worse of the two in the middle. It is one actual run, not a mean
+    per column, so that its values belong together.
     """
     done = sorted(
         (outcome for outcome in repetitions if isinstance(outcome, CellResult)),
@@ -67,7 +67,7 @@ def middle(repetitions: Sequence[CellOutcome]) -> CellOutcome:
 
 
 def advantage(ours: CellResult, theirs: CellResult) -> Advantage:
-    """How many times better Sulina is than ``theirs``, measure by measure."""
+    """How many times better Sulina is than ``theirs``, per measure."""
 
     def latency(name: str) -> float | None:
         if ours.latency is None or theirs.latency is None:
@@ -84,13 +84,13 @@ def advantage(ours: CellResult, theirs: CellResult) -> Advantage:
 
 
 def kept_rate(result: CellResult) -> bool:
-    """Whether a paced cell went as fast as it was asked to."""
+    """Whether a cell reached its fixed rate."""
     rate = result.cell.rate
     return rate is None or result.records_per_s >= rate * RATE_KEPT
 
 
 def targets(ours: list[CellResult], yardsticks: Yardsticks) -> list[Target]:
-    """The targets, judged by our own cells of this run."""
+    """The targets, evaluated with Sulina's cells of this run."""
     return [_records(ours), _bandwidth(ours, yardsticks), _latency(ours, yardsticks)]
 
 

@@ -1,6 +1,6 @@
-"""Runs one cell: a fresh server, a producing and a consuming process, and a bound on every wait.
+"""Runs one cell: a new server, a producer process and a consumer process, with timeouts.
 
-Whatever happens, Ctrl-C included, no process and no data of a cell is left behind.
+No process and no data of a cell remains afterwards, not even after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ Progress = Callable[[float, int], None]
 
 
 class CellBroken(Exception):
-    """A process of the cell failed or took too long; the text says which."""
+    """A process of the cell failed or timed out."""
 
 
 def run_cell(system: System, cell: Cell, folder: Path, progress: Progress) -> CellOutcome:
-    """Run ``cell`` with its data in ``folder``, which is made and removed. Blocks until done."""
+    """Run ``cell`` with its data in ``folder``, which is created and deleted. Blocks until done."""
     folder.mkdir(parents=True)
     try:
         server = system.start(folder)
@@ -59,7 +59,7 @@ def _run(server: SystemServer, cell: Cell, progress: Progress) -> CellResult:
     shared = SharedCounters()
     children: dict[worker.Role, _Child] = {}
     try:
-        # The consumer first: it makes the topic or stream.
+        # The consumer first: it creates the topic or stream.
         for role in ("consumer", "producer"):
             children[role] = _Child(role, cell, server, shared)
             children[role].expect_ready()
@@ -102,14 +102,14 @@ class _Child:
             raise CellBroken(str(answer))
 
     def receive(self) -> Any:
-        """What the child sent; CellBroken if it ended without a word."""
+        """The child's message. Raises CellBroken if it exited without one."""
         try:
             return self.pipe.recv()
         except EOFError:
-            raise CellBroken(f"the {self.role} ended without a report") from None
+            raise CellBroken(f"the {self.role} exited without a report") from None
 
     def end(self) -> None:
-        """Make sure that the process is gone."""
+        """Wait for the process to exit, or kill it."""
         self._process.join(1 if self._process.exitcode is None else 0)
         if self._process.is_alive():
             self._process.kill()
@@ -120,7 +120,7 @@ class _Child:
 def _collect(
     children: dict[worker.Role, _Child], cell: Cell, shared: SharedCounters, progress: Progress
 ) -> dict[worker.Role, ProducerReport | ConsumerReport]:
-    """Wait for both reports. The consumer gets time to drain, but not for ever."""
+    """Wait for both reports, with a timeout that lets the consumer receive the rest."""
     reports: dict[worker.Role, ProducerReport | ConsumerReport] = {}
     waiting: dict[Connection, _Child] = {child.pipe: child for child in children.values()}
     begun = time.monotonic()

@@ -1,8 +1,8 @@
-"""The yardstick of the door for Danube's clients: a grpc.aio server that does nothing.
+"""The baseline of the server for Danube clients: a grpc.aio server that does nothing.
 
-``python -m benchmarks.danube_bare PORT`` answers the calls of a producer at once: it reads the
-request's protobuf, writes the answer's, and keeps nothing. Event loop, options of gRPC and settings
-of the process are those of the door, so that the difference is what the door does.
+``python -m benchmarks.danube_bare PORT`` answers a producer's calls immediately: it parses the
+request, serializes the response, and stores nothing. Event loop, gRPC options and process settings
+are those of the broker's server, so that the difference is the broker's own work.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ async def send(request: pb.StreamMessage, _: Any) -> pb.MessageResponse:
 
 
 async def serve(port: int) -> None:
-    """Until killed."""
+    """Serve until killed."""
     server = grpc.aio.server(options=server_options())
     handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
         name: grpc.unary_unary_rpc_method_handler(

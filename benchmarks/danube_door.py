@@ -1,4 +1,4 @@
-"""``python -m benchmarks.danube_door``: Danube's clients beside a gRPC server that does nothing.
+"""``python -m benchmarks.danube_door``: Danube clients compared with an empty gRPC server.
 
 One stock producer at a time, and 64 sends at once, each against `sulina up` and against the bare
 server, in turns, from the same client process on the same cores; and the disk's fdatasync in the
@@ -42,16 +42,16 @@ class LoadResult:
     """One load against one server."""
 
     rate: float
-    """Answers a second."""
+    """Responses per second."""
     ms: Percentiles
-    """From a call to its answer."""
+    """Milliseconds from a call to its response."""
     cpu_us: float
-    """Processor time of the server for an answer: on a busy machine it says more than the rate."""
+    """The server's CPU time per response: more reliable on a busy machine than the rate."""
 
 
 @dataclass(frozen=True, slots=True)
 class DanubeRound:
-    """Everything once, one after the other."""
+    """All measurements once, one after the other."""
 
     fdatasync_ms: float
     """Median of a 4 KiB append with its fdatasync."""
@@ -60,9 +60,9 @@ class DanubeRound:
     """The stock producer, one send at a time."""
     bare_many: LoadResult
     door_many: LoadResult
-    """The same calls as to the bare server."""
+    """The same calls as those to the bare server."""
     stock_many: LoadResult
-    """The stock producer, which does more for each send than the call."""
+    """The stock producer, which does more per send than the bare call."""
 
     @property
     def ack_ratio(self) -> float:
@@ -71,7 +71,7 @@ class DanubeRound:
 
     @property
     def rate_ratio(self) -> float:
-        """The rate of many sends at once, as a share of the bare one."""
+        """The rate of concurrent sends, relative to the bare server."""
         return self.door_many.rate / self.bare_many.rate
 
 
@@ -112,13 +112,13 @@ def measure(folder: Path, seconds: float, repeat: int, size: int = 1024) -> list
 def load_command(
     python: Path, place: str, how: str, callers: int, seconds: float, size: int
 ) -> list[str]:
-    """What runs a load, in the stock client's environment: see ``danube_load``."""
+    """The command that runs a load in the stock client's environment (``danube_load``)."""
     return [str(python), str(_LOAD), place, how, str(callers), str(seconds), str(size)]
 
 
 @contextmanager
 def _servers(folder: Path) -> Iterator[tuple[SystemServer, SystemServer]]:
-    """The bare server and the door."""
+    """The bare server and the broker."""
     bare = SystemServer(ServerAddress(HOST, free_port()), folder / "bare.log")
     door = SystemServer(ServerAddress(HOST, free_port()), folder / "door.log")
     try:
@@ -208,10 +208,12 @@ def run(out: Path, seconds: float, repeat: int, console: Console) -> str:
 
 
 def main() -> int:
-    """As the command line says."""
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.danube_door", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=3.0, help="for each load (default: 3)")
-    parser.add_argument("--repeat", type=int, default=3, help="rounds (default: 3)")
+    parser.add_argument(
+        "--seconds", type=float, default=3.0, help="duration of each load (default: 3)"
+    )
+    parser.add_argument("--repeat", type=int, default=3, help="number of rounds (default: 3)")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     parser.add_argument("--json", action="store_true", help="print the JSON as well")
     given = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Runs in the environment of Danube's stock client: sends to a door, or to a bare server.
+"""Runs in the environment of Danube's stock client: sends to a broker or to the bare server.
 
 A script of its own: ``python danube_load.py HOST:PORT HOW CALLERS SECONDS BYTES``. HOW is ``stock``
 for the stock producer's ``send``, ``raw`` for the same call by a bare channel with a message made
@@ -41,7 +41,7 @@ async def stock(place: str, payload: bytes) -> Send:
 
 
 async def raw(place: str, payload: bytes) -> Send:
-    """The call alone."""
+    """Only the gRPC call."""
     channel = grpc.aio.insecure_channel(place)
     create = channel.unary_unary(
         "/danube.ProducerService/CreateProducer",
@@ -91,7 +91,7 @@ async def main() -> None:
     took = clock() - begun
     sys.stdout.write(json.dumps({"answered": answered, "seconds": took, "ms": samples}) + "\n")
     sys.stdout.flush()
-    os._exit(0)  # the client has no close, and nothing is to be kept
+    os._exit(0)  # the client cannot be closed, and has no data to keep
 
 
 if __name__ == "__main__":

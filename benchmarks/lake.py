@@ -1,4 +1,4 @@
-"""``python -m benchmarks.lake``: how fast ledgers become Parquet objects, and frames again.
+"""``python -m benchmarks.lake``: how fast ledgers are encoded as Parquet and decoded.
 
 One core, no object store: a ledger's frames are encoded, the object is decoded to frames, and it
 is verified as after an upload (every byte, every frame, the digest). Rates are bytes of frames, as
@@ -33,28 +33,28 @@ from sulina.wire.encode import Origin, encode_frame
 from sulina.wire.header import assign
 
 GOAL_ENCODE = 150.0
-"""MB/s a core, for frames that hold what a busy producer packs."""
+"""MB/s per core, for frames as large as those of a busy producer."""
 _AT_ONCE = 1024
-"""Frames handed to the encoder at a time, as they come from a storage node."""
+"""How many frames the encoder gets at once, as from a storage node."""
 _PAYLOADS = 50_000
-"""Different ones in a ledger: too many for a compressor to see one twice."""
+"""Different payloads in a ledger: too many for a compressor to see one twice."""
 _PRODUCERS = 8
 _START_US = 1_750_000_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class FrameProfile:
-    """What the frames of a ledger are like."""
+    """The properties of a ledger's frames."""
 
     name: str
     records: int
-    """In each frame."""
+    """Records per frame."""
     size: int
-    """Bytes of a payload."""
+    """Bytes per payload."""
     keys: bool = False
     attributes: bool = False
     noise: bool = False
-    """Payloads that do not compress, instead of JSON."""
+    """Incompressible payloads instead of JSON."""
     compression: Compression = Compression.NONE
 
 
@@ -89,7 +89,7 @@ class LakeRates:
 
 
 def main() -> int:
-    """Measure as the command line says; fails if a busy producer's frames encode too slowly."""
+    """Run the benchmark; exits with 1 if encoding misses its goal."""
     options = _parse(sys.argv[1:])
     console = Console(stderr=options.json)
     results = [measure(kind, options.megabytes * 1_000_000, options.repeat) for kind in KINDS]
@@ -128,7 +128,7 @@ def measure(kind: FrameProfile, size: int, repeat: int) -> LakeRates:
 
 
 def make_frames(kind: FrameProfile, count: int) -> list[bytes]:
-    """Frames as brokers assign them; the same each time."""
+    """Frames as brokers store them; the same in each run."""
     random = Random(1)
     payloads = [_payload(kind, random) for _ in range(min(count * kind.records, _PAYLOADS))]
     keys = [b"customer-%d" % number for number in range(1000)]
@@ -233,9 +233,16 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.lake", description="Ledgers to Parquet objects and back."
     )
-    parser.add_argument("--megabytes", type=int, default=40, help="payload of each ledger")
-    parser.add_argument("--repeat", type=int, default=3, help="repetitions; the best counts")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser.add_argument(
+        "--megabytes", type=int, default=40, help="MB of payload per ledger (default: 40)"
+    )
+    parser.add_argument(
+        "--repeat",
+        type=int,
+        default=3,
+        help="number of repetitions, of which the best counts (default: 3)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     return parser.parse_args(arguments)
 

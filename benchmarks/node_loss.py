@@ -1,4 +1,4 @@
-"""``python -m benchmarks.node_loss``: what publishers notice when a storage node is killed.
+"""``python -m benchmarks.node_loss``: what publishers notice if a storage node is killed.
 
 One producer publishes at a steady rate to a broker over three storage nodes, one of which is killed
 with SIGKILL in the middle. The clock of a record starts when it was due. Each repetition has fresh
@@ -35,11 +35,11 @@ NODES = 3
 
 @dataclass(slots=True)
 class NodeLoss:
-    """One repetition. Times are in seconds since the node was killed, negative before it."""
+    """One repetition. Times are seconds since the node was killed, negative before."""
 
     due: list[float] = field(default_factory=list)
     latency: list[float] = field(default_factory=list)
-    """Of each acknowledged record, in order."""
+    """Values of each acknowledged record, in order."""
     failed: int = 0
 
     @property
@@ -57,7 +57,7 @@ class NodeLoss:
 
 @dataclass(frozen=True, slots=True)
 class NodeLossOptions:
-    """What to do."""
+    """The command line's options."""
 
     rate: int
     size: int
@@ -68,7 +68,7 @@ class NodeLossOptions:
 
 
 def main() -> int:
-    """Measure as the command line says; fails if a publish failed or the pause was too long."""
+    """Run the benchmark; exits with 1 if a publish failed or the pause was too long."""
     options = _parse(sys.argv[1:])
     console = Console(stderr=options.json)
     losses = []
@@ -130,7 +130,7 @@ async def _publish(server: SystemServer, options: NodeLossOptions, victim: int) 
 
 
 async def _note(tickets: asyncio.Queue[tuple[float, sulina.Ticket] | None], loss: NodeLoss) -> None:
-    """Acknowledgements come in order, so waiting for one ticket after the other misses nothing."""
+    """Acknowledgements arrive in order, so waiting for the tickets one by one is exact."""
     while (item := await tickets.get()) is not None:
         due, ticket = item
         try:
@@ -200,7 +200,7 @@ def _draw(losses: Sequence[NodeLoss], path: Path, console: Console) -> None:
         console.print("no plot: matplotlib is not installed: `pip install 'sulina[bench]'`")
         return
     write_plot([(loss.due, loss.latency) for loss in losses], path)
-    console.print(f"written: {path} and node_loss.json beside it", highlight=False)
+    console.print(f"written: {path} and node_loss.json next to it", highlight=False)
 
 
 def _parse(arguments: Sequence[str]) -> NodeLossOptions:
@@ -208,10 +208,15 @@ def _parse(arguments: Sequence[str]) -> NodeLossOptions:
         prog="python -m benchmarks.node_loss", description=str(__doc__).splitlines()[0]
     )
     add = parser.add_argument
-    add("--rate", type=int, default=1000, help="records a second (default: 1000)")
-    add("--size", type=int, default=1024, help="bytes of a record (default: 1024)")
-    add("--seconds", type=float, default=3.0, help="before the kill, and after it (default: 3)")
-    add("--repeat", type=int, default=10, help="with fresh processes each time (default: 10)")
+    add("--rate", type=int, default=1000, help="records per second (default: 1000)")
+    add("--size", type=int, default=1024, help="bytes per record (default: 1024)")
+    add("--seconds", type=float, default=3.0, help="seconds before and after the kill (default: 3)")
+    add(
+        "--repeat",
+        type=int,
+        default=10,
+        help="number of repetitions, each with new processes (default: 10)",
+    )
     add(
         "--out",
         type=Path,

@@ -18,7 +18,7 @@ GIB = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkOptions:
-    """What to measure, and where to put it."""
+    """What to measure, and where to write the results."""
 
     systems: tuple[str, ...]
     sizes: tuple[int, ...]
@@ -35,7 +35,7 @@ class BenchmarkOptions:
 
 
 def parse(arguments: Sequence[str]) -> BenchmarkOptions:
-    """Options from the command line. Exits with a sentence when they make no sense."""
+    """Parse the command line. Exits with an error message if it is invalid."""
     given = _parser().parse_args(arguments)
     out: Path = given.out
     return BenchmarkOptions(
@@ -57,7 +57,7 @@ def parse(arguments: Sequence[str]) -> BenchmarkOptions:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="Measure Sulina beside NATS JetStream, Redis Streams and RabbitMQ streams.",
+        description="Compare Sulina with NATS JetStream, Redis Streams and RabbitMQ streams.",
     )
     add = parser.add_argument
     add(
@@ -65,20 +65,20 @@ def _parser() -> argparse.ArgumentParser:
         type=_systems,
         default=tuple(SYSTEMS),
         metavar="A,B",
-        help=f"which of {', '.join(SYSTEMS)} (default: all that are installed)",
+        help=f"comma-separated, of {', '.join(SYSTEMS)} (default: all that are installed)",
     )
     add("--sizes", type=_sizes, default=SIZES, metavar="N,N", help="bytes (default: 100,1k,16k)")
     length = parser.add_mutually_exclusive_group()
-    length.add_argument("--seconds", type=_seconds, help="for each cell (default: 5)")
-    length.add_argument("--quick", action="store_true", help="cells of 1 second, once")
-    add("--repeat", type=_count, help="take each cell this often, show the median (default: 3)")
+    length.add_argument("--seconds", type=_seconds, help="duration of each cell (default: 5)")
+    length.add_argument("--quick", action="store_true", help="run cells of 1 second, once")
+    add("--repeat", type=_count, help="repetitions per cell; shows the median (default: 3)")
     add("--rate", type=_count, default=LATENCY_RATE, help="msg/s for latency (default: 5000)")
     add(
         "--max-bytes",
         type=_size,
         default=2 * GIB,
         metavar="N",
-        help="payload of a cell at most (default: 2 GiB)",
+        help="maximum payload per cell (default: 2 GiB)",
     )
     add(
         "--out",
@@ -87,13 +87,13 @@ def _parser() -> argparse.ArgumentParser:
         help="folder for the JSON and the plot (default: benchmarks/results)",
     )
     add("--data", type=Path, help="folder for the servers' data (default: data under --out)")
-    add("--no-plot", dest="plot", action="store_false", help="write no SVG")
-    add("--json", action="store_true", help="print the JSON, and the tables on standard error")
-    add("--list", action="store_true", help="say what can be measured here, and stop")
+    add("--no-plot", dest="plot", action="store_false", help="do not write the plot")
+    add("--json", action="store_true", help="print JSON, with the tables on standard error")
+    add("--list", action="store_true", help="list what can be measured on this machine, and exit")
     add(
         "--profile",
         action="store_true",
-        help="only the CPU seconds by process (default: our 100 B)",
+        help="only print CPU seconds per process (default: Sulina's 100 B cell)",
     )
     return parser
 
@@ -103,10 +103,10 @@ def _systems(text: str) -> tuple[str, ...]:
     unknown = [name for name in names if name not in SYSTEMS]
     if unknown or not names:
         raise argparse.ArgumentTypeError(
-            f"no system is called {', '.join(unknown) or 'nothing'}: choose from "
+            f"unknown system {', '.join(unknown) or '(none given)'}: choose from "
             f"{', '.join(SYSTEMS)}"
         )
-    # Ours first, whatever the order given: tables and plots read that way.
+    # Always in the same order, with Sulina first, as in tables and plots.
     return tuple(name for name in SYSTEMS if name in names)
 
 
@@ -116,7 +116,9 @@ def _size(text: str) -> int:
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size: try 100, 1k or 16k") from None
     if size < STAMP.size:
-        raise argparse.ArgumentTypeError(f"a record has at least {STAMP.size} bytes, not {size}")
+        raise argparse.ArgumentTypeError(
+            f"records must have at least {STAMP.size} bytes, not {size}"
+        )
     return size
 
 
@@ -138,5 +140,5 @@ def _above_zero(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above zero")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
     return value

@@ -1,4 +1,4 @@
-"""The run as one picture: throughput, latency and memory, with our ratio over each other bar."""
+"""Plots throughput, latency and memory, with Sulina's ratio above each other bar."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchmarks.results import RunResults, SystemInfo
 from benchmarks.systems import OURS
 from benchmarks.units import count_name, memory_name, size_name, times_name
 
-# Ours stands out; the others are told apart also by people who do not see every colour.
+# Sulina stands out; the other colors can be told apart by color-blind readers.
 COLOURS = {
     OURS: "#0b7285",
     "sulina-3": "#66a9b5",
@@ -128,7 +128,7 @@ def _latency(axes: Any, results: RunResults) -> None:
 
 
 def _memory(axes: Any, results: RunResults) -> None:
-    # The worst of all cells: what a machine must have.
+    # The maximum of all cells: what a machine must have.
     largest = [
         max(cells, key=lambda cell: cell.peak_memory)
         for system in results.systems
@@ -165,7 +165,7 @@ def _bars(
     better: Callable[[CellResult], str],
     start: int = 0,
 ) -> None:
-    """Groups of bars side by side, each with its number and, in colour, our ratio to it."""
+    """Groups of bars, each with its value and, in color, Sulina's ratio to it."""
     order = {system.name: place for place, system in enumerate(systems)}
     step = WIDTH / max(len(order), 1)
     for place, group in enumerate(groups, start):
@@ -199,7 +199,7 @@ def _bars(
 
 
 def _look(system: SystemInfo) -> dict[str, Any]:
-    """Hatched where an acknowledgement promises less than ours."""
+    """Hatched if an acknowledgement guarantees less than Sulina's."""
     look = {"facecolor": COLOURS.get(system.name, FAINT), "edgecolor": "white", "linewidth": 0}
     return look if system.synced else {**look, "hatch": "///"}
 
@@ -212,7 +212,7 @@ def _better(results: RunResults, cell: CellResult, measure: str) -> str:
 
 
 def _log(axes: Any, values: Sequence[float]) -> None:
-    """A logarithmic scale with room above the highest bar for its two labels."""
+    """A logarithmic scale with space for two labels above the highest bar."""
     shown = [value for value in values if value > 0]
     if shown:
         axes.set_yscale("log")

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.recovery``: how long a new owner needs for a ledger whose writer died.
+"""``python -m benchmarks.recovery``: how long a new owner needs to recover a ledger.
 
 A writer process appends entries to a ledger on three storage node processes and is killed with
 SIGKILL; then another owner recovers the ledger: fences it, finds its end, and closes it. Measured
@@ -39,13 +39,13 @@ GOAL_SECONDS = 2.0
 LEDGER = 1
 NODES = 3
 WINDOW = 100
-"""Appends in flight of the writer that waits for confirmations."""
+"""The number of appends in flight of the writer that waits for confirmations."""
 PATIENCE = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryOptions:
-    """What to do."""
+    """The command line's options."""
 
     entries: int
     size: int
@@ -63,7 +63,7 @@ class Case:
 
 
 def main() -> int:
-    """Measure as the command line says; fails if a recovery took too long."""
+    """Run the benchmark; exits with 1 if a recovery took too long."""
     options = _parse(sys.argv[1:])
     console = Console(stderr=options.json)
     cases = [
@@ -129,7 +129,7 @@ def _write_and_die(
     writer.start()
     try:
         if not written.wait(PATIENCE):
-            raise TimeoutError(f"the writer was not done within {PATIENCE:g} s")
+            raise TimeoutError(f"the writer did not finish within {PATIENCE:g} s")
     finally:
         writer.kill()
         writer.join()
@@ -170,7 +170,7 @@ async def _recover(options: RecoveryOptions, places: list[str], folder: Path) ->
 
 @asynccontextmanager
 async def _ledgers(places: list[str], folder: Path) -> AsyncIterator[QuorumLedgers]:
-    """A broker's way to its ledgers, without the broker."""
+    """A broker's ledger client, without the broker."""
     clock = RealClock()
     disk = RealDisk(folder / "metadata")
     store = await EmbeddedStore.open(clock, disk)
@@ -189,9 +189,14 @@ def _parse(arguments: Sequence[str]) -> RecoveryOptions:
         prog="python -m benchmarks.recovery", description=str(__doc__).splitlines()[0]
     )
     add = parser.add_argument
-    add("--entries", type=int, default=10_000, help="of the ledger (default: 10,000)")
-    add("--size", type=int, default=1024, help="bytes of an entry (default: 1024)")
-    add("--repeat", type=int, default=5, help="with fresh processes each time (default: 5)")
+    add("--entries", type=int, default=10_000, help="number of entries (default: 10,000)")
+    add("--size", type=int, default=1024, help="bytes per entry (default: 1024)")
+    add(
+        "--repeat",
+        type=int,
+        default=5,
+        help="number of repetitions, each with new processes (default: 5)",
+    )
     add(
         "--out",
         type=Path,

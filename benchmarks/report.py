@@ -1,4 +1,4 @@
-"""The run as tables in the terminal."""
+"""Prints the results as tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOT_SYNCED = "† acknowledges before data is synced to disk"
 
 
 def print_report(results: RunResults, console: Console) -> None:
-    """Print everything that a reader needs to judge the run."""
+    """Print all tables."""
     machine = results.machine
     console.print(
         f"\n{machine.processor}, {machine.cores} cores, {memory_name(machine.memory)}, "
@@ -35,11 +35,11 @@ def print_report(results: RunResults, console: Console) -> None:
     console.print(target_table(results))
     console.print(guarantee_table(results))
     for reason in results.skipped.values():
-        console.print(f"[yellow]left out:[/] {reason}", highlight=False)
+        console.print(f"[yellow]skipped:[/] {reason}", highlight=False)
 
 
 def throughput_table(results: RunResults) -> Table:
-    """Full speed: a row a size and system."""
+    """Full speed: one row per size and system."""
     table = Table(
         title="End to end, 1 producer, 1 consumer (MB = 10^6 bytes of payload)",
         caption=f"ratios: more than 1 means that Sulina does better; {NOT_SYNCED}",
@@ -82,7 +82,7 @@ def _throughput(results: RunResults, outcome: CellOutcome) -> list[str | Text]:
 
 
 def latency_tables(results: RunResults) -> list[Table]:
-    """Fixed rates: a table a rate and size."""
+    """Fixed rates: one table per rate and size."""
     tables: list[Table] = []
     cells = [outcome for outcome in results.outcomes if outcome.cell.rate is not None]
     for key in dict.fromkeys((outcome.cell.rate, outcome.cell.size) for outcome in cells):
@@ -133,7 +133,7 @@ def _latency(results: RunResults, outcome: CellOutcome) -> list[str | Text]:
 
 
 def yardstick_table(results: RunResults) -> Table:
-    """What the disk alone does."""
+    """The baselines of the disk alone."""
     yardsticks = results.yardsticks
     table = Table(title="Yardsticks: the disk alone, same run", title_justify="left")
     table.add_column("what")
@@ -152,7 +152,7 @@ def yardstick_table(results: RunResults) -> Table:
 
 
 def target_table(results: RunResults) -> Table:
-    """The targets, passed or not."""
+    """The targets, and whether they were met."""
     table = Table(title="Targets", title_justify="left")
     for heading in ("what", "wanted", "got", ""):
         table.add_column(heading)
@@ -173,7 +173,7 @@ def guarantee_table(results: RunResults) -> Table:
 
 
 def profile_table(result: CellResult) -> Table:
-    """Where the processor time of one cell went."""
+    """The CPU time of one cell per process."""
     table = Table(
         title=f"{result.cell.system}: {result.records:,} records of {size_name(result.cell.size)} "
         f"in {result.elapsed:.2f} s: {result.records_per_s:,.0f}/s, {result.mb_per_s:,.1f} MB/s",

@@ -1,4 +1,4 @@
-"""All that a run found out, and its JSON form."""
+"""The results of a run, and their JSON form."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class SystemInfo:
-    """What was measured, and with which guarantees."""
+    """A measured system and its guarantees."""
 
     name: str
     title: str
@@ -35,7 +35,7 @@ class SystemInfo:
 
 @dataclass(frozen=True, slots=True)
 class MachineInfo:
-    """Where it was measured."""
+    """The machine of a run."""
 
     processor: str
     cores: int
@@ -47,22 +47,22 @@ class MachineInfo:
 
 @dataclass(frozen=True, slots=True)
 class RunResults:
-    """One whole run."""
+    """All results of one run."""
 
     when: str
     machine: MachineInfo
     seconds: float
     systems: list[SystemInfo]
     skipped: dict[str, str]
-    """Why a system was left out, by name."""
+    """Why systems were skipped, by name."""
     outcomes: list[CellOutcome]
-    """One for each cell: the median of its repetitions."""
+    """One per cell: the median of its repetitions."""
     repetitions: list[CellOutcome]
-    """Every run of every cell, in the order in which they were taken."""
+    """Every repetition of every cell, in order."""
     yardsticks: Yardsticks
 
     def measured(self, *, system: str | None = None, paced: bool | None = None) -> list[CellResult]:
-        """The cells that ran to their end, in order; of one system, of one kind."""
+        """The completed cells, in order, optionally of one system or rate."""
         return [
             outcome
             for outcome in self.outcomes
@@ -72,7 +72,7 @@ class RunResults:
         ]
 
     def ours(self, like: CellResult) -> CellResult | None:
-        """Our own cell of the same size and rate as ``like``."""
+        """Sulina's cell with the size and rate of ``like``."""
         return next(
             (
                 result
@@ -83,12 +83,12 @@ class RunResults:
         )
 
     def targets(self) -> list[Target]:
-        """The targets, judged."""
+        """The evaluated targets."""
         return targets(self.measured(system=OURS), self.yardsticks)
 
 
 def describe(system: System) -> SystemInfo:
-    """Ask an available system for its version. Blocks while it is asked."""
+    """Describe an available system. Blocks to query its version."""
     return SystemInfo(
         system.name,
         system.title,
@@ -131,7 +131,7 @@ def _filesystem(folder: Path) -> str:
 
 
 def to_json(results: RunResults) -> str:
-    """The run as JSON: what was measured, and what follows from it."""
+    """The results as JSON, with ratios and targets."""
     document: dict[str, Any] = {
         "format": FORMAT,
         "when": results.when,

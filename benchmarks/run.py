@@ -1,4 +1,4 @@
-"""The order of a run: yardsticks, then size by size each system in turn, then all that again.
+"""The order of a run: disk baselines, then each system in turn per size, repeated.
 
 Systems take turns within a size, and repetitions are whole rounds, so that a disk or a neighbour
 that changes its mood during the run does so for all of them.
@@ -26,7 +26,7 @@ from benchmarks.units import count_name, size_name
 
 
 def measure(options: BenchmarkOptions, console: Console) -> RunResults:
-    """Take every measurement that ``options`` ask for and that this machine allows. Blocks.
+    """Run all measurements that ``options`` select and this machine supports. Blocks.
 
     A system that is not installed, or a cell that fails, is told in the results; the rest runs.
     """
@@ -81,7 +81,7 @@ def profile(options: BenchmarkOptions, console: Console) -> list[CellOutcome]:
 
 
 def available(names: tuple[str, ...]) -> tuple[list[System], dict[str, str]]:
-    """The systems that can run here, and for each other one the reason why not."""
+    """The systems that can run on this machine, and the reasons why others cannot."""
     systems: list[System] = []
     skipped: dict[str, str] = {}
     for name in names:
@@ -94,7 +94,7 @@ def available(names: tuple[str, ...]) -> tuple[list[System], dict[str, str]]:
 
 
 def plan(options: BenchmarkOptions, systems: list[System]) -> list[Cell]:
-    """Every cell of a run, in order."""
+    """All cells of a run, in order."""
     full_speed = [
         _cell(options, system, size, None) for size in options.sizes for system in systems
     ]

@@ -1,4 +1,4 @@
-"""Two numbers that the processes of a cell share: the total to expect, and the count so far."""
+"""Two counters in shared memory: the number of records to expect, and those received."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from multiprocessing.sharedctypes import RawArray
 
 
 class SharedCounters:
-    """Aligned 64-bit words in shared memory: each has one writer, and is read without a lock."""
+    """Aligned 64-bit words, each with one writer and read without a lock."""
 
     def __init__(self) -> None:
         self._words = RawArray(ctypes.c_int64, [-1, 0])
 
     @property
     def total(self) -> int:
-        """How many records the cell has; -1 until the producer knows."""
+        """The number of records of the cell; -1 until the producer has set it."""
         return self._words[0]
 
     @total.setter
@@ -23,7 +23,7 @@ class SharedCounters:
 
     @property
     def received(self) -> int:
-        """How many records the consumer has."""
+        """The number of records received."""
         return self._words[1]
 
     @received.setter

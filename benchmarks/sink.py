@@ -1,4 +1,4 @@
-"""The consumer's side of a cell: counts what arrives, checks it, and takes the latencies."""
+"""The consumer's side of a cell: counts and checks records, and measures latencies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.source import STAMP
 
 
 class RecordSink:
-    """Takes every record that a driver receives, in the order in which it receives them.
+    """Takes every record that a driver receives, in order.
 
     A driver subscribes, awaits :meth:`ready`, and then hands over what arrives until ``done``.
     """
@@ -32,12 +32,12 @@ class RecordSink:
         self._cpu = 0.0
 
     async def ready(self) -> None:
-        """Say that the consumer is subscribed, and wait for the signal to start."""
+        """Report that the consumer is subscribed, and wait for the start signal."""
         await self._ready()
         self._cpu = time.process_time()
 
     def take(self, payloads: Sequence[bytes]) -> None:
-        """Records received together. Sets ``done`` with the last one of the cell."""
+        """Take records received together; sets ``done`` with the last one of the cell."""
         now = time.monotonic_ns()
         if self.cell.rate is None:
             self._check(payloads)
@@ -50,7 +50,7 @@ class RecordSink:
         self._advance(now)
 
     def take_one(self, payload: bytes) -> None:
-        """One record, for clients that give no more at a time; the same as ``take([payload])``."""
+        """Take one record, like ``take([payload])``, for clients that deliver them singly."""
         place = self._received % self._every
         # Between the ends of a batch there is nothing to check, and no cell ends there.
         if 0 < place < self._every - 1:
@@ -77,9 +77,9 @@ class RecordSink:
             self._cpu = time.process_time() - self._cpu
 
     def report(self) -> ConsumerReport:
-        """What to tell the conductor, once ``done``."""
+        """The report, once ``done``."""
         if not self.done:
-            raise RuntimeError("the driver returned before the last record had arrived")
+            raise RuntimeError("the driver returned before the last record arrived")
         return ConsumerReport(
             self._received,
             self._last_receive_ns,

@@ -23,11 +23,11 @@ from benchmarks.shared import SharedCounters
 
 STAMP = struct.Struct("<qq")  # CLOCK_MONOTONIC in ns, sequence number
 TICK_NS = 1_000_000
-LATE_FACTOR = 2  # a system that cannot keep the rate is given this many times the seconds
+LATE_FACTOR = 2  # a system that cannot keep the rate gets this many times the duration
 
 
 class RecordSource:
-    """Gives a driver its batches, and remembers when the first was sent and the last acknowledged.
+    """Provides a driver's batches, and notes when the first was sent and the last acknowledged.
 
     A driver connects, awaits :meth:`ready`, iterates over the source and sends each batch, waits
     for every acknowledgement, and then calls :meth:`acknowledged`, before it disconnects.
@@ -46,20 +46,20 @@ class RecordSource:
         self._cpu = 0.0
 
     async def ready(self) -> None:
-        """Say that the producer is connected, and wait for the signal to start."""
+        """Report that the producer is connected, and wait for the start signal."""
         await self._ready()
         self._cpu = time.process_time()
         self._first_send_ns = time.monotonic_ns()
 
     def acknowledged(self) -> None:
-        """Everything sent has been acknowledged as durable."""
+        """To be called when everything sent has been acknowledged as durable."""
         self._last_ack_ns = time.monotonic_ns()
         self._cpu = time.process_time() - self._cpu
 
     def report(self) -> ProducerReport:
-        """What to tell the conductor, after :meth:`acknowledged`."""
+        """The report, after :meth:`acknowledged`."""
         if not self._last_ack_ns:
-            raise RuntimeError("the driver returned without saying that all was acknowledged")
+            raise RuntimeError("the driver returned without calling acknowledged()")
         return ProducerReport(self._sent, self._first_send_ns, self._last_ack_ns, self._cpu)
 
     def __aiter__(self) -> AsyncIterator[list[bytes]]:
@@ -119,7 +119,7 @@ def _tick_of(number: int, rate: int) -> int:
 
 
 class _Ticks:
-    """Wakes its waiter every millisecond, on time.
+    """Wakes its waiter every millisecond.
 
     asyncio rounds its own timers to whole milliseconds, which would show in every percentile;
     the kernel's interval timer does not, and its signal wakes the event loop at once.

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.spark``: the data source beside Spark's own Parquet reader.
+"""``python -m benchmarks.spark``: the data source compared with Spark's own Parquet reader.
 
 Both read the same objects in the same session, in turns. Scans of all columns go to Spark's
 ``noop`` sink, which takes every row and keeps none. Beside them is the floor: what Spark takes for
@@ -38,13 +38,13 @@ from sulina.wire.encode import Origin, encode_frame
 from sulina.wire.header import assign
 
 GOAL_RATIO = 1.5
-"""The data source may take so many times as long as native Parquet."""
+"""The maximum ratio of the data source's time to that of native Parquet."""
 GOAL_SECONDS = 10.0
-"""For 10,000 small ledgers to be listed and planned."""
+"""The maximum time to list and plan 10,000 small ledgers."""
 LARGE = TopicName("default", "large")
 SMALL = TopicName("default", "small")
 _WARM = 5
-"""Turns before those that count: workers start, and Java takes its time to compile what it runs."""
+"""Turns that do not count, in which workers start and Java compiles its code."""
 _FRAME = 1000
 _PAYLOADS = 20_000
 _KEYS = 5_000
@@ -53,22 +53,22 @@ _START_US = 1_750_000_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class QueryTimes:
-    """Seconds of one query, each way: the median of all repetitions."""
+    """The seconds of one query per reader: the median of all repetitions."""
 
     name: str
     ours: float
     native: float
     ratio: float
-    """The median of each turn's: what slows the machine for a while slows both."""
+    """The median of the turns' ratios, because a busy machine slows both readers."""
     floor: float | None
-    """By a source of all columns that has them ready."""
+    """The time of a data source that has all batches in memory."""
     goal: float | None
 
     @classmethod
     def of(
         cls, name: str, seconds: Mapping[str, Sequence[float]], goal: float | None
     ) -> QueryTimes:
-        """From the seconds of each turn, each way."""
+        """From the seconds of each turn and reader."""
         middle = {way: statistics.median(values) for way, values in seconds.items()}
         turns = zip(seconds["ours"], seconds["native"], strict=True)
         ratio = statistics.median(ours / native for ours, native in turns)
@@ -77,7 +77,7 @@ class QueryTimes:
 
 @dataclass(frozen=True, slots=True)
 class SparkBenchmarkOptions:
-    """What to measure."""
+    """The command line's options."""
 
     records: int
     size: int
@@ -89,7 +89,7 @@ class SparkBenchmarkOptions:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure, and tell. Returns the exit code."""
+    """Run the benchmark. Returns the exit code."""
     options = _parse(arguments)
     prepare_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -126,7 +126,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def write_large(lake: Path, options: SparkBenchmarkOptions) -> int:
-    """Ledgers of JSON with keys; returns the bytes of their objects."""
+    """Write ledgers of JSON with keys; returns the size of their objects."""
     random = Random(7)
     payloads = [_payload(random, options.size) for _ in range(_PAYLOADS)]
     keys = [b"customer-%d" % random.randrange(_KEYS) for _ in range(_PAYLOADS)]
@@ -138,7 +138,7 @@ def write_large(lake: Path, options: SparkBenchmarkOptions) -> int:
 
 
 def write_small(lake: Path, count: int) -> None:
-    """Ledgers of ten records each."""
+    """Write ledgers of ten records each."""
     payloads = [b'{"id": %d}' % number for number in range(100)]
     for number in range(count):
         _write(lake, SMALL, 1_000_000 + number, number * 10, 10, payloads, payloads)
@@ -193,13 +193,13 @@ def _payload(random: Random, size: int) -> bytes:
 
 
 def compare(spark: SparkSession, folder: Path, repeat: int) -> list[QueryTimes]:
-    """Each query each way, in turns."""
+    """Run each query with each reader, in turns."""
     lake, batches = folder / "lake", folder / "batches"
     write_batches(batches, _options(lake, LARGE))
     ready = spark.read.format("floor").load(str(batches))
     queries: list[tuple[str, str, Callable[[DataFrame], Any], float | None]] = [
         ("all columns", "", _take_all, GOAL_RATIO),
-        # Spark tells its own readers which columns a query needs; to others the user says it.
+        # Spark tells only its own readers which columns a query needs.
         ("group by key, columns named", "key,payload", _group, GOAL_RATIO),
         ("group by key", "", _group, None),
         ("sum of one column, named", "offset", _sum, None),
@@ -225,7 +225,7 @@ def compare(spark: SparkSession, folder: Path, repeat: int) -> list[QueryTimes]:
 
 
 def count_both(spark: SparkSession, lake: Path) -> dict[str, Any]:
-    """From metadata, by us and by Spark."""
+    """Count from metadata, with the data source and with Spark."""
     found, ours = _timed(lambda: emr_jobs.count(**_options(lake, LARGE)))
     same, native = _timed(lambda: _native(spark, lake, "").count())
     assert found == same, (found, same)
@@ -233,7 +233,7 @@ def count_both(spark: SparkSession, lake: Path) -> dict[str, Any]:
 
 
 def plan_small(lake: Path) -> dict[str, float]:
-    """What very many small ledgers cost before the first record is read."""
+    """The time to plan a read of very many small ledgers."""
     source = SulinaDataSource(_options(lake, SMALL))
     schema = source.schema()
     timed = SulinaDataSource({**_options(lake, SMALL), "startTime": str(_START_US / 1e6 + 0.01)})
@@ -299,7 +299,7 @@ def _session(folder: Path, cores: int) -> SparkSession:
     return session
 
 
-# ---- telling ----
+# ---- report ----
 
 
 def _show(
@@ -338,9 +338,11 @@ def _parse(arguments: Sequence[str]) -> SparkBenchmarkOptions:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--records", type=int, default=5_000_000)
-    parser.add_argument("--size", type=int, default=200, help="bytes of a payload")
-    parser.add_argument("--ledgers", type=int, default=32, help="that the records are in")
-    parser.add_argument("--small", type=int, default=10_000, help="small ledgers")
+    parser.add_argument("--size", type=int, default=200, help="bytes per payload (default: 200)")
+    parser.add_argument("--ledgers", type=int, default=32, help="number of ledgers (default: 32)")
+    parser.add_argument(
+        "--small", type=int, default=10_000, help="number of small ledgers (default: 10000)"
+    )
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")

@@ -1,4 +1,4 @@
-"""What Spark itself needs for a Python data source, whatever that does: the floor beside a scan.
+"""The floor of a scan: the time that Spark needs for any Python data source.
 
 The batches that the data source ``sulina`` would yield are written to files as they are, and a
 source that does nothing but map those files into memory hands them to Spark. What is left is
@@ -21,7 +21,7 @@ from emr_jobs.source.worker import spare_worker
 
 
 def write_batches(folder: Path, options: Mapping[str, str]) -> None:
-    """All batches of a read, a file for each task of it."""
+    """Write all batches of a read, one file per task."""
     folder.mkdir(parents=True)
     source = SulinaDataSource(dict(options))
     reader = source.reader(source.schema())
@@ -50,7 +50,7 @@ class FloorSource(DataSource):
 
 
 class FloorReader(DataSourceReader):
-    """A task for each file."""
+    """One task per file."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

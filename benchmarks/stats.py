@@ -22,7 +22,7 @@ def percentile(ordered: Sequence[float], share: float) -> float:
     """The smallest sample that at least ``share`` (0 to 1) of all samples do not exceed.
 
     ``ordered`` is sorted and not empty. The answer is always a sample: nothing is interpolated,
-    so that a tail is never reported better than something that was really seen.
+    so that a tail is never reported better than it was.
     """
     # 0.999 * 1000 is 999.0000000000001 in binary: round before going up to the next rank.
     rank = math.ceil(round(share * len(ordered), 6))
@@ -42,10 +42,10 @@ def summarize(samples: Sequence[float]) -> Percentiles:
 
 
 def steady(samples: Sequence[int], warm_up: float = 0.1) -> Sequence[int]:
-    """``samples`` in order of sending without the first tenth, when connections warm up."""
+    """``samples`` in order of sending without the first tenth, while connections warm up."""
     return samples[int(len(samples) * warm_up) :]
 
 
 def ratio(better: float, worse: float) -> float | None:
-    """How many times ``better`` is ``worse``; None where that has no meaning."""
+    """``better`` divided by ``worse``; None if that is undefined."""
     return better / worse if worse > 0 else None

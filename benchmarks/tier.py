@@ -44,7 +44,7 @@ from sulina.wire.header import parse_header
 TOPIC: Final = "/default/tiered"
 BUCKET: Final = "benchmark"
 GOAL_REPLAY: Final = 0.5
-"""Of the plain ranged-read rate."""
+"""The minimum share of the plain ranged-read rate."""
 _STORES: Final = ("seaweedfs", "localstack", "moto", "folder")
 _BATCH: Final = 256
 _TURNS: Final = 5
@@ -57,18 +57,18 @@ class TierRates:
 
     store: str
     published: int
-    """Bytes of payloads."""
+    """Total bytes of payloads."""
     publish: float
     tiered: float
-    """From the first record until the last object is verified and its entries are gone."""
+    """From the first record until the last object is verified and its entries are deleted."""
     drain_seconds: float
-    """After the last record, until that."""
+    """The part of it after the last record."""
     most_behind: int
-    """The most bytes of closed ledgers that were no objects yet."""
+    """The maximum bytes of closed ledgers that were not tiered yet."""
     replay_at_node: float
-    """Frames from objects, in one process beside the plain reads."""
+    """Frames decoded from objects, in one process, in turns with the plain reads."""
     replay: float
-    """The same through the broker, to a consumer that opens every message."""
+    """The same through the broker, to a consumer that decodes every message."""
     put: float
     read: float
     objects: int
@@ -81,7 +81,7 @@ class TierRates:
 
 
 async def measure(store: str, folder: Path, seconds: float, ledger_mb: int, size: int) -> TierRates:
-    """Everything once."""
+    """Run all measurements once."""
     with _server(store, folder) as (url, variables):
         os.environ.update(variables)
         put = await _put_rate(url, ledger_mb << 20)
@@ -115,7 +115,7 @@ async def measure(store: str, folder: Path, seconds: float, ledger_mb: int, size
 
 @contextmanager
 def _server(store: str, folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """The URL of a place for objects, and the variables with which it lets us in."""
+    """The URL of an object store, and the environment variables for its credentials."""
     if store == "folder":
         yield f"file://{folder / 'objects'}", {}
         return
@@ -136,7 +136,7 @@ def _server(store: str, folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
 
 @contextmanager
 def _broker(folder: Path, url: str) -> Iterator[dict[str, Any]]:
-    """``sulina up`` until left, and what it said when it was ready."""
+    """Run ``sulina up``; yields its ready message."""
     ports = ("--port", "0", "--http-port", "0", "--admin-port", "0", "--grpc-port", "0")
     command = [sys.executable, "-m", "sulina.cli", "up", "--json", *ports]
     tier = ["--data", str(folder / "data"), "--tier", url, "--tier-local", "0"]
@@ -155,11 +155,11 @@ def _broker(folder: Path, url: str) -> Iterator[dict[str, Any]]:
                 process.stdout.close()
 
 
-# ---- what the store does by itself ----
+# ---- the store alone ----
 
 
 async def _put_rate(url: str, size: int) -> float:
-    """Puts of objects of a ledger's size, one after the other."""
+    """The rate of putting objects of a ledger's size, one after the other."""
     clock, count = RealClock(), 3
     data = random.Random(1).randbytes(size)
     async with open_store(url, clock, random.Random(2)) as store:
@@ -178,7 +178,7 @@ async def _chunks(data: bytes) -> AsyncIterator[bytes]:
 
 
 async def _read_plainly(store: ObjectStore, spans: Sequence[tuple[str, int]]) -> float:
-    """Objects by their sizes, a row group's worth at a time."""
+    """The rate of reading objects in ranges of a row group's size."""
     begun = time.perf_counter()
     for key, size in spans:
         for start in range(0, size, 16 << 20):
@@ -186,7 +186,7 @@ async def _read_plainly(store: ObjectStore, spans: Sequence[tuple[str, int]]) ->
     return sum(size for _, size in spans) / (time.perf_counter() - begun) / _MB
 
 
-# ---- what Sulina does ----
+# ---- Sulina ----
 
 
 async def _publish(client: sulina.Client, seconds: float, size: int) -> tuple[int, int]:
@@ -212,7 +212,7 @@ async def _behind(client: sulina.Client) -> int:
 
 
 async def _flush(client: sulina.Client) -> int:
-    """Wait until nothing of the topic is left but objects; how many they are."""
+    """Wait until the topic consists only of objects; returns their number."""
     await client.admin.ledgers.offload(TOPIC)
     while True:
         rows = await client.admin.ledgers.list(TOPIC)
@@ -222,7 +222,7 @@ async def _flush(client: sulina.Client) -> int:
 
 
 async def _replay(client: sulina.Client, subscription: str, published: int) -> float:
-    """A consumer that starts at the beginning."""
+    """Replay the topic from the beginning."""
     got = 0
     begun = time.perf_counter()
     async with client.consumer(TOPIC, subscription, start=sulina.Start.earliest()) as consumer:
@@ -238,7 +238,7 @@ async def _replay(client: sulina.Client, subscription: str, published: int) -> f
 async def _read_rates(
     client: sulina.Client, url: str, published: int
 ) -> tuple[float, float, float]:
-    """The same objects plainly, through a node's part of it, and to a consumer, in turns.
+    """Read the same objects plainly, at a node, and with a consumer, in turns.
 
     The medians.
     """
@@ -259,7 +259,7 @@ async def _read_rates(
 
 
 async def _replay_at_node(store: ObjectStore, ledgers: Sequence[tuple[ObjectHead, int]]) -> float:
-    """Objects fetched, checked, and frames again; nothing is in a cache at the beginning."""
+    """Fetch, verify and decode objects, starting with empty caches."""
     got = 0
     objects = ObjectReader(store, ThreadRunner(4))
     begun = time.perf_counter()
@@ -279,7 +279,7 @@ async def _replay_at_node(store: ObjectStore, ledgers: Sequence[tuple[ObjectHead
 
 
 def show(result: TierRates, console: Console) -> None:
-    """A table for people."""
+    """Print the results as a table."""
     table = Table("measure", "figure", "of the store's own")
     table.add_row("plain puts", f"{result.put:,.0f} MB/s", "")
     table.add_row("plain ranged reads", f"{result.read:,.0f} MB/s", "")
@@ -302,13 +302,17 @@ def show(result: TierRates, console: Console) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns 0 if the replay reaches its goal."""
+    """Run the benchmark; returns 0 if replay meets its goal."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tier")
     parser.add_argument("--store", choices=_STORES, default="seaweedfs")
-    parser.add_argument("--seconds", type=float, default=10.0, help="of publishing")
-    parser.add_argument("--ledger-mb", type=int, default=64, help="when a ledger is closed")
-    parser.add_argument("--size", type=int, default=1000, help="bytes of a payload")
-    parser.add_argument("--out", type=Path, help="a folder for everything; else a temporary one")
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, help="seconds of publishing (default: 10)"
+    )
+    parser.add_argument(
+        "--ledger-mb", type=int, default=64, help="size at which a ledger is closed (default: 64)"
+    )
+    parser.add_argument("--size", type=int, default=1000, help="bytes per payload (default: 1000)")
+    parser.add_argument("--out", type=Path, help="data folder (default: a temporary one)")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     place: AbstractContextManager[str] = (

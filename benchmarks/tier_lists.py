@@ -1,4 +1,4 @@
-"""What a topic with very many ledgers costs: to read its list, to plan with it, to change it."""
+"""The cost of a topic with very many ledgers: reading, planning with and changing its list."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _STEP = 1000
 
 @dataclass(frozen=True, slots=True)
 class ListCost:
-    """Of one topic."""
+    """The costs of one topic's list."""
 
     ledgers: int
     read_seconds: float
     plan_seconds: float
-    """To find what is to become an object, and whose entries may go."""
+    """Seconds to find which ledgers to tier, and whose entries to delete."""
     bytes_each: float
-    """In the metadata store."""
+    """Bytes in the metadata store."""
     change_bytes: int
-    """Written by one change of the list."""
+    """Bytes that one change of the list writes."""
 
 
 async def measure_lists(count: int = 10_000) -> ListCost:
-    """A list of so many ledgers, nearly all of them objects."""
+    """Measure a list of ``count`` ledgers, nearly all of them tiered."""
     store = await EmbeddedStore.open(RealClock())
     try:
         await namespaces.create_first(store)

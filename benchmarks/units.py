@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Formats numbers with units."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def count_name(count: float) -> str:
 
 
 def memory_name(size: int) -> str:
-    """In MiB, whole."""
+    """Whole MiB."""
     return f"{size / (1 << 20):,.0f} MiB"
 
 
 def times_name(ratio: float | None) -> str:
-    """12.34 -> "12 x", 0.5 -> "0.50 x"; nothing where there is no ratio."""
+    """12.34 -> "12 x", 0.5 -> "0.50 x"; empty if there is no ratio."""
     if ratio is None:
         return ""
     return (

@@ -1,4 +1,4 @@
-"""Watches a server from outside while a cell runs: peak resident memory and processor time."""
+"""Measures a server's peak memory and CPU time while a cell runs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ INTERVAL = 0.05
 
 
 class ServerWatch:
-    """Samples the whole process tree of a server in a thread of its own, between start and stop.
+    """Samples a server's process tree in a thread.
 
-    Memory that children share is counted once for each of them: an upper bound.
+    Memory that processes share is counted for each of them, so it is an upper bound.
     """
 
     def __init__(self, server: SystemServer) -> None:
@@ -24,7 +24,7 @@ class ServerWatch:
         self._cpu_at_start: dict[str, float] = {}
         self.peak_memory = 0
         self.cpu_seconds: dict[str, float] = {}
-        """Of each process that was started, by its name."""
+        """CPU seconds per started process, by name."""
 
     def __enter__(self) -> ServerWatch:
         self._cpu_at_start = self._cpu()
@@ -49,7 +49,7 @@ class ServerWatch:
 
 
 def resident(processes: list[psutil.Process]) -> int:
-    """Bytes resident in all of ``processes``; those that are gone count as nothing."""
+    """Bytes resident in all of ``processes``; those that have exited count as 0."""
     total = 0
     for process in processes:
         try:

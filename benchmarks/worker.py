@@ -1,4 +1,4 @@
-"""What runs in the two child processes of a cell: one produces, one consumes.
+"""The two child processes of a cell: a producer and a consumer.
 
 A child connects, says it is ready, waits for the start signal, runs its driver, and sends its
 report. Anything that goes wrong is sent as a sentence instead.
@@ -28,8 +28,8 @@ START_TIMEOUT = 60.0
 def main(
     role: Role, cell: Cell, address: ServerAddress, shared: SharedCounters, pipe: Connection
 ) -> None:
-    """The child's whole life."""
-    # Ctrl-C goes to the whole group; the conductor alone decides what it ends.
+    """Run a child process."""
+    # Ctrl-C reaches the whole process group; the parent stops its children.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.disable(logging.WARNING)
     try:
@@ -47,7 +47,7 @@ def _run(
         pipe.send(READY)
         if not await asyncio.to_thread(pipe.poll, START_TIMEOUT) or pipe.recv() != GO:
             raise TimeoutError("no signal to start")
-        # Set-up garbage is not part of what is measured.
+        # Garbage from the set-up must not be part of the measurement.
         gc.collect()
         gc.freeze()
 
@@ -66,7 +66,7 @@ def _run(
 
 
 def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
-    """uvloop for every system's client alike, where it can be had."""
+    """uvloop, if installed, for every system's client."""
     try:
         import uvloop
     except ImportError:

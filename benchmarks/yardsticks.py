@@ -1,4 +1,4 @@
-"""What the disk itself can do, with nothing in between: the measures that targets refer to.
+"""Baselines of the disk alone, to which the targets refer.
 
 Both write to preallocated files on the filesystem of the servers' data, as a journal would, so
 that a sync does not also pay for growing the file.
@@ -22,7 +22,7 @@ SYNC_SIZE = 4096
 
 @dataclass(frozen=True, slots=True)
 class YardstickReading:
-    """One taking of both yardsticks."""
+    """One measurement of both baselines."""
 
     sequential_mb_per_s: float
     sync_ms: list[float]
@@ -31,14 +31,14 @@ class YardstickReading:
 
 @dataclass(frozen=True, slots=True)
 class Yardsticks:
-    """Readings from before and after the cells, joined: disks drift while they are used."""
+    """Combined readings from before and after the cells, because disks change under load."""
 
     sequential_mb_per_s: float
-    """Plain sequential write, one fdatasync a MiB."""
+    """Sequential write with one fdatasync per MiB."""
     sync: Percentiles
     """Milliseconds for a 4 KiB write and its fdatasync, issued at the fixed rate."""
     sync_per_s: float
-    """The rate of issue that was reached: one caller cannot issue faster than the disk syncs."""
+    """The rate reached: one caller cannot exceed the disk's sync rate."""
 
 
 def join(readings: list[YardstickReading]) -> Yardsticks:
@@ -51,14 +51,14 @@ def join(readings: list[YardstickReading]) -> Yardsticks:
 
 
 def take(folder: Path, seconds: float, rate: int, max_bytes: int) -> YardstickReading:
-    """Measure in ``folder``, leaving nothing there. Blocks for twice ``seconds``."""
+    """Measure in ``folder`` and delete the files. Blocks for twice ``seconds``."""
     sequential = sequential_write(folder / "sequential", seconds, max_bytes)
     samples, per_s = paced_sync(folder / "sync", seconds, rate)
     return YardstickReading(sequential, samples, per_s)
 
 
 def sequential_write(path: Path, seconds: float, max_bytes: int) -> float:
-    """MB/s (10^6 bytes) of writing MiB after MiB with an fdatasync after each."""
+    """MB/s (10^6 bytes) of sequential writes with an fdatasync after each MiB."""
     room = min(max_bytes, shutil.disk_usage(path.parent).free // 2)
     length = max(room // MIB, 1) * MIB
     block = os.urandom(MIB)
@@ -74,7 +74,7 @@ def sequential_write(path: Path, seconds: float, max_bytes: int) -> float:
 
 
 def paced_sync(path: Path, seconds: float, rate: int) -> tuple[list[float], float]:
-    """Milliseconds of each 4 KiB write with its fdatasync, and the writes a second reached.
+    """Milliseconds of each 4 KiB write with its fdatasync, and the writes per second reached.
 
     One is issued every 1/``rate`` seconds, or as soon as the one before it is done if that is
     later; each is timed from its own start.

@@ -6,7 +6,7 @@ from typing import Any
 
 import pulumi
 
-from infra.cluster.brokers import Brokers
+from infra.cluster.brokers import BrokerService
 from infra.cluster.load_balancer import LoadBalancer
 from infra.cluster.shared import SharedResources
 from infra.functions.functions import Functions
@@ -23,7 +23,9 @@ def lake_outputs(lake: LakeBuckets) -> Outputs:
     return {"lakeBucket": lake.lake.name, "lakeUrl": lake.url, "workBucket": lake.work.name}
 
 
-def cluster_outputs(shared: SharedResources, brokers: Brokers, balancer: LoadBalancer) -> Outputs:
+def cluster_outputs(
+    shared: SharedResources, brokers: BrokerService, balancer: LoadBalancer
+) -> Outputs:
     """How clients connect, and the image repositories."""
     keys, repositories = shared.keys, shared.images.repositories
     url = balancer.url(ports.BINARY)

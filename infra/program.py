@@ -7,14 +7,14 @@ from dataclasses import replace
 import pulumi_aws as aws
 
 from infra.artifacts import check_built, packed_functions
-from infra.cluster.brokers import Brokers
+from infra.cluster.brokers import BrokerService
 from infra.cluster.containers import Containers
 from infra.cluster.etcd import Etcd
 from infra.cluster.images import Images
 from infra.cluster.load_balancer import LoadBalancer
 from infra.cluster.scaling import Scaling
 from infra.cluster.shared import SharedResources
-from infra.cluster.storage_nodes import StorageNodes
+from infra.cluster.storage_nodes import StorageNodeGroup
 from infra.component import Deployment, Region
 from infra.config.settings import ZONES, StackSettings
 from infra.errors import DeploymentError
@@ -69,9 +69,9 @@ def deploy(settings: StackSettings) -> Outputs:
     certificates = Certificates(keys, root) if settings.internal_tls else None
     shared = SharedResources(keys, network, firewall, dns, images, containers, certificates)
     etcd = Etcd(shared, root)
-    storage = StorageNodes(shared, lake, root)
+    storage = StorageNodeGroup(shared, lake, root)
     balancer = LoadBalancer(shared, root)
-    brokers = Brokers(shared, etcd, storage, balancer, root)
+    brokers = BrokerService(shared, etcd, storage, balancer, root)
     Scaling(shared, brokers, root)
     outputs |= cluster_outputs(shared, brokers, balancer)
     if not settings.has("functions"):

@@ -20,7 +20,7 @@ FILE_WIDTH = 200
 
 
 def main() -> int:
-    """Run as the command line says."""
+    """Run the simulation."""
     options = command_line.parse(sys.argv[1:])
     console = Console(stderr=options.json)
     if not console.is_terminal:

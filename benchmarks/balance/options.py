@@ -12,13 +12,13 @@ from benchmarks.balance.scenarios import DEFAULT, SCENARIOS
 SIZES = ((10, 1_000), (100, 10_000), (1_000, 100_000), (10_000, 1_000_000))
 ALPHAS = (0.0, 3.0, 2.5, 2.0, 1.5, 1.16)
 LARGE = (1_000, 100_000)
-"""The size that is taken with every skew; the others with the usual one."""
+"""The size that is simulated with every skew; the others use the default skew."""
 USUAL_ALPHA = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class BalanceOptions:
-    """What to simulate, and where to put it."""
+    """What to simulate, and where to write the results."""
 
     scenarios: tuple[str, ...]
     sizes: tuple[tuple[int, int], ...]
@@ -33,7 +33,7 @@ class BalanceOptions:
 
 
 def parse(arguments: Sequence[str]) -> BalanceOptions:
-    """Options from the command line. Exits with a sentence when they make no sense."""
+    """Parse the command line. Exits with an error message if it is invalid."""
     given = _parser().parse_args(arguments)
     sizes = given.sizes if given.sizes is not None else SIZES[: 2 if given.quick else 4]
     plot = (given.plot or given.out / "balance.svg") if given.draw else None
@@ -55,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_scenarios,
         default=DEFAULT,
         metavar="A,B",
-        help=f"of {', '.join(SCENARIOS)}; or none (default: all but large)",
+        help=f"comma-separated, of {', '.join(SCENARIOS)}; or none (default: all but large)",
     )
     add(
         "--sizes",
@@ -70,24 +70,24 @@ def _parser() -> argparse.ArgumentParser:
         metavar="A,B",
         help="skews of the random starts with 1000x100000 (default: 0,3,2.5,2,1.5,1.16)",
     )
-    add("--seed", type=int, default=1, help="everything follows from it (default: 1)")
+    add("--seed", type=int, default=1, help="seed of the simulation (default: 1)")
     add("--hours", type=_hours, help="virtual hours of every scenario (default: its own)")
     add("--quick", action="store_true", help="fewer topics, and starts of up to 100 brokers")
     add(
         "--no-comparison",
         dest="unbalanced",
         action="store_false",
-        help="leave out the same scenarios without balancing",
+        help="do not simulate the scenarios without balancing",
     )
     add(
         "--out",
         type=Path,
         default=Path(__file__).parent.parent / "results",
-        help="folder of balance.json and the plot (default: benchmarks/results)",
+        help="folder for balance.json and the plot (default: benchmarks/results)",
     )
-    add("--plot", type=Path, help="the plot's file, .svg or .png (default: balance.svg in --out)")
-    add("--no-plot", dest="draw", action="store_false", help="draw nothing")
-    add("--json", action="store_true", help="print the JSON, and the tables on standard error")
+    add("--plot", type=Path, help="file of the plot, .svg or .png (default: balance.svg in --out)")
+    add("--no-plot", dest="draw", action="store_false", help="do not draw the plot")
+    add("--json", action="store_true", help="print JSON, with the tables on standard error")
     return parser
 
 

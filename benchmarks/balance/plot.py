@@ -1,4 +1,4 @@
-"""The simulation as one picture: plans of any size and skew, hours with balancing and without."""
+"""Plots the simulation: plans of all sizes and skews, and scenarios with and without balancing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from benchmarks.units import count_name
 ON = COLOURS[OURS]
 OFF = COLOURS["redis"]
 POINTS = 160
-"""Of a line: more can't be seen, and make the file large."""
+"""Maximum points per line: more are not visible and make the file large."""
 
 
 def write_plot(
@@ -76,7 +76,7 @@ def _moved(axes: Any, starts: Sequence[StartResult]) -> None:
 
 
 def _by_skew(starts: Sequence[StartResult]) -> list[StartResult]:
-    """Those of the size that was measured with the most skews."""
+    """The starts of the size with the most skews."""
     sizes = [(one.brokers, one.topics) for one in starts]
     common = max(sizes, key=sizes.count)
     return [one for one in starts if (one.brokers, one.topics) == common]
@@ -133,7 +133,7 @@ def _hours(axes: Any, outcomes: Sequence[BalanceOutcome]) -> None:
 
 
 def _thinned(points: Sequence[Point]) -> list[Point]:
-    """The highest of every few points, so that no peak is hidden."""
+    """The maximum of every few points, so that no peak is hidden."""
     size = max(1, len(points) // POINTS)
     groups = [points[start : start + size] for start in range(0, len(points), size)]
     return [max(group, key=lambda one: one.max_over_mean) for group in groups]

@@ -1,4 +1,4 @@
-"""One simulated run: virtual hours of load, reports and misfortune, with the real decisions."""
+"""One simulated run: virtual hours of load, reports and failures, with the real decision code."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from broker_containers.load.settings import BalanceSettings
 
 LEASE_SECONDS = 10.0
 TAKEOVER_SECONDS = 0.5
-"""From the decision that a topic goes elsewhere until it is served there."""
+"""From the decision to move a topic until it is served elsewhere."""
 RETURN_SECONDS = 3_600.0
-"""A topic that comes back to a broker it left within this time has oscillated."""
+"""A topic that returns to a broker within this time has oscillated."""
 
 
 class BalanceEventKind(StrEnum):
-    """What can happen to a broker."""
+    """Events that affect a broker."""
 
     JOIN = "join"
     DIE = "die"
@@ -35,7 +35,7 @@ class BalanceEventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BalanceEvent:
-    """Something that happens to ``count`` brokers."""
+    """An event that affects ``count`` brokers."""
 
     at: float
     kind: BalanceEventKind
@@ -44,7 +44,7 @@ class BalanceEvent:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What to simulate."""
+    """A scenario to simulate."""
 
     name: str
     brokers: int
@@ -63,7 +63,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The cluster at one evaluation, in truth and not as reported."""
+    """The cluster's true state, not the reported one, at one evaluation."""
 
     hours: float
     cv: float
@@ -77,7 +77,7 @@ class Point:
 
 @dataclass(slots=True)
 class BalanceOutcome:
-    """What a run came to."""
+    """The outcome of a run."""
 
     scenario: Scenario
     points: list[Point] = field(default_factory=list)
@@ -87,7 +87,7 @@ class BalanceOutcome:
     planned_pause: float = 0.0
     """Topic-seconds without an owner because of moves."""
     failover_pause: float = 0.0
-    """The same because brokers died."""
+    """Topic-seconds without an owner because of broker failures."""
     planner_seconds: list[float] = field(default_factory=list)
     reasons: Counter[SkipReason] = field(default_factory=Counter)
 
@@ -97,11 +97,11 @@ class BalanceOutcome:
         return self.points[-1].moved if self.points else 0.0
 
     def settled(self) -> list[Point]:
-        """Without the first hour, in which a random start is put in order."""
+        """The points without the first hour, in which the random start is balanced."""
         return [one for one in self.points if one.hours >= 1.0] or self.points[-1:]
 
     def summary(self) -> dict[str, Any]:
-        """The figures of the run."""
+        """A summary of the run."""
         settled = self.settled()
         return {
             "scenario": self.scenario.name,
@@ -130,7 +130,7 @@ class BalanceOutcome:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """The figures and every point of the run."""
+        """The summary and every point of the run."""
         return {
             **self.summary(),
             "seed": self.scenario.seed,
@@ -143,7 +143,7 @@ def simulate(
     settings: BalanceSettings | None = None,
     progress: Callable[[float], None] = lambda _: None,
 ) -> BalanceOutcome:
-    """Run ``scenario``. Only the planner's own CPU time is real."""
+    """Simulate ``scenario``. Only the planner's CPU time is real."""
     chance = random.Random(scenario.seed)
     seconds = scenario.hours * 3_600
     workload = make_workload(
@@ -165,7 +165,7 @@ def simulate(
 
 
 def _fitted(settings: BalanceSettings, scenario: Scenario) -> BalanceSettings:
-    """With longer steps than brokers report in, reports are fresh for longer, too."""
+    """Settings adjusted to the step: reports stay fresh for longer if steps are longer."""
     return replace(
         settings,
         enabled=settings.enabled and scenario.balancing,
@@ -176,7 +176,7 @@ def _fitted(settings: BalanceSettings, scenario: Scenario) -> BalanceSettings:
 
 
 class _BalanceRun:
-    """The leader of a simulated cluster, and the hand of fate."""
+    """The leader of a simulated cluster, and the events that happen to it."""
 
     def __init__(
         self,
@@ -197,7 +197,7 @@ class _BalanceRun:
         self._moved = 0.0
 
     def step(self, now: float) -> None:
-        """Everything between this evaluation and the one before, and the evaluation."""
+        """Simulate the time since the last evaluation, then evaluate."""
         world, manager = self._world, self._manager
         world.step(now)
         while self._events and self._events[0].at <= now:
@@ -213,7 +213,7 @@ class _BalanceRun:
         self.outcome.planner_seconds.append(time.thread_time() - started)
         self.outcome.reasons.update(plan.reasons)
         manager.commit(plan, now=now)
-        # What they truly weigh: the planner's own idea of it may be wrong.
+        # The true cost: the planner's estimate may be wrong.
         total = sum(map(world.cost, world.workload.topics))
         self._moved += sum(world.cost(move.topic) for move in plan.moves) / total
         self.outcome.planned_pause += TAKEOVER_SECONDS * len(plan.moves)
@@ -258,7 +258,7 @@ class _BalanceRun:
                     broker.slowness = 1.0
 
     def _die(self, name: str, now: float) -> None:
-        """The lease runs out, then its topics go elsewhere, as the leader would have it."""
+        """Let the lease expire, then move the broker's topics as the leader decides."""
         world, manager = self._world, self._manager
         view = manager.view(world.infos(), world.assignment(), now=now, wall_us=int(now * 1e6))
         placement = manager.failover(view, name)

@@ -1,4 +1,4 @@
-"""The named scenarios: a day of steady load, and days that are not."""
+"""The named scenarios."""
 
 from __future__ import annotations
 
@@ -57,6 +57,6 @@ DEFAULT = tuple(name for name in SCENARIOS if name != "large")
 
 
 def scaled(scenario: Scenario, *, hours: float | None, quick: bool, seed: int) -> Scenario:
-    """The scenario with another length or seed; quick ones are smaller, too."""
+    """The scenario with another length or seed; with ``quick``, also smaller."""
     changed = replace(scenario, seed=seed, hours=hours if hours is not None else scenario.hours)
     return replace(changed, topics=max(100, changed.topics // 5)) if quick else changed

@@ -1,4 +1,4 @@
-"""Single plans on random starts of any size: how good, how much moved, how fast.
+"""Single plans from random starts of any size: quality, amount moved, and speed.
 
 Three questions of one cluster whose topics lie on random brokers: what the first plan leads to
 with no limit on moves; how much load had moved when the goal was first reached; and the least
@@ -43,23 +43,23 @@ class StartResult:
     moves: int
     moved_share: float
     moved_to_goal: float | None
-    """Share moved when nobody was above ``GOAL`` times the bound; None if never."""
+    """Share of load moved until no broker was above ``GOAL`` times the bound; None if never."""
     least_for_bound: float
-    """Share that must move, whatever the planner, to bring all below ``GOAL`` times the bound."""
+    """The minimum share that any planner must move to bring all below ``GOAL`` times the bound."""
     least_for_mean: float
     """The same with the mean instead of the bound, if no topic were heavier than it."""
     learn_seconds: float
-    """Taking in one report of every broker, the first one."""
+    """Seconds to process the first report of every broker."""
     view_seconds: float
     plan_seconds: float
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The values for JSON."""
         return asdict(self)
 
 
 def measure_start(brokers: int, topics: int, alpha: float, seed: int) -> StartResult:
-    """Make a random start, plan once, and see."""
+    """Create a random start, plan once, and measure."""
     chance = random.Random(seed)
     workload = make_workload(WorkloadShape.STEADY, topics, alpha=alpha, seconds=0, chance=chance)
     world = SimulatedCluster(
@@ -109,7 +109,7 @@ def measure_start(brokers: int, topics: int, alpha: float, seed: int) -> StartRe
 
 
 def _moved_to_goal(view: ClusterView, plan: RebalancePlan) -> float | None:
-    """Carry the moves out one by one until nobody is above the goal."""
+    """Apply the moves one by one until no broker is above the goal."""
     goal = GOAL * plan.before.bound + 1e-12
     loads = {one.id: one.load for one in view.brokers.values()}
     above = {name for name, load in loads.items() if load > goal}

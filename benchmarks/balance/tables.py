@@ -1,4 +1,4 @@
-"""What came out, as tables for people."""
+"""The results as tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.units import count_name
 
 
 def start_table(results: Sequence[StartResult]) -> Table:
-    """Random starts, one a row."""
+    """Random starts, one per row."""
     table = Table(title=f"One plan from a random start (goal: highest <= {GOAL:g} x bound)")
     for head in ("brokers", "topics", "skew", "max/mean", "max/bound", "CV", "moves", "moved",
                  "moved to goal", "least for goal", "least for mean", "learn s", "view s",
@@ -39,7 +39,7 @@ def start_table(results: Sequence[StartResult]) -> Table:
 
 
 def run_table(outcomes: Sequence[BalanceOutcome]) -> Table:
-    """Scenarios, one a row; means leave out the first hour."""
+    """Scenarios, one per row; means exclude the first hour."""
     table = Table(title="Virtual hours")
     for head in ("scenario", "balancing", "brokers", "topics", "hours", "CV", "max/mean",
                  "worst", "max/bound", "moves", "after 1 h", "moved", "oscillations",
@@ -69,7 +69,7 @@ def run_table(outcomes: Sequence[BalanceOutcome]) -> Table:
 
 
 def reason_table(outcomes: Sequence[BalanceOutcome]) -> Table:
-    """Why nothing was done, counted over each balanced run."""
+    """Why evaluations moved nothing, counted per balanced run."""
     balanced = [one for one in outcomes if one.scenario.balancing]
     table = Table(title="Decisions not to act")
     table.add_column("reason")

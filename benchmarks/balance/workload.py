@@ -1,4 +1,4 @@
-"""What topics do over the hours of a virtual day: skewed, diurnal, or with a flash crowd."""
+"""The load of topics over the hours of a virtual day: skewed, diurnal, or with a flash crowd."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ class WorkloadShape(StrEnum):
 
     STEADY = "steady"
     DIURNAL = "diurnal"
-    """Namespaces peak at different hours, from half to one and a half of their mean."""
+    """Namespaces peak at different hours, between 0.5 and 1.5 times their mean."""
     FLASH = "flash"
-    """Now and then the topics of a namespace become many times busier within minutes."""
+    """Occasionally the load of a namespace's topics multiplies within minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedTopic:
-    """One topic: its mean rate of records in, and how many consumers get each of them."""
+    """A topic: its mean publish rate, and how many consumers receive each record."""
 
     name: str
     rate: float
     fan_out: int
     phase: float
-    """Part of a day by which its peak is late."""
+    """The delay of its daily peak, as a fraction of a day."""
 
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """A flash crowd: so many times the usual load for some topics, dying away."""
+    """A flash crowd: a multiple of the usual load for some topics, which decays."""
 
     start: float
     topics: frozenset[str]
@@ -42,11 +42,11 @@ class Crowd:
     half_life: float
 
     def factor(self, now: float) -> float:
-        """What the load is multiplied by at ``now``."""
+        """The factor of the load at ``now``."""
         age = now - self.start
         if age < 0:
             return 1.0
-        # It takes a minute to gather.
+        # It builds up within a minute.
         return 1 + (self.times - 1) * min(1.0, age / 60) * math.exp2(-age / self.half_life)
 
 
@@ -59,9 +59,9 @@ class BalanceWorkload:
     crowds: list[Crowd] = field(default_factory=list)
 
     def rates(self, now: float) -> dict[str, float]:
-        """Records a second into each topic at ``now``."""
+        """Records per second published to each topic at ``now``."""
         if self.shape is WorkloadShape.DIURNAL:
-            # As many phases as namespaces: one sine for each.
+            # One sine per namespace, each with its own phase.
             waves: dict[float, float] = {}
             for topic in self.topics.values():
                 if topic.phase not in waves:

@@ -1,4 +1,4 @@
-"""Virtual brokers: what they truly carry, what they report, and what happens to them.
+"""Simulated brokers: their true load, and what they report.
 
 A broker's CPU follows from the work of its topics and from how slow its machine is; its reports
 have noise, get lost, and come late. Time is a number that the simulation sets.
@@ -21,19 +21,19 @@ MEMORY = Usage(2e9, 8e9)
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """How unreliable the world is."""
+    """How unreliable reports are."""
 
     noise: float = 0.05
-    """Standard deviation of a reported rate, as share of the true one."""
+    """Standard deviation of a reported rate, relative to the true one."""
     lost: float = 0.0
-    """Probability that a report never arrives."""
+    """Probability that a report is lost."""
     late: float = 0.0
     """Probability that it arrives one interval late."""
 
 
 @dataclass(slots=True)
 class SimulatedBroker:
-    """One virtual broker."""
+    """A simulated broker."""
 
     id: str
     topics: list[str] = field(default_factory=list)
@@ -64,7 +64,7 @@ class SimulatedCluster:
         for topic in workload.topics:
             self.brokers[chance.choice(names)].topics.append(topic)
         self.rates = workload.rates(0.0)
-        # From records in to records' worth of work, for every topic.
+        # Work per published record, for each topic.
         self._work = {
             name: (1 + one.fan_out) * (1 + RECORD_BYTES / BYTES_A_RECORD)
             for name, one in workload.topics.items()
@@ -89,7 +89,7 @@ class SimulatedCluster:
         return name
 
     def die(self, name: str) -> list[str]:
-        """The broker is gone; its topics are answered."""
+        """Remove the broker; returns its topics."""
         return self.brokers.pop(name).topics
 
     def move(self, moves: list[tuple[str, str, str]]) -> None:
@@ -103,15 +103,15 @@ class SimulatedCluster:
             broker.topics = [topic for topic in broker.topics if topic not in topics]
 
     def step(self, now: float) -> None:
-        """Let the load be that of ``now``."""
+        """Set the load to that of ``now``."""
         self.rates = self.workload.rates(now)
 
     def cost(self, topic: str) -> float:
-        """The true share of a healthy broker that ``topic`` uses."""
+        """The true share of a healthy broker's capacity that ``topic`` uses."""
         return self.rates[topic] * self._work[topic] * self._cores_a_work / CORES
 
     def truth(self) -> Balance:
-        """How even the true load is."""
+        """The balance of the true load."""
         rates, work = self.rates, self._work
         scale = self._cores_a_work / CORES
         return balance_of(
@@ -155,7 +155,7 @@ class SimulatedCluster:
             )
         busy = work * self._cores_a_work * broker.slowness
         used = min(busy, CORES)
-        # A queue in front of a server: slower the less is left, and the slower the machine.
+        # Like a queue: latency grows as capacity runs out, and with a slower machine.
         latency = 2.0 * broker.slowness / max(0.02, 1 - busy / CORES)
         return LoadReport(
             broker.id,

@@ -13,16 +13,16 @@ from benchmarks.cluster.moves import moves
 
 
 def main() -> None:
-    """One measurement, printed as JSON with the load that the machine had."""
+    """Run one measurement; prints JSON, including the machine's load."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cluster", description=__doc__)
     kinds = parser.add_subparsers(dest="kind", required=True)
-    one = kinds.add_parser("failover", help="a broker is killed with kill -9")
+    one = kinds.add_parser("failover", help="kill a broker with kill -9")
     one.add_argument("--topics", type=int, default=1000)
     one.add_argument("--lease", type=int, default=8)
     one.add_argument("--freeze", action="store_true", help="SIGSTOP instead of kill -9")
-    one = kinds.add_parser("moves", help="a topic is moved while records are published")
+    one = kinds.add_parser("moves", help="move a topic while publishing to it")
     one.add_argument("--count", type=int, default=30)
-    one = kinds.add_parser("idle", help="many idle topics on one broker")
+    one = kinds.add_parser("idle", help="create many idle topics on one broker")
     one.add_argument("--topics", type=int, default=10_000)
     given = parser.parse_args()
     if given.kind == "failover":

@@ -1,4 +1,4 @@
-"""A broker is killed: how long until each of its topics takes records again.
+"""Kills a broker, and measures how long until each of its topics accepts records again.
 
 One broker of three owns all topics, each with an open ledger and a connected producer. It is killed
 with kill -9, and each producer publishes a record at that moment. The time of a topic is from the
@@ -16,7 +16,7 @@ import time
 from contextlib import AsyncExitStack
 from typing import Any
 
-from benchmarks.cluster.place import (
+from benchmarks.cluster.processes import (
     ask,
     connect,
     cpu_seconds,
@@ -33,7 +33,7 @@ KILLED = "broker-1"
 
 
 async def failover(topics: int, lease: int, *, freeze: bool = False) -> dict[str, Any]:
-    """Seconds from the kill: until the other brokers knew, and until topics were served."""
+    """Seconds from the kill until the other brokers noticed, and until topics were served."""
     async with (
         measured_cluster(ClusterSize(3, 3, 3), lease=lease) as cluster,
         connect(cluster, without=KILLED) as client,
@@ -56,7 +56,7 @@ async def failover(topics: int, lease: int, *, freeze: bool = False) -> dict[str
             await ask(client, "broker.activate", broker=other)
         rows = await ask(client, "broker.list")
         owned = {row["broker"]: row["topics"] for row in rows}
-        assert owned[KILLED] >= topics, owned  # the system's own topics are there as well
+        assert owned[KILLED] >= topics, owned  # including system topics
 
         before = cpu_seconds(cluster)
         killed = time.monotonic()

@@ -1,4 +1,4 @@
-"""Many idle topics on one broker: the memory of each, and how long a start takes.
+"""Measures the memory per idle topic, and how long a broker with many takes to start.
 
 The topics have each one stored record. Memory is the resident memory of the broker's process; the
 start is from the process's beginning until every topic is open.
@@ -13,7 +13,14 @@ from typing import Any
 
 import psutil
 
-from benchmarks.cluster.place import ask, connect, each, measured_cluster, open_topics, topic_names
+from benchmarks.cluster.processes import (
+    ask,
+    connect,
+    each,
+    measured_cluster,
+    open_topics,
+    topic_names,
+)
 from broker_containers.local_cluster.ports import ClusterSize
 from broker_containers.local_cluster.processes import LocalCluster
 
@@ -77,4 +84,4 @@ def _memory(pid: int) -> int:
 
 async def _all_open(cluster: LocalCluster, topics: int) -> None:
     while await open_topics(cluster, BROKER) < topics:
-        await asyncio.sleep(2.0)  # collecting the metrics of so many topics is work as well
+        await asyncio.sleep(2.0)  # collecting the metrics of many topics takes time

@@ -1,4 +1,4 @@
-"""A topic is moved while somebody publishes to it: how long its records wait.
+"""Moves a topic while publishing to it, and measures how long records wait.
 
 A producer sends a record every 5 ms. The pause of a move is the longest time that a record around
 it took from the send to the acknowledgement.
@@ -10,7 +10,7 @@ import asyncio
 import time
 from typing import Any
 
-from benchmarks.cluster.place import ask, connect, measured_cluster
+from benchmarks.cluster.processes import ask, connect, measured_cluster
 from benchmarks.stats import percentile
 from broker_containers.local_cluster.ports import ClusterSize
 from sulina import Producer, Ticket
@@ -20,12 +20,12 @@ _SPACE = 0.005
 
 
 class _MeasuredStream:
-    """Sends all the time, and remembers how long each record took."""
+    """Sends continuously and measures how long each record takes."""
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
         self.took: list[tuple[float, float]] = []
-        """When it was sent, and for how long it was under way."""
+        """Send time and duration per record."""
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as waiting:
@@ -44,7 +44,7 @@ class _MeasuredStream:
 
 
 async def moves(count: int) -> dict[str, Any]:
-    """Pauses of so many planned moves, and the same without a move, in seconds."""
+    """The pauses of ``count`` planned moves, and the same without a move, in seconds."""
     async with (
         measured_cluster(ClusterSize(3, 3, 3)) as cluster,
         connect(cluster) as client,

@@ -1,4 +1,4 @@
-"""The systems that can be measured, one file each."""
+"""The systems that can be measured, one module each."""
 
 from __future__ import annotations
 

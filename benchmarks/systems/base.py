@@ -1,4 +1,4 @@
-"""What a system must be able to do to be measured, and how its server is started and stopped.
+"""The interface of a measured system, and how its server is started and stopped.
 
 Client libraries are imported inside the methods that use them: a system whose client is not
 installed can still be listed, with the reason why it cannot run.
@@ -24,13 +24,13 @@ from benchmarks.sink import RecordSink
 from benchmarks.source import RecordSource
 
 HOST = "127.0.0.1"
-# Debian keeps servers where an ordinary user's PATH does not look.
+# Debian installs servers in folders that are not on a user's PATH.
 SERVER_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/usr/lib/rabbitmq/bin")
 DEBIAN_PACKAGES = "nats-server redis-server rabbitmq-server"
 
 
 class CannotStart(Exception):
-    """A server did not come up; the text says why, for people."""
+    """A server did not start; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +43,13 @@ class ServerAddress:
 
 @dataclass(slots=True)
 class SystemServer:
-    """A running server: its processes belong to this object until :meth:`stop`."""
+    """A running server, which owns its processes until :meth:`stop`."""
 
     address: ServerAddress
     log: Path
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
-    """Of the processes, in the same order."""
+    """The names of the processes, in the same order."""
 
     def run(
         self,
@@ -57,7 +57,7 @@ class SystemServer:
         environment: Mapping[str, str] | None = None,
         name: str = "server",
     ) -> None:
-        """Start one process of the server, its output going to the log.
+        """Start one process of the server, with its output in the log.
 
         It gets a session of its own, so that Ctrl-C reaches it only through :meth:`stop`.
         """
@@ -75,7 +75,7 @@ class SystemServer:
             )
 
     def wait_until_listening(self, seconds: float) -> None:
-        """Block until the port accepts connections. Raises CannotStart, with the log's end."""
+        """Block until the port accepts connections. Raises CannotStart with the end of the log."""
         deadline = time.monotonic() + seconds
         while True:
             try:
@@ -91,7 +91,7 @@ class SystemServer:
                 time.sleep(0.05)
 
     def parts(self) -> dict[str, list[psutil.Process]]:
-        """The live processes under the name of the one that was started, with its children."""
+        """The live processes by the name of the started process, including its children."""
         found: dict[str, list[psutil.Process]] = {name: [] for name in self.names}
         for name, process in zip(self.names, self.processes, strict=True):
             try:
@@ -102,12 +102,12 @@ class SystemServer:
         return found
 
     def tree(self) -> list[psutil.Process]:
-        """Every live process of the server, children included."""
+        """All live processes of the server, including children."""
         members = [member for part in self.parts().values() for member in part]
         return list({member.pid: member for member in members}.values())
 
     def stop(self) -> None:
-        """Kill every process; the data is thrown away, so nothing is gained by asking nicely."""
+        """Kill all processes; a clean stop is unnecessary, because the data is deleted."""
         members = self.tree()
         for member in members:
             try:
@@ -147,20 +147,20 @@ class System(ABC):
         return None
 
     def batch(self, size: int) -> int:
-        """How many records of ``size`` bytes the producer hands over at a time."""
+        """How many records of ``size`` bytes the producer sends at once."""
         return min(max((1 << 20) // size, 1), 1000)
 
     @abstractmethod
     def version(self) -> str:
-        """The server's version. Blocks while it is asked. Only when available."""
+        """The server's version. Blocks to query it; only if available."""
 
     @abstractmethod
     def synced(self) -> bool:
-        """Whether an acknowledged record survives a power failure. Only when available."""
+        """Whether an acknowledged record survives a power failure; only if available."""
 
     @abstractmethod
     def durability(self) -> str:
-        """What an acknowledgement means with the settings used here. Only when available."""
+        """What an acknowledgement means with the settings used; only if available."""
 
     @abstractmethod
     def start(self, folder: Path) -> SystemServer:
@@ -171,7 +171,7 @@ class System(ABC):
 
     @abstractmethod
     async def produce(self, address: ServerAddress, source: RecordSource) -> None:
-        """Send all that ``source`` gives, in order, with a bound on what is unacknowledged."""
+        """Send all records of ``source`` in order, with a limit on unacknowledged ones."""
 
     @abstractmethod
     async def consume(self, address: ServerAddress, sink: RecordSink) -> None:
@@ -179,13 +179,13 @@ class System(ABC):
 
 
 def find_program(name: str) -> str | None:
-    """The full path of a server's command, or None."""
+    """The full path of a server's program, or None."""
     path = os.pathsep.join((os.environ.get("PATH", ""), *SERVER_FOLDERS))
     return shutil.which(name, path=path)
 
 
 def free_port() -> int:
-    """A TCP port that nothing listens on at this moment."""
+    """A free TCP port."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
@@ -193,13 +193,13 @@ def free_port() -> int:
 
 
 def output_of(command: Sequence[str]) -> str:
-    """What a short command prints."""
+    """The output of a short command."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     return (done.stdout or done.stderr).strip()
 
 
 def started(server: SystemServer, seconds: float) -> SystemServer:
-    """``server`` once it listens; if it does not, it is stopped and CannotStart is raised."""
+    """``server`` once it listens. If it does not, stops it and raises CannotStart."""
     try:
         server.wait_until_listening(seconds)
     except BaseException:

@@ -1,4 +1,4 @@
-"""NATS JetStream with nats-py: publish_async with a bound, a durable push consumer."""
+"""NATS JetStream with nats-py: publish_async with a limit, a durable push consumer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from benchmarks.systems.base import (
 
 STREAM = "BENCH"
 SUBJECT = "bench"
-MAX_PENDING = 4000  # nats-py's own default bound on unacknowledged publishes
+MAX_PENDING = 4000  # nats-py's default limit of unacknowledged publishes
 MAX_IN_FLIGHT = 5000
 MAX_IN_FLIGHT_BYTES = 32 << 20
 ACK_EVERY = 100
@@ -44,7 +44,7 @@ class NatsJetStream(System):
         return printed.rpartition(" ")[2].lstrip("v")
 
     def synced(self) -> bool:
-        # The setting came with 2.10; before, a stream is synced every two minutes, come what may.
+        # The setting exists since 2.10; older servers sync a stream every two minutes.
         parts = self.version().split("-")[0].split(".")
         return [int(part) for part in parts if part.isdigit()] >= [2, 10]
 
@@ -88,7 +88,7 @@ class NatsJetStream(System):
         from nats.aio.msg import Msg
         from nats.js.api import AckPolicy, ConsumerConfig, StorageType
 
-        # The server drops a client to which it owes more than 64 MB: stay well below.
+        # The server disconnects a client with more than 64 MB pending: stay well below.
         in_flight = min(MAX_IN_FLIGHT, max(MAX_IN_FLIGHT_BYTES // sink.cell.size, 1))
         ack_every = max(min(ACK_EVERY, in_flight // 4), 1)
         finished = asyncio.Event()

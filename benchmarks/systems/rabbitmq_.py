@@ -22,7 +22,7 @@ from benchmarks.systems.base import (
 )
 
 STREAM = "bench"
-USER = "guest"  # RabbitMQ's own default account, which it accepts from the loopback only
+USER = "guest"  # RabbitMQ's default account, accepted only from the loopback interface
 MAX_UNCONFIRMED_BYTES = 4 << 20
 MAX_UNCONFIRMED = 10_000
 STORE_OFFSET_EVERY = 10_000
@@ -43,7 +43,7 @@ class RabbitMqStreams(System):
     )
 
     def batch(self, size: int) -> int:
-        # A batch is one protocol frame, and RabbitMQ refuses frames over 1 MiB.
+        # A batch is one protocol frame, and RabbitMQ rejects frames over 1 MiB.
         return min(max((512 << 10) // size, 1), 2000)
 
     def version(self) -> str:
@@ -85,11 +85,11 @@ class RabbitMqStreams(System):
             "RABBITMQ_LOG_BASE": str(folder / "logs"),
         }
         names = find_program("epmd")
-        # Not the one first on PATH: Debian's wrapper there insists on the rabbitmq user.
+        # Not the first one on the PATH: Debian's wrapper requires the rabbitmq user.
         program = "/usr/lib/rabbitmq/bin/rabbitmq-server"
         if names is None or not Path(program).exists():
             raise CannotStart(f"{program} or Erlang's epmd is missing: is this Debian's package?")
-        # A name server of our own: the one that RabbitMQ would start outlives it.
+        # A separate name server: one started by RabbitMQ would outlive it.
         server.run([names, "-port", str(name_port), "-address", HOST], environment)
         server.run([program], environment)
         return started(server, 90)

@@ -1,4 +1,4 @@
-"""Sulina with its own client: send_many, a consumer that takes whole batches."""
+"""Sulina with its own client: send_many, a consumer that receives whole batches."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class SulinaSystem(System):
 
 
 class SulinaReplicated(SulinaSystem):
-    """`sulina up` over three storage nodes, each a process of its own on this machine."""
+    """`sulina up` with three storage nodes, each a separate process on this machine."""
 
     name: ClassVar[str] = "sulina-3"
     title: ClassVar[str] = "Sulina, 3 storage nodes"

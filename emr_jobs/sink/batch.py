@@ -17,7 +17,7 @@ from emr_jobs.sink.rows import check_columns, from_batches
 
 
 @dataclass
-class PublishedMessage(WriterCommitMessage):
+class TaskReport(WriterCommitMessage):
     """A task's report to the driver."""
 
     published: Published
@@ -37,7 +37,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         name = f"{self._name}/{task_number()}"
-        return PublishedMessage(publish(self._options, name, from_batches(iterator)))
+        return TaskReport(publish(self._options, name, from_batches(iterator)))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Nothing to do: records are durable when their task ends."""

@@ -9,7 +9,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from emr_jobs.sink.batch import PublishedMessage, task_number
+from emr_jobs.sink.batch import TaskReport, task_number
 from emr_jobs.sink.options import WriteOptions
 from emr_jobs.sink.publisher import publish
 from emr_jobs.sink.rows import check_columns, from_rows
@@ -38,7 +38,7 @@ class StreamWriter(DataSourceStreamWriter):
             )
         name = f"{self._options.producer or 'spark'}/{query}/{task_number()}"
         records = from_rows(iterator, self._names)
-        return PublishedMessage(publish(self._options, name, records, int(batch)))
+        return TaskReport(publish(self._options, name, records, int(batch)))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Nothing to do: records are durable when their task ends."""

@@ -14,7 +14,7 @@ from infra.cluster.containers import hardened
 from infra.cluster.etcd import Etcd
 from infra.cluster.load_balancer import LISTENERS, LoadBalancer
 from infra.cluster.shared import SharedResources
-from infra.cluster.storage_nodes import StorageNodes
+from infra.cluster.storage_nodes import StorageNodeGroup
 from infra.component import Component, Deployment
 from infra.config.settings import StackSettings
 from infra.network import ports
@@ -24,14 +24,14 @@ from infra.telemetry.logs import log_group
 SERVICE = "broker"
 
 
-class Brokers(Component):
+class BrokerService(Component):
     """The ECS service, and the internal name with which functions find it."""
 
     def __init__(
         self,
         shared: SharedResources,
         etcd: Etcd,
-        storage: StorageNodes,
+        storage: StorageNodeGroup,
         balancer: LoadBalancer,
         parent: Deployment,
     ) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pulumi
 import pulumi_aws as aws
 
-from infra.cluster.brokers import Brokers
+from infra.cluster.brokers import BrokerService
 from infra.cluster.shared import SharedResources
 from infra.component import Component, Deployment
 from infra.telemetry.metrics import CLUSTER, LOAD, NAMESPACE
@@ -19,7 +19,7 @@ from infra.telemetry.metrics import CLUSTER, LOAD, NAMESPACE
 class Scaling(Component):
     """Controls the number of brokers."""
 
-    def __init__(self, shared: SharedResources, brokers: Brokers, parent: Deployment) -> None:
+    def __init__(self, shared: SharedResources, brokers: BrokerService, parent: Deployment) -> None:
         super().__init__("Scaling", parent)
         settings, cluster = self.settings, shared.containers.cluster
         service = pulumi.Output.concat("service/", cluster.name, "/", brokers.service.name)

@@ -21,7 +21,7 @@ from infra.network import ports
 GROUP = "storage"
 
 
-class StorageNodes(Component):
+class StorageNodeGroup(Component):
     """The storage nodes, and the list of them that brokers receive."""
 
     def __init__(self, shared: SharedResources, lake: LakeBuckets, parent: Deployment) -> None:

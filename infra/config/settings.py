@@ -38,7 +38,7 @@ _FARGATE = {
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerSettings:
+class BrokerServiceSettings:
     """Stateless containers on Fargate."""
 
     minimum: int
@@ -97,7 +97,7 @@ class StackSettings:
     etcd_version: str
     etcd_state: str
     endpoint: EndpointSettings
-    brokers: BrokerSettings
+    brokers: BrokerServiceSettings
     etcd: MemberSettings
     storage: MemberSettings
     internal_tls: bool
@@ -222,7 +222,7 @@ def _network(values: Values) -> str:
     return found
 
 
-def _brokers(values: Values) -> BrokerSettings:
+def _brokers(values: Values) -> BrokerServiceSettings:
     minimum = values.number("brokerMin", 3, 1, 100)
     maximum = values.number("brokerMax", max(minimum, 12), 1, 1_000)
     cpu = values.number("brokerCpu", 1_024, 256, 16_384)
@@ -239,7 +239,7 @@ def _brokers(values: Values) -> BrokerSettings:
         )
     load = values.fraction("brokerLoad", 0.6)
     lease = values.number("leaseSeconds", 8, 2, 300)
-    return BrokerSettings(minimum, maximum, cpu, memory, load, lease)
+    return BrokerServiceSettings(minimum, maximum, cpu, memory, load, lease)
 
 
 def _etcd(values: Values) -> MemberSettings:

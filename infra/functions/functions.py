@@ -9,7 +9,7 @@ from __future__ import annotations
 import pulumi
 import pulumi_aws as aws
 
-from infra.cluster.brokers import Brokers
+from infra.cluster.brokers import BrokerService
 from infra.cluster.load_balancer import LoadBalancer
 from infra.cluster.shared import SharedResources
 from infra.component import Component, Deployment
@@ -30,7 +30,7 @@ class Functions(Component):
         shared: SharedResources,
         lake: LakeBuckets,
         catalog: Catalog,
-        brokers: Brokers,
+        brokers: BrokerService,
         balancer: LoadBalancer,
         spark: SparkApplication,
         parent: Deployment,
@@ -66,7 +66,7 @@ class Functions(Component):
         self._call_catalog_for_new_objects()
         self.register_outputs({"discovery": self.url.function_url})
 
-    def _discovery(self, brokers: Brokers, balancer: LoadBalancer) -> FunctionSpec:
+    def _discovery(self, brokers: BrokerService, balancer: LoadBalancer) -> FunctionSpec:
         shared = self._shared
         token = shared.keys.token.arn
         return FunctionSpec(

@@ -8,7 +8,7 @@ import json
 import pytest
 from rich.console import Console
 
-from benchmarks.danube_door import CALLERS, LoadResult, DanubeRound, load_command, table
+from benchmarks.danube_door import CALLERS, DanubeRound, LoadResult, load_command, table
 from benchmarks.stats import summarize
 from tests.danube.broker import OneBroker
 from tests.danube.environment import stock_python

@@ -15,7 +15,7 @@ from sulina.client.routing import group_by_partition
 from sulina.client.tickets import Ticket
 from sulina.names import TopicName
 from tests.end_to_end.tallies import Tallies
-from tests.end_to_end.workload import Chunk, Workload
+from tests.end_to_end.workload import Chunk, ProofWorkload
 
 SUBSCRIPTION: Final = "everything"
 _TICKETS: Final = 20
@@ -28,7 +28,7 @@ Show = Callable[[float], None]
 
 
 async def publish(
-    url: str, counts: Mapping[Workload, int], seed: str, expected: Tallies, show: Show
+    url: str, counts: Mapping[ProofWorkload, int], seed: str, expected: Tallies, show: Show
 ) -> int:
     """Publish so many records of each topic, each acknowledged; returns bytes of payloads.
 
@@ -44,7 +44,7 @@ async def publish(
 
 
 async def _publish_one(
-    client: Client, workload: Workload, count: int, seed: str, expected: Tallies, show: Show
+    client: Client, workload: ProofWorkload, count: int, seed: str, expected: Tallies, show: Show
 ) -> int:
     total = 0
     tickets: deque[Ticket] = deque()
@@ -70,7 +70,7 @@ async def _publish_one(
     return total
 
 
-def _expect(workload: Workload, chunk: Chunk, time_us: int, expected: Tallies) -> None:
+def _expect(workload: ProofWorkload, chunk: Chunk, time_us: int, expected: Tallies) -> None:
     everything = list(range(len(chunk.payloads)))
     groups: Mapping[int | None, list[int]] = {0: everything}
     if workload.partitions:
@@ -88,7 +88,7 @@ def _expect(workload: Workload, chunk: Chunk, time_us: int, expected: Tallies) -
         )
 
 
-async def replay(url: str, counts: Mapping[Workload, int], show: Show) -> Tallies:
+async def replay(url: str, counts: Mapping[ProofWorkload, int], show: Show) -> Tallies:
     """Consume all topics from earliest until so many records of each have come.
 
     Then whatever the partitions hold beyond is added as well, so that a record too many shows.
@@ -101,7 +101,7 @@ async def replay(url: str, counts: Mapping[Workload, int], show: Show) -> Tallie
 
 
 async def _replay_one(
-    client: Client, workload: Workload, count: int, seen: Tallies, show: Show
+    client: Client, workload: ProofWorkload, count: int, seen: Tallies, show: Show
 ) -> None:
     left = count
     ends: dict[str, int] = {}

@@ -1,9 +1,9 @@
-"""Proves from one end to the other that a record survives as it was published.
+"""Prove end to end that records survive unchanged.
 
-Real processes, a real S3 server: publishes records to topics of all kinds, makes objects of them,
-wipes every journal, comes back, replays all with a consumer and scans all with Spark. Exit code 0:
-all three saw the same records, with the same digests; 1: they did not, or a step failed, and data
-and logs are kept; 2: wrong arguments.
+Uses real processes and a real S3 server: publishes records to topics of all types, tiers them,
+deletes every journal, restarts, replays everything with a consumer and scans everything with Spark.
+Exit codes: 0 if the digests of all three are equal; 1 if not, or if a step failed, in which case
+data and logs are kept; 2 for invalid arguments.
 """
 
 from __future__ import annotations
@@ -27,30 +27,32 @@ from sulina.cli.output import console, print_table
 from sulina.cli.progress import Progress
 from sulina.cli.settings import CliSettings
 from sulina.errors import SulinaError
-from tests.end_to_end.places import open_place
+from tests.end_to_end.deployments import open_deployment
 from tests.end_to_end.proof import Proof, prove
 from tests.end_to_end.scan import Scanned
 
 _BUCKET: Final = "lake"
-_LEAST: Final = 1000
+_MIN_RECORDS: Final = 1000
 
 
 def main() -> int:
-    """Parse, prove, tell."""
+    """Run the proof. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.end_to_end", description=__doc__)
-    parser.add_argument("--records", type=int, default=1_000_000, help="default: 1000000")
-    parser.add_argument("--embedded", action="store_true", help="one process, and no cluster")
-    parser.add_argument("--tier", help="an object store that is there; else a new SeaweedFS")
-    parser.add_argument("--seed", default="sulina", help="makes the records")
-    parser.add_argument("--no-spark", action="store_true", help="leave out Spark's part")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON alone")
-    parser.add_argument("--report", type=Path, help="also write the JSON there")
-    parser.add_argument("--data", type=Path, help="a new folder for data and logs; it is kept")
+    parser.add_argument(
+        "--records", type=int, default=1_000_000, help="number of records (default: 1000000)"
+    )
+    parser.add_argument("--embedded", action="store_true", help="one process instead of a cluster")
+    parser.add_argument("--tier", help="an existing object store (default: a new SeaweedFS)")
+    parser.add_argument("--seed", default="sulina", help="seed of the generated records")
+    parser.add_argument("--no-spark", action="store_true", help="skip the steps with Spark")
+    parser.add_argument("--json", action="store_true", help="print only the result, as JSON")
+    parser.add_argument("--report", type=Path, help="also write the JSON to this file")
+    parser.add_argument("--data", type=Path, help="a new folder for data and logs, to be kept")
     given = parser.parse_args()
-    if given.records < _LEAST:
-        parser.error(f"--records has to be {_LEAST} or more")
+    if given.records < _MIN_RECORDS:
+        parser.error(f"--records must be at least {_MIN_RECORDS}")
     if given.data is not None and given.data.exists():
-        parser.error(f"{given.data} is there already: --data names a new folder")
+        parser.error(f"{given.data} already exists: --data must be a new folder")
     folder = given.data or Path(tempfile.mkdtemp(prefix="sulina-end-to-end-"))
     logging.basicConfig(level=logging.WARNING)
     logging.getLogger("asyncio").setLevel(logging.ERROR)
@@ -65,7 +67,7 @@ def main() -> int:
     if given.json:
         sys.stdout.write(json.dumps(result) + "\n")
     else:
-        _tell(proof)
+        _print(proof)
     if proof.faults:
         sys.stderr.write(f"data and logs: {folder}\n")
         return 1
@@ -81,33 +83,33 @@ def _run(given: argparse.Namespace, folder: Path) -> Proof:
         if tier is None:
             server = stack.enter_context(running_seaweedfs(folder / "seaweedfs"))
             make_bucket(server.url, server.credentials, _BUCKET)
-            os.environ.update(server.variables)  # for the processes, and Spark's
+            os.environ.update(server.variables)  # for the processes, including Spark's
             tier = f"s3://{_BUCKET}/proof"
 
         async def scan() -> Scanned:
             return await asyncio.to_thread(_scan, tier, folder / "spark.log")
 
         async def run() -> Proof:
-            async with open_place(folder / "sulina", tier, embedded=given.embedded) as place:
+            async with open_deployment(folder / "sulina", tier, embedded=given.embedded) as place:
                 wanted = None if given.no_spark else scan
                 return await prove(place, given.records, given.seed, wanted, watch)
 
-        watch = stack.enter_context(_Shown(CliSettings(json=given.json)))
+        watch = stack.enter_context(_ProgressBars(CliSettings(json=given.json)))
         return asyncio.run(run())
 
 
 def _scan(tier: str, log: Path) -> Scanned:
-    """Spark in a process of its own, as a job is."""
+    """Run Spark in a separate process, like a job."""
     command = [sys.executable, "-m", "tests.end_to_end.scan", "--path", tier]
     with log.open("ab") as said:
         ran = subprocess.run(command, stdout=subprocess.PIPE, stderr=said, check=False)
     if ran.returncode:
-        raise RuntimeError(f"Spark's part ended with {ran.returncode}: {log} says why")
+        raise RuntimeError(f"the Spark scan exited with {ran.returncode}: see {log}")
     return Scanned(**json.loads(ran.stdout))
 
 
-class _Shown(ExitStack):
-    """Each step as a bar on a terminal, and as a line when it is over."""
+class _ProgressBars(ExitStack):
+    """Shows each step as a progress bar, or without a terminal as a line."""
 
     def __init__(self, settings: CliSettings) -> None:
         super().__init__()
@@ -130,7 +132,7 @@ class _Shown(ExitStack):
         self._bar.show(done, of)
 
 
-def _tell(proof: Proof) -> None:
+def _print(proof: Proof) -> None:
     rows: list[dict[str, Any]] = [
         {
             "step": each.name,
@@ -146,7 +148,7 @@ def _tell(proof: Proof) -> None:
     out.print(
         f"{proof.records:,} records, {proof.bytes / 1e6:,.1f} MB of payloads; {proof.objects} "
         f"objects, {proof.object_bytes / 1e6:,.1f} MB; {proof.wiped_bytes / 1e6:,.1f} MB of "
-        "journals wiped"
+        "journals deleted"
     )
     for fault in proof.faults:
         out.print(f"FAULT {fault}", markup=False)

@@ -1,9 +1,8 @@
-"""The steps of the proof, in order, each with what it took.
+"""The steps of the end-to-end proof, each with its duration.
 
-Publish; make objects; verify them; wait until Sulina has let go of its own copies; stop, wipe the
-journals, come back; publish a little more; replay all of it, objects and tail; make objects of the
-tail; scan all of it with Spark. Then what was published, what a consumer saw and what Spark saw
-must be the same records.
+Publish; tier; verify the objects; wait until Sulina has deleted its own copies; stop, delete the
+journals, restart; publish a little more; replay everything; tier the rest; scan everything with
+Spark. The records published, consumed and read by Spark must then be the same.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from typing import Any, Final, Protocol
 
 import sulina
 from tests.end_to_end.clients import publish, replay
-from tests.end_to_end.places import Place, sulina_says
+from tests.end_to_end.deployments import RunningDeployment, run_sulina
 from tests.end_to_end.scan import Scanned
-from tests.end_to_end.tallies import Log, Tallies, Tally, differences
+from tests.end_to_end.tallies import DigestTally, Log, Tallies, differences
 from tests.end_to_end.workload import WORKLOADS, shares
 
 _LOOK_SECONDS: Final = 0.2
@@ -28,19 +27,19 @@ _DROP_SECONDS: Final = 600.0
 Scan = Callable[[], Awaitable[Scanned]]
 
 
-class Watch(Protocol):
-    """Is told how far the proof is."""
+class ProofWatcher(Protocol):
+    """Receives the progress of the proof."""
 
     def step(self, name: str, total: float | None) -> None:
         """The next step begins."""
 
     def show(self, done: float) -> None:
-        """So much of its total is done."""
+        """``done`` of the step's total is complete."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """What a step took; ``bytes`` are those of payloads that went through it."""
+class ProofStep:
+    """A step's duration, and the records and payload bytes that it processed."""
 
     name: str
     seconds: float
@@ -54,19 +53,19 @@ class Step:
 
 @dataclass(slots=True)
 class Proof:
-    """The result. ``faults`` are sentences; none means that it is proved."""
+    """The result; it is a success if ``faults``, which are sentences, is empty."""
 
     records: int = 0
     bytes: int = 0
-    """Of payloads."""
+    """Size of all payloads."""
     objects: int = 0
     object_bytes: int = 0
     wiped_bytes: int = 0
-    steps: list[Step] = field(default_factory=list)
+    steps: list[ProofStep] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
-    published: dict[Log, Tally] = field(default_factory=dict)
-    replayed: dict[Log, Tally] = field(default_factory=dict)
-    scanned: dict[Log, Tally] = field(default_factory=dict)
+    published: dict[Log, DigestTally] = field(default_factory=dict)
+    replayed: dict[Log, DigestTally] = field(default_factory=dict)
+    scanned: dict[Log, DigestTally] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -103,16 +102,20 @@ class Proof:
         }
 
 
-async def prove(place: Place, records: int, seed: str, scan: Scan | None, watch: Watch) -> Proof:
-    """Run all steps. Without ``scan`` Spark's are left out.
+async def prove(
+    place: RunningDeployment, records: int, seed: str, scan: Scan | None, watch: ProofWatcher
+) -> Proof:
+    """Run all steps; without ``scan``, those with Spark are skipped.
 
-    Raises ``RuntimeError`` if a command fails, and the client's errors: nothing is proved then.
+    Raises ``RuntimeError`` if a command fails, and the client's errors.
     """
-    return await _Run(place, records, seed, watch).run(scan)
+    return await _ProofRun(place, records, seed, watch).run(scan)
 
 
-class _Run:
-    def __init__(self, place: Place, records: int, seed: str, watch: Watch) -> None:
+class _ProofRun:
+    def __init__(
+        self, place: RunningDeployment, records: int, seed: str, watch: ProofWatcher
+    ) -> None:
         self._place = place
         self._seed = seed
         self._watch = watch
@@ -120,7 +123,7 @@ class _Run:
         self._proof = Proof(records=records)
         self._counts = shares(records)
         self._tail = {each: count // 100 + 1 for each, count in self._counts.items()}
-        """Published only after the journals are gone."""
+        """The records to publish after the journals are deleted."""
 
     async def run(self, scan: Scan | None) -> Proof:
         proof = self._proof
@@ -128,9 +131,9 @@ class _Run:
         await self._publish({each: self._counts[each] - n for each, n in self._tail.items()}, "")
         await self._offload("tier", proof.bytes)
         await self._verify()
-        with self._step("wait for the local copies to go"):
+        with self._step("wait until local copies are deleted"):
             await self._local_copies_gone()
-        with self._step("stop, wipe the journals, come back"):
+        with self._step("stop, delete the journals, restart"):
             proof.wiped_bytes = await self._place.lose_journals()
         before = proof.bytes
         await self._publish(self._tail, " more")
@@ -184,7 +187,7 @@ class _Run:
             row["records"] != 0 and row["where"] != "object" for row in await self._ledgers()
         ):
             if time.monotonic() > end:
-                raise RuntimeError(f"entries are on storage nodes after {_DROP_SECONDS:g} s still")
+                raise RuntimeError(f"storage nodes still have entries after {_DROP_SECONDS:g} s")
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _replay(self) -> None:
@@ -202,9 +205,9 @@ class _Run:
         size = sum(row["bytes"] for row in seen.logs)
         for name, seconds in (("scan", seen.scan_seconds), ("audit", seen.audit_seconds)):
             if seconds:
-                proof.steps.append(Step(f"  {name}", round(seconds, 3), proof.records, size))
+                proof.steps.append(ProofStep(f"  {name}", round(seconds, 3), proof.records, size))
         proof.scanned = {
-            (row["topic"], row["partition"]): Tally(row["records"], row["digest"])
+            (row["topic"], row["partition"]): DigestTally(row["records"], row["digest"])
             for row in seen.logs
         }
         proof.faults += differences(proof.published, proof.scanned, "Spark read")
@@ -217,25 +220,24 @@ class _Run:
         return [row for rows in lists for row in rows]
 
     async def _of_each(self, group: str, command: str, *options: object) -> list[Any]:
-        """Run a command for all topics at once; what each says."""
-        place = ("--url", self._place.url)
-        rest = (*map(str, options), *place)
+        """Run a command for all topics concurrently; returns their outputs."""
+        rest = (*map(str, options), "--url", self._place.url)
         return await asyncio.gather(
-            *(sulina_says(group, command, each.topic, *rest) for each in WORKLOADS)
+            *(run_sulina(group, command, each.topic, *rest) for each in WORKLOADS)
         )
 
     @contextmanager
     def _step(self, name: str, total: float | None = None) -> Iterator[dict[str, int]]:
-        """A step of the proof; what is put into the dictionary goes into the report."""
+        """Time a step; the dictionary's values become part of the report."""
         self._watch.step(name, total)
         took: dict[str, int] = {}
         began = time.monotonic()
         yield took
-        self._proof.steps.append(Step(name, round(time.monotonic() - began, 3), **took))
+        self._proof.steps.append(ProofStep(name, round(time.monotonic() - began, 3), **took))
 
 
 def _faults(seen: Scanned, proof: Proof) -> Iterable[str]:
     if seen.counted != proof.records:
-        yield f"by their metadata the objects have {seen.counted} of {proof.records} records"
+        yield f"according to metadata, objects have {seen.counted} of {proof.records} records"
     for each in seen.faults:
         yield f"audit: {each['kind']} in {each['object']}: {each['what']}"

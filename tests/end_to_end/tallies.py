@@ -1,7 +1,7 @@
-"""The records of each topic partition as a count and a digest, from whoever has seen them.
+"""The number and digest of the records of each topic partition, as seen by one observer.
 
-The digest is that of ``sulina.lake``: over every column of every record, in order. It is made here
-from plain lists of Python, so that neither frames nor objects have a part in what it says.
+The digest is that of ``sulina.lake``: over every column of every record, in order. Here it is
+computed from Python lists, independently of frames and objects.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _ATTRIBUTES: Final = RECORD_SCHEMA.field("attributes").type
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
-    """What somebody saw of one topic partition."""
+class DigestTally:
+    """What one observer saw of a topic partition."""
 
     records: int
     digest: str
@@ -36,7 +36,7 @@ class _Open:
 
 
 class Tallies:
-    """Adds up records, each partition's in the order of their offsets."""
+    """Accumulates records, per partition in the order of their offsets."""
 
     def __init__(self) -> None:
         self._logs: dict[Log, _Open] = {}
@@ -53,7 +53,7 @@ class Tallies:
         offsets: Sequence[int] | None = None,
         sequences: Sequence[int] | None = None,
     ) -> None:
-        """The next records. Offsets and sequences follow on those before unless told."""
+        """Add records; by default, offsets and sequence numbers continue the previous ones."""
         open_ = self._logs.setdefault(log, _Open())
         count = len(payloads)
         following = range(open_.records, open_.records + count)
@@ -78,9 +78,11 @@ class Tallies:
         """Of all partitions."""
         return sum(each.records for each in self._logs.values())
 
-    def result(self) -> dict[Log, Tally]:
-        """What was seen so far."""
-        return {log: Tally(each.records, each.digest.text()) for log, each in self._logs.items()}
+    def result(self) -> dict[Log, DigestTally]:
+        """The tallies so far."""
+        return {
+            log: DigestTally(each.records, each.digest.text()) for log, each in self._logs.items()
+        }
 
 
 def _maps(attributes: Sequence[Mapping[str, str] | None] | None, count: int) -> pa.Array:
@@ -89,8 +91,10 @@ def _maps(attributes: Sequence[Mapping[str, str] | None] | None, count: int) -> 
     return pa.array([list(each.items()) if each else None for each in attributes], _ATTRIBUTES)
 
 
-def differences(expected: Mapping[Log, Tally], seen: Mapping[Log, Tally], who: str) -> list[str]:
-    """Sentences about what is not the same; none if all is."""
+def differences(
+    expected: Mapping[Log, DigestTally], seen: Mapping[Log, DigestTally], who: str
+) -> list[str]:
+    """One sentence per difference."""
     found = []
     for log in sorted({*expected, *seen}):
         one, other = expected.get(log), seen.get(log)

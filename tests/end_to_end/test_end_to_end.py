@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.end_to_end.places import open_place
+from tests.end_to_end.deployments import open_deployment
 from tests.end_to_end.proof import prove
 from tests.end_to_end.scan import Scanned, scan
-from tests.end_to_end.tallies import Log, Tallies, Tally, differences
+from tests.end_to_end.tallies import DigestTally, Log, Tallies, differences
 from tests.end_to_end.workload import WORKLOADS, shares
 
 RECORDS = 3000
 LOG: Log = ("/default/orders", 0)
 
 
-class Silent:
+class SilentWatcher:
     """Watches and says nothing."""
 
     def step(self, name: str, total: float | None) -> None: ...
@@ -36,8 +36,8 @@ async def test_a_consumer_and_spark_see_what_was_published_after_the_journals_ar
     async def look() -> Scanned:
         return await asyncio.to_thread(scan, spark, tier)
 
-    async with open_place(tmp_path / "sulina", tier, embedded=True) as place:
-        proof = await prove(place, RECORDS, "small", look, Silent())
+    async with open_deployment(tmp_path / "sulina", tier, embedded=True) as place:
+        proof = await prove(place, RECORDS, "small", look, SilentWatcher())
     assert proof.faults == []
     assert proof.wiped_bytes > 0
     assert sum(each.records for each in proof.scanned.values()) == RECORDS
@@ -53,7 +53,7 @@ def test_records_are_the_same_for_the_same_seed() -> None:
     assert sum(shares(RECORDS).values()) == RECORDS
 
 
-def _tallied(*payloads: bytes, offsets: list[int] | None = None) -> dict[Log, Tally]:
+def _tallied(*payloads: bytes, offsets: list[int] | None = None) -> dict[Log, DigestTally]:
     tallies = Tallies()
     tallies.add(LOG, "p", [7] * len(payloads), payloads, None, None, offsets=offsets)
     return tallies.result()

@@ -1,6 +1,6 @@
-"""What is published: a few topics whose records differ in all that a record can differ in.
+"""The published records: a few topics that cover all variants of records.
 
-Records are made from a seed, in chunks, so that nothing has to be kept to know what they were.
+Records are generated from a seed, in chunks, so that they need not be stored to be compared.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 CHUNK: Final = 1000
-"""Records that are handed to a producer at once."""
+"""How many records a producer is given at once."""
 _REGIONS: Final = ("eu-north-1", "eu-south-2", "us-east-2", "ap-south-1")
 _STATES: Final = ("new", "paid", "packed", "sent", "returned")
 _PAGES: Final = ("/", "/cart", "/search?q=lamp", "/item/1843", "/checkout", "/help/returns")
@@ -20,7 +20,7 @@ _PAGES: Final = ("/", "/cart", "/search?q=lamp", "/item/1843", "/checkout", "/he
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Records that are published together, a list for each column."""
+    """Records that are published together, one list per column."""
 
     payloads: list[bytes]
     keys: list[bytes | None] | None
@@ -28,28 +28,28 @@ class Chunk:
 
     @property
     def bytes(self) -> int:
-        """Of payloads."""
+        """The size of all payloads."""
         return sum(map(len, self.payloads))
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
-    """A topic, and how its records are."""
+class ProofWorkload:
+    """A topic and the kind of its records."""
 
     topic: str
     share: float
-    """Of all records."""
+    """Share of all records."""
     partitions: int
-    """0: a topic without partitions."""
+    """0 means an unpartitioned topic."""
     compression: str
 
     @property
     def producer(self) -> str:
-        """The name of its only producer, which makes offsets and sequences the same number."""
+        """The name of its only producer, so that offsets equal sequence numbers."""
         return f"{self.topic.rpartition('/')[2]}-source"
 
     def chunks(self, records: int, seed: str) -> Iterator[Chunk]:
-        """So many records, the same ones for the same seed."""
+        """Generate ``records`` records; the same seed gives the same records."""
         rng = random.Random(f"{seed} {self.topic}")
         for start in range(0, records, CHUNK):
             yield _MAKERS[self.topic](rng, min(CHUNK, records - start))
@@ -105,10 +105,10 @@ def _events(rng: random.Random, count: int) -> Chunk:
     return Chunk(payloads, keys, attributes)
 
 
-ORDERS: Final = Workload("/default/orders", 0.40, 4, "none")
-CLICKS: Final = Workload("/default/clicks", 0.30, 2, "zstd")
-IMAGES: Final = Workload("/default/images", 0.15, 0, "none")
-EVENTS: Final = Workload("/default/events", 0.15, 0, "lz4")
+ORDERS: Final = ProofWorkload("/default/orders", 0.40, 4, "none")
+CLICKS: Final = ProofWorkload("/default/clicks", 0.30, 2, "zstd")
+IMAGES: Final = ProofWorkload("/default/images", 0.15, 0, "none")
+EVENTS: Final = ProofWorkload("/default/events", 0.15, 0, "lz4")
 WORKLOADS: Final = (ORDERS, CLICKS, IMAGES, EVENTS)
 _MAKERS: Final = {
     ORDERS.topic: _orders,
@@ -118,7 +118,7 @@ _MAKERS: Final = {
 }
 
 
-def shares(records: int) -> dict[Workload, int]:
+def shares(records: int) -> dict[ProofWorkload, int]:
     """How many records of each; all of them together are ``records``."""
     counts = {each: int(records * each.share) for each in WORKLOADS}
     counts[ORDERS] += records - sum(counts.values())

@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from benchmarks.balance.__main__ import main
-from benchmarks.balance.run import BalanceEvent, BalanceEventKind, BalanceOutcome, Scenario, simulate
+from benchmarks.balance.run import (
+    BalanceEvent,
+    BalanceEventKind,
+    BalanceOutcome,
+    Scenario,
+    simulate,
+)
 from benchmarks.balance.start import measure_start
 from benchmarks.balance.workload import WorkloadShape
 from benchmarks.balance.world import Trouble

@@ -153,7 +153,7 @@ def test_a_job_that_can_not_write_there_says_so_before_it_reads(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert topic_statistics.main(source("--output", f"s3://{BUCKET}/windows")) == 2
-    assert "Spark can't write to s3://spark-lake/windows" in capsys.readouterr().err
+    assert "Spark cannot write to s3://spark-lake/windows" in capsys.readouterr().err
     assert compaction.main(source("--table", f"s3://{BUCKET}/table")) == 2
     assert "hadoop-aws" in capsys.readouterr().err
 

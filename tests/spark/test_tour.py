@@ -32,4 +32,4 @@ def test_without_a_lake_people_are_told_where_to_look(
 ) -> None:
     monkeypatch.delenv("SULINA_TIER", raising=False)
     assert main(["chart"]) == 2
-    assert "say where the lake is: --path, or source" in capsys.readouterr().err
+    assert "set the lake with --path, or source" in capsys.readouterr().err

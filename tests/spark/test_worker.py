@@ -48,7 +48,7 @@ def fresh_worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     worker._set_aside.cache_clear()
 
 
-class Node:
+class CyclicNode:
     """Refers to itself, so that only a look for garbage frees it."""
 
     def __init__(self) -> None:
@@ -57,12 +57,12 @@ class Node:
 
 @pytest.mark.usefixtures("fresh_worker")
 def test_what_was_there_after_the_first_task_is_set_aside_once_and_garbage_still_goes() -> None:
-    before = weakref.ref(Node())
+    before = weakref.ref(CyclicNode())
     spare_worker()
     aside = gc.get_freeze_count()
     assert aside > 10_000, "the modules of Spark and Arrow, at least"
     assert before() is None, "what was garbage already is not kept"
-    after = weakref.ref(Node())
+    after = weakref.ref(CyclicNode())
     spare_worker()
     gc.collect()
     assert after() is None

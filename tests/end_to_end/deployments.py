@@ -1,6 +1,6 @@
-"""Sulina as real processes that can lose their journals: a cluster, or all in one.
+"""Sulina as real processes whose journals can be deleted: a cluster, or a single process.
 
-Each runs with ``--tier-local 0``: entries go as soon as their object is verified and on the list.
+Both run with ``--tier-local 0``: entries are deleted once their object is verified and listed.
 """
 
 from __future__ import annotations
@@ -23,34 +23,36 @@ _LOCAL: Final = ("--tier-local", "0")
 _COMMAND_SECONDS: Final = 1800.0
 
 
-class Place(Protocol):
-    """A running Sulina over a tier."""
+class RunningDeployment(Protocol):
+    """A running Sulina with a tier."""
 
     url: str
 
     async def lose_journals(self) -> int:
-        """Stop everything, delete what storage has on disk, come back as the handbook says.
+        """Stop everything, delete the journals, and restart as docs/operations.md describes.
 
         Returns how many bytes were deleted.
         """
 
 
 @asynccontextmanager
-async def open_place(folder: Path, tier: str, *, embedded: bool) -> AsyncIterator[Place]:
-    """Start one over a new folder; dead when left."""
+async def open_deployment(
+    folder: Path, tier: str, *, embedded: bool
+) -> AsyncIterator[RunningDeployment]:
+    """Start a deployment in a new folder; it is killed at the end."""
     folder.mkdir(parents=True)
     if embedded:
         with SulinaProcess(folder / "data", "--tier", tier, *_LOCAL) as process:
-            yield Embedded(process)
+            yield EmbeddedDeployment(process)
         return
     counts = ClusterSize(brokers=1, storage=3, etcd=1)
     options = {"storage": ("--tier", tier), "broker": _LOCAL}
     async with machine(folder, counts, **options) as made:
-        yield Cluster(made, tier)
+        yield ClusterDeployment(made, tier)
 
 
-class Cluster:
-    """A broker, three storage nodes, etcd: six processes with the object store."""
+class ClusterDeployment:
+    """A broker, three storage nodes and etcd."""
 
     def __init__(self, made: Machine, tier: str) -> None:
         self.url = made.url
@@ -58,7 +60,7 @@ class Cluster:
         self._tier = tier
 
     async def lose_journals(self) -> int:
-        """All storage nodes are new ones afterwards: docs/operations.md, Lose all storage nodes."""
+        """Replace all storage nodes: docs/operations.md, Lose all storage nodes."""
         here = self._machine
         cluster = here.cluster
         await here.stop(cluster.brokers.values())
@@ -67,13 +69,13 @@ class Cluster:
         gone = sum(_wipe(cluster.folder / "storage" / name) for name in cluster.storage)
         await here.start(cluster.etcd.values())
         await here.start(cluster.storage.values())
-        place = ("--etcd", here.etcd_url, *here.nodes, "--tier", self._tier)
-        await sulina_says("cluster", "rebuild", *place)
+        options = ("--etcd", here.etcd_url, *here.nodes, "--tier", self._tier)
+        await run_sulina("cluster", "rebuild", *options)
         await here.start(cluster.brokers.values())
         return gone
 
 
-class Embedded:
+class EmbeddedDeployment:
     """``sulina up``: one process."""
 
     def __init__(self, process: SulinaProcess) -> None:
@@ -81,22 +83,22 @@ class Embedded:
         self._process = process
 
     async def lose_journals(self) -> int:
-        """Nothing but the folder ``journal`` goes; the metadata is beside it."""
+        """Delete only the folder ``journal``; the metadata is next to it."""
         self._process.stop()
         gone = _wipe(self._process.data / "journal")
         self._process.start()
         return gone
 
 
-async def sulina_says(*arguments: str) -> Any:
-    """What a command of ``sulina`` says in JSON. Raises ``RuntimeError`` if it does not succeed."""
+async def run_sulina(*arguments: str) -> Any:
+    """Run a ``sulina`` command; returns its JSON output. Raises ``RuntimeError`` if it fails."""
     command = [sys.executable, "-m", "sulina.cli", *arguments, "--json"]
     ran = await asyncio.to_thread(
         subprocess.run, command, capture_output=True, text=True, timeout=_COMMAND_SECONDS
     )
     if ran.returncode:
         said = (ran.stderr or ran.stdout).strip()
-        raise RuntimeError(f"`sulina {' '.join(arguments)}` ended with {ran.returncode}: {said}")
+        raise RuntimeError(f"`sulina {' '.join(arguments)}` exited with {ran.returncode}: {said}")
     return json.loads(ran.stdout)
 
 

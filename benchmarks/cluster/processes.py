@@ -1,4 +1,4 @@
-"""A cluster of processes to be measured, on free ports of this machine."""
+"""A cluster of processes on free ports of this machine, to be measured."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _AT_ONCE = 64
 async def measured_cluster(
     counts: ClusterSize, *, lease: int = 8, data: Path | None = None
 ) -> AsyncIterator[LocalCluster]:
-    """All processes run; they are killed in the end. etcd syncs to the disk, as it should."""
+    """Start all processes, and kill them at the end. etcd syncs to disk, as in production."""
     with TemporaryDirectory(prefix="sulina-bench-", dir=data) as folder:
         plan = plan_ports(Path(folder), counts, RequestedPorts(port=0, http_port=0))
         quorum = min(3, counts.storage)
@@ -55,14 +55,14 @@ async def measured_cluster(
 
 
 def connect(cluster: LocalCluster, *, without: str = "", timeout: float = 120.0) -> Client:
-    """A client of all brokers, or of all but one."""
+    """A client of all brokers, or of all except one."""
     ports = [ports[0] for name, ports in cluster.ports.brokers.items() if name != without]
     addresses = ",".join(f"127.0.0.1:{port}" for port in ports)
     return sulina.connect(f"sulina://{addresses}", operation_timeout=timeout)
 
 
 async def each(items: Iterable[_T], work: Callable[[_T], Awaitable[None]]) -> None:
-    """Work on all items, some at a time."""
+    """Process all items with limited concurrency."""
     left = iter(items)
 
     async def worker() -> None:
@@ -75,7 +75,7 @@ async def each(items: Iterable[_T], work: Callable[[_T], Awaitable[None]]) -> No
 
 
 async def ask(client: Client, method: str, **arguments: Any) -> Any:
-    """An admin call that is made again until there is an answer."""
+    """Retry an admin call until it is answered."""
     while True:
         try:
             return await client.admin(method, arguments)
@@ -84,7 +84,7 @@ async def ask(client: Client, method: str, **arguments: Any) -> Any:
 
 
 def cpu_seconds(cluster: LocalCluster) -> dict[str, float]:
-    """What each running process has used so far; this one is the client."""
+    """The CPU time of each process so far; this process is the client."""
     used = {"client": _cpu(os.getpid())}
     for name, process in cluster.processes.items():
         if process.child.running:
@@ -98,12 +98,12 @@ def _cpu(pid: int) -> float:
 
 
 def topic_names(count: int) -> list[str]:
-    """So many topics."""
+    """Create topics."""
     return [f"/default/topic-{number:05}" for number in range(count)]
 
 
 async def open_topics(cluster: LocalCluster, broker: str) -> int:
-    """How many topics a broker serves now, by its metrics."""
+    """The number of topics that a broker serves, according to its metrics."""
     return await asyncio.to_thread(_open_topics, cluster.ports.brokers[broker][1])
 
 
