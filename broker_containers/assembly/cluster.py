@@ -58,27 +58,25 @@ async def run_in_cluster(
                 storage_metrics.of_nodes(nodes, quorum),
                 RemoteTier(nodes, store, clock),
             )
-            # Brokers are clients of each other, and show the root token.
+            # Brokers are clients of each other, and authenticate with the root token.
             root = "" if settings.auth is None else settings.auth.root
             connect = partial(sulina.connect, token=root)
             node = ClusteredBroker(settings, store, storage, clock, connect, RealNetwork())
-            async with cluster_broker(node, storage) as running:
+            async with cluster_broker(node) as running:
                 yield running
     finally:
         await store.close()
 
 
 @asynccontextmanager
-async def cluster_broker(
-    node: ClusteredBroker, storage: LedgerStorage
-) -> AsyncIterator[RunningBroker]:
+async def cluster_broker(node: ClusteredBroker) -> AsyncIterator[RunningBroker]:
     """Open the doors of ``node`` and let it join the cluster, until left.
 
     Raises ``Refused`` if a port or the broker's name is taken.
     """
     async with (
         following_metadata(node),
-        open_broker(node.services, node.settings.doors, storage, node.metrics()) as running,
+        open_broker(node.services, node.settings.doors, node.storage, node.metrics()) as running,
     ):
         node.register_as(running.addresses)
         async with joined_cluster(node, running.binary):

@@ -7,7 +7,6 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from broker_containers.assembly.running import DoorSettings, LedgerStorage
 from broker_containers.assembly.services import build_services
@@ -63,8 +62,6 @@ class ClusteredBrokerSettings:
     advertise: str = ""
     """Its URL for clients and other brokers; empty for the address of its binary door."""
     labels: tuple[str, ...] = ()
-    data: Path | None = None
-    """A folder on the disk whose free space is reported."""
     cluster: ClusterSettings = field(default_factory=ClusterSettings)
     auth: AuthSettings | None = None
     """If set, clients need tokens."""
@@ -85,6 +82,7 @@ class ClusteredBroker:
         me = settings.broker.broker_id
         cluster = settings.cluster
         self.settings = settings
+        self.storage = storage
         self._store = store
         self._clock = clock
         self.tables = ClusterTables(store, clock)
@@ -227,7 +225,7 @@ async def joined_cluster(node: ClusteredBroker, binary: BinaryServer) -> AsyncIt
             node.broker.clock,
             node.membership,
             node.broker,
-            ResourceMonitor(data=node.settings.data),
+            ResourceMonitor(),
             lambda: node.config.current.cluster.report_seconds,
             lambda: binary.connections,
         )

@@ -95,7 +95,7 @@ async def _broker(
     storage = LedgerStorage(EmbeddedLedgers(entries), journal_check(entries), of_journal(entries))
     node = ClusteredBroker(settings, store, storage, RealClock(), sulina.connect, RealNetwork())
     async with (
-        cluster_broker(node, storage) as running,
+        cluster_broker(node) as running,
         http_client(running.addresses.http_url) as http,
     ):
         yield http, running.addresses.url

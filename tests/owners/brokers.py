@@ -92,7 +92,7 @@ class Brokers:
             node = ClusteredBroker(
                 settings, way, storage, self._clock, sulina.connect, RealNetwork()
             )
-            self.doors[name] = await stack.enter_async_context(cluster_broker(node, storage))
+            self.doors[name] = await stack.enter_async_context(cluster_broker(node))
             self._stacks[name] = stack
             self.running[name] = node
         some = next(iter(self.running.values()))
