@@ -11,8 +11,8 @@ import click
 from sulina.errors import Refused
 from sulina.model import Start, SubscriptionType
 from sulina.names import TopicName, check_namespace
+from sulina.wire.compression import Compression
 
-COMPRESSIONS: Final = ("none", "lz4", "zstd")
 _UNITS: Final = {
     "s": timedelta(seconds=1),
     "m": timedelta(minutes=1),
@@ -97,5 +97,5 @@ def attribute(value: str) -> tuple[str, str]:
 
 
 TYPE: Final = click.Choice([each.value for each in SubscriptionType])
-COMPRESSION: Final = click.Choice(COMPRESSIONS)
+COMPRESSION: Final = click.Choice([each.name.lower() for each in Compression])
 START_METAVAR: Final = "latest|earliest|OFFSET|TIME"

@@ -114,8 +114,9 @@ def default_queue_records(type_: SubscriptionType) -> int:
 
 
 def parse_compression(value: str) -> Compression:
-    """``none``, ``lz4`` or ``zstd``."""
+    """A method by its name, such as ``zstd``. Raises ``Refused`` for any other."""
     try:
         return Compression[value.upper()]
     except KeyError:
-        raise Refused(f"compression must be none, lz4 or zstd, not {value!r}") from None
+        names = ", ".join(method.name.lower() for method in Compression)
+        raise Refused(f"compression must be one of {names}, not {value!r}") from None
