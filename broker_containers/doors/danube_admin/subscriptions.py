@@ -7,7 +7,8 @@ partitions that have it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import asdict
+from typing import Final, cast
 
 from google.protobuf.message import Message
 
@@ -70,8 +71,9 @@ class Subscriptions:
         topic, several = await self._find(request.topic, request.subscription)
         if topic.delivery is not Delivery.RELIABLE:
             raise Refused(f"{topic.topic} is not reliable: nothing is delivered again there")
+        changes = cast("FailureChanges", asdict(policy))
         for part, name in several:
-            await self._admin.subscriptions.policy(part, name, **_changes(policy))
+            await self._admin.subscriptions.policy(part, name, **changes)
         return pb.SubscriptionResponse(success=True)
 
     async def _get_policy(self, request: pb.GetSubscriptionFailurePolicyRequest) -> Message:
@@ -125,19 +127,6 @@ class Subscriptions:
 def names_in(described: TopicDetails) -> list[str]:
     """The subscriptions of a topic, or of all its partitions."""
     return sorted({row.subscription for log in described.logs for row in log.subscriptions})
-
-
-def _changes(policy: FailurePolicy) -> FailureChanges:
-    """A change of every field."""
-    return FailureChanges(
-        max_redelivery_count=policy.max_redelivery_count,
-        ack_timeout_ms=policy.ack_timeout_ms,
-        base_redelivery_delay_ms=policy.base_redelivery_delay_ms,
-        max_redelivery_delay_ms=policy.max_redelivery_delay_ms,
-        backoff=policy.backoff,
-        poison=policy.poison,
-        dead_letter_topic=policy.dead_letter_topic,
-    )
 
 
 def _policy(wanted: pb.SubscriptionFailurePolicy) -> FailurePolicy:
