@@ -30,17 +30,17 @@ AUTH = AuthSettings(ROOT, JWT_KEY)
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """The broker, and ways to it."""
+    """The broker, and clients of its doors."""
 
     server: RunningBroker
     root: Client
-    """Somebody who may do everything."""
+    """A client that may do everything."""
     http: Http
     grpc_url: str
     admin_port: int
 
     def connect(self, token: str) -> Client:
-        """A client that shows a token."""
+        """A client that presents a token."""
         return sulina.connect(self.server.addresses.url, token=token, reconnect_timeout=5)
 
     async def token(self, principal: str, *grants: str, **more: Any) -> str:
@@ -78,7 +78,7 @@ async def guarded_broker(
 
 
 def bearer(token: str) -> dict[str, str]:
-    """The header that shows a token."""
+    """The header that presents a token."""
     return {"Authorization": f"Bearer {token}"}
 
 

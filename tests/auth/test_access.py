@@ -1,4 +1,4 @@
-"""What grants cover, and which JSON Web Tokens are believed."""
+"""What grants cover, and which JSON Web Tokens are accepted."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_grant_covers_what_it_says_and_nothing_else(
         "namespaces:/a/b",
     ],
 )
-def test_what_is_no_grant_is_told_so(text: str) -> None:
+def test_an_invalid_grant_is_refused(text: str) -> None:
     with pytest.raises(Refused):
         Grant.parse(text)
 
@@ -120,14 +120,14 @@ def test_reading_a_policy_takes_less_than_changing_it() -> None:
         authorize(consumer, "topic.policy", {"topic": ORDERS, "retention_ms": 1})
 
 
-def test_dead_letters_go_only_where_one_may_publish() -> None:
+def test_dead_letters_need_the_right_to_publish() -> None:
     owner = somebody(f"admin:{ORDERS}")
     arguments = {"topic": ORDERS, "subscription": "s", "dead_letter_topic": "/other/letters"}
     with pytest.raises(Denied, match="produce on /other/letters"):
         authorize(owner, "subscription.policy", arguments)
 
 
-def test_only_brokers_may_say_that_a_call_was_passed_on() -> None:
+def test_only_brokers_may_mark_a_call_as_forwarded() -> None:
     with pytest.raises(Denied):
         authorize(somebody("admin:*"), "topic.list", {FORWARDED: True})
     authorize(ANYONE, "topic.list", {FORWARDED: True})
@@ -149,7 +149,7 @@ def test_a_good_json_web_token_names_its_principal() -> None:
         ("é.b.c", "too long"),
     ],
 )
-def test_a_bad_json_web_token_is_told_why(token: str, why: str) -> None:
+def test_an_invalid_json_web_token_is_refused_with_the_reason(token: str, why: str) -> None:
     with pytest.raises(Unauthenticated, match=why):
         read_jwt(token, JWT_KEY, NOW_US)
 

@@ -1,4 +1,4 @@
-"""Roles and bindings that count: made by Danube's admin services, felt at every door."""
+"""Roles and bindings, created by Danube's admin services, apply at every door."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Code = grpc.StatusCode
 
 
 async def bind(guarded: Guarded, name: str, scope: str, resource: str, *permissions: str) -> None:
-    """A role and a binding with somebody's name."""
+    """A role and a binding with a principal's name."""
     async with admin_calls(guarded, ROOT) as admin:
         await admin("SecurityAdmin/CreateRole", role={"name": name, "permissions": permissions})
         await admin(
@@ -37,7 +37,7 @@ async def unbind(guarded: Guarded, name: str, scope: str, resource: str) -> None
         await admin("SecurityAdmin/DeleteBinding", **fields)
 
 
-async def test_who_is_bound_may_publish_there_and_not_elsewhere(
+async def test_a_bound_principal_may_publish_there_and_not_elsewhere(
     guarded: Guarded, topic: str, name: str
 ) -> None:
     token = await guarded.token(name)
@@ -52,7 +52,7 @@ async def test_who_is_bound_may_publish_there_and_not_elsewhere(
     assert await outcomes(guarded, token, topic) == NONE
 
 
-async def test_who_is_connected_loses_what_a_deleted_binding_allowed(
+async def test_a_connected_client_loses_what_a_deleted_binding_allowed(
     guarded: Guarded, topic: str, name: str
 ) -> None:
     token = await guarded.token(name, f"consume:{topic}")
@@ -72,7 +72,7 @@ async def test_who_is_connected_loses_what_a_deleted_binding_allowed(
             assert (await consumer.receive(PATIENCE)).payload == b"allowed"
 
 
-async def test_a_role_that_changes_or_goes_counts_at_once(
+async def test_changing_or_deleting_a_role_applies_immediately(
     guarded: Guarded, topic: str, name: str
 ) -> None:
     token = await guarded.token(name)
@@ -86,7 +86,7 @@ async def test_a_role_that_changes_or_goes_counts_at_once(
     assert await outcomes(guarded, token, topic) == NONE
 
 
-async def test_a_json_web_token_is_good_for_who_is_bound_as_what_it_says(
+async def test_a_json_web_token_must_match_the_bound_principal_type(
     guarded: Guarded, topic: str, name: str
 ) -> None:
     token = json_web_token(name)
@@ -105,7 +105,7 @@ async def test_a_json_web_token_is_good_for_who_is_bound_as_what_it_says(
     assert await outcomes(guarded, token, topic) == NONE
 
 
-async def test_a_deleted_principal_is_bound_no_more(
+async def test_a_deleted_principal_loses_its_bindings(
     guarded: Guarded, topic: str, name: str
 ) -> None:
     await guarded.root.admin("topic.create", {"topic": topic})
@@ -115,7 +115,7 @@ async def test_a_deleted_principal_is_bound_no_more(
     assert await outcomes(guarded, await guarded.token(name), topic) == NONE
 
 
-async def test_only_who_administers_the_cluster_makes_roles_and_bindings(
+async def test_only_cluster_administrators_create_roles_and_bindings(
     guarded: Guarded, name: str
 ) -> None:
     role = {"name": name, "permissions": ["Lookup"]}
@@ -130,7 +130,7 @@ async def test_only_who_administers_the_cluster_makes_roles_and_bindings(
         assert await status_of(admin("SecurityAdmin/ListRoles")) is Code.UNAUTHENTICATED
 
 
-async def test_who_may_only_look_makes_no_topic_by_looking(
+async def test_a_lookup_without_other_rights_creates_no_topic(
     guarded: Guarded, topic: str, name: str
 ) -> None:
     token = await guarded.token(name)
@@ -146,7 +146,7 @@ async def test_who_may_only_look_makes_no_topic_by_looking(
             await client.producer(topic).open()
 
 
-async def test_http_tells_all_rights_of_a_principal_and_whence(
+async def test_http_lists_all_rights_of_a_principal_with_their_source(
     guarded: Guarded, topic: str, name: str
 ) -> None:
     await bind(guarded, name, "topic", topic, "Produce", "ManageBroker")

@@ -1,4 +1,4 @@
-"""``sulina security``, and the options that make a broker ask."""
+"""``sulina security``, and the options that make a broker ask for tokens."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def shell() -> Iterator[Shell]:
         yield running
 
 
-async def test_a_token_is_made_used_listed_and_revoked(
+async def test_a_token_is_created_used_listed_and_revoked(
     guarded: Guarded, shell: Shell, name: str
 ) -> None:
     async def sulina(*words: str, token: str = ROOT, code: int = 0) -> CommandResult:
@@ -79,12 +79,14 @@ async def test_a_token_is_made_used_listed_and_revoked(
     assert "is not a grant" in wrong.stderr
 
 
-async def test_who_shows_no_token_is_told_how_to_get_one(guarded: Guarded, shell: Shell) -> None:
+async def test_without_a_token_the_error_says_how_to_get_one(
+    guarded: Guarded, shell: Shell
+) -> None:
     said = (await shell("--url", guarded.server.addresses.url, "topic", "list", code=1)).stderr
     assert "requires a token" in said and "sulina security token create" in said
 
 
-def test_the_root_token_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
+def test_the_root_token_is_created_once_and_readable_by_its_owner_only(tmp_path: Path) -> None:
     file = tmp_path / "root"
     root = read_root(file)
     assert len(root) >= 32 and read_root(file) == root
@@ -93,7 +95,9 @@ def test_the_root_token_is_made_once_for_its_owner_alone(tmp_path: Path) -> None
         read_root(tmp_path / "no-folder" / "root")
 
 
-def test_without_options_nobody_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_options_no_token_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert ROOT_VARIABLE not in os.environ
     assert auth_settings(None, None) is None
     key = tmp_path / "key"
@@ -106,7 +110,7 @@ def test_without_options_nobody_is_asked(tmp_path: Path, monkeypatch: pytest.Mon
     assert found is not None and found.root == "given by the environment"
 
 
-def test_whoever_starts_a_broker_is_told_who_can_use_it() -> None:
+def test_starting_a_broker_prints_who_can_use_it() -> None:
     assert "FULL ACCESS" in security_warning("0.0.0.0", required=False, secure=True)
     assert "--auth" in security_warning("127.0.0.1", required=False, secure=False)
     assert "--tls-cert" in security_warning("10.0.0.1", required=True, secure=False)

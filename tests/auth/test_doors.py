@@ -42,7 +42,7 @@ class _Shows(grpc.aio.UnaryUnaryClientInterceptor):
 
 
 async def outcomes(guarded: Guarded, token: str, topic: str) -> list[bool]:
-    """Whether each door lets somebody publish (or describe) with this token."""
+    """Whether each door allows publishing (or describing) with this token."""
     done = []
     try:
         async with guarded.connect(token) as client, client.producer(topic) as producer:
@@ -70,19 +70,23 @@ async def outcomes(guarded: Guarded, token: str, topic: str) -> list[bool]:
 ALL, NONE = [True] * 4, [False] * 4
 
 
-async def test_a_good_token_opens_every_door(guarded: Guarded, topic: str, name: str) -> None:
+async def test_a_valid_token_is_accepted_by_every_door(
+    guarded: Guarded, topic: str, name: str
+) -> None:
     assert await outcomes(guarded, await guarded.token(name, f"produce:{topic}"), topic) == ALL
     assert await outcomes(guarded, ROOT, topic) == ALL
 
 
-async def test_no_token_or_a_bad_one_opens_none(guarded: Guarded, topic: str, name: str) -> None:
+async def test_a_missing_or_invalid_token_is_refused_by_every_door(
+    guarded: Guarded, topic: str, name: str
+) -> None:
     good = await guarded.token(name, f"produce:{topic}")
     await guarded.root.admin("topic.create", {"topic": topic})
     for bad in ("", "nonsense", good[:-1], f"{good}x", ROOT + "x", "sulina__", "sulina_x_y"):
         assert await outcomes(guarded, bad, topic) == NONE, bad
 
 
-async def test_a_token_for_something_else_opens_none(
+async def test_a_token_without_the_right_is_refused_by_every_door(
     guarded: Guarded, topic: str, name: str
 ) -> None:
     await guarded.root.admin("topic.create", {"topic": topic})
@@ -90,7 +94,7 @@ async def test_a_token_for_something_else_opens_none(
     assert await outcomes(guarded, token, topic) == NONE
 
 
-async def test_a_revoked_token_is_worth_nothing(guarded: Guarded, topic: str, name: str) -> None:
+async def test_a_revoked_token_is_refused(guarded: Guarded, topic: str, name: str) -> None:
     made = await guarded.made(name, f"produce:{topic}")
     assert await outcomes(guarded, made["token"], topic) == ALL
     await guarded.root.admin("token.revoke", {"id": made["id"]})
@@ -99,7 +103,7 @@ async def test_a_revoked_token_is_worth_nothing(guarded: Guarded, topic: str, na
     assert await outcomes(guarded, await guarded.token(name), topic) == ALL
 
 
-async def test_an_expired_token_is_worth_nothing(guarded: Guarded, topic: str, name: str) -> None:
+async def test_an_expired_token_is_refused(guarded: Guarded, topic: str, name: str) -> None:
     await guarded.root.admin("topic.create", {"topic": topic})
     token = await guarded.token(name, f"admin:{topic}", seconds=1)
     async with asyncio.timeout(PATIENCE):
@@ -109,7 +113,7 @@ async def test_an_expired_token_is_worth_nothing(guarded: Guarded, topic: str, n
         await guarded.connect(token).open()
 
 
-async def test_tokens_go_with_their_principal_for_good(
+async def test_deleting_a_principal_invalidates_its_tokens_for_good(
     guarded: Guarded, topic: str, name: str
 ) -> None:
     token = await guarded.token(name, f"produce:{topic}")
@@ -120,7 +124,7 @@ async def test_tokens_go_with_their_principal_for_good(
     assert await outcomes(guarded, token, topic) == NONE
 
 
-async def test_danubes_json_web_tokens_open_every_door(
+async def test_danubes_json_web_tokens_are_accepted_by_every_door(
     guarded: Guarded, topic: str, name: str
 ) -> None:
     await guarded.root.admin("topic.create", {"topic": topic})
@@ -137,7 +141,7 @@ async def send_for_ever(producer: Producer) -> None:
         await (await producer.send(b"not any more"))
 
 
-async def test_who_is_connected_loses_what_is_withdrawn(
+async def test_a_connected_client_loses_what_is_withdrawn(
     guarded: Guarded, topic: str, name: str
 ) -> None:
     token = await guarded.token(name, f"produce:{topic}", f"consume:{topic}")
@@ -157,7 +161,7 @@ async def test_who_is_connected_loses_what_is_withdrawn(
             await send_for_ever(producer)
 
 
-async def test_a_client_whose_token_ends_comes_again_with_the_next_one(
+async def test_a_client_reconnects_with_the_next_token_when_one_expires(
     guarded: Guarded, topic: str, name: str
 ) -> None:
     tokens = [await guarded.made(name, f"produce:{topic}") for _ in range(2)]
@@ -177,7 +181,7 @@ async def test_a_client_whose_token_ends_comes_again_with_the_next_one(
     assert shown[:2] == [each["token"] for each in tokens]
 
 
-async def test_a_stream_of_a_stock_client_ends_with_the_token(
+async def test_a_stream_of_a_danube_client_ends_with_its_token(
     guarded: Guarded, topic: str, name: str
 ) -> None:
     made = await guarded.made(name, f"consume:{topic}")
@@ -196,7 +200,7 @@ async def test_a_stream_of_a_stock_client_ends_with_the_token(
         assert caught.value.code() is Code.UNAUTHENTICATED
 
 
-async def test_dead_letters_of_a_consumer_go_only_where_it_may_publish(
+async def test_dead_letters_of_a_consumer_need_the_right_to_publish(
     guarded: Guarded, topic: str, name: str
 ) -> None:
     token = await guarded.token(name, f"consume:{topic}")
@@ -206,7 +210,7 @@ async def test_dead_letters_of_a_consumer_go_only_where_it_may_publish(
             await client.consumer(topic, "s", failure_policy=policy).open()
 
 
-async def test_a_health_check_without_a_token_is_told_to_come_again(
+async def test_a_health_check_without_a_token_is_told_to_retry(
     guarded: Guarded, topic: str, name: str
 ) -> None:
     token = await guarded.token(name, f"produce:{topic}")
@@ -220,14 +224,16 @@ async def test_a_health_check_without_a_token_is_told_to_come_again(
     assert answers == [ok, close, close]
 
 
-async def test_a_key_is_exchanged_for_a_token_if_it_is_one(guarded: Guarded, name: str) -> None:
+async def test_an_api_key_is_exchanged_for_a_token_if_it_is_a_token(
+    guarded: Guarded, name: str
+) -> None:
     token = await guarded.token(name)
     async with Calls(guarded.grpc_url) as calls:
         assert (await calls("Authenticate", api_key=token)).token == token
         assert await status_of(calls("Authenticate", api_key="wrong")) is Code.UNAUTHENTICATED
 
 
-async def test_health_and_the_documentation_are_for_everybody_and_metrics_are_not(
+async def test_health_and_documentation_are_public_and_metrics_are_not(
     guarded: Guarded, name: str
 ) -> None:
     for path in ("/health/live", "/health/ready", "/docs", "/openapi.json"):
@@ -241,7 +247,7 @@ async def test_health_and_the_documentation_are_for_everybody_and_metrics_are_no
     assert "cluster on everything" in denied.problem(403, "denied")
 
 
-async def test_the_registry_is_read_by_everybody_and_changed_by_who_may(
+async def test_any_token_reads_the_schema_registry_and_changes_need_a_right(
     guarded: Guarded, name: str
 ) -> None:
     registering = {"subject": name, "type": "string"}
@@ -254,7 +260,7 @@ async def test_the_registry_is_read_by_everybody_and_changed_by_who_may(
         assert (await client.admin("schema.lookup", {"id": made["id"]}))["subject"] == name
 
 
-async def test_tokens_are_made_listed_and_revoked_over_http(guarded: Guarded, name: str) -> None:
+async def test_tokens_are_created_listed_and_revoked_over_http(guarded: Guarded, name: str) -> None:
     body = {"principal": name, "grants": [f"consume:/default/{name}"], "note": "for a test"}
     made = await guarded.http.ok("POST", "/api/v1/tokens", body, headers=bearer(ROOT))
     assert made["enforced"] and made["token"].startswith(f"sulina_{made['id']}_")

@@ -1,4 +1,4 @@
-"""What Danube's permissions mean here, and what the bindings of a principal come to."""
+"""What Danube's permissions mean here, and which grants bindings result in."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ CALLS: dict[str, list[tuple[str, dict[str, str]]]] = {
     "ManageBroker": [("broker.list", {}), ("broker.drain", {"broker": "b"})],
     "ManageCluster": [("token.create", {}), ("role.create", {}), ("balance.rebalance", {})],
 }
-"""What each is for."""
+"""What each allows."""
 
 
 def test_the_table_says_what_each_permission_means_at_each_scope() -> None:
@@ -65,7 +65,7 @@ def test_the_table_says_what_each_permission_means_at_each_scope() -> None:
 
 
 @pytest.mark.parametrize("permission", Permission)
-def test_a_permission_for_everything_is_for_nothing_but_what_it_names(
+def test_a_permission_allows_nothing_but_what_it_names(
     permission: Permission,
 ) -> None:
     access = Access("x", grants_of([permission], Reach(BindingScope.CLUSTER)))
@@ -112,7 +112,7 @@ def test_a_reach_is_read_as_danubes_tools_write_it(scope: str, resource: str, to
         ("topic", "a/b/c"),
     ],
 )
-def test_a_reach_that_makes_no_sense_is_refused(scope: str, resource: str) -> None:
+def test_an_invalid_reach_is_refused(scope: str, resource: str) -> None:
     with pytest.raises(Refused):
         Reach.parse(scope, resource)
 
@@ -132,7 +132,7 @@ def _texts(bound: BindingGrants, kind: PrincipalType | None = None) -> list[str]
     return None if found is None else [str(grant) for grant in found]
 
 
-def test_bindings_come_to_what_their_roles_are_at_the_moment() -> None:
+def test_bindings_grant_what_their_roles_contain_at_the_moment() -> None:
     bound = BindingGrants()
     cluster, namespace, topic = REACHES
     assert _texts(bound) is None
@@ -160,7 +160,7 @@ def test_a_binding_of_a_user_is_not_for_a_service_of_the_same_name() -> None:
     assert _texts(bound, PrincipalType.SERVICE_ACCOUNT) is None
 
 
-async def test_every_broker_follows_roles_and_bindings_by_itself() -> None:
+async def test_every_broker_follows_changes_of_roles_and_bindings() -> None:
     clock = RealClock()
     store = await EmbeddedStore.open(clock, MemoryDisk())
     records = SecurityRecords(store, clock, secret_text)
@@ -172,7 +172,7 @@ async def test_every_broker_follows_roles_and_bindings_by_itself() -> None:
             authority.follow(changed.set)
 
             async def until(allowed: bool) -> None:
-                """Nobody asks the store again: the watch tells."""
+                """The watch reports changes: the store is not read again."""
                 async with asyncio.timeout(60):
                     while authority.access(token).allows(publishing) is not allowed:
                         changed.clear()

@@ -44,7 +44,7 @@ class AdminClient:
             await asyncio.sleep(0.05)
 
     async def refused(self, status: grpc.StatusCode, method: str, **fields: Any) -> str:
-        """The sentence with which a call is refused."""
+        """The reason for which a call is refused."""
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await self(method, **fields)
         assert caught.value.code() is status, caught.value

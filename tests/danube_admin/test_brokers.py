@@ -42,19 +42,19 @@ async def test_namespaces_are_listed(admin: AdminClient, namespace: str) -> None
     assert {"default", "system", namespace} <= set(found)
 
 
-async def test_it_can_not_be_unloaded_because_nobody_else_is_there(admin: AdminClient) -> None:
+async def test_it_can_not_be_unloaded_without_other_brokers(admin: AdminClient) -> None:
     said = await admin.refused(
         grpc.StatusCode.FAILED_PRECONDITION, "BrokerAdmin/UnloadBroker", broker_id=ME
     )
     assert "only active broker" in said
 
 
-async def test_it_can_be_activated_which_it_is(admin: AdminClient) -> None:
+async def test_activating_it_has_no_effect(admin: AdminClient) -> None:
     assert (await admin("BrokerAdmin/ActivateBroker", broker_id=ME, reason="why not")).success
     assert (await admin("BrokerAdmin/ActivateBroker", broker_id=str(number_of(ME)))).success
 
 
-async def test_a_broker_must_be_named_and_there(admin: AdminClient) -> None:
+async def test_a_broker_must_be_named_and_exist(admin: AdminClient) -> None:
     method = "BrokerAdmin/ActivateBroker"
     assert "missing" in await admin.refused(grpc.StatusCode.INVALID_ARGUMENT, method)
     said = await admin.refused(grpc.StatusCode.NOT_FOUND, method, broker_id="ghost")
@@ -63,7 +63,7 @@ async def test_a_broker_must_be_named_and_there(admin: AdminClient) -> None:
     await admin.refused(grpc.StatusCode.NOT_FOUND, "BrokerAdmin/UnloadBroker", broker_id="ghost")
 
 
-async def test_its_load_is_all_there_is(admin: AdminClient, topic: str) -> None:
+async def test_its_load_is_the_whole_load(admin: AdminClient, topic: str) -> None:
     await admin("TopicAdmin/CreateTopic", name=topic, dispatch_strategy="Reliable")
     found = await admin("BrokerAdmin/GetClusterBalance")
     [me] = found.brokers

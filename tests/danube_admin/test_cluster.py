@@ -57,13 +57,13 @@ async def owners(door: AdminClient, namespace: str = "default") -> dict[str, str
 
 
 async def settled(door: AdminClient, topic: str, broker: str) -> None:
-    """Until a broker has a topic, as this door knows it."""
+    """Wait until a broker owns a topic, as this door sees it."""
     while (await owners(door, topic.split("/")[1])).get(topic) != broker:
         await asyncio.sleep(0.02)
 
 
 async def place(client: Client, door: AdminClient, topic: str, broker: str) -> None:
-    """Make a topic, unless it is there, and have it served there."""
+    """Create a topic, unless it exists, and have it served by a broker."""
     with suppress(AlreadyExists):
         await client.admin("topic.create", {"topic": topic})
     found = await client.admin("topic.lookup", {"topic": topic})
@@ -72,7 +72,7 @@ async def place(client: Client, door: AdminClient, topic: str, broker: str) -> N
     await settled(door, topic, broker)
 
 
-async def test_every_broker_tells_the_same_of_all(
+async def test_every_broker_describes_the_cluster_alike(
     brokers: Brokers, doors: dict[str, AdminClient]
 ) -> None:
     leader = brokers.leader()
@@ -110,7 +110,7 @@ async def test_a_topic_and_its_subscriptions_are_managed_through_any_broker(
     assert TOPICS[0] not in await owners(doors["one"])
 
 
-async def test_the_topics_of_each_broker_are_told_apart(
+async def test_the_topics_of_each_broker_are_listed(
     doors: dict[str, AdminClient], client: Client
 ) -> None:
     for topic, broker in zip(TOPICS, NAMES * 2, strict=True):
@@ -137,7 +137,9 @@ async def test_an_unloaded_topic_goes_to_another_broker(
         await asyncio.sleep(0.02)
 
 
-async def test_a_topic_that_nobody_serves_needs_no_unloading(doors: dict[str, AdminClient]) -> None:
+async def test_unloading_a_topic_without_an_owner_has_no_effect(
+    doors: dict[str, AdminClient],
+) -> None:
     await doors["one"]("TopicAdmin/CreateTopic", name="/default/idle")
     assert (await doors["one"]("TopicAdmin/UnloadTopic", name="/default/idle")).success
 
@@ -195,7 +197,7 @@ async def test_the_last_active_broker_is_not_unloaded(doors: dict[str, AdminClie
     assert "only active broker" in said
 
 
-async def test_the_balance_is_told_through_any_broker(
+async def test_any_broker_reports_the_balance(
     doors: dict[str, AdminClient], client: Client
 ) -> None:
     for topic in TOPICS:
@@ -222,7 +224,7 @@ async def test_a_rebalance_of_an_idle_cluster_says_why_it_moves_nothing(
 
 @pytest.fixture
 async def uneven() -> AsyncIterator[AdminClient]:
-    """A door of a cluster where one broker has all topics, and whoever asks may change that."""
+    """A door of a cluster where one broker has all topics and a rebalance moves some."""
     eager = BalanceSettings(
         ranking=RankingName.SIMPLE,
         confirm_seconds=0,

@@ -25,7 +25,7 @@ def test_ports_follow_the_one_that_is_asked_for(tmp_path: Path) -> None:
     assert plan_ports(tmp_path / "two", ClusterSize(brokers=1), asked).admin == {"broker-1": free}
 
 
-def test_a_plan_from_before_there_was_such_a_port_gets_some(tmp_path: Path) -> None:
+def test_a_plan_without_admin_ports_gets_some(tmp_path: Path) -> None:
     before = plan_ports(tmp_path, ClusterSize(brokers=2), _FREE)
     path = tmp_path / "cluster.json"
     plan = json.loads(path.read_text())

@@ -15,7 +15,7 @@ METHODS = [
 ]
 
 
-async def test_one_is_made_and_deleted(admin: AdminClient, unused: str) -> None:
+async def test_a_namespace_is_created_and_deleted(admin: AdminClient, unused: str) -> None:
     assert (await admin("NamespaceAdmin/CreateNamespace", name=unused)).success
     assert (await admin("NamespaceAdmin/DeleteNamespace", name=unused)).success
     assert unused not in (await admin("BrokerAdmin/ListNamespaces")).namespaces
@@ -27,18 +27,20 @@ async def test_a_name_is_taken_once(admin: AdminClient, namespace: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "x" * 300])
-async def test_a_name_that_is_none_is_refused(admin: AdminClient, name: str) -> None:
+async def test_an_invalid_name_is_refused(admin: AdminClient, name: str) -> None:
     for method in ("NamespaceAdmin/CreateNamespace", *METHODS):
         await admin.refused(grpc.StatusCode.INVALID_ARGUMENT, method, name=name)
 
 
-async def test_one_that_is_not_there_is_not_found(admin: AdminClient, unused: str) -> None:
+async def test_a_namespace_that_does_not_exist_is_not_found(
+    admin: AdminClient, unused: str
+) -> None:
     for method in (*METHODS, "TopicAdmin/ListNamespaceTopics"):
         said = await admin.refused(grpc.StatusCode.NOT_FOUND, method, name=unused)
         assert unused in said
 
 
-async def test_one_with_topics_is_not_deleted(admin: AdminClient, topic: str) -> None:
+async def test_a_namespace_with_topics_is_not_deleted(admin: AdminClient, topic: str) -> None:
     await admin("TopicAdmin/CreateTopic", name=topic)
     namespace = topic.split("/")[1]
     method = "NamespaceAdmin/DeleteNamespace"

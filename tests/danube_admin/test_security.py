@@ -1,4 +1,4 @@
-"""Roles and bindings over Danube's admin services, where nobody is asked for a token."""
+"""Roles and bindings over Danube's admin services, without tokens."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def binding(name: str, **more: Any) -> dict[str, Any]:
     }
 
 
-async def test_a_role_is_made_replaced_listed_and_deleted(admin: AdminClient, unused: str) -> None:
+async def test_a_role_is_created_replaced_listed_and_deleted(
+    admin: AdminClient, unused: str
+) -> None:
     await create_role(admin, unused, "Produce", "Lookup", "Produce")
     found = (await admin("SecurityAdmin/GetRole", name=unused)).role
     assert (found.name, list(found.permissions), found.system) == (
@@ -46,7 +48,9 @@ async def test_a_role_is_made_replaced_listed_and_deleted(admin: AdminClient, un
         assert unused in said
 
 
-async def test_a_system_role_is_there_to_stay(admin: AdminClient, unused: str) -> None:
+async def test_a_system_role_can_not_be_deleted_or_replaced(
+    admin: AdminClient, unused: str
+) -> None:
     await create_role(admin, unused, "Lookup", system=True)
     await create_role(admin, unused, "Lookup", system=True)
     other = {"name": unused, "permissions": ["ManageCluster"]}
@@ -56,7 +60,7 @@ async def test_a_system_role_is_there_to_stay(admin: AdminClient, unused: str) -
     assert (await admin("SecurityAdmin/GetRole", name=unused)).role.system
 
 
-async def test_a_role_that_is_bound_goes_and_its_binding_stays(
+async def test_a_bound_role_can_be_deleted_and_its_binding_stays(
     admin: AdminClient, unused: str
 ) -> None:
     await create_role(admin, unused, "Lookup")
@@ -68,7 +72,7 @@ async def test_a_role_that_is_bound_goes_and_its_binding_stays(
     assert (await admin("SecurityAdmin/DeleteBinding", **fields)).success
 
 
-async def test_bindings_are_made_replaced_listed_and_deleted(
+async def test_bindings_are_created_replaced_listed_and_deleted(
     admin: AdminClient, unused: str
 ) -> None:
     places = [("cluster", ""), ("namespace", unused), ("topic", f"/{unused}/orders")]
@@ -114,7 +118,7 @@ async def test_bindings_are_made_replaced_listed_and_deleted(
         {"scope": "topic", "resource_name": "/default/*"},
     ],
 )
-async def test_a_binding_that_makes_no_sense_is_refused(
+async def test_an_invalid_binding_is_refused(
     admin: AdminClient, unused: str, change: dict[str, Any]
 ) -> None:
     wrong = {**binding(unused), **change}
@@ -122,7 +126,7 @@ async def test_a_binding_that_makes_no_sense_is_refused(
     assert said
 
 
-async def test_a_role_that_makes_no_sense_is_refused(admin: AdminClient) -> None:
+async def test_an_invalid_role_is_refused(admin: AdminClient) -> None:
     wrong: list[dict[str, Any]] = [
         {"name": "x", "permissions": ["Sing"]},
         {"name": "x", "permissions": ["produce"]},

@@ -1,4 +1,4 @@
-"""The door itself: its port, TLS, limits, deadlines and its end."""
+"""The door itself: port, TLS, limits, deadlines and shutdown."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_the_port_is_danubes_unless_all_ports_are_to_be_free() -> None:
         assert listen is not None and listen.port == used
 
 
-async def test_a_port_that_is_taken_is_told_with_the_option(
+async def test_a_taken_port_is_reported_with_the_option(
     shared_sulina_process: SulinaProcess, tmp_path: Path
 ) -> None:
     taken = str(shared_sulina_process.admin_port)
@@ -115,7 +115,7 @@ async def test_tls_is_served_with_the_brokers_certificate(tmp_path: Path) -> Non
         await plain.refused(grpc.StatusCode.UNAVAILABLE, METHOD)
 
 
-async def test_a_call_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
+async def test_a_call_that_takes_too_long_times_out(tmp_path: Path) -> None:
     listen = AdminListen(port=0, settings=AdminSettings(call_seconds=0.05))
     async with running(tmp_path, listen) as (server, client):
         server.services.operations.handle(NamespaceOperations.list, Slow())
@@ -123,7 +123,7 @@ async def test_a_call_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
     assert "0.05 s" in said
 
 
-async def test_calls_beyond_the_limit_are_refused_and_the_others_go_on(tmp_path: Path) -> None:
+async def test_calls_beyond_the_limit_are_refused_and_others_continue(tmp_path: Path) -> None:
     slow = Slow()
     listen = AdminListen(port=0, settings=AdminSettings(max_calls=1))
     async with running(tmp_path, listen) as (server, client):

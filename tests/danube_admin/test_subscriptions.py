@@ -93,7 +93,7 @@ async def test_a_failure_policy_is_set_on_all_partitions(
         {"poison_policy": 9},
     ],
 )
-async def test_a_failure_policy_that_makes_no_sense_is_refused(
+async def test_an_invalid_failure_policy_is_refused(
     admin: AdminClient, subscribed: str, change: dict[str, Any]
 ) -> None:
     await admin.refused(
@@ -105,7 +105,7 @@ async def test_a_failure_policy_that_makes_no_sense_is_refused(
     )
 
 
-async def test_a_failure_policy_must_be_there_and_its_topic_reliable(
+async def test_a_failure_policy_is_required_and_its_topic_must_be_reliable(
     admin: AdminClient, client: Client, topic: str
 ) -> None:
     await admin("TopicAdmin/CreateTopic", name=topic)
@@ -125,7 +125,7 @@ async def test_a_failure_policy_must_be_there_and_its_topic_reliable(
     "method",
     ["Unsubscribe", "GetSubscriptionFailurePolicy", "GetSubscriptionDispatchConfig"],
 )
-async def test_one_that_is_not_there_is_not_found_and_one_without_name_refused(
+async def test_an_unknown_subscription_is_not_found_and_an_empty_name_refused(
     admin: AdminClient, subscribed: str, method: str
 ) -> None:
     method = f"TopicAdmin/{method}"
@@ -136,7 +136,7 @@ async def test_one_that_is_not_there_is_not_found_and_one_without_name_refused(
     await admin.refused(grpc.StatusCode.INVALID_ARGUMENT, method, topic=subscribed)
 
 
-async def test_a_dispatch_config_is_set_on_all_partitions_and_taken_back(
+async def test_a_dispatch_config_is_set_on_all_partitions_and_removed(
     admin: AdminClient, client: Client, subscribed: str
 ) -> None:
     fields = {"topic": subscribed, "subscription": "work"}
@@ -173,7 +173,7 @@ async def test_a_stock_client_gets_no_more_than_its_subscription_allows(
         stream.cancel()
 
 
-async def test_a_dispatch_config_that_makes_no_sense_is_refused(
+async def test_an_invalid_dispatch_config_is_refused(
     admin: AdminClient, client: Client, topic: str, subscribed: str
 ) -> None:
     method = "TopicAdmin/SetSubscriptionDispatchConfig"

@@ -12,7 +12,7 @@ from tests.danube_admin.client import AdminClient
 ME = "broker-1"
 
 
-async def test_a_topic_is_made_as_asked(admin: AdminClient, namespace: str) -> None:
+async def test_a_topic_is_created_as_requested(admin: AdminClient, namespace: str) -> None:
     for name, strategy in (("sure", "Reliable"), ("fast", "NonReliable")):
         made = await admin(
             "TopicAdmin/CreateTopic", name=f"/{namespace}/{name}", dispatch_strategy=strategy
@@ -80,9 +80,7 @@ async def test_a_name_is_taken_once(admin: AdminClient, topic: str) -> None:
         await admin.refused(grpc.StatusCode.ALREADY_EXISTS, method, **fields)
 
 
-async def test_what_can_not_be_made_is_refused_with_the_reason(
-    admin: AdminClient, topic: str
-) -> None:
+async def test_an_invalid_topic_is_refused_with_the_reason(admin: AdminClient, topic: str) -> None:
     invalid, absent = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND
     make, spread = "TopicAdmin/CreateTopic", "TopicAdmin/CreatePartitionedTopic"
     assert "/namespace/topic" in await admin.refused(invalid, make, name="no slash at all")
@@ -99,7 +97,7 @@ async def test_what_can_not_be_made_is_refused_with_the_reason(
 @pytest.mark.parametrize(
     "method", ["DescribeTopic", "DeleteTopic", "UnloadTopic", "ListSubscriptions"]
 )
-async def test_a_topic_that_is_not_there_is_not_found(
+async def test_a_topic_that_does_not_exist_is_not_found(
     admin: AdminClient, topic: str, method: str
 ) -> None:
     await admin.refused(grpc.StatusCode.NOT_FOUND, f"TopicAdmin/{method}", name=topic)
@@ -113,7 +111,7 @@ async def test_a_topic_can_not_leave_a_single_broker(admin: AdminClient, topic: 
     assert "single broker" in said
 
 
-async def test_a_topic_is_bound_to_the_subject_it_is_made_with(
+async def test_a_topic_is_bound_to_the_subject_it_is_created_with(
     admin: AdminClient, topic: str, unused: str
 ) -> None:
     subject = f"{unused}-subject"

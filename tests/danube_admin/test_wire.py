@@ -1,4 +1,4 @@
-"""What is served is what Danube's tools expect, and says so itself."""
+"""What is served is what Danube's tools expect, and reflection says so."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ABSENT = (
 )
 
 
-def test_our_messages_have_the_numbers_and_types_of_the_wire() -> None:
+def test_our_messages_have_the_numbers_and_types_of_danube() -> None:
     ours = FileDescriptorProto()
     pb.DESCRIPTOR.CopyToProto(ours)
     theirs = wire.described()
@@ -44,7 +44,7 @@ def test_our_messages_have_the_numbers_and_types_of_the_wire() -> None:
         assert enum == enums[enum.name]
 
 
-def test_our_methods_are_those_of_the_wire_but_for_those_told_as_absent() -> None:
+def test_our_methods_are_those_of_danube_except_for_those_not_served() -> None:
     ours = {
         f"{service.name}/{method.name}": (method.input_type.name, method.output_type.name)
         for service in pb.DESCRIPTOR.services_by_name.values()
@@ -56,20 +56,20 @@ def test_our_methods_are_those_of_the_wire_but_for_those_told_as_absent() -> Non
 
 
 @pytest.mark.parametrize("path", ABSENT)
-async def test_what_is_not_served_is_told_with_a_sentence(admin: AdminClient, path: str) -> None:
+async def test_what_is_not_served_is_refused_with_a_reason(admin: AdminClient, path: str) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await admin.raw(path)
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
     assert "Sulina" in str(caught.value.details()) or "broker" in str(caught.value.details())
 
 
-async def test_a_method_that_danube_lacks_too_is_unimplemented(admin: AdminClient) -> None:
+async def test_a_method_that_danube_lacks_is_unimplemented(admin: AdminClient) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await admin.raw("/danube_admin.BrokerAdmin/Sing")
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-async def test_bytes_that_are_no_message_are_refused_and_the_connection_goes_on(
+async def test_bytes_that_are_not_a_message_are_refused_on_an_open_connection(
     admin: AdminClient,
 ) -> None:
     with pytest.raises(grpc.aio.AioRpcError):
@@ -97,7 +97,7 @@ async def test_reflection_lists_the_services_and_describes_them(admin: AdminClie
 
 
 @pytest.mark.parametrize("service", ["", *sorted(SERVICES)])
-async def test_every_service_tells_that_it_serves(admin: AdminClient, service: str) -> None:
+async def test_every_service_reports_that_it_serves(admin: AdminClient, service: str) -> None:
     question = health_pb2.HealthCheckRequest(service=service)
     answer = await admin.raw("/grpc.health.v1.Health/Check", question.SerializeToString())
     found = health_pb2.HealthCheckResponse.FromString(answer)

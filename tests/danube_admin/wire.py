@@ -1,6 +1,6 @@
-"""Danube's admin services as they are on the wire, written down apart from our own .proto.
+"""Danube's admin services as they are on the wire, described independently of our own .proto.
 
-A client made from this shows a mistake in the other: a number, a type, a name.
+A client built from this reveals mistakes in the other: a number, a type, a name.
 """
 
 from __future__ import annotations
@@ -194,14 +194,14 @@ def described() -> FileDescriptorProto:
 
 
 def pool() -> DescriptorPool:
-    """Apart from the one that our own .proto is in, which has the same names."""
+    """Separate from the pool of our own .proto, which has the same names."""
     apart = DescriptorPool()
     apart.Add(described())
     return apart
 
 
 def methods() -> dict[str, tuple[str, str]]:
-    """Service/Method -> what it takes and what it answers."""
+    """Service/Method -> request and response."""
     pairs = ((name, kinds.split(" -> ")) for name, kinds in _rows(METHODS))
     return {name: (taken, given) for name, (taken, given) in pairs}
 

@@ -18,7 +18,7 @@ PROBLEM = "application/problem+json"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back."""
+    """A response."""
 
     status: int
     headers: Mapping[str, str]
@@ -46,7 +46,7 @@ class Answer:
 
 
 class Http:
-    """Speaks with one broker."""
+    """A client of one broker."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self._session = session

@@ -49,7 +49,7 @@ class Two:
     """For clients."""
 
     async def owner_and_other(self, topic: str) -> tuple[str, str]:
-        """Who serves a topic of the namespace default, and who does not."""
+        """The broker that serves a topic of the namespace default, and the other one."""
         found = await self.doors["broker-1"].ok("GET", f"/api/v1/lookup/default/{topic}")
         [other] = set(self.doors) - {found["broker"]}
         return found["broker"], other

@@ -1,4 +1,4 @@
-"""Health: alive is not ready, and what is not ready says why."""
+"""Health: live and ready differ, and what is not ready says why."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_one_part_that_fails_makes_the_broker_unready_and_says_why() -> No
     assert report.parts["bad"] == PartHealth(False, "nobody is there: start it")
 
 
-async def test_a_part_that_hangs_is_not_waited_for() -> None:
+async def test_a_check_that_hangs_times_out() -> None:
     clock = ManualClock()
     health = Health("b", clock, {"good": fine, "slow": hanging})
     asking = asyncio.create_task(health.ready())

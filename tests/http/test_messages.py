@@ -40,7 +40,7 @@ async def test_a_published_message_is_read_back_with_key_and_attributes(
     assert "key" not in two
 
 
-async def test_bytes_that_are_no_text_come_back_as_base64(http: Http, topic: str) -> None:
+async def test_bytes_that_are_not_text_are_returned_as_base64(http: Http, topic: str) -> None:
     payload = bytes(range(256))
     await http.ok("POST", messages(topic), data=payload)
     await http.ok("POST", messages(topic), data=b"")
@@ -87,7 +87,7 @@ async def test_a_malformed_message_is_refused_and_none_is_stored(
     assert (await http.ok("GET", messages(topic)))["messages"] == []
 
 
-async def test_reading_starts_anywhere_and_goes_on_where_it_ended(http: Http, topic: str) -> None:
+async def test_reading_starts_anywhere_and_continues_where_it_ended(http: Http, topic: str) -> None:
     listed = {"messages": [{"payload": str(number)} for number in range(25)]}
     await http.ok("POST", messages(topic), listed, headers=SEVERAL)
     found: list[str] = []
@@ -103,7 +103,7 @@ async def test_reading_starts_anywhere_and_goes_on_where_it_ended(http: Http, to
 
 
 @pytest.mark.parametrize("query", ["?limit=0", "?limit=1001", "?limit=x", "?start=soon", "?a=b"])
-async def test_a_wrong_place_or_limit_is_refused(http: Http, topic: str, query: str) -> None:
+async def test_an_invalid_start_or_limit_is_refused(http: Http, topic: str, query: str) -> None:
     await http.ok("POST", "/api/v1/topics", {"topic": f"/default/{topic}"})
     (await http("GET", messages(topic, query))).problem(400, "refused")
 
@@ -116,7 +116,7 @@ async def test_an_answer_is_bounded_in_bytes(http: Http, topic: str) -> None:
     assert (read["next_offset"], read["at_end"]) == (2, False)
 
 
-async def test_many_at_once_each_get_an_offset_of_their_own_and_consumers_get_all(
+async def test_concurrent_publishes_get_distinct_offsets_and_reach_consumers(
     http: Http, topic: str, shared_sulina_process: SulinaProcess
 ) -> None:
     count = 300
@@ -151,7 +151,7 @@ async def test_a_key_goes_to_the_partition_that_clients_choose_for_it(
     assert f"{topic}-part-0" in answer.problem(400, "refused")
 
 
-async def test_one_message_that_is_refused_does_not_harm_those_beside_it(
+async def test_a_refused_message_does_not_affect_others_in_the_same_frame(
     http: Http, topic: str
 ) -> None:
     await http.ok("POST", "/api/v1/topics", {"topic": f"/default/{topic}"})
@@ -167,7 +167,7 @@ async def test_one_message_that_is_refused_does_not_harm_those_beside_it(
     assert [message["payload"] for message in read["messages"]] == ["small"] * 20
 
 
-async def test_a_topic_that_stores_nothing_takes_messages_and_shows_none(
+async def test_a_non_reliable_topic_accepts_messages_and_stores_none(
     http: Http, topic: str
 ) -> None:
     wanted = {"topic": f"/default/{topic}", "delivery": "non_reliable"}
@@ -176,7 +176,7 @@ async def test_a_topic_that_stores_nothing_takes_messages_and_shows_none(
     assert (await http.ok("GET", messages(topic)))["messages"] == []
 
 
-async def test_what_was_answered_survives_a_kill(tmp_path: Path) -> None:
+async def test_acknowledged_messages_survive_a_kill(tmp_path: Path) -> None:
     with SulinaProcess(tmp_path / "data") as server:
         async with http_client(server.http_url) as http:
             sent = await http.ok("POST", messages("t"), data=b"durable")
@@ -188,9 +188,7 @@ async def test_what_was_answered_survives_a_kill(tmp_path: Path) -> None:
             assert (await http.ok("POST", messages("t"), data=b"more"))["offset"] == 1
 
 
-async def test_a_deleted_topic_that_is_made_again_with_partitions_is_noticed(
-    http: Http, topic: str
-) -> None:
+async def test_a_topic_recreated_with_partitions_is_noticed(http: Http, topic: str) -> None:
     await http.ok("POST", messages(topic), data=b"x")
     await http.ok("DELETE", f"/api/v1/topics/default/{topic}")
     await http.ok("POST", "/api/v1/topics", {"topic": f"/default/{topic}", "partitions": 2})
@@ -200,7 +198,7 @@ async def test_a_deleted_topic_that_is_made_again_with_partitions_is_noticed(
     assert "-part-" in second["topic"]
 
 
-async def test_more_than_may_wait_is_refused(tmp_path: Path) -> None:
+async def test_publishing_beyond_the_waiting_limit_is_refused(tmp_path: Path) -> None:
     async with running(tmp_path, HttpSettings(max_waiting_bytes=1000)) as broker:
         answer = await broker.http("POST", messages("t"), data=b"x" * 2000)
         answer.problem(429, "overloaded")

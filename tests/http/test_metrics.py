@@ -38,7 +38,7 @@ async def scrape(http: Http) -> Samples:
     return parse(answer.text)
 
 
-async def test_what_went_in_and_out_is_counted(tmp_path: Path) -> None:
+async def test_messages_in_and_out_are_counted(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         topic = "/default/t"
         odd = 'a "name"\\ of {mine}'
@@ -70,7 +70,7 @@ async def test_what_went_in_and_out_is_counted(tmp_path: Path) -> None:
         assert found["sulina_journal_bytes", ()] > 0
 
 
-async def test_the_process_and_its_event_loop_are_watched(http: Http) -> None:
+async def test_the_process_and_its_event_loop_are_measured(http: Http) -> None:
     found = await scrape(http)
     for name in ("process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds"):
         assert found[name, ()] > 0
@@ -113,7 +113,7 @@ async def test_topics_beyond_the_limit_are_only_in_the_sums(tmp_path: Path) -> N
         assert found["sulina_broker_subscriptions", ()] == 5
 
 
-async def test_sums_do_not_fall_when_a_topic_goes(tmp_path: Path) -> None:
+async def test_sums_do_not_decrease_when_a_topic_is_deleted(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         name = "sulina_broker_messages_in_total", ()
         await broker.http.ok("POST", "/api/v1/topics/default/a/messages", data=b"x")

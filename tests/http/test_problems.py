@@ -1,4 +1,4 @@
-"""What goes wrong is told as problem details, with the right status and a remedy."""
+"""Errors are problem details with the right status and a remedy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def test_a_wrong_method_names_the_right_ones(http: Http) -> None:
 
 
 @pytest.mark.parametrize("body", [b"{", b"nonsense", b"[1]", b'"text"', b"[" * 60_000, b"\xff"])
-async def test_a_body_that_is_no_json_object_is_refused(http: Http, body: bytes) -> None:
+async def test_a_body_that_is_not_a_json_object_is_refused(http: Http, body: bytes) -> None:
     answer = await http("POST", TOPICS, data=body, headers={"Content-Type": "application/json"})
     assert "JSON" in answer.problem(400, "refused")
 
@@ -46,7 +46,7 @@ async def test_a_missing_field_is_named(http: Http) -> None:
     assert "topic is missing" in (await http("POST", TOPICS, {})).problem(400, "refused")
 
 
-async def test_a_body_where_none_belongs_is_refused(http: Http) -> None:
+async def test_an_unexpected_body_is_refused(http: Http) -> None:
     answer = await http("DELETE", f"{TOPICS}/default/x", {"force": True})
     assert "takes no body" in answer.problem(400, "refused")
 
@@ -59,7 +59,9 @@ async def test_a_wrong_parameter_is_refused(http: Http, query: str, remedy: str)
     assert remedy in (await http("GET", f"{TOPICS}?{query}")).problem(400, "refused")
 
 
-async def test_a_body_that_is_too_large_is_refused_announced_or_not(http: Http) -> None:
+async def test_a_body_that_is_too_large_is_refused_with_and_without_content_length(
+    http: Http,
+) -> None:
     large = b'{"topic": "' + b"x" * (70 << 10) + b'"}'
     json = {"Content-Type": "application/json"}
     announced = await http("POST", TOPICS, data=large, headers=json)
@@ -89,7 +91,7 @@ async def test_a_bad_name_is_refused_with_the_rule(http: Http) -> None:
     assert "/namespace/topic" in answer.problem(400, "refused")
 
 
-async def test_bytes_that_are_no_http_are_refused_and_nobody_else_notices(http: Http) -> None:
+async def test_bytes_that_are_not_http_are_refused_without_effect_on_others(http: Http) -> None:
     port = int(http.url.rpartition(":")[2])
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"\x16\x03\x01 this is not HTTP\r\n\r\n")
@@ -108,7 +110,7 @@ async def test_another_web_site_can_not_change_anything(http: Http, topic: str) 
     assert (await http("POST", path, data=b"x", headers=own)).status == 200
 
 
-async def test_a_web_site_that_is_allowed_may_call(tmp_path: Path) -> None:
+async def test_an_allowed_web_site_may_call(tmp_path: Path) -> None:
     site = "https://console.example"
     async with running(tmp_path, HttpSettings(cors_origins=(site,))) as broker:
         asking = {"Origin": site, "Access-Control-Request-Method": "PATCH"}
@@ -123,7 +125,7 @@ async def test_a_web_site_that_is_allowed_may_call(tmp_path: Path) -> None:
         assert (await broker.http("POST", TOPICS, {}, headers=other)).status == 403
 
 
-async def test_a_body_that_does_not_arrive_is_not_waited_for(tmp_path: Path) -> None:
+async def test_a_body_that_does_not_arrive_in_time_is_refused(tmp_path: Path) -> None:
     async with running(tmp_path, HttpSettings(request_seconds=0.1)) as broker:
         reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
         writer.write(b"POST /api/v1/topics HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")

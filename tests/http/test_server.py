@@ -1,4 +1,4 @@
-"""The server itself: its port, its limits, its end, TLS."""
+"""The server itself: port, limits, shutdown, TLS."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HEAD = b"GET /health/live HTTP/1.1\r\nHost: x\r\n"
 PATIENCE = 30.0
 
 
-async def test_a_taken_port_is_told_in_a_sentence_and_nothing_runs(tmp_path: Path) -> None:
+async def test_a_taken_port_is_reported_and_nothing_runs(tmp_path: Path) -> None:
     async with running(tmp_path) as first:
         taken = Listen(port=first.port)
         with pytest.raises(Refused, match=f"can't listen on 127.0.0.1:{first.port} for HTTP"):
@@ -41,7 +41,7 @@ def test_the_command_line_says_where_http_is_and_whether_its_port_is_taken(tmp_p
         assert "--http-port" in ran.stderr and ran.stderr.count("\n") == 1
 
 
-async def test_connections_beyond_the_limit_are_told_so(tmp_path: Path) -> None:
+async def test_connections_beyond_the_limit_get_an_error(tmp_path: Path) -> None:
     async with running(tmp_path, HttpSettings(max_connections=2)) as broker:
         held = [await asyncio.open_connection("127.0.0.1", broker.port) for _ in range(2)]
         for reader, writer in held:  # both are there when they are answered
@@ -58,7 +58,7 @@ async def test_connections_beyond_the_limit_are_told_so(tmp_path: Path) -> None:
                 await asyncio.sleep(0.01)
 
 
-async def test_a_connection_that_says_nothing_is_closed(tmp_path: Path) -> None:
+async def test_a_connection_without_a_request_is_closed(tmp_path: Path) -> None:
     async with running(tmp_path, HttpSettings(silent_seconds=0.1)) as broker:
         for said in (b"", _HEAD):
             reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
@@ -67,7 +67,7 @@ async def test_a_connection_that_says_nothing_is_closed(tmp_path: Path) -> None:
             writer.close()
 
 
-async def test_a_connection_that_reads_nothing_is_closed(tmp_path: Path) -> None:
+async def test_a_connection_whose_peer_does_not_read_is_closed(tmp_path: Path) -> None:
     async with running(tmp_path, HttpSettings(silent_seconds=1.0)) as broker:
         reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
         writer.write(_HEAD + b"\r\n")
@@ -81,7 +81,7 @@ async def test_a_connection_that_reads_nothing_is_closed(tmp_path: Path) -> None
         writer.close()
 
 
-async def test_a_connection_that_spoke_is_kept(tmp_path: Path) -> None:
+async def test_a_connection_with_a_request_is_kept(tmp_path: Path) -> None:
     async with running(tmp_path, HttpSettings(silent_seconds=1.0)) as broker:
         reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
         for _ in range(3):

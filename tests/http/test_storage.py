@@ -1,4 +1,4 @@
-"""What publishers over HTTP are told when the disk is full, stuck or broken."""
+"""What publishers over HTTP get when the disk is full, stuck or broken."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def payloads(http: Http) -> list[str]:
     return [message["payload"] for message in read["messages"]]
 
 
-async def test_a_full_disk_is_told_and_publishing_goes_on_when_there_is_space() -> None:
+async def test_a_full_disk_is_reported_and_publishing_resumes_with_space() -> None:
     disk = MemoryDisk(capacity=300_000)
     async with asyncio.timeout(PATIENCE), over(disk) as http:
         stored: list[str] = []
@@ -49,7 +49,7 @@ async def test_a_full_disk_is_told_and_publishing_goes_on_when_there_is_space() 
         assert await payloads(http) == [*stored, "now"]
 
 
-async def test_a_stuck_disk_leaves_the_outcome_unknown_and_the_message_may_be_there() -> None:
+async def test_a_stuck_disk_leaves_the_outcome_unknown() -> None:
     disk = GatedDisk()
     async with asyncio.timeout(PATIENCE), over(disk, HttpSettings(request_seconds=2.0)) as http:
         await http.ok("POST", MESSAGES, data=b"before")
