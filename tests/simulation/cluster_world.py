@@ -177,6 +177,8 @@ class ClusterWorld(SimCluster):
             registration = self.checker.registrations.get(broker.name)
             if not broker.running or registration is None or not registration.registered:
                 problems.append(f"{broker.name} is not registered")
+        missing = LASTING - self.loop.task_names()
+        problems += [f"the task {name!r} does not run" for name in sorted(missing)]
         for topic in self.topics:
             problem = self._problem_of(topic)
             if problem:

@@ -135,6 +135,10 @@ class SimLoop(asyncio.BaseEventLoop):
             if error is not None:
                 self.errors.append(f"the task {task.get_name()!r} ended: {error!r}")
 
+    def task_names(self) -> set[str]:
+        """The names of all running tasks."""
+        return {task.get_name() for task in self._tasks}
+
     def time(self) -> float:
         return self._now
 

@@ -88,9 +88,9 @@ class Switches:
     claim_by_lease: bool = True
     """A leader record with our name counts only if it is bound to our lease."""
     cache_stays_ahead: bool = True
-    """A prefix_cache never returns to an older state, not even of a single key."""
+    """A prefix cache never returns to an older state, not even of a single key."""
     cache_sees_all: bool = True
-    """A prefix_cache that missed changes lists again."""
+    """A prefix cache that missed changes lists again."""
     removal_first: bool = True
     """A served topic is released before the next broker gets it."""
     check_owner: bool = True
