@@ -80,7 +80,7 @@ class QuorumWriter:
         self._pending: deque[_PendingEntry] = deque()
         self._replicas: dict[str, _Replica] = {}
         self._past_members: set[str] = set()
-        """Every member that was ever in the ensemble: none of them joins it again."""
+        """Every member that was ever in the ensemble: never chosen as a replacement."""
         self._lives = dict(lives)
         """Life of each member, read before the metadata last confirmed our ownership."""
         self._gaps = False
