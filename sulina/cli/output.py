@@ -12,7 +12,7 @@ import click
 
 from sulina.cli.failures import ExitCode
 from sulina.cli.settings import CliSettings
-from sulina.operations.json_forms import plain
+from sulina.operations.json_types import plain
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -19,7 +19,8 @@ from sulina.operations.declaration import (
     RunsOn,
     operation,
 )
-from sulina.operations.json_forms import OMITTED, Between, Count, Name
+from sulina.operations.json_forms import Between
+from sulina.operations.json_types import OMITTED, Count, Name
 
 _BROKERS = Right(Action.BROKERS)
 _LEADER = RunsOn.LEADER

@@ -40,7 +40,8 @@ from typing import (
 
 from sulina.errors import ProtocolError, Refused
 from sulina.metadata.keys.auth import EVERYTHING, Action
-from sulina.operations.json_forms import Described, described_as
+from sulina.operations.json_forms import Described
+from sulina.operations.json_types import described_as
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -1,30 +1,24 @@
-"""How typed values look in JSON: one form per type encodes, decodes and describes it.
+"""JSON forms: how values of each type are encoded, decoded and described in JSON.
 
-``form_of`` reads a type annotation. It knows text, numbers, booleans, bytes, enumerations of text,
-dataclasses, tuples and sequences, mappings from text, ``X | None`` and ``Any``. ``Annotated`` adds
-a description (a plain string), ``Between``, ``OMITTED``, ``CLOSED``, or a form of one's own.
-
-A field of bytes, such as ``payload``, is written as text if it is UTF-8, and otherwise as Base64
-under the name ``payload_base64``; either is read.
+A field of bytes of a dataclass, such as ``payload``, is written as text if it is UTF-8, and
+otherwise as Base64 under the name ``payload_base64``; either is read.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import types
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, fields
 from enum import StrEnum
-from functools import lru_cache
-from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final
 
 from sulina.errors import Refused
 
 Schema = dict[str, Any]
 LARGEST: Final = (1 << 63) - 1
 _LONGEST_SHOWN: Final = 100
+_BASE64: Final = "_base64"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,35 +28,26 @@ class Between:
     low: int = 0
     high: int = LARGEST
 
-
-class _Marker:
-    """What ``Annotated`` can say about a type."""
-
-
-OMITTED: Final = _Marker()
-"""The field is left out of the JSON object while it has its default value."""
-CLOSED: Final = _Marker()
-"""Unknown fields of the dataclass are refused; otherwise they are ignored."""
-_BASE64: Final = "_base64"
-Count = Annotated[int, Between()]
-Name = Annotated[str, Between(1)]
-TopicText = Annotated[str, Between(1), "The topic's name, as /namespace/topic."]
+    def schema(self, low: str, high: str) -> Schema:
+        """As keywords of JSON Schema with these names."""
+        found = {low: self.low} if self.low or low == "minimum" else {}
+        return found if self.high == LARGEST else {**found, high: self.high}
 
 
-class JsonForm(ABC):
-    """How values of one type look in JSON."""
+class JsonForm:
+    """How values of one type look in JSON. This one is for whatever JSON can hold."""
 
-    @abstractmethod
     def encode(self, value: Any) -> Any:
         """The JSON value of a typed one."""
+        return value
 
-    @abstractmethod
     def decode(self, value: Any, name: str) -> Any:
         """The typed value of a JSON one called ``name``. Raises ``Refused``."""
+        return value
 
-    @abstractmethod
     def schema(self, named: dict[str, Schema]) -> Schema:
         """The JSON Schema; those of dataclasses are added to ``named`` and referred to."""
+        return {}
 
     def parse(self, text: str, name: str) -> Any:
         """The typed value of a text from a URL. Raises ``Refused``."""
@@ -75,20 +60,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
-class AnyForm(JsonForm):
-    """Whatever JSON can hold, unchanged."""
-
-    def encode(self, value: Any) -> Any:
-        return value
-
-    def decode(self, value: Any, name: str) -> Any:
-        return value
-
-    def schema(self, named: dict[str, Schema]) -> Schema:
-        return {}
-
-
-class NullForm(AnyForm):
+class NullForm(JsonForm):
     """Nothing: written as an empty object."""
 
     def encode(self, value: Any) -> Any:
@@ -107,9 +79,6 @@ class TextForm(JsonForm):
 
     bounds: Between = Between()
 
-    def encode(self, value: Any) -> Any:
-        return value
-
     def decode(self, value: Any, name: str) -> Any:
         if not isinstance(value, str):
             raise Refused(f"{name} must be text, not {shown(value)}")
@@ -120,12 +89,7 @@ class TextForm(JsonForm):
         return _encodable(value, name)
 
     def schema(self, named: dict[str, Schema]) -> Schema:
-        found: Schema = {"type": "string"}
-        if self.bounds.low:
-            found["minLength"] = self.bounds.low
-        if self.bounds.high != LARGEST:
-            found["maxLength"] = self.bounds.high
-        return found
+        return {"type": "string", **self.bounds.schema("minLength", "maxLength")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +97,6 @@ class WholeForm(JsonForm):
     """A whole number."""
 
     bounds: Between | None = None
-
-    def encode(self, value: Any) -> Any:
-        return value
 
     def decode(self, value: Any, name: str) -> Any:
         whole = isinstance(value, int) and not isinstance(value, bool)
@@ -150,12 +111,8 @@ class WholeForm(JsonForm):
         raise Refused(f"{name} must be a whole number, not {shown(text)}")
 
     def schema(self, named: dict[str, Schema]) -> Schema:
-        found: Schema = {"type": "integer"}
-        if self.bounds is not None:
-            found["minimum"] = self.bounds.low
-            if self.bounds.high != LARGEST:
-                found["maximum"] = self.bounds.high
-        return found
+        limits = {} if self.bounds is None else self.bounds.schema("minimum", "maximum")
+        return {"type": "integer", **limits}
 
 
 class BytesForm(JsonForm):
@@ -176,7 +133,7 @@ class BytesForm(JsonForm):
         return {"type": "string", "contentEncoding": "base64"}
 
 
-class FloatForm(AnyForm):
+class FloatForm(JsonForm):
     """A number."""
 
     def decode(self, value: Any, name: str) -> Any:
@@ -188,7 +145,7 @@ class FloatForm(AnyForm):
         return {"type": "number"}
 
 
-class FlagForm(AnyForm):
+class FlagForm(JsonForm):
     """True or false."""
 
     _words: Final = {"true": True, "1": True, "": True, "false": False, "0": False}
@@ -274,12 +231,8 @@ class ListForm(JsonForm):
             raise
 
     def schema(self, named: dict[str, Schema]) -> Schema:
-        found: Schema = {"type": "array", "items": self.inner.schema(named)}
-        if self.bounds.low:
-            found["minItems"] = self.bounds.low
-        if self.bounds.high != LARGEST:
-            found["maxItems"] = self.bounds.high
-        return found
+        limits = self.bounds.schema("minItems", "maxItems")
+        return {"type": "array", "items": self.inner.schema(named), **limits}
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,14 +256,28 @@ class MapForm(JsonForm):
         return {"type": "object", "additionalProperties": self.inner.schema(named)}
 
 
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A type as an annotation gives it: its form, and what ``Annotated`` says about it."""
+
+    form: JsonForm
+    description: str = ""
+    omitted: bool = False
+    binary: bool = False
+    """Whether it is bytes, or bytes and None."""
+
+    def schema(self, named: dict[str, Schema]) -> Schema:
+        found = self.form.schema(named)
+        return {**found, "description": self.description} if self.description else found
+
+
 class RecordForm(JsonForm):
     """A dataclass, as an object with its fields; ``closed`` refuses other fields."""
 
-    def __init__(self, kind: type, *, closed: bool) -> None:
+    def __init__(self, kind: type, described: Mapping[str, Described], *, closed: bool) -> None:
         self._kind = kind
         self._closed = closed
-        hints = get_type_hints(kind, include_extras=True)
-        self._fields = {each.name: (each, described_as(hints[each.name])) for each in fields(kind)}
+        self._fields = {each.name: (each, described[each.name]) for each in fields(kind)}
         binary = {name + _BASE64 for name, (_, each) in self._fields.items() if each.binary}
         self._known = frozenset(self._fields.keys() | binary)
         self._plan = [
@@ -403,84 +370,3 @@ def _read_bytes(value: Mapping[str, Any], key: str, name: str) -> bytes | None:
         raise Refused(
             f"{name}.{key} has half of a surrogate pair: send it as {key}{_BASE64}"
         ) from None
-
-
-@dataclass(frozen=True, slots=True)
-class Described:
-    """A type as an annotation gives it: its form, and what ``Annotated`` says about it."""
-
-    form: JsonForm
-    description: str = ""
-    omitted: bool = False
-    binary: bool = False
-    """Whether it is bytes, or bytes and None."""
-
-    def schema(self, named: dict[str, Schema]) -> Schema:
-        found = self.form.schema(named)
-        return {**found, "description": self.description} if self.description else found
-
-
-@lru_cache(maxsize=1024)
-def described_as(annotation: Any) -> Described:
-    """What a type annotation says. Raises ``TypeError`` for a type without a JSON form."""
-    kind, extras = annotation, []
-    if get_origin(annotation) is Annotated:
-        kind, *extras = get_args(annotation)
-    description = "".join(each for each in extras if isinstance(each, str))
-    bounds = next((each for each in extras if isinstance(each, Between)), None)
-    form = next((each for each in extras if isinstance(each, JsonForm)), None)
-    binary = kind is bytes or bytes in get_args(kind)
-    if binary:
-        form = BytesForm()
-    elif form is None:
-        form = _form(kind, bounds, closed=CLOSED in extras)
-    return Described(form, description, OMITTED in extras, binary)
-
-
-def form_of(annotation: Any) -> JsonForm:
-    """The form of a type. Raises ``TypeError`` for a type that has none."""
-    return described_as(annotation).form
-
-
-def _form(kind: Any, bounds: Between | None, *, closed: bool = False) -> JsonForm:
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin in (Union, types.UnionType):
-        some = [each for each in inner if each is not type(None)]
-        if len(some) == 1:
-            return OptionalForm(_bounded(some[0], bounds))
-    elif origin in (tuple, Sequence, list):
-        return ListForm(form_of(inner[0]), bounds or Between())
-    elif origin in (Mapping, dict):
-        return MapForm(form_of(inner[1]))
-    elif kind is Any:
-        return AnyForm()
-    elif kind in (None, type(None)):
-        return NullForm()
-    elif kind is bool:
-        return FlagForm()
-    elif kind is int:
-        return WholeForm(bounds)
-    elif kind is float:
-        return FloatForm()
-    elif kind is str:
-        return TextForm(bounds or Between())
-    elif isinstance(kind, type) and issubclass(kind, StrEnum):
-        return ChoiceForm(kind)
-    elif is_dataclass(kind) and isinstance(kind, type):
-        return RecordForm(kind, closed=closed)
-    raise TypeError(f"{kind!r} has no JSON form")
-
-
-def _bounded(kind: Any, bounds: Between | None) -> JsonForm:
-    return form_of(kind) if bounds is None else _form(kind, bounds)
-
-
-def plain(value: Any) -> Any:
-    """A result as JSON has it: dataclasses become objects, also within tuples and mappings."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return form_of(type(value)).encode(value)
-    if isinstance(value, tuple | list):
-        return [plain(each) for each in value]
-    if isinstance(value, Mapping):
-        return {name: plain(each) for name, each in value.items()}
-    return value

@@ -16,7 +16,8 @@ from sulina.operations.declaration import (
     RunsOn,
     operation,
 )
-from sulina.operations.json_forms import CLOSED, OMITTED, Between, Count, TopicText
+from sulina.operations.json_forms import Between
+from sulina.operations.json_types import CLOSED, OMITTED, Count, TopicText
 from sulina.operations.subscriptions import Position
 
 MOST_MESSAGES: Final = 4096

@@ -18,7 +18,8 @@ from sulina.operations.declaration import (
     Right,
     operation,
 )
-from sulina.operations.json_forms import Between, Count, Name, TopicText
+from sulina.operations.json_forms import Between
+from sulina.operations.json_types import Count, Name, TopicText
 
 _MANAGE = Right(Action.SCHEMAS, "{subject}")
 Definition = Annotated[str, "The schema; JSON as text, too."]

@@ -9,7 +9,8 @@ from typing import Annotated
 from sulina.metadata.keys.bindings import BindingScope, PrincipalType
 from sulina.metadata.keys.roles import Permission
 from sulina.operations.declaration import CLUSTER, DELETE, GET, POST, OperationGroup, operation
-from sulina.operations.json_forms import Between, Count, Name
+from sulina.operations.json_forms import Between
+from sulina.operations.json_types import Count, Name
 
 GrantTexts = Annotated[
     Sequence[Name], "Each as action:scope, such as produce:/default/orders or admin:*."

@@ -20,16 +20,8 @@ from sulina.operations.declaration import (
     RunsOn,
     operation,
 )
-from sulina.operations.json_forms import (
-    Between,
-    Count,
-    JsonForm,
-    Name,
-    Schema,
-    TopicText,
-    WholeForm,
-    shown,
-)
+from sulina.operations.json_forms import Between, JsonForm, Schema, WholeForm, shown
+from sulina.operations.json_types import Count, Name, TopicText
 
 _CONSUME = Right(Action.CONSUME, "{topic}")
 _OWNER = RunsOn.TOPIC_OWNER

@@ -21,7 +21,8 @@ from sulina.operations.declaration import (
     RunsOn,
     operation,
 )
-from sulina.operations.json_forms import Between, Count, Name, TopicText
+from sulina.operations.json_forms import Between
+from sulina.operations.json_types import Count, Name, TopicText
 from sulina.operations.subscriptions import SubscriptionRow
 
 MANAGE_TOPIC = Right(Action.TOPICS, "{topic}")

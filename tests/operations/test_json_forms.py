@@ -10,15 +10,8 @@ import pytest
 
 from sulina.errors import Refused
 from sulina.model import Delivery, Start
-from sulina.operations.json_forms import (
-    CLOSED,
-    OMITTED,
-    Between,
-    Count,
-    Name,
-    described_as,
-    form_of,
-)
+from sulina.operations.json_forms import Between
+from sulina.operations.json_types import CLOSED, OMITTED, Count, Name, described_as, form_of
 from sulina.operations.messages import NewMessage, StoredMessage
 from sulina.operations.subscriptions import Position
 

@@ -23,7 +23,7 @@ from broker_containers.metrics.requests import RequestMetrics
 from broker_containers.operations.running import authorize
 from broker_containers.security.access import Access
 from broker_containers.security.bearer import bearer_token
-from sulina.operations.json_forms import form_of
+from sulina.operations.json_types import form_of
 
 _PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 

@@ -22,7 +22,8 @@ from sulina.client.routing import group_by_partition
 from sulina.errors import Overloaded, Refused, Retriable, StorageFull, SulinaError, UnknownOutcome
 from sulina.names import TopicName
 from sulina.operations.client import AdminClient
-from sulina.operations.json_forms import Between, Count, TopicText, WholeForm, form_of
+from sulina.operations.json_forms import Between, WholeForm
+from sulina.operations.json_types import Count, TopicText, form_of
 from sulina.operations.messages import MessageOperations, NewMessage
 
 MESSAGES_TYPE: Final = "application/vnd.sulina.messages+json"

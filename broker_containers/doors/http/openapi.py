@@ -14,7 +14,8 @@ from broker_containers.doors.http.messages import (
 from broker_containers.doors.http.problems import MEDIA_TYPE, ProblemDetails
 from broker_containers.doors.http.routes import ENDPOINTS, PUBLISH, Endpoint
 from sulina.operations.declaration import Argument
-from sulina.operations.json_forms import Schema, form_of
+from sulina.operations.json_forms import Schema
+from sulina.operations.json_types import form_of
 from sulina.version import __version__
 
 _TOKEN: Final = "token"

@@ -27,7 +27,7 @@ from sulina.errors import (
     Unavailable,
     UnknownOutcome,
 )
-from sulina.operations.json_forms import OMITTED, form_of
+from sulina.operations.json_types import OMITTED, form_of
 
 MEDIA_TYPE = "application/problem+json"
 _RETRY_AFTER = {"Retry-After": "1"}

@@ -13,7 +13,8 @@ from broker_containers.doors.http.health import HealthReport
 from broker_containers.doors.http.messages import PublishedMessage, PublishedMessages
 from sulina.operations.client import OPERATIONS
 from sulina.operations.declaration import Argument, Declaration, HttpRoute
-from sulina.operations.json_forms import Schema, form_of
+from sulina.operations.json_forms import Schema
+from sulina.operations.json_types import form_of
 from sulina.operations.messages import MessageOperations
 
 API: Final = "/api/v1"

@@ -10,7 +10,7 @@ from sulina.cli.command import CliGroup
 from sulina.cli.output import plural, print_fields, print_table, write_json
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
-from sulina.operations.json_forms import plain
+from sulina.operations.json_types import plain
 
 if TYPE_CHECKING:
     from sulina.operations.cluster import BalancePlan

@@ -22,7 +22,7 @@ from sulina.cli.progress import Progress
 from sulina.cli.running import ask, connected, run
 from sulina.cli.settings import CliSettings
 from sulina.errors import Refused, Retriable, UnknownOutcome
-from sulina.operations.json_forms import plain
+from sulina.operations.json_types import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,7 +14,7 @@ from sulina.cli.output import moment, print_fields, say, show_rows, write_json
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
 from sulina.errors import NotFound
-from sulina.operations.json_forms import plain
+from sulina.operations.json_types import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,7 @@ from sulina.cli.output import (
 from sulina.cli.params import limit, namespace_name
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
-from sulina.operations.json_forms import plain
+from sulina.operations.json_types import plain
 
 if TYPE_CHECKING:
     from sulina.operations.topics import NamespaceLimits

@@ -15,7 +15,7 @@ from sulina.cli.params import topic_name
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
 from sulina.metadata.keys.schemas import Compatibility, SchemaType, Validation
-from sulina.operations.json_forms import plain
+from sulina.operations.json_types import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ from sulina.cli.output import confirm, moment, say, show_rows, write_json
 from sulina.cli.params import duration
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
-from sulina.operations.json_forms import plain
+from sulina.operations.json_types import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

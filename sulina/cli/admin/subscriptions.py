@@ -14,7 +14,7 @@ from sulina.cli.params import START_METAVAR, TYPE, position, topic_name
 from sulina.cli.running import connected, run
 from sulina.cli.settings import CliSettings
 from sulina.model import Backoff, Poison, Start, SubscriptionType
-from sulina.operations.json_forms import plain
+from sulina.operations.json_types import plain
 
 if TYPE_CHECKING:
     from sulina.operations.subscriptions import FailureChanges, SubscriptionOperations

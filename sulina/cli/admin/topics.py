@@ -26,7 +26,7 @@ from sulina.cli.settings import CliSettings
 from sulina.errors import Retriable, UnknownOutcome
 from sulina.model import Delivery
 from sulina.names import MAX_PARTITIONS
-from sulina.operations.json_forms import plain
+from sulina.operations.json_types import plain
 
 if TYPE_CHECKING:
     from sulina.operations.topics import TopicLimits, TopicLog, TopicMove
