@@ -18,6 +18,9 @@ _SECTION: Final = re.compile(r"^## (.+)$")
 _ITEM: Final = re.compile(r"^- \[([^\]]+)\]\(([^)#]+)(?:#[^)]*)?\)")
 _LINK: Final = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 _API: Final = re.compile(r"<!-- api: ([\w ]+) -->")
+_NUMBER: Final = re.compile(r"\d+\. ")
+_BLOCK: Final = re.compile(r"[-*] |\d+\. |\|")
+_PARAGRAPH: Final = re.compile(r"(?![-*] |\d+\. |[|#<])\S")
 _FENCE: Final = re.compile(r"^\s*```")
 
 
@@ -53,14 +56,26 @@ def place(page: str, link: str) -> str | None:
 
 
 def rewritten(page: str, text: str) -> str:
-    """The text of a page with its links as they are on the site."""
+    """The text of a page with its links as they are on the site.
+
+    Lists and tables that follow a paragraph get a blank line, which Python-Markdown needs.
+    """
     here = posixpath.dirname(
         page.removeprefix("docs/") if page.startswith("docs/") else f"tree/{page}"
     )
-    lines, fenced = [], False
+    lines: list[str] = []
+    fenced = numbered = False
     for line in text.splitlines():
-        fenced ^= bool(_FENCE.match(line))
-        lines.append(line if fenced else _LINK.sub(lambda link: _moved(page, here, link), line))
+        if not fenced and line[:1].strip():
+            numbered = bool(_NUMBER.match(line))
+        fence = _FENCE.match(line)
+        if not fenced and not fence:
+            line = _LINK.sub(lambda link: _moved(page, here, link), line)
+            if _BLOCK.match(line) and lines and _PARAGRAPH.match(lines[-1]):
+                lines.append("")
+        fenced ^= bool(fence)
+        # Python-Markdown wants four spaces where GitHub takes three.
+        lines.append(f" {line}" if numbered and line.startswith("   ") else line)
     return "\n".join(lines) + "\n"
 
 

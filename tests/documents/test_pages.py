@@ -13,8 +13,8 @@ from tests.documents.markdown import ROOT, anchors, links, name, pages
 
 _ARCHITECTURE: Final = ROOT / "docs" / "architecture.md"
 _IN_TREE: Final = re.compile(
-    "`((?:sulina|broker_containers|storage_grpc|emr_jobs|functions|infra|localstack|tests|docs)"
-    "/[\\w./]+)`"
+    '[` "]((?:sulina|broker_containers|storage_grpc|emr_jobs|functions|infra|localstack|tests|docs)'
+    '/[\\w./]*\\w)/?[` "]'
 )
 
 
@@ -70,6 +70,13 @@ def test_links_out_of_the_site_lead_to_its_copies_or_become_text() -> None:
         "See [it](tree/infra/README.md#rules), code, [here](client.md).\n"
     )
     assert rewritten("README.md", "![a](docs/img/a.svg)") == "![a](../img/a.svg)\n"
+
+
+def test_lists_are_as_the_site_needs_them() -> None:
+    rewritten = runpy.run_path(str(ROOT / "docs" / "site.py"))["rewritten"]
+    assert rewritten("docs/a.md", "Two:\n- one\n- two\n") == "Two:\n\n- one\n- two\n"
+    code = "1. Run:\n   ```sh\n   ls\n   ```\n2. Look.\n"
+    assert rewritten("docs/a.md", code) == code.replace("   ", "    ")
 
 
 def test_the_picture_is_what_its_source_makes() -> None:
