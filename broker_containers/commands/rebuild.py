@@ -13,21 +13,14 @@ from broker_containers.rebuild.process import RebuildOutcome, RebuildSettings, r
 from storage_grpc.quorum.settings import QuorumSettings
 from sulina.cli.command import JSON_ONLY, CliCommand
 from sulina.cli.failures import ExitCode
-from sulina.cli.output import plural, print_table, write_json
+from sulina.cli.output import columns, plural, print_table, write_json
 from sulina.cli.progress import Progress
 from sulina.cli.running import run
 from sulina.cli.settings import CliSettings
 from sulina.metadata.etcd import EtcdSettings
 from sulina.runtime.tls_files import TlsFiles
 
-_COLUMNS = {
-    "topic": "topic",
-    "end": "next offset",
-    "ledgers": "ledgers",
-    "to_copy": "to copy",
-    "missing": "missing",
-    "outcome": "outcome",
-}
+_COLUMNS = columns("topic", end="next offset") | columns("ledgers", "to_copy", "missing", "outcome")
 
 
 @click.command(

@@ -69,6 +69,11 @@ def show_rows(
         click.echo(nothing)
 
 
+def columns(*fields: str, **headings: str) -> dict[str, str]:
+    """Columns of a table: fields with their names as headings, then fields with other headings."""
+    return {field: field.replace("_", " ") for field in fields} | headings
+
+
 def print_table(
     rows: Iterable[Any], columns: Mapping[str, str], *, title: str | None = None
 ) -> None:

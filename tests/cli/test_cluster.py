@@ -28,7 +28,7 @@ def test_an_operator_describes_a_cluster_moves_topics_and_drains_a_broker(
     cluster: ClusterUp,
 ) -> None:
     sulina = SulinaCommand(cluster.url)
-    # Looking.
+    # Describe.
     shown = sulina("cluster", "describe").stdout
     assert "broker-1" in shown and "broker-2" in shown
     described = sulina("cluster", "describe", "--json").json()
@@ -45,14 +45,14 @@ def test_an_operator_describes_a_cluster_moves_topics_and_drains_a_broker(
     assert ledger["first_offset"] == 0
     assert "first offset" in sulina("topic", "ledgers", TOPIC).stdout
 
-    # Moving, there and back.
+    # Move a topic there and back.
     [other] = {"broker-1", "broker-2"} - {owner}
     ran = sulina("topic", "move", TOPIC, "--to", other, "--wait")
     assert ran.stdout == f"moved {TOPIC} from {owner} to {other}\n"
     assert sulina("topic", "move", TOPIC, "--json").json()["target"] == owner
-    assert "nobody serves /default/none" in sulina("topic", "move", "/default/none", code=1).stderr
+    assert "/default/none has no owner" in sulina("topic", "move", "/default/none", code=1).stderr
 
-    # Emptying a broker, which is for good until it is activated.
+    # Drain a broker, and activate it.
     moved = sulina("broker", "drain", owner, "--json").json()
     assert moved["mode"] == "draining"
     assert sulina("topic", "lookup", TOPIC, "--json").json()["broker"] == other
@@ -64,10 +64,10 @@ def test_an_operator_describes_a_cluster_moves_topics_and_drains_a_broker(
         == f"activated {owner}: it can own topics again\n"
     )
     ran = sulina("broker", "drain", "broker-9", code=1)
-    assert "no broker called 'broker-9' lives" in ran.stderr
+    assert "no broker 'broker-9' is running" in ran.stderr
     assert BlockingClient(cluster.url).read(TOPIC) == ["one", "two"]
 
-    # Deleting, where no node has an object store.
+    # Delete a topic where no node has an object store.
     BlockingClient(cluster.url).publish("/default/short-lived", "one")
     sulina("topic", "delete", "/default/short-lived")
     assert "/default/short-lived" not in sulina("topic", "list").stdout

@@ -106,6 +106,7 @@ def test_packages_come_from_the_lock_and_from_nowhere_else(file: Path) -> None:
         ("broker_containers.doors.http.server", "aioboto3 boto3 botocore numpy pyarrow s3fs"),
         ("broker_containers.doors.danube.server", "aioboto3 boto3 botocore numpy pyarrow s3fs"),
         ("broker_containers.doors.danube_admin.server", "aioboto3 boto3 botocore pyarrow s3fs"),
+        ("broker_containers.commands.broker_run", "aioboto3 boto3 botocore numpy pyarrow s3fs"),
         ("broker_containers.container", "aioboto3 boto3 botocore numpy pyarrow s3fs"),
         ("storage_grpc.service.process", "click etcd3 fastavro jsonschema psutil rich"),
         ("storage_grpc.container.health_check", "click etcd3 fastavro jsonschema psutil rich"),

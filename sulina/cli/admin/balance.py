@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from sulina.cli.command import CliGroup
-from sulina.cli.output import plural, print_fields, print_table, write_json
+from sulina.cli.output import columns, plural, print_fields, print_table, write_json
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
 from sulina.operations.json_types import plain
@@ -15,30 +15,11 @@ from sulina.operations.json_types import plain
 if TYPE_CHECKING:
     from sulina.operations.cluster import BalancePlan
 
-_BROKERS: Final = {
-    "broker": "broker",
-    "load": "load",
-    "topics": "topics",
-    "state": "state",
-    "trust": "trust",
-}
-_MOVES: Final = {
-    "topic": "topic",
-    "source": "from",
-    "target": "to",
-    "cost": "load",
-    "why": "why",
-}
-
-_BALANCE: Final = {
-    "when": "load",
-    "mean": "mean",
-    "highest": "highest",
-    "lowest": "lowest",
-    "cv": "cv",
-    "max_over_mean": "max/mean",
-    "max_over_bound": "max/bound",
-}
+_BROKERS: Final = columns("broker", "load", "topics", "state", "trust")
+_MOVES: Final = columns("topic", source="from", target="to", cost="load", why="why")
+_BALANCE: Final = {"when": "load"} | columns(
+    "mean", "highest", "lowest", "cv", max_over_mean="max/mean", max_over_bound="max/bound"
+)
 
 
 @click.group(cls=CliGroup)

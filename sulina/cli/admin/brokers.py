@@ -9,6 +9,7 @@ import click
 
 from sulina.cli.command import CliGroup, ServerCommand
 from sulina.cli.output import (
+    columns,
     moment,
     plural,
     print_fields,
@@ -29,16 +30,9 @@ if TYPE_CHECKING:
 
     from sulina.operations.cluster import BrokerRow, ReportedLoad, ResourceUsage
 
-_BROKER_COLUMNS: Final = {
-    "broker": "broker",
-    "mode": "mode",
-    "leads": "leads",
-    "topics": "topics",
-    "url": "url",
-    "http": "http",
-    "labels": "labels",
-    "version": "version",
-}
+_BROKER_COLUMNS: Final = columns(
+    "broker", "mode", "leads", "topics", "url", "http", "labels", "version"
+)
 _LOOK_SECONDS: Final = 0.2
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sulina.cli.command import CliGroup
-from sulina.cli.output import moment, print_fields, say, show_rows, write_json
+from sulina.cli.output import columns, moment, print_fields, say, show_rows, write_json
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
 from sulina.errors import NotFound
@@ -51,14 +51,14 @@ def list_(settings: CliSettings, changed: bool) -> None:
         {**plain(row), "brokers": [f"{one}={value}" for one, value in row.brokers.items()]}
         for row in rows
     ]
-    columns = {
-        "name": "setting",
-        "text": f"on {answer.broker}",
-        "source": "source",
-        "brokers": "per broker",
-        "help": "description",
-    }
-    show_rows(settings, shown, columns, nothing="no setting was changed")
+    table = columns(
+        name="setting",
+        text=f"on {answer.broker}",
+        source="source",
+        brokers="per broker",
+        help="description",
+    )
+    show_rows(settings, shown, table, nothing="no setting was changed")
     for name, reason in answer.ignored.items():
         click.echo(f"{name} is set but has no effect: {reason}", err=True)
 
@@ -144,15 +144,8 @@ def history(settings: CliSettings, limit: int) -> None:
             {**plain(row), "time": moment(row.at_us), "broker": row.broker or "all"}
             for row in found
         ]
-    columns = {
-        "time": "time",
-        "by": "changed by",
-        "name": "setting",
-        "broker": "broker",
-        "old": "from",
-        "new": "to",
-    }
-    show_rows(settings, rows, columns, nothing="no setting was changed")
+    shown = columns("time", by="changed by", name="setting", broker="broker", old="from", new="to")
+    show_rows(settings, rows, shown, nothing="no setting was changed")
 
 
 def _whose(broker: str | None) -> str:

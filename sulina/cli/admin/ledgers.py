@@ -11,7 +11,16 @@ import click
 from sulina import Client
 from sulina.cli.command import CliGroup
 from sulina.cli.failures import ExitCode
-from sulina.cli.output import moment, plural, print_fields, say, show_rows, size, write_json
+from sulina.cli.output import (
+    columns,
+    moment,
+    plural,
+    print_fields,
+    say,
+    show_rows,
+    size,
+    write_json,
+)
 from sulina.cli.params import topic_name
 from sulina.cli.progress import Progress
 from sulina.cli.running import ask, connected, run
@@ -25,17 +34,17 @@ if TYPE_CHECKING:
     from sulina.operations.topics import LedgerRow, Offloading
 
 _LOOK_SECONDS: Final = 0.2
-_COLUMNS: Final = {
-    "topic": "topic",
-    "ledger": "ledger",
-    "state": "state",
-    "where": "where",
-    "first_offset": "first offset",
-    "last_offset": "last offset",
-    "records": "records",
-    "bytes": "bytes",
-    "object_bytes": "object bytes",
-}
+_COLUMNS: Final = columns(
+    "topic",
+    "ledger",
+    "state",
+    "where",
+    "first_offset",
+    "last_offset",
+    "records",
+    "bytes",
+    "object_bytes",
+)
 
 
 @click.group(cls=CliGroup)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from sulina.cli.command import CliGroup
-from sulina.cli.output import say, show_rows
+from sulina.cli.output import columns, say, show_rows
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
 from sulina.metadata.keys.bindings import BindingScope, PrincipalType
@@ -46,9 +46,9 @@ def create_role(settings: CliSettings, name: str, permissions: str) -> None:
 @click.pass_obj
 def list_roles(settings: CliSettings) -> None:
     """List the roles."""
-    columns = {"role": "role", "permissions": "permissions", "system": "system"}
+    shown = columns("role", "permissions", "system")
     nothing = "there are no roles: `sulina security role create` creates one"
-    show_rows(settings, ask(settings, lambda admin: admin.roles.list()), columns, nothing=nothing)
+    show_rows(settings, ask(settings, lambda admin: admin.roles.list()), shown, nothing=nothing)
 
 
 @role.command("delete", examples=["sulina security role delete producer"])
@@ -118,11 +118,9 @@ def create_binding(
 def list_bindings(settings: CliSettings) -> None:
     """List the bindings. `sulina security list` shows the resulting permissions."""
     fields = ("binding", "principal", "principal_type", "roles", "scope", "resource")
-    columns = {field: field.replace("_", " ") for field in fields}
+    shown = columns(*fields)
     nothing = "there are no bindings: `sulina security binding create` creates one"
-    show_rows(
-        settings, ask(settings, lambda admin: admin.bindings.list()), columns, nothing=nothing
-    )
+    show_rows(settings, ask(settings, lambda admin: admin.bindings.list()), shown, nothing=nothing)
 
 
 @binding.command(

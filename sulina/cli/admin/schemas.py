@@ -10,7 +10,7 @@ import click
 
 from sulina.cli.command import CliGroup
 from sulina.cli.failures import ExitCode
-from sulina.cli.output import confirm, moment, print_fields, say, show_rows, write_json
+from sulina.cli.output import columns, confirm, moment, print_fields, say, show_rows, write_json
 from sulina.cli.params import topic_name
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
@@ -87,15 +87,7 @@ def list_(settings: CliSettings) -> None:
     show_rows(
         settings,
         ask(settings, lambda admin: admin.schemas.list()),
-        {
-            "subject": "subject",
-            "id": "id",
-            "type": "type",
-            "latest": "latest",
-            "versions": "versions",
-            "compatibility": "compatibility",
-            "tags": "tags",
-        },
+        columns("subject", "id", "type", "latest", "versions", "compatibility", "tags"),
         nothing="there are no schemas: `sulina schema register orders order.avsc` registers one",
     )
 
@@ -130,14 +122,7 @@ def versions(settings: CliSettings, subject: str) -> None:
     show_rows(
         settings,
         rows,
-        {
-            "version": "version",
-            "type": "type",
-            "created": "created",
-            "created_by": "by",
-            "description": "description",
-            "fingerprint": "fingerprint",
-        },
+        columns("version", "type", "created", "created_by", "description", "fingerprint"),
         nothing=f"{subject} has no versions",
     )
 

@@ -10,7 +10,7 @@ import click
 
 from sulina.cli.admin.roles import binding, role
 from sulina.cli.command import CliGroup
-from sulina.cli.output import confirm, moment, say, show_rows, write_json
+from sulina.cli.output import columns, confirm, moment, say, show_rows, write_json
 from sulina.cli.params import duration
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
@@ -113,15 +113,9 @@ def list_(settings: CliSettings) -> None:
             }
             for row in found
         ]
-    columns = {
-        "id": "id",
-        "principal": "principal",
-        "created": "created",
-        "expires": "expires",
-        "note": "note",
-    }
+    shown = columns("id", "principal", "created", "expires", "note")
     nothing = "there are no tokens: `sulina security token create NAME` creates one"
-    show_rows(settings, rows, columns, nothing=nothing)
+    show_rows(settings, rows, shown, nothing=nothing)
 
 
 @token.command("revoke", examples=["sulina security token revoke 3f9c1e20ab"])
@@ -142,8 +136,8 @@ def principals(settings: CliSettings) -> None:
         found if settings.json else [row for each in found for row in _reasons(each)]
     )
     nothing = "there are no principals: `sulina security token create NAME` creates one"
-    columns = {"principal": "principal", "grants": "grants", "by": "source"}
-    show_rows(settings, rows, columns, nothing=nothing)
+    shown = columns("principal", "grants", by="source")
+    show_rows(settings, rows, shown, nothing=nothing)
 
 
 def _reasons(principal: PrincipalRights) -> Iterator[dict[str, Any]]:

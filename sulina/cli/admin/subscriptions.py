@@ -9,7 +9,15 @@ import click
 
 from sulina.cli.admin.topics import SUBSCRIPTION_COLUMNS
 from sulina.cli.command import CliGroup
-from sulina.cli.output import confirm, print_fields, print_table, say, show_rows, write_json
+from sulina.cli.output import (
+    columns,
+    confirm,
+    print_fields,
+    print_table,
+    say,
+    show_rows,
+    write_json,
+)
 from sulina.cli.params import START_METAVAR, TYPE, position, topic_name
 from sulina.cli.running import connected, run
 from sulina.cli.settings import CliSettings
@@ -115,7 +123,7 @@ def describe(settings: CliSettings, topic: str, name: str) -> None:
         consumers = fields.pop("consumers")
         print_fields(fields)
         if consumers:
-            print_table(consumers, {field: field.replace("_", " ") for field in consumers[0]})
+            print_table(consumers, columns(*consumers[0]))
 
 
 @subscription.command("delete", examples=["sulina subscription delete /default/orders billing"])

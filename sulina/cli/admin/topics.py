@@ -9,6 +9,7 @@ import click
 
 from sulina.cli.command import CliGroup
 from sulina.cli.output import (
+    columns,
     confirm,
     moment,
     plural,
@@ -31,33 +32,16 @@ from sulina.operations.json_types import plain
 if TYPE_CHECKING:
     from sulina.operations.topics import TopicLimits, TopicLog, TopicMove
 
-_LOG_COLUMNS: Final = {
-    "topic": "topic",
-    "start_offset": "start",
-    "end_offset": "end",
-    "epoch": "epoch",
-    "ledgers": "ledgers",
-    "bytes": "bytes",
-    "producers": "producers",
-}
-SUBSCRIPTION_COLUMNS: Final = {
-    "topic": "topic",
-    "subscription": "subscription",
-    "type": "type",
-    "position": "position",
-    "backlog": "backlog",
-    "consumers": "consumers",
-    "stalled": "stalled",
-}
+_LOG_COLUMNS: Final = columns(
+    "topic", "start_offset", "end_offset", "epoch", "ledgers", "bytes", "producers"
+)
+SUBSCRIPTION_COLUMNS: Final = columns(
+    "topic", "subscription", "type", "position", "backlog", "consumers", "stalled"
+)
 _LOOK_SECONDS: Final = 0.1
-_LEDGERS: Final = {
-    "id": "ledger",
-    "state": "state",
-    "first_offset": "first offset",
-    "last_offset": "last offset",
-    "last_entry": "last entry",
-    "bytes": "bytes",
-}
+_LEDGERS: Final = {"id": "ledger"} | columns(
+    "state", "first_offset", "last_offset", "last_entry", "bytes"
+)
 
 
 @click.group(cls=CliGroup)
@@ -136,14 +120,7 @@ def list_(settings: CliSettings, namespace: str | None, all_: bool) -> None:
     show_rows(
         settings,
         ask(settings, lambda admin: admin.topics.list(namespace=namespace, all=all_)),
-        {
-            "topic": "topic",
-            "delivery": "delivery",
-            "partitions": "partitions",
-            "records": "records",
-            "producers": "producers",
-            "consumers": "consumers",
-        },
+        columns("topic", "delivery", "partitions", "records", "producers", "consumers"),
         nothing="there are no topics: `sulina topic create /default/orders` creates one",
     )
 
