@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 LONGEST = 72
-_SUBJECT = re.compile(r"[a-z0-9][a-z0-9_./-]*( [a-z0-9_./-]+)?: \S.*[^.\s]")
+_SUBJECT = re.compile(r"[a-z0-9][a-z0-9_./-]*(,? [a-z0-9_./-]+)*: \S.*[^.\s]")
 _GENERATED = ("Merge ", "Revert ", "fixup! ", "squash! ", "amend! ")
 
 

@@ -28,7 +28,7 @@ def problem(message: str) -> Any:
         "journal: refuse appends when the disk is full",
         "docs: add a page\n\nBecause readers asked.\n",
         "sulina/wire: read frames of version 2",
-        "broker cluster: share one assembly",
+        "benchmarks, tests: reword what they print",
         "Merge branch 'main' into topic",
         "docs: add a page\n# a comment of git",
     ],
