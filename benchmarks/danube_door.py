@@ -1,8 +1,8 @@
 """``python -m benchmarks.danube_door``: Danube clients compared with an empty gRPC server.
 
-One stock producer at a time, and 64 sends at once, each against `sulina up` and against the bare
-server, in turns, from the same client process on the same cores; and the disk's fdatasync in the
-same run. `make bench` runs it too.
+Measures a stock producer that sends one message at a time, and 64 concurrent sends, each against
+`sulina up` and against the bare server, in turns, from the same client process on the same cores;
+and the disk's fdatasync in the same run. `make bench` includes it.
 """
 
 from __future__ import annotations

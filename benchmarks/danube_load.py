@@ -1,9 +1,9 @@
 """Runs in the environment of Danube's stock client: sends to a broker or to the bare server.
 
-A script of its own: ``python danube_load.py HOST:PORT HOW CALLERS SECONDS BYTES``. HOW is ``stock``
-for the stock producer's ``send``, ``raw`` for the same call by a bare channel with a message made
-once. Writes one JSON line: how many were answered, in which time, and the milliseconds of each (of
-at most 100,000). Uses nothing of Sulina.
+A standalone script: ``python danube_load.py HOST:PORT HOW CALLERS SECONDS BYTES``. HOW is ``stock``
+for the stock producer's ``send``, ``raw`` for the same call on a bare channel with a prepared
+message. Prints one line of JSON: the number of responses, the time taken, and the milliseconds of
+each (at most 100,000). It does not use Sulina's code.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """``python -m benchmarks.lake``: how fast ledgers are encoded as Parquet and decoded.
 
-One core, no object store: a ledger's frames are encoded, the object is decoded to frames, and it
-is verified as after an upload (every byte, every frame, the digest). Rates are bytes of frames, as
-they are uncompressed, by CPU time, which other work on the machine disturbs least. Beside it, as a
-yardstick, the same columns written by pyarrow alone.
+Uses one core and no object store: encodes a ledger's frames, decodes the object to frames, and
+verifies it as after an upload (every byte, every frame, the digest). Rates are bytes of
+uncompressed frames per CPU time, which other work on the machine affects least. The baseline is
+pyarrow alone, writing the same columns.
 """
 
 from __future__ import annotations

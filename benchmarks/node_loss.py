@@ -1,8 +1,8 @@
 """``python -m benchmarks.node_loss``: what publishers notice if a storage node is killed.
 
 One producer publishes at a steady rate to a broker over three storage nodes, one of which is killed
-with SIGKILL in the middle. The clock of a record starts when it was due. Each repetition has fresh
-processes and empty folders; nothing is left behind.
+with SIGKILL in the middle. The latency of a record counts from when it was due. Each repetition has
+new processes and empty folders, which are deleted afterwards.
 """
 
 from __future__ import annotations

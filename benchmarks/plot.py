@@ -230,7 +230,7 @@ def _legend(figure: Any, results: RunResults) -> None:
         handles, titles, loc="upper left", bbox_to_anchor=(0.012, 0.965), ncols=4, frameon=False
     )
     figure.suptitle(
-        "Sulina beside other messaging systems, each with its Python client",
+        "Sulina and other messaging systems, each with its Python client",
         x=0.018,
         y=0.985,
         ha="left",

@@ -1,9 +1,9 @@
 """``python -m benchmarks.recovery``: how long a new owner needs to recover a ledger.
 
 A writer process appends entries to a ledger on three storage node processes and is killed with
-SIGKILL; then another owner recovers the ledger: fences it, finds its end, and closes it. Measured
-twice: with everything confirmed and the nodes told so, and with everything in flight, so that the
-new owner has to read and write again every single entry.
+SIGKILL; then another owner recovers the ledger: fences it, finds its end, and closes it. This is
+measured twice: with every entry confirmed and known to be, and with every entry in flight, so that
+the new owner must read and rewrite each of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The order of a run: disk baselines, then each system in turn per size, repeated.
 
-Systems take turns within a size, and repetitions are whole rounds, so that a disk or a neighbour
-that changes its mood during the run does so for all of them.
+Systems take turns within a size, and repetitions are whole rounds, so that changes of the machine's
+speed during the run affect all systems.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from benchmarks.units import count_name, size_name
 def measure(options: BenchmarkOptions, console: Console) -> RunResults:
     """Run all measurements that ``options`` select and this machine supports. Blocks.
 
-    A system that is not installed, or a cell that fails, is told in the results; the rest runs.
+    Systems that are not installed and cells that fail are reported in the results; the rest runs.
     """
     systems, skipped = available(options.systems)
     cells = plan(options, systems)
@@ -63,7 +63,7 @@ def measure(options: BenchmarkOptions, console: Console) -> RunResults:
 def profile(options: BenchmarkOptions, console: Console) -> list[CellOutcome]:
     """Run the cells that ``options`` name at full speed, once; by default our 100-byte cell.
 
-    Blocks. Every system asked for must be available.
+    Blocks. All selected systems must be available.
     """
     systems = options.systems if set(options.systems) != set(SYSTEMS) else (OURS,)
     sizes = options.sizes if options.sizes != SIZES else (RECORDS_SIZE,)

@@ -14,7 +14,7 @@ from benchmarks.source import STAMP
 class RecordSink:
     """Takes every record that a driver receives, in order.
 
-    A driver subscribes, awaits :meth:`ready`, and then hands over what arrives until ``done``.
+    A driver subscribes, awaits :meth:`ready`, and then passes received records until ``done``.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class RecordSink:
 
     def _check(self, payloads: Sequence[bytes]) -> None:
         every, first = self._every, self._received
-        # Checked records stand at both ends of the producer's batches, wherever the system
+        # Checked records are at both ends of the producer's batches, wherever the system
         # cut its own.
         for end in (0, every - 1):
             for place in range((end - first) % every, len(payloads), every):

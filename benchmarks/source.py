@@ -1,12 +1,11 @@
 """The producer's side of a cell: which records to send, and when.
 
-Payloads are random bytes, so that nothing gains by compressing them. The first 16 bytes of a
-checked record are its time and its sequence number; at full speed only the first and the last
-record of each batch are checked ones, because at a million records a second the making of
-stamps would be what is measured.
+Payloads are random bytes, so that compression does not help. The first 16 bytes of a checked record
+are its time and sequence number. At full speed, only the first and last record of each batch are
+checked, because at a million records per second the stamping itself would be measured.
 
-At a fixed rate records fall due in ticks of a millisecond, and a record's time is the moment it
-was due, not the moment the client took it: a client that holds the producer up pays for it.
+At a fixed rate, records are due in ticks of one millisecond, and a record's time is when it was
+due, not when the client accepted it: delays by the client count.
 """
 
 from __future__ import annotations
@@ -121,8 +120,8 @@ def _tick_of(number: int, rate: int) -> int:
 class _Ticks:
     """Wakes its waiter every millisecond.
 
-    asyncio rounds its own timers to whole milliseconds, which would show in every percentile;
-    the kernel's interval timer does not, and its signal wakes the event loop at once.
+    asyncio rounds its timers to whole milliseconds, which would affect every percentile; the
+    kernel's interval timer does not, and its signal wakes the event loop immediately.
     """
 
     def __init__(self) -> None:

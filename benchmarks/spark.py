@@ -1,9 +1,10 @@
 """``python -m benchmarks.spark``: the data source compared with Spark's own Parquet reader.
 
 Both read the same objects in the same session, in turns. Scans of all columns go to Spark's
-``noop`` sink, which takes every row and keeps none. Beside them is the floor: what Spark takes for
-a Python data source that has its batches ready. Then counts from metadata, and a topic of very many
-small ledgers: listed, planned, counted. Everything is in a folder that is removed again.
+``noop`` sink, which reads every row and stores none. The floor is the time that Spark takes for a
+Python data source that has its batches in memory. Then it measures counts from metadata, and
+listing, planning and counting a topic of very many small ledgers. All data is in a temporary
+folder.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The floor of a scan: the time that Spark needs for any Python data source.
 
-The batches that the data source ``sulina`` would yield are written to files as they are, and a
-source that does nothing but map those files into memory hands them to Spark. What is left is
-Spark's own: its workers, the socket, and the way from Arrow to rows.
+The batches that the data source ``sulina`` would yield are written to files, and a data source that
+only maps these files into memory passes them to Spark. The time is thus Spark's own: its workers,
+the socket, and the conversion from Arrow to rows.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """``python -m benchmarks.tier``: closed ledgers to an object store and back, on one machine.
 
-A real S3 server (or another store) and a real ``sulina up --tier``, in processes of their own. A
-producer publishes for some seconds while ledgers become objects; then everything left is flushed,
-and the whole topic, of which no entry is left on the node, is replayed. Beside it, in the same run,
-what the store itself does: plain puts of objects, and plain ranged reads of row groups, of the same
-objects and in turns with the replays. Payloads are random bytes, so that an object is as large as
-its frames. MB is 10^6 bytes.
+Runs an S3 server (or another store) and ``sulina up --tier`` in separate processes. A producer
+publishes for some seconds while ledgers are tiered; then the rest is tiered, and the whole topic,
+of which no entry is left on the node, is replayed. In the same run it measures the store alone:
+puts of objects, and ranged reads of row groups of the same objects, in turns with the replays.
+Payloads are random bytes, so that an object is as large as its frames. MB is 10^6 bytes.
 """
 
 from __future__ import annotations
@@ -240,7 +239,7 @@ async def _read_rates(
 ) -> tuple[float, float, float]:
     """Read the same objects plainly, at a node, and with a consumer, in turns.
 
-    The medians.
+    Returns the medians.
     """
     rows = [row for row in await client.admin.ledgers.list(TOPIC) if row.records]
     ledgers = [

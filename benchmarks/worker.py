@@ -1,7 +1,7 @@
 """The two child processes of a cell: a producer and a consumer.
 
-A child connects, says it is ready, waits for the start signal, runs its driver, and sends its
-report. Anything that goes wrong is sent as a sentence instead.
+A child connects, reports that it is ready, waits for the start signal, runs its driver, and sends
+its report, or an error message.
 """
 
 from __future__ import annotations

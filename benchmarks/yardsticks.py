@@ -1,7 +1,7 @@
 """Baselines of the disk alone, to which the targets refer.
 
-Both write to preallocated files on the filesystem of the servers' data, as a journal would, so
-that a sync does not also pay for growing the file.
+Both write to preallocated files on the file system of the servers' data, like a journal, so that a
+sync does not include growing the file.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def sequential_write(path: Path, seconds: float, max_bytes: int) -> float:
 def paced_sync(path: Path, seconds: float, rate: int) -> tuple[list[float], float]:
     """Milliseconds of each 4 KiB write with its fdatasync, and the writes per second reached.
 
-    One is issued every 1/``rate`` seconds, or as soon as the one before it is done if that is
-    later; each is timed from its own start.
+    One write starts every 1/``rate`` seconds, or when the previous one is done if that is later;
+    each is timed from its own start.
     """
     block = os.urandom(SYNC_SIZE)
     count = max(int(rate * seconds), 1)

@@ -1,3 +1,3 @@
-"""What runs beside a cluster on AWS Lambda, a folder each; see README.md."""
+"""AWS Lambda functions that run next to a cluster, one folder each; see README.md."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The error that this program shows to whoever deploys."""
+"""The error that this program reports to the user."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A simulator of balancing: the broker's own decision code on virtual brokers, topics and hours.
+"""A simulator of load balancing: the real decision code with simulated brokers, topics and time.
 
-``workload`` makes the load, ``world`` the brokers and what they report, ``run`` virtual hours with
-the real ``LoadManager``, ``start`` measures single plans on random starts. Everything
-follows from a seed; nothing here waits for real time.
+``workload`` generates the load, ``world`` the brokers and their reports; ``run`` simulates hours
+with the real ``LoadManager``; ``start`` measures single plans from random starts. All results
+follow from a seed, and nothing waits for real time.
 """
 
 from __future__ import annotations

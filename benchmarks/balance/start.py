@@ -1,9 +1,9 @@
 """Single plans from random starts of any size: quality, amount moved, and speed.
 
-Three questions of one cluster whose topics lie on random brokers: what the first plan leads to
-with no limit on moves; how much load had moved when the goal was first reached; and the least
-load that any planner would have to move, which is plain arithmetic: all that lies above the goal.
-Times are CPU seconds of one core, so that a busy machine does not change them.
+For a cluster whose topics are on random brokers, this measures the result of the first plan without
+a limit on moves; how much load was moved until the goal was first reached; and the minimum that any
+planner would have to move, which is the load above the goal. Times are CPU seconds of one core, so
+that a busy machine does not change them.
 """
 
 from __future__ import annotations

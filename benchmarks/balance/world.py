@@ -1,7 +1,7 @@
 """Simulated brokers: their true load, and what they report.
 
-A broker's CPU follows from the work of its topics and from how slow its machine is; its reports
-have noise, get lost, and come late. Time is a number that the simulation sets.
+A broker's CPU use follows from the work of its topics and the slowness of its machine; its reports
+are noisy, and may be lost or late. The simulation sets the time.
 """
 
 from __future__ import annotations

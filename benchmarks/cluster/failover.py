@@ -2,9 +2,9 @@
 
 One broker of three owns all topics, each with an open ledger and a connected producer. It is killed
 with kill -9, and each producer publishes a record at that moment. The time of a topic is from the
-kill to the acknowledgement at its producer, with all of detection, reassignment, recovery of the
-ledger, and the client's way to the new owner. Or it is frozen (SIGSTOP), which is as a machine that
-is lost: nobody refuses connections, and the lease decides.
+kill to the acknowledgement at its producer, including detection, reassignment, recovery of the
+ledger, and the client's reconnection to the new owner. Alternatively the broker is frozen
+(SIGSTOP), like a lost machine: connections are not refused, and the lease must expire.
 """
 
 from __future__ import annotations
@@ -99,8 +99,7 @@ async def failover(topics: int, lease: int, *, freeze: bool = False) -> dict[str
 async def _noticed(
     cluster: LocalCluster, client: Client, killed: float
 ) -> tuple[float, float, float]:
-    """When the cluster knew that the broker is gone, when all its topics had new owners, and when
-    these had opened them."""
+    """When the cluster noticed the loss, when topics had new owners, and when they were open."""
     gone = placed = 0.0
     while True:
         rows = await ask(client, "cluster.describe")

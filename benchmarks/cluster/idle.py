@@ -1,7 +1,7 @@
 """Measures the memory per idle topic, and how long a broker with many takes to start.
 
-The topics have each one stored record. Memory is the resident memory of the broker's process; the
-start is from the process's beginning until every topic is open.
+Each topic has one stored record. Memory is the resident memory of the broker's process; the
+start lasts from the start of the process until every topic is open.
 """
 
 from __future__ import annotations

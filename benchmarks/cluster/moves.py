@@ -1,7 +1,7 @@
 """Moves a topic while publishing to it, and measures how long records wait.
 
-A producer sends a record every 5 ms. The pause of a move is the longest time that a record around
-it took from the send to the acknowledgement.
+A producer sends a record every 5 ms. The pause of a move is the longest time from send to
+acknowledgement of a record around it.
 """
 
 from __future__ import annotations

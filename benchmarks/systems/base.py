@@ -59,7 +59,7 @@ class SystemServer:
     ) -> None:
         """Start one process of the server, with its output in the log.
 
-        It gets a session of its own, so that Ctrl-C reaches it only through :meth:`stop`.
+        It gets its own session, so that Ctrl-C does not reach it directly.
         """
         self.names.append(name)
         with self.log.open("ab") as output:
@@ -166,7 +166,7 @@ class System(ABC):
     def start(self, folder: Path) -> SystemServer:
         """Start a server with its data in ``folder``; blocks until it accepts connections.
 
-        Raises CannotStart; nothing is left running then.
+        Raises CannotStart if it fails, without leaving a process running.
         """
 
     @abstractmethod

@@ -15,6 +15,7 @@ from emr_jobs.jobs.compacted import CompactedTable, Uncompacted, todo
 from emr_jobs.jobs.running import (
     DONE,
     Result,
+    add_scheme,
     add_source,
     command,
     parser,
@@ -48,9 +49,7 @@ def main(argv: Sequence[str]) -> int:
         default=5_000_000,
         help="maximum number of records per file (default: 5000000)",
     )
-    arguments.add_argument(
-        "--scheme", default="", help="what Spark calls the store, if not s3: s3a outside of EMR"
-    )
+    add_scheme(arguments)
     return run(arguments.parse_args(argv), work)
 
 

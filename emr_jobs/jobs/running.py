@@ -79,6 +79,15 @@ def add_clock_skew(to: argparse.ArgumentParser) -> None:
     )
 
 
+def add_scheme(to: argparse.ArgumentParser) -> None:
+    """Add the option, for jobs that use Spark's own file systems."""
+    to.add_argument(
+        "--scheme",
+        default="",
+        help="URL scheme that Spark uses for the store: s3a outside EMR (default: that of --path)",
+    )
+
+
 def source_options(arguments: argparse.Namespace, **more: Any) -> dict[str, str]:
     """The arguments as options of the data source."""
     given = {

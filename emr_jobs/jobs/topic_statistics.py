@@ -14,6 +14,7 @@ from emr_jobs.jobs.running import (
     DONE,
     Result,
     add_clock_skew,
+    add_scheme,
     add_source,
     command,
     parser,
@@ -48,9 +49,7 @@ def main(argv: Sequence[str]) -> int:
     )
     arguments.add_argument("--output", default="", help="write all windows here, as Parquet")
     arguments.add_argument("--chart", default="", help="draw the rates to this file (PNG, SVG)")
-    arguments.add_argument(
-        "--scheme", default="", help="what Spark calls the store, if not s3: s3a outside of EMR"
-    )
+    add_scheme(arguments)
     return run(arguments.parse_args(argv), work)
 
 

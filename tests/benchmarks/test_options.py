@@ -31,10 +31,10 @@ def test_sulina_comes_first_in_whatever_order_systems_are_named() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--systems", "kafka"], "no system is called kafka"),
+        (["--systems", "kafka"], "unknown system kafka"),
         (["--sizes", "3"], "at least 16 bytes"),
         (["--sizes", "big"], "is not a size"),
-        (["--seconds", "0"], "is not a number above zero"),
+        (["--seconds", "0"], "is not a positive number"),
     ],
 )
 def test_a_mistake_is_told_as_a_sentence(

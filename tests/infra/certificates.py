@@ -1,4 +1,4 @@
-"""Makes the resources of Pulumi's provider for TLS, as it does: real keys, real certificates."""
+"""Creates the resources of Pulumi's TLS provider: real keys and certificates."""
 
 from __future__ import annotations
 
@@ -96,4 +96,4 @@ MAKERS: dict[str, Callable[[Inputs], dict[str, Any]]] = {
     "tls:index/selfSignedCert:SelfSignedCert": _authority,
     "tls:index/locallySignedCert:LocallySignedCert": _signed,
 }
-"""By Pulumi's name of a kind: what it adds to the inputs, which are plain."""
+"""By Pulumi type: a function from the plain inputs to the properties that the provider adds."""

@@ -1,4 +1,4 @@
-"""Graphs of the stacks, made once for all processes of a test run."""
+"""The resource graphs of the stacks, built once for all processes of a test run."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.support.made_once import made_once
 FUNCTIONS = ("discovery", "analytics", "catalog", "janitor", "scaler")
 DOMAIN = "sulina.example.com"
 _PATIENCE = 540
-"""Seconds for all plans together, which take 15 s of CPU: machines may be slow and busy."""
+"""The timeout for all plans together, which take 15 s of CPU on an idle machine."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # Whichever test comes first waits for all plans.
+    # The first test waits for all plans.
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.timeout(_PATIENCE + 60))
@@ -32,7 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def graph_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Graph]:
-    """The graph of a plan by its name. The processes of a test run share what one of them made."""
+    """Returns a plan's graph by name. One process of a test run builds them for all."""
     folder = made_once(tmp_path_factory, "infra", _make)
 
     def graph(name: str) -> Graph:
@@ -43,29 +43,29 @@ def graph_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Graph]
 
 @pytest.fixture
 def prod(graph_of: Callable[[str], Graph]) -> Graph:
-    """The graph of the stack that is relied on."""
+    """The graph of the production stack."""
     return graph_of("prod")
 
 
 @pytest.fixture
 def dev(graph_of: Callable[[str], Graph]) -> Graph:
-    """The graph of the stack to try things."""
+    """The graph of the development stack."""
     return graph_of("dev")
 
 
 @pytest.fixture
 def emulated(graph_of: Callable[[str], Graph]) -> Graph:
-    """The stack that is relied on, really made, in an emulated account."""
+    """The production stack, created in an emulated account."""
     return graph_of("emulated")
 
 
 def _make(folder: Path) -> None:
-    """Runs the program for all plans. Blocks for seconds; raises with what it said."""
+    """Run the program for all plans. Blocks for seconds; fails with its output."""
     built = _built(folder)
     named = {**built, "domain": DOMAIN, "zoneId": "Z0123456789ABC"}
     public = {**named, "public": "true", "allowed": "203.0.113.0/24", "upTo": "cluster"}
     del public["imageTag"]
-    public["images"] = "none"  # nobody has pushed one yet
+    public["images"] = "none"  # not pushed yet
     public["internalAuthorities"] = "new,1"
     building = {name: value for name, value in built.items() if name != "imageTag"}
     with running_moto(folder) as server:
@@ -96,7 +96,7 @@ def _plan(name: str, stack: str, settings: dict[str, str], aws: str = "") -> dic
 
 
 def _public_zone(url: str) -> str:
-    """Where the emulated account's name is looked up; whoever deploys has one already."""
+    """The public DNS zone, which exists before a deployment."""
     client = boto3.client(
         "route53",
         endpoint_url=url,
@@ -109,7 +109,7 @@ def _public_zone(url: str) -> str:
 
 
 def _built(folder: Path) -> dict[str, str]:
-    """Archives of functions and files of jobs, as a build leaves them, and where they are."""
+    """Write function archives and job files like a build's; returns the settings for them."""
     for name in FUNCTIONS:
         with zipfile.ZipFile(folder / f"{name}.zip", "w") as archive:
             archive.writestr(f"functions/{name}/handler.py", "def handler(event, context): ...\n")

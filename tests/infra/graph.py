@@ -1,4 +1,4 @@
-"""The graph of a stack, as the program made it, with the questions that tests ask of it."""
+"""A stack's resources and outputs, with the queries that tests need."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Graph:
     resources: tuple[CreatedResource, ...]
     outputs: dict[str, Any]
     seen: dict[str, Any]
-    """What boto3 saw when all was made."""
+    """What boto3 saw after all resources were created."""
     error: str
     """The program's error message, if it failed."""
 
@@ -54,20 +54,17 @@ class Graph:
         )
 
     def all(self, kind: str) -> list[CreatedResource]:
-        """The resources of a kind, named by the end of Pulumi's name: ``ecs/service:Service``.
-
-        Of other providers than AWS's the name is whole.
-        """
+        """The resources of a Pulumi type, for AWS without its prefix: ``ecs/service:Service``."""
         return [made for made in self.resources if made.kind in (kind, f"aws:{kind}")]
 
     def one(self, kind: str, name: str) -> CreatedResource:
-        """A resource by kind and name."""
+        """A resource by type and name."""
         found = [made for made in self.all(kind) if made.name == name]
         assert len(found) == 1, f"{len(found)} {kind} are named {name}"
         return found[0]
 
     def policy(self, role: str) -> IamPolicy:
-        """What a role may do; its name is without the stack's prefix."""
+        """A role's permissions; ``role`` is its name without the stack's prefix."""
         documents = [
             made.inputs["policy"]
             for made in self.all("iam/rolePolicy:RolePolicy")
@@ -76,7 +73,7 @@ class Graph:
         return IamPolicy.of(*documents)
 
     def trust(self, role: str) -> IamPolicy:
-        """Who may take a role."""
+        """A role's trust policy."""
         return IamPolicy.of(self.one("iam/role:Role", role).inputs["assumeRolePolicy"])
 
     def roles(self) -> Iterator[str]:
@@ -84,14 +81,14 @@ class Graph:
         return (made.name for made in self.all("iam/role:Role"))
 
     def containers(self, name: str) -> list[dict[str, Any]]:
-        """The containers of a task definition: its own first, then those beside it."""
+        """The containers of a task definition: its own first, then its sidecars."""
         definition = self.one("ecs/taskDefinition:TaskDefinition", name)
         found: list[dict[str, Any]] = json.loads(definition.inputs["containerDefinitions"])
         assert [each["essential"] for each in found] == [True, *(False for _ in found[1:])]
         return found
 
     def container(self, name: str) -> dict[str, Any]:
-        """The one container without which a task ends."""
+        """The essential container of a task definition."""
         return self.containers(name)[0]
 
     def environment(self, name: str) -> dict[str, str]:

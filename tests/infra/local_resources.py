@@ -1,4 +1,4 @@
-"""Resources that are made where the program runs, and not in an account: certificates, images."""
+"""Resources that are not in an AWS account: certificates and images."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _IMAGE = "docker-build:index:Image"
 
 
 def made_here(kind: str, name: str, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
-    """A resource's id, and what its provider adds; None for resources of an account."""
+    """A resource's id and the properties that its provider adds; None for AWS resources."""
     if kind in MAKERS:
         return f"{name}-id", MAKERS[kind](plain(dict(given)))
     if kind == _IMAGE:

@@ -1,8 +1,8 @@
-"""Evaluates policy documents as AWS does: what may this role do?
+"""Evaluates policy documents like AWS.
 
-A request is an action, a resource, and the facts about it that conditions ask for. An explicit deny
-wins; then an allow is needed. Only what our policies use is understood, and anything else is an
-error: an evaluator that skips what it does not know would say yes to too much.
+A request is an action, a resource, and the context keys that conditions use. An explicit deny wins;
+otherwise an allow is required. Elements that our policies do not use raise an error, because an
+evaluator that ignored them could allow too much.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Statement:
     conditions: Mapping[str, Mapping[str, tuple[str, ...]]]
 
     def covers(self, action: str, resource: str, facts: Facts) -> bool:
-        """Whether it speaks of a request."""
+        """Whether it applies to a request."""
         return (
             any(matches(pattern.lower(), action.lower()) for pattern in self.actions)
             and (not self.resources or any(matches(each, resource) for each in self.resources))
@@ -57,7 +57,7 @@ class IamPolicy:
         facts: Facts = _NOTHING,
         principal: tuple[str, str] | None = None,
     ) -> bool:
-        """Whether a request is allowed, of a principal where the policy is a resource's."""
+        """Whether a request is allowed; resource policies also need a principal."""
         speaking = [
             statement
             for statement in self.statements
@@ -83,7 +83,7 @@ def _is_for(statement: Statement, principal: tuple[str, str] | None) -> bool:
 
 
 def _holds(operator: str, values: Mapping[str, tuple[str, ...]], facts: Facts) -> bool:
-    """All keys of an operator, each with any of its values; a fact that is not there fails."""
+    """Whether all keys of an operator match one of their values; a missing key does not match."""
     for key, wanted in values.items():
         fact = facts.get(key)
         if fact is None:
@@ -93,7 +93,7 @@ def _holds(operator: str, values: Mapping[str, tuple[str, ...]], facts: Facts) -
         elif operator in ("StringLike", "ArnLike"):
             held = any(matches(each, fact) for each in wanted)
         else:
-            raise ValueError(f"the evaluator does not know {operator}: teach it")
+            raise ValueError(f"the evaluator does not know {operator}: add support for it")
         if not held:
             return False
     return True
@@ -103,7 +103,7 @@ def _statements(document: Mapping[str, Any]) -> Iterable[Statement]:
     for found in document["Statement"]:
         unknown = found.keys() - _KNOWN
         if unknown:
-            raise ValueError(f"the evaluator does not know {sorted(unknown)}: teach it")
+            raise ValueError(f"the evaluator does not know {sorted(unknown)}: add support for it")
         principal = found.get("Principal", {})
         if principal == "*":
             principal = {"*": "*"}

@@ -1,4 +1,4 @@
-"""Stands in for AWS when only the graph matters: every resource gets a plausible identity."""
+"""Replaces AWS if only the graph matters: every resource gets a plausible id and ARN."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
         "password": "login-of-who-deploys",
     },
 }
-"""What the program asks AWS before it makes anything."""
+"""The results of the provider functions that the program calls."""
 
 
 def _arn(service: str, resource: str) -> str:
@@ -48,18 +48,18 @@ _ARNS: dict[str, Callable[[str, Inputs], str]] = {
 
 
 class RecordingMaker:
-    """Makes nothing. Answers as AWS might."""
+    """Creates nothing, but answers like AWS."""
 
     def call(self, token: str, arguments: Inputs) -> dict[str, Any]:
-        """The answer to a question of the program."""
+        """The result of a provider function."""
         return ANSWERS[token]
 
     def look(self) -> dict[str, Any]:
-        """Nothing is there to be seen."""
+        """Nothing exists to inspect."""
         return {}
 
     def make(self, kind: str, name: str, given: Inputs) -> tuple[str, dict[str, Any]]:
-        """A resource's id, and what AWS would add to its properties."""
+        """A resource's id and the properties that AWS would add."""
         if kind in _ARNS:
             arn = _ARNS[kind](name, given)
         else:

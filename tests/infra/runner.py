@@ -1,12 +1,12 @@
-"""Runs the real program, without Pulumi's engine, in a process of its own.
+"""Runs the real program, without Pulumi's engine, in a separate process.
 
     python -m tests.infra.runner plans.json folder
 
-Pulumi's mocks stand where the engine would. A plan names a stack and settings beyond its file; with
-``aws`` each resource is made there with boto3, without it nothing is made. For each plan the folder
-gets a file with every resource in the order of its making, the outputs, what boto3 sees of it
-afterwards, or the sentence with which the program refused. A process of its own, because Pulumi
-keeps its state in globals; one for all plans, because its libraries take seconds to load.
+Pulumi's mocks replace the engine. A plan names a stack and additional settings; with ``aws``, each
+resource is created there with boto3. For each plan, the folder gets a file with all resources in
+the order of their creation, the outputs, and what boto3 sees afterwards, or the program's error. It
+is a separate process because Pulumi keeps its state in globals, and one process for all plans
+because its libraries take seconds to load.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ PROJECT = "sulina"
 
 
 class Maker(Protocol):
-    """Who makes resources."""
+    """Creates resources."""
 
     def call(self, token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to a question."""
+        """The result of a provider function."""
         ...
 
     def make(self, kind: str, name: str, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """A resource's id, and what is known of it when it is there."""
+        """Create a resource; returns its id and output properties."""
         ...
 
     def look(self) -> dict[str, Any]:
-        """What can be seen of it all when it is made."""
+        """Inspect the account after all resources are created."""
         ...
 
 
 class Recording(Mocks):
-    """Has a maker make every resource, and remembers it."""
+    """Creates every resource with a maker, and records it."""
 
     def __init__(self, maker: Maker) -> None:
         self._maker = maker
@@ -69,7 +69,7 @@ class Recording(Mocks):
                 here = made_here(args.typ, args.name, given)
                 made_id, outputs = here or self._maker.make(args.typ, args.name, given)
             except Exception as error:
-                raise RuntimeError(f"{args.typ} {args.name} was refused: {error}") from error
+                raise RuntimeError(f"creating {args.typ} {args.name} failed: {error}") from error
         self.resources.append(
             {
                 "kind": args.typ,
@@ -84,7 +84,7 @@ class Recording(Mocks):
 
 
 def run(stack: str, settings: Mapping[str, str], maker: Maker) -> dict[str, Any]:
-    """What became of one plan."""
+    """Run one plan; returns its resources and outputs, or its error."""
     recording = Recording(maker)
     outputs: dict[str, Any] = {}
     loop = asyncio.new_event_loop()
@@ -95,8 +95,8 @@ def run(stack: str, settings: Mapping[str, str], maker: Maker) -> dict[str, Any]
 
     async def collect() -> None:
         exported = _exports()
-        exported.clear()  # those of the plan before
-        # As Pulumi does it: the folder is a program.
+        exported.clear()  # remove those of the previous plan
+        # Like Pulumi, which runs the folder as a program.
         runpy.run_path(str(ROOT / "infra"), run_name="__main__")
         for name, value in exported.items():
             outputs[name] = await pulumi.Output.from_input(value).future()
@@ -117,7 +117,7 @@ def _exports() -> dict[str, Any]:
 
 
 def kind_takes_tags(kind: str) -> bool:
-    """Whether resources of a kind, by Pulumi's name of it, can have tags."""
+    """Whether resources of a Pulumi type can have tags."""
     import pulumi_aws as aws
 
     package, module, name = kind.split(":")
@@ -129,7 +129,7 @@ def kind_takes_tags(kind: str) -> bool:
 
 def main(plans: Path, folder: Path) -> None:
     """Run all plans, one after the other."""
-    # Looking for garbage among the objects of Pulumi's libraries takes more time than the plans.
+    # Garbage collection over the objects of Pulumi's libraries takes longer than the plans.
     gc.disable()
     for plan in json.loads(plans.read_text()):
         maker: Maker = RecordingMaker()

@@ -1,4 +1,4 @@
-"""The stack files at the root, read as Pulumi reads them."""
+"""Reads the stack files at the repository root like Pulumi."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def stack_values(stack: str) -> dict[str, str]:
-    """The configuration of a stack; like Pulumi's, every value is text."""
+    """The configuration of a stack; as in Pulumi, every value is text."""
     text = (ROOT / f"Pulumi.{stack}.yaml").read_text()
     found: dict[str, Any] = yaml.safe_load(text)["config"]
     return {

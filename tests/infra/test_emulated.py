@@ -139,7 +139,7 @@ def test_wrong_arguments_fail() -> None:
         maker.make(
             "aws:ec2/subnet:Subnet", "x", {"mapPublicIpOnLaunch": False, "cidr": "10.0.0.0/8"}
         )
-    with pytest.raises(ValueError, match="nobody took"):
+    with pytest.raises(ValueError, match="unused inputs"):
         ResourceInputs({"name": "x"}).end()
     with pytest.raises(Exception, match="Missing required parameter"):
         EmulatedAccount("http://127.0.0.1:9", "eu-central-1").check(

@@ -1,4 +1,4 @@
-"""The emulated account: its clients, and the table of who makes which resource."""
+"""The emulated account: its clients, and the table of functions that create resources."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAKERS: dict[str, Make] = {}
 
 
 def makes(kind: str) -> Callable[[Make], Make]:
-    """Enters a function as the maker of a kind: ``ec2/vpc:Vpc``."""
+    """Register a function that creates resources of a type such as ``ec2/vpc:Vpc``."""
 
     def enter(make: Make) -> Make:
         MAKERS[f"aws:{kind}"] = make

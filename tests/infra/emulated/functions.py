@@ -1,4 +1,4 @@
-"""Functions, what calls them, and where failed calls go."""
+"""Functions, schedules, and the queue of failed calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inputs of a resource, each to be taken by who makes it: what nobody took is an error."""
+"""The inputs of a resource; it is an error if one is not used."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 _SECRET = "4dabf18193072939515e22adb298388d"
-"""By this name Pulumi marks a value as secret; the value lies beside it."""
+"""The key with which Pulumi marks a value as secret; the value is next to it."""
 _MAPS = ("tags", "Tags", "Variables", "Parameters", "targetTags", "TargetTags")
-"""Values below these names have names of their own, which stay as they are."""
+"""Maps under these names have arbitrary keys, which are not converted."""
 
 
 class ResourceInputs:
@@ -18,37 +18,37 @@ class ResourceInputs:
         self._left: dict[str, Any] = {name: plain(value) for name, value in inputs.items()}
 
     def take(self, name: str) -> Any:
-        """A value that has to be there."""
+        """A required value."""
         return self._left.pop(name)
 
     def may(self, name: str, default: Any = None) -> Any:
-        """A value that may be there."""
+        """An optional value."""
         return self._left.pop(name, default)
 
     def drop(self, *names: str) -> None:
-        """Values that only the provider needs, and AWS never sees."""
+        """Discard values that only the provider needs."""
         for name in names:
             self._left.pop(name, None)
 
     def tags(self, key: str = "Key", value: str = "Value") -> list[dict[str, str]]:
-        """The tags as most of AWS wants them."""
+        """The tags in the form that most AWS APIs use."""
         found = self._left.pop("tags", {})
         return [{key: name, value: text} for name, text in found.items()]
 
     def rest(self) -> dict[str, Any]:
-        """Everything that is left, in Pulumi's spelling."""
+        """The remaining values, with Pulumi's names."""
         found, self._left = self._left, {}
         return found
 
     def pascal(self) -> dict[str, Any]:
-        """Everything that is left, with names that begin with a capital."""
+        """The remaining values, with capitalized names."""
         found: dict[str, Any] = pascal(self.rest())
         return found
 
     def end(self) -> None:
-        """Raises ``ValueError`` if something was not taken."""
+        """Raises ``ValueError`` if a value was not used."""
         if self._left:
-            raise ValueError(f"nobody took {sorted(self._left)}: teach the maker")
+            raise ValueError(f"unused inputs {sorted(self._left)}: add support for them")
 
 
 def plain(value: Any) -> Any:

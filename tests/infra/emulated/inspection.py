@@ -1,4 +1,4 @@
-"""What boto3 sees of the account when everything is made: the answers that tests look at."""
+"""What boto3 sees in the account after everything is created."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.infra.emulated.account import EmulatedAccount
 
 
 def look(account: EmulatedAccount) -> dict[str, Any]:
-    """Answers of AWS's APIs, by what was asked."""
+    """The responses of AWS's APIs, by name."""
     return {
         "targetGroups": _targets(account),
         "listeners": _listeners(account),

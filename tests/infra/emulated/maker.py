@@ -1,4 +1,4 @@
-"""Hands every resource of the program to who makes its kind."""
+"""Creates resources in an emulated AWS, with one function per type."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.infra.emulated.inspection import look
 from tests.infra.recorder import ANSWERS
 
 PARTS = (functions, compute, storage, network, analytics, observability)
-"""Importing them enters their makers."""
+"""Importing them registers their functions."""
 
 
 class EmulatedMaker:
-    """Makes resources on an emulated AWS, and answers the program's questions from there."""
+    """Creates resources in an emulated AWS, and answers provider functions from there."""
 
     def __init__(self, url: str, region: str) -> None:
         self._account = EmulatedAccount(url, region)

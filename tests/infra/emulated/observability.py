@@ -1,4 +1,4 @@
-"""Logs, alarms, rules, the dashboard, and the topic that people read."""
+"""Logs, alarms, rules, the dashboard, and the alarms' topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps things: keys, secrets, buckets, repositories, volumes and their copies."""
+"""Keys, secrets, buckets, repositories, volumes and snapshots."""
 
 from __future__ import annotations
 
