@@ -14,8 +14,7 @@ from broker_containers.doors.danube_admin.settings import AdminListen
 from broker_containers.doors.http.health import Check, Health, metadata_check
 from broker_containers.doors.listen import Addresses, Listen
 from broker_containers.doors.services import Services
-from broker_containers.metrics.collectors.broker import BrokerMetrics
-from broker_containers.metrics.collectors.schemas import of_schemas
+from broker_containers.metrics.collectors.broker import BrokerMetrics, of_schemas
 from broker_containers.metrics.exposition import Write
 from storage_grpc.journal.recover import RecoveryReport
 from storage_grpc.ledgers import Ledgers

@@ -173,7 +173,7 @@ class LeaderTasks:
         orphans: dict[str, Owner | None] = {
             rest: owner for rest, owner in tables.owners.items.items() if owner.broker not in living
         }
-        for rest in tables.wishes.items:
+        for rest in tables.unassigned.items:
             if rest not in tables.owners.items:
                 orphans[rest] = None
         if not orphans:

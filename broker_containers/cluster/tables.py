@@ -28,7 +28,7 @@ class ClusterTables:
     def __init__(self, store: MetadataStore, clock: Clock) -> None:
         self.brokers: CachedTable[BrokerRecord] = CachedTable(members.REGISTER, members.decode)
         self.owners: CachedTable[Owner] = CachedTable(assignments.OWNERS, assignments.decode_owner)
-        self.wishes: CachedTable[UnassignedTopic] = CachedTable(
+        self.unassigned: CachedTable[UnassignedTopic] = CachedTable(
             assignments.UNASSIGNED, assignments.decode_unassigned
         )
         self.loads: CachedTable[LoadReport] = CachedTable(
@@ -36,7 +36,7 @@ class ClusterTables:
         )
         self.states: CachedTable[BrokerState] = CachedTable(members.BROKERS, _state)
         self.leaders: CachedTable[LeaderRecord] = CachedTable(leader.KEY, _leader)
-        tables = [self.brokers, self.owners, self.wishes, self.loads, self.states, self.leaders]
+        tables = [self.brokers, self.owners, self.unassigned, self.loads, self.states, self.leaders]
         self.prefix_cache = PrefixCache(
             store, clock, "/cluster/", cast(list[CachedTable[object]], tables)
         )

@@ -68,7 +68,7 @@ class ClusterHandlers:
             answered_by=self._me,
             revision=self._tables.prefix_cache.revision,
             topics=len(self._tables.owners.items),
-            unassigned=len(self._tables.wishes.items),
+            unassigned=len(self._tables.unassigned.items),
             moving=sum(1 for owner in self._tables.owners.items.values() if owner.to),
             brokers=await self.list_brokers(),
         )

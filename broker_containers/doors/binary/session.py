@@ -20,12 +20,13 @@ from broker_containers.doors.binary.requests import Request, Requests
 from broker_containers.doors.binary.tunnel import Tunnel
 from broker_containers.doors.services import Services
 from broker_containers.security.access import UNIDENTIFIED
-from broker_containers.topics.delivery_times import check_delay
 from sulina.errors import Overloaded, ProtocolError, Refused, SulinaError, UnknownOutcome
+from sulina.model import Delivery
+from sulina.runtime.seam import Buffer
 from sulina.version import __version__
 from sulina.wire import commands_pb2 as pb
 from sulina.wire.commands import PROTOCOL_VERSION, Command, Incoming, error_body
-from sulina.wire.header import check_frame
+from sulina.wire.header import FrameHeader, check_frame, read_due
 from sulina.wire.stream import CommandStream
 
 _log = logging.getLogger(__name__)
@@ -39,6 +40,8 @@ _STORAGE = "storage"
 """Reason for not reading from a connection: too much waits to become durable."""
 _SCHEMAS = "schemas"
 """Reason for not reading from a connection: too many frames wait for a schema check."""
+_CLOCKS_APART_US = 60_000_000
+"""Tolerance for a producer's clock that is ahead of the broker's."""
 _MOST_UNCHECKED = 4 << 20
 
 
@@ -199,7 +202,7 @@ class BinarySession:
             header = check_frame(data)
             if header.is_delayed:
                 now_us, most = self._broker.clock.wall_us(), self._broker.settings.max_delay_seconds
-                check_delay(data, header, attached.topic.delivery, now_us, most)
+                _check_delay(data, header, attached.topic.delivery, now_us, most)
         except Refused as error:
             attached.producer.finish(attached.producer.start(body.number), error)
             return
@@ -324,3 +327,23 @@ class BinarySession:
         self.stream.send(answer.command, request, answer.body, *answer.data)
         if answer.then is not None:
             answer.then()
+
+
+def _check_delay(
+    frame: Buffer, header: FrameHeader, delivery: Delivery, wall_us: int, most_seconds: int
+) -> None:
+    """Raise ``Refused`` if a frame asks for a delivery time that its topic cannot keep."""
+    due_us = read_due(frame, header)
+    if due_us is None:
+        return
+    if delivery is not Delivery.RELIABLE:
+        raise Refused(
+            "a non_reliable topic stores nothing and cannot delay messages: publish without a "
+            "delay, or to a reliable topic"
+        )
+    if due_us > wall_us + most_seconds * 1_000_000 + _CLOCKS_APART_US:
+        days = (due_us - wall_us) / 86_400e6
+        raise Refused(
+            f"the delivery time is {days:,.1f} days ahead by the broker's clock, but at most "
+            f"{most_seconds / 86_400:,.4g} are allowed: choose an earlier one"
+        )

@@ -13,6 +13,7 @@ from broker_containers.metrics.collectors.process import LoopLag, ProcessMetrics
 from broker_containers.metrics.collectors.storage import write_tier
 from broker_containers.metrics.collectors.topics import TopicMetrics
 from broker_containers.metrics.exposition import Exposition, MetricType, Write
+from broker_containers.schemas.checks import SchemaChecks
 from sulina.version import __version__
 
 
@@ -89,3 +90,23 @@ class BrokerMetrics:
             )
             self._process.write(text)
             return text.encode()
+
+
+def of_schemas(checks: SchemaChecks) -> Write:
+    """Metrics of all topics together; the log names the topic of each failure."""
+
+    def write(text: Exposition) -> None:
+        text.one(
+            "sulina_schema_checks_total",
+            MetricType.COUNTER,
+            "Messages and frames whose schema was checked.",
+            checks.checked,
+        )
+        text.each(
+            "sulina_schema_failures_total",
+            MetricType.COUNTER,
+            "Messages that do not match their topic's schema, by whether they were accepted.",
+            (({"result": "refused"}, checks.refused), ({"result": "taken"}, checks.warned)),
+        )
+
+    return write

@@ -38,7 +38,7 @@ def of_cluster(
 
 
 def _write_leader(text: Exposition, tables: ClusterTables, leader_tasks: LeaderTasks) -> None:
-    waiting = len(tables.wishes.items)
+    waiting = len(tables.unassigned.items)
     text.one("sulina_cluster_unassigned", MetricType.GAUGE, "Topics without an owner.", waiting)
     moving = sum(1 for owner in tables.owners.items.values() if owner.to)
     text.one("sulina_cluster_moving", MetricType.GAUGE, "Topics moving to another owner.", moving)
