@@ -45,6 +45,21 @@ def test_the_table_of_the_architecture_names_files_to_read() -> None:
             assert found, f"{folders}: there is no {file}"
 
 
+def test_the_glossary_says_where_things_are() -> None:
+    folders = [ROOT]
+    for line in (ROOT / "docs" / "naming.md").read_text().splitlines():
+        if line.startswith("## "):
+            folders = [ROOT / folder.strip() for folder in line[3:].split(",")]
+        cells = line.strip("|").split(" | ")
+        if len(cells) != 3:
+            continue
+        for named in re.findall(r"`([a-z_]+/[\w./]*|\w+\.py)`", cells[2]):
+            near = [ROOT, *folders, *(folder.parent for folder in folders)]
+            found = any((place / named).exists() for place in near)
+            found = found or any(list(folder.rglob(named)) for folder in folders)
+            assert found, f"the glossary names {named} for {cells[0]}: there is no such file"
+
+
 def test_every_page_is_in_the_index() -> None:
     index = ROOT / "docs" / "README.md"
     listed = {(index.parent / link.partition("#")[0]).resolve() for link in links(index)}
