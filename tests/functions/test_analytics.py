@@ -126,7 +126,7 @@ def test_a_request_that_aws_would_not_take_is_refused_before_it_is_sent(
     emr: Emr, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SULINA_JOB_ROLE", "no role")
-    with pytest.raises(Refused, match="executionRoleArn can't be 'no role'"):
+    with pytest.raises(Refused, match="executionRoleArn is 'no role'"):
         handler({"job": "audit"}, None)
     assert emr.requests == []
 
