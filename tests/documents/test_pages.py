@@ -45,6 +45,20 @@ def test_the_table_of_the_architecture_names_files_to_read() -> None:
             assert found, f"{folders}: there is no {file}"
 
 
+def test_the_guide_to_changes_names_what_exists() -> None:
+    _, *sections = re.split(r"^## ", (ROOT / "docs" / "extend.md").read_text(), flags=re.M)
+    assert len(sections) == 12
+    for section in sections:
+        files: set[Path] = set()
+        for named in _IN_TREE.findall(section):
+            place = ROOT / named
+            files |= set(place.rglob("*.py")) if place.is_dir() else {place}
+            files |= set(place.parent.glob("*.py"))
+        code = "".join(file.read_text() for file in files)
+        for word in re.findall(r"`(\w+)(?:\(.*?\))?`", section):
+            assert word in code, f"{section.partition(chr(10))[0]}: there is no {word}"
+
+
 def test_the_glossary_says_where_things_are() -> None:
     folders = [ROOT]
     for line in (ROOT / "docs" / "naming.md").read_text().splitlines():
