@@ -96,7 +96,7 @@ def open_footer(tail: bytes, size: int) -> Footer | NeedMore:
     try:
         parquet = pq.read_metadata(pa.BufferReader(sealed))
     except (pa.ArrowException, OSError) as error:
-        raise _damaged(f"its footer can't be read ({error})") from None
+        raise _damaged(f"its footer cannot be read ({error})") from None
     metadata = from_metadata(parquet.metadata, size)
     groups = _row_groups(parquet, metadata)
     if (groups[-1].end if groups else len(_MAGIC)) + whole != size:
@@ -202,7 +202,7 @@ def _read(
         ) as file:
             rows = file.read_row_group(group.number, columns=columns, use_threads=False)
     except (pa.ArrowException, OSError) as error:
-        raise _damaged(f"row group {group.number} can't be read ({error})", footer) from None
+        raise _damaged(f"row group {group.number} cannot be read ({error})", footer) from None
     return rows.unify_dictionaries()
 
 

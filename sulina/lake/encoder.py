@@ -109,7 +109,7 @@ class LedgerEncoder:
             raise Refused(
                 f"ledger {self._head.ledger} goes on at offset "
                 f"{int(headers['base_offset'][number])} where {int(bases[number])} should follow: "
-                "it can't become an object"
+                "it cannot be tiered"
             )
         self._next = int(bases[-1])
 

@@ -73,10 +73,10 @@ class FolderStore:
         )
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to release."""
 
     async def _do(self, key: str, work: Callable[[], _T]) -> _T:
-        """Do ``work`` in a thread, and turn its errors into ours.
+        """Run ``work`` in a thread and translate its errors.
 
         A caller that gives up waits for it all the same: nobody else may touch the file before.
         """
@@ -94,22 +94,24 @@ class FolderStore:
             return AlreadyExists(f"the object {key} already exists")
         match error.errno:
             case errno.ENOENT | errno.EISDIR:
-                return NotFound(f"there is no object {key} in {self._root}")
+                return NotFound(f"the object {key} does not exist in {self._root}")
             case errno.ENOTDIR | errno.EEXIST:
                 return Refused(
-                    f"{key} can't be a file in {self._root}: another object's name is a part of "
-                    "its name, or the other way round"
+                    f"{key} cannot be a file in {self._root}: another object's key is a parent of "
+                    "it, or it of another's"
                 )
             case errno.ENAMETOOLONG:
-                return Refused(f"a part of {key!r} is longer than a file's name may be")
+                return Refused(
+                    f"a part of {key!r} is longer than the maximum length of a file name"
+                )
             case errno.ENOSPC | errno.EDQUOT:
-                return StorageFull(f"there is no space left for {key} in {self._root}")
+                return StorageFull(f"no space left for {key} in {self._root}: free some")
             case errno.EACCES | errno.EPERM | errno.EROFS:
                 return Refused(
-                    f"{error.filename or self._root} can't be used ({error.strerror}): give this "
-                    "user the right to it, or choose another folder; it must allow hard links"
+                    f"cannot access {error.filename or self._root} ({error.strerror}): grant this "
+                    "user access, or choose another folder; it must support hard links"
                 )
-        return Unavailable(f"{key} in {self._root} can't be used now: {error}")
+        return Unavailable(f"accessing {key} in {self._root} failed: {error}")
 
 
 def _info(key: str, found: os.stat_result) -> ObjectInfo:

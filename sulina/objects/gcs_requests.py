@@ -1,4 +1,4 @@
-"""Requests to the JSON API of Google Cloud Storage, and what its answers mean."""
+"""Requests to the JSON API of Google Cloud Storage, and translation of its errors."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _T = TypeVar("_T")
 
 ENDPOINT: Final = "https://storage.googleapis.com"
 RESUME: Final = 308
-"""More of the upload is wanted."""
+"""The status that requests the next part of an upload."""
 _GOOD: Final = frozenset({200, 201, 204, 206, RESUME})
 _BUSY: Final = frozenset({408, 429})
 _SERVER: Final = 500
 
 
 class Tokens(Protocol):
-    """Where the headers come from that say who we are."""
+    """Provides the authentication headers."""
 
     async def headers(self) -> dict[str, str]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """To a request."""
+    """The response to a request."""
 
     status: int
     headers: Mapping[str, str]
@@ -42,7 +42,7 @@ class Answer:
 
 
 class GcsRequests:
-    """Makes requests for one bucket."""
+    """Sends requests for one bucket."""
 
     def __init__(
         self,
@@ -59,14 +59,14 @@ class GcsRequests:
         self._endpoint = endpoint.rstrip("/")
 
     def address(self, kind: str, key_name: str = "", /, **query: str | int) -> str:
-        """Of the bucket's objects, or of one; ``kind`` is empty, ``upload`` or ``download``."""
+        """The URL of all objects, or of one; ``kind`` is "", ``upload`` or ``download``."""
         place = f"{self._endpoint}{kind and '/'}{kind}/storage/v1/b/{self.bucket}/o"
         if key_name:
             place += f"/{quote(key_name, safe='')}"
         return f"{place}?{urlencode(query)}" if query else place
 
     async def ask(self, key: str, attempt: Callable[[], Awaitable[_T]], attempts: int = 0) -> _T:
-        """The outcome of ``attempt``, which makes requests, after as many as it takes."""
+        """The result of ``attempt``, retried after temporary failures."""
         what = f"a request for {key!r} in the bucket {self.bucket}"
         return await self._retrier(what, attempt, attempts)
 
@@ -79,7 +79,7 @@ class GcsRequests:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """One attempt. Raises ``TemporaryFailure`` and the errors that can't pass."""
+        """One attempt. Raises ``TemporaryFailure``, and final errors."""
         try:
             async with self._session.request(
                 method,
@@ -98,7 +98,7 @@ class GcsRequests:
         return Answer(answer.status, answer.headers, content)
 
     def _meaning(self, status: int, content: bytes, key: str) -> Exception:
-        """Of an answer that says no."""
+        """The error for an error response."""
         text = content[:200].decode(errors="replace")
         if status in _BUSY or (status >= _SERVER and status != HTTPStatus.NOT_IMPLEMENTED):
             return TemporaryFailure(f"the store answered {status} {text}".rstrip())
@@ -108,26 +108,26 @@ class GcsRequests:
             case HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
                 return RangeError()
             case HTTPStatus.NOT_FOUND:
-                return NotFound(f"there is no object {key} in the bucket {self.bucket}")
-            case HTTPStatus.GONE | 499:  # no such upload any more, or taken back
+                return NotFound(f"the object {key} does not exist in the bucket {self.bucket}")
+            case HTTPStatus.GONE | 499:  # the upload no longer exists, or was aborted
                 return UploadGoneError()
             case HTTPStatus.UNAUTHORIZED:
                 return Refused(
-                    f"the bucket {self.bucket} does not know these credentials: set "
-                    "GOOGLE_APPLICATION_CREDENTIALS to the file of a service account that it knows"
+                    f"the bucket {self.bucket} rejects these credentials: set "
+                    "GOOGLE_APPLICATION_CREDENTIALS to the file of an authorized service account"
                 )
             case HTTPStatus.FORBIDDEN:
                 return Refused(
-                    f"these credentials may not do this with {key} in the bucket {self.bucket}: "
-                    "give them the role Storage Object Admin on it"
+                    f"these credentials lack permissions for {key} in the bucket {self.bucket}: "
+                    "grant them the role Storage Object Admin on it"
                 )
         return Refused(f"the bucket {self.bucket} refused a request for {key}: {status} {text}")
 
 
 def no_bucket(bucket: str) -> Refused:
-    """For a bucket that is not there."""
+    """The error for a missing bucket."""
     return Refused(
-        f"there is no bucket {bucket}: make it, or name another one, or another endpoint, in the "
+        f"the bucket {bucket} does not exist: create it, or use another bucket or endpoint in the "
         "URL"
     )
 
@@ -137,4 +137,4 @@ def described(content: bytes) -> Any:
     try:
         return json.loads(content)
     except ValueError:
-        raise TemporaryFailure("the store's answer can't be understood") from None
+        raise TemporaryFailure("the store's response is invalid") from None

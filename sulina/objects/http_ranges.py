@@ -1,4 +1,4 @@
-"""Reads of some bytes of an object, for stores that speak HTTP."""
+"""Byte ranges of objects, for stores with an HTTP interface."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sulina.objects.outcomes import RangeError
 from sulina.objects.store import ObjectInfo, check_length, check_range, ends_early
 
 Read = Callable[[str, str], Awaitable[tuple[bytes, int]]]
-"""From a key and what a ``Range`` header says to these bytes and the size of the whole. Raises
+"""Takes a key and a ``Range`` header; returns these bytes and the object's size. Raises
 ``RangeError`` if there are none."""
 Info = Callable[[str], Awaitable[ObjectInfo | None]]
 
@@ -22,7 +22,7 @@ async def read_range(read: Read, info: Info, key: str, start: int, end: int) -> 
         if start < end:
             data, size = await read(key, f"bytes={start}-{end - 1}")
         else:
-            size = await _size(info, key)  # HTTP has no range of nothing
+            size = await _size(info, key)  # HTTP has no empty range
     except RangeError:
         size = await _size(info, key)
     if end > size:
@@ -36,11 +36,11 @@ async def read_tail(read: Read, key: str, length: int) -> tuple[bytes, int]:
     try:
         return await read(key, f"bytes=-{length}")
     except RangeError:
-        return b"", 0  # an object with no bytes has no last ones
+        return b"", 0  # an empty object has no last bytes
 
 
 async def _size(info: Info, key: str) -> int:
     found = await info(key)
     if found is None:
-        raise NotFound(f"there is no object {key}")
+        raise NotFound(f"the object {key} does not exist")
     return found.size

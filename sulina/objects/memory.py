@@ -1,4 +1,4 @@
-"""Objects in the memory of this process: for tests, for a simulation, and for a try."""
+"""Objects in the memory of this process, for tests, simulation and evaluation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sulina.objects.store import ObjectInfo, check_key, check_length, check_rang
 
 
 class MemoryStore:
-    """``ObjectStore`` over a dictionary. It never fails, and outlives ``close``.
+    """``ObjectStore`` over a dictionary. It never fails, and survives ``close``.
 
     ``wall_us`` is the time that objects are stamped with.
     """
@@ -53,13 +53,13 @@ class MemoryStore:
         self._objects.pop(key, None)
 
     async def abort_stale_uploads(self, prefix: str, older_than_seconds: float) -> int:
-        return 0  # nothing is kept of an object before it is whole
+        return 0  # nothing of an incomplete object is stored
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to release."""
 
     def _data(self, key: str) -> bytes:
         try:
             return self._objects[key][1]
         except KeyError:
-            raise NotFound(f"there is no object {key}") from None
+            raise NotFound(f"the object {key} does not exist") from None

@@ -1,4 +1,4 @@
-"""From a URL to an object store.
+"""Opens an object store by its URL.
 
 * ``s3://bucket/prefix`` with ``?endpoint=http://...`` for what is not AWS, and ``region=...``;
   credentials, and what the URL does not say, as all AWS tools find them (``AWS_...`` variables,
@@ -69,30 +69,28 @@ async def _open(
             _options(url)
             database, _, prefix = _prefix(place).partition("/")
             if not database.isdigit():
-                raise Refused(f"{url!r} names no database: write it as redis://host:6379/0/prefix")
+                raise Refused(f"{url!r} has no database number: use redis://host:6379/0/prefix")
             server = urlunsplit((place.scheme, place.netloc, f"/{database}", "", ""))
             return open_redis(server, prefix, clock, random, settings)
         case "file":
             _options(url)
             if place.netloc or not place.path.startswith("/"):
-                raise Refused(f"{url!r} is no folder: write it as file:///path/of/the/folder")
+                raise Refused(f"{url!r} is not a folder URL: use file:///path/of/the/folder")
             return FolderStore(Path(unquote(place.path)), random)
         case "memory":
             _options(url)
             return _named.setdefault(place.netloc + place.path, MemoryStore(clock.wall_us))
         case _:
             raise Refused(
-                f"{url!r} is no place for objects: it starts with s3://, gs://, redis://, "
-                "file:/// or memory://"
+                f"{url!r} is not the URL of an object store: it must start with s3://, gs://, "
+                "redis://, file:/// or memory://"
             )
 
 
 def _bucket(url: str) -> str:
     bucket = urlsplit(url).netloc
     if not bucket:
-        raise Refused(
-            f"{url!r} names no bucket: write it as {urlsplit(url).scheme}://bucket/prefix"
-        )
+        raise Refused(f"{url!r} has no bucket: use {urlsplit(url).scheme}://bucket/prefix")
     return bucket
 
 
@@ -101,24 +99,24 @@ def _prefix(place: SplitResult) -> str:
 
 
 def _options(url: str, *known: str) -> dict[str, str]:
-    """What follows the question mark. Raises ``Refused`` for what is not ``known``."""
+    """The options after the question mark. Raises ``Refused`` for unknown ones."""
     found = dict(parse_qsl(urlsplit(url).query, keep_blank_values=True))
     for name in found:
         if name not in known:
-            takes = f"knows {' and '.join(known)}" if known else "takes no options"
-            raise Refused(f"{name} is no option of {url!r}, which {takes}")
+            takes = f"accepts {' and '.join(known)}" if known else "takes no options"
+            raise Refused(f"{name} is not an option of {url!r}, which {takes}")
     return found
 
 
 def _from_environment() -> str | None:
-    """The endpoint, where all AWS tools look for it."""
+    """The endpoint from the environment variables of the AWS tools."""
     names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
     return next((value for name in names if (value := os.environ.get(name))), None)
 
 
 @contextmanager
 def _packages(scheme: str, extra: str) -> Iterator[None]:
-    """Says what to install, if an import fails."""
+    """Raise ``Refused`` with what to install if an import fails."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -1,19 +1,19 @@
-"""What a store's answers mean, whatever its protocol: for the code inside this package."""
+"""Outcomes of requests that the stores of this package share."""
 
 from __future__ import annotations
 
 
 class TemporaryFailure(Exception):
-    """What went wrong may go well on another attempt; the text says what it was."""
+    """A failure that another attempt may fix; the text is the cause."""
 
 
 class TakenError(Exception):
-    """There is an object of that name already."""
+    """The object already exists."""
 
 
 class UploadGoneError(Exception):
-    """The upload in parts is not there: finished, or taken back."""
+    """The multipart upload no longer exists: it was completed or aborted."""
 
 
 class RangeError(Exception):
-    """The object has none of the bytes asked for."""
+    """The object has none of the requested bytes."""

@@ -1,4 +1,4 @@
-"""Cuts a stream of chunks of any size into parts of one size."""
+"""Splits a stream of chunks of any size into parts of equal size."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
 
 
 async def in_parts(chunks: AsyncIterable[bytes], part_bytes: int) -> AsyncGenerator[bytes]:
-    """Parts of exactly ``part_bytes``, the last one excepted; one empty part if there is nothing.
+    """Parts of exactly ``part_bytes``, except the last; one empty part if there is no data.
 
-    Holds one part and one chunk at most. A part is handed out only when it is known whether more
-    follows: whoever gets one may look at the next to learn that it was the last.
+    Holds at most one part and one chunk. A full part is yielded only once more data follows, so the
+    last part is never followed by an empty one.
     """
     pending: list[memoryview] = []
     length = 0
@@ -26,7 +26,7 @@ async def in_parts(chunks: AsyncIterable[bytes], part_bytes: int) -> AsyncGenera
 
 
 async def take(parts: AsyncIterator[bytes], count: int) -> list[bytes]:
-    """The next ``count`` parts, or those that are left."""
+    """The next ``count`` parts, or the remaining ones."""
     found: list[bytes] = []
     async for part in parts:
         found.append(part)

@@ -51,7 +51,7 @@ _T = TypeVar("_T")
 _CONNECTIONS: Final = 32
 _CONNECT_SECONDS: Final = 10.0
 _UPLOADS: Final = 10_000
-"""Stale uploads that one call takes back."""
+"""The maximum number of stale uploads that one call deletes."""
 
 
 class RedisStore:
@@ -93,9 +93,9 @@ class RedisStore:
             if outcome == 0:
                 raise AlreadyExists(f"the object {key} already exists")
             if outcome != 1:
-                raise Unavailable(f"somebody took back the parts of {key}: make it again")
+                raise Unavailable(f"the upload of {key} was aborted meanwhile: upload it again")
         except BaseException:
-            with suppress(SulinaError):  # what is left is cleaned as a stale upload
+            with suppress(SulinaError):  # what remains is cleaned up as a stale upload
                 await self._run(ABORT, key, token, attempts=2)
             raise
         return info
@@ -152,7 +152,7 @@ class RedisStore:
     # ---- requests ----
 
     async def _run(self, script: str, key: str, *arguments: object, attempts: int = 0) -> Any:
-        """The answer of a script about ``key``."""
+        """The result of a script for ``key``."""
         run = self._scripts[script]
         return await self._ask(
             key, lambda: run(keys=(self._prefix,), args=(key, *arguments)), attempts
@@ -161,11 +161,11 @@ class RedisStore:
     async def _read(self, key: str, start: int, length: int) -> tuple[bytes, int]:
         size, *pieces = await self._run(READ, key, start, length)
         if size == ABSENT:
-            raise NotFound(f"there is no object {key} in Redis")
+            raise NotFound(f"the object {key} does not exist in Redis")
         if size == LOST:
             raise CorruptEntry(
-                f"parts of {key} are gone from Redis: it must never evict keys (maxmemory-policy "
-                "noeviction)"
+                f"parts of {key} are missing in Redis: it must not evict keys (set "
+                "maxmemory-policy noeviction)"
             )
         return b"".join(pieces), size
 
@@ -188,7 +188,7 @@ class RedisStore:
         )
 
     async def _ask(self, key: str, request: Callable[[], Awaitable[_T]], attempts: int = 0) -> _T:
-        """The answer to a request, after as many attempts as it takes."""
+        """The result of a request, retried after temporary failures."""
 
         async def attempt() -> _T:
             try:
@@ -202,7 +202,7 @@ class RedisStore:
 def open_redis(
     url: str, prefix: str, clock: Clock, random: Randomness, settings: ObjectSettings
 ) -> RedisStore:
-    """A store over the database of ``url``, which is not asked yet."""
+    """A store over the database of ``url``. Sends no request."""
     deadline = settings.deadline_seconds
     pool = redis.asyncio.BlockingConnectionPool.from_url(
         url,
@@ -210,18 +210,18 @@ def open_redis(
         timeout=deadline,
         socket_timeout=deadline,
         socket_connect_timeout=min(_CONNECT_SECONDS, deadline),
-        retry=Retry(NoBackoff(), 0),  # attempts are ours to count
+        retry=Retry(NoBackoff(), 0),  # the retrier counts attempts
     )
     client = redis.asyncio.Redis.from_pool(pool)
     return RedisStore(client, prefix, clock, random, settings)
 
 
 def _translated(error: Exception, key: str) -> Exception:
-    """What to raise instead."""
+    """The error to raise for ``error``."""
     text = str(error) or type(error).__name__
     if isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError):
         return Refused(
-            f"Redis does not know us ({text}): write the user and the password into the URL, "
+            f"Redis rejected the user or password ({text}): put them into the URL, "
             "redis://user:password@host:port/0/prefix"
         )
     if isinstance(error, exceptions.OutOfMemoryError):

@@ -1,4 +1,4 @@
-"""What went wrong with S3, told in our own errors: worth another attempt, or a sentence."""
+"""Translates errors of S3: temporary failures, and final errors with a remedy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sulina.objects.outcomes import RangeError, TakenError, TemporaryFailure, Up
 
 _BUSY: Final = frozenset(
     {
-        "ConditionalRequestConflict",  # two made the object at once, and it is not yet known who
+        "ConditionalRequestConflict",  # concurrent writers, the winner is not decided yet
         "InternalError",
         "OperationAborted",
         "RequestTimeout",
@@ -35,13 +35,13 @@ _ELSEWHERE: Final = frozenset(
 _TOO_MANY: Final = 429
 _SERVER: Final = 500
 _CREDENTIALS: Final = (
-    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, choose a profile with AWS_PROFILE, or give "
-    "the machine or container a role"
+    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, select a profile with AWS_PROFILE, or assign "
+    "a role to the machine or container"
 )
 
 
 def translate(error: Exception, bucket: str, key: str) -> Exception:
-    """What to raise instead of ``error``, which a request for ``key`` ended with."""
+    """The error to raise for ``error``, with which a request for ``key`` failed."""
     if isinstance(error, boto.ClientError):
         return _answered(error, bucket, key)
     if isinstance(
@@ -58,14 +58,16 @@ def translate(error: Exception, bucket: str, key: str) -> Exception:
     ):
         return TemporaryFailure(f"the connection failed ({str(error) or type(error).__name__})")
     if isinstance(error, boto.NoCredentialsError | boto.PartialCredentialsError):
-        return Refused(f"there are no whole credentials for the bucket {bucket}: {_CREDENTIALS}")
+        return Refused(
+            f"the credentials for the bucket {bucket} are missing or incomplete: {_CREDENTIALS}"
+        )
     if isinstance(error, boto.BotoCoreError | ValueError):
-        return Refused(f"the bucket {bucket} can't be asked: {error}")
+        return Refused(f"the request to the bucket {bucket} is invalid: {error}")
     return error
 
 
 def _answered(error: boto.ClientError, bucket: str, key: str) -> Exception:
-    """For an answer that says no."""
+    """The error for an error response."""
     found = error.response.get("Error", {})
     code, text = str(found.get("Code", "")), str(found.get("Message", ""))
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
@@ -79,7 +81,7 @@ def _answered(error: boto.ClientError, bucket: str, key: str) -> Exception:
         return RangeError()
     if code == "NoSuchBucket":
         return Refused(
-            f"there is no bucket {bucket}: make it, or name another one, or another endpoint, in "
+            f"the bucket {bucket} does not exist: create it, or use another bucket or endpoint in "
             "the URL"
         )
     if code in _ELSEWHERE or status in (301, 307):
@@ -88,17 +90,17 @@ def _answered(error: boto.ClientError, bucket: str, key: str) -> Exception:
             f"AWS_REGION ({text})"
         )
     if code == "RequestTimeTooSkewed":
-        return Refused(f"the clock of this machine is wrong, so S3 trusts nothing it signs: {text}")
-    if code in _STRANGER:
         return Refused(
-            f"the bucket {bucket} does not know these credentials ({code}): {_CREDENTIALS}"
+            f"this machine's clock is wrong, so S3 rejects its signatures: set it ({text})"
         )
+    if code in _STRANGER:
+        return Refused(f"the bucket {bucket} rejects these credentials ({code}): {_CREDENTIALS}")
     if code == "AccessDenied" or status == 403:
         return Refused(
-            f"these credentials may not do this with {key} in the bucket {bucket}: allow "
+            f"these credentials lack permissions for {key} in the bucket {bucket}: allow "
             "s3:GetObject, s3:PutObject, s3:DeleteObject, s3:AbortMultipartUpload, s3:ListBucket "
             "and s3:ListBucketMultipartUploads"
         )
     if status == 404:
-        return NotFound(f"there is no object {key} in the bucket {bucket}")
+        return NotFound(f"the object {key} does not exist in the bucket {bucket}")
     return Refused(f"the bucket {bucket} refused a request for {key}: {code} {text}")

@@ -1,4 +1,4 @@
-"""A program as a child process: started, stopped, with what it wrote kept in a file."""
+"""Runs a program as a child process, with its output in a file."""
 
 from __future__ import annotations
 
@@ -22,23 +22,22 @@ if sys.platform == "linux":
     import ctypes
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() != int(sys.argv[1]):
-        sys.exit(1)  # too late to be told
+        sys.exit(1)  # the parent has already ended
 os.execv(sys.argv[2], sys.argv[2:])
 """
-"""Becomes the program, and on Linux the system then ends it when its parent is gone. Not between
-fork and exec in the parent, where running Python is not safe once there are threads."""
+"""Replaces itself by the program; on Linux the kernel kills it when its parent ends. It does not
+run between fork and exec in the parent, where Python is not safe once there are threads."""
 
 
 class ChildProcess:
-    """Runs ``command``, again and again if need be. Made stopped.
+    """A child process that runs ``command``; initially stopped, and may be started repeatedly.
 
-    It is out of reach of the terminal's Ctrl-C, so that its owner decides when it ends; and on
-    Linux it does not outlive the thread that started it, however that ends.
+    It does not receive the terminal's Ctrl-C, so that its owner decides when it ends. On Linux it
+    does not outlive the thread that started it.
 
-    ``ports`` are those it will listen on, with their addresses: it is not started while another
-    program has one, which would then be taken for it by whoever asks there whether it is ready.
-    ``folder`` is where it runs, and ``environment`` are all its variables, if not those of its
-    owner.
+    ``ports`` are the addresses and ports it will listen on: it is not started while another program
+    uses one, because that program could be mistaken for it. ``folder`` is its working directory,
+    ``environment`` all its variables (by default those of this process).
     """
 
     def __init__(
@@ -60,30 +59,32 @@ class ChildProcess:
 
     @property
     def running(self) -> bool:
-        """Whether it is there, even if it is frozen."""
+        """Whether the process exists, even if it is frozen."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int:
-        """Of the process that was started last."""
+        """The process id of the last start."""
         assert self._process is not None, "it was never started"
         return self._process.pid
 
     @property
     def exit_code(self) -> int | None:
-        """With which the last one ended, negative for a signal; None while it runs."""
+        """The exit code of the last process, negative for a signal; None while it runs."""
         return None if self._process is None else self._process.poll()
 
     def start(self) -> None:
-        """Start it; nothing happens if it runs. Raises ``Refused`` if the program can't be run, or
-        one of its ports is taken."""
+        """Start it, unless it runs. Raises ``Refused`` if the program cannot be executed or one of
+        its ports is in use."""
         if self.running:
             return
         self._asked = False
         for host, port in self._ports:
             _check_free(host, port)
         if not os.access(self._command[0], os.X_OK):
-            raise Refused(f"{self._command[0]} can't be run: it is not there, or is no program")
+            raise Refused(
+                f"{self._command[0]} cannot be run: it does not exist or is not executable"
+            )
         leash = (sys.executable, "-I", "-S", "-c", _LEASH, str(os.getpid()))
         with self._log.open("ab") as log:
             try:
@@ -97,26 +98,26 @@ class ChildProcess:
                     start_new_session=True,
                 )
             except OSError as error:
-                raise Refused(f"{self._command[0]} can't be run: {error.strerror}") from None
+                raise Refused(f"{self._command[0]} cannot be run: {error.strerror}") from None
 
     def freeze(self) -> None:
-        """Keep it from running (SIGSTOP): its connections stay open, and it is silent."""
+        """Pause it (SIGSTOP): its connections stay open, but it does not answer."""
         self._send(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Resume it (SIGCONT)."""
         self._send(signal.SIGCONT)
 
     def kill(self) -> None:
-        """End it at once, as a crash would. Blocks until it is gone, which takes milliseconds."""
+        """Kill it, as a crash would. Blocks until it has ended, which takes milliseconds."""
         self._send(signal.SIGKILL)
         if self._process is not None:
             self._process.wait(_KILL_SECONDS)
 
     def ask_to_end(self) -> None:
-        """Ask it to end (SIGTERM), and do not wait; a frozen one goes on first.
+        """Request its end (SIGTERM) without waiting; a frozen process is resumed first.
 
-        It is asked once: to many programs a second time means that they must not finish.
+        The signal is sent only once: many programs exit immediately at a second one.
         """
         self.thaw()
         if not self._asked:
@@ -124,7 +125,7 @@ class ChildProcess:
             self._send(signal.SIGTERM)
 
     async def stop(self, clock: Clock, seconds: float) -> None:
-        """Ask it to end, and kill it if that takes longer than ``seconds``."""
+        """Request its end, and kill it if that takes longer than ``seconds``."""
         self.ask_to_end()
         end = clock.now() + seconds
         while self.running and clock.now() < end:
@@ -132,7 +133,7 @@ class ChildProcess:
         self.kill()
 
     def said(self) -> str:
-        """The end of what it wrote, over all starts."""
+        """The end of its output, over all starts."""
         if not self._log.exists():
             return ""
         with self._log.open("rb") as log:
@@ -142,17 +143,17 @@ class ChildProcess:
 
     def _send(self, number: signal.Signals) -> None:
         if self._process is not None:
-            self._process.send_signal(number)  # which is nothing, once it has ended
+            self._process.send_signal(number)  # no effect once it has ended
 
 
 def _check_free(host: str, port: int) -> None:
-    """Raises ``Refused`` if somebody listens there. Connections that just ended do no harm."""
+    """Raises ``Refused`` if the port is in use. Recently closed connections do not matter."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
         except OSError as error:
             raise Refused(
-                f"port {port} of {host} can't be used ({error.strerror}): "
-                "stop the program that has it, or choose another"
+                f"port {port} of {host} is not available ({error.strerror}): "
+                "stop the program that uses it, or choose another"
             ) from None

@@ -39,8 +39,8 @@ class Protoc:
         """
         if importlib.util.find_spec("grpc_tools") is None:
             raise Refused(
-                "this broker can't compile .proto text: install sulina[schemas] there, or send "
-                "what protoc writes with --include_imports --descriptor_set_out"
+                "this broker cannot compile .proto text: install sulina[schemas] there, or send "
+                "the output of protoc --include_imports --descriptor_set_out"
             )
         async with self._turn:
             with tempfile.TemporaryDirectory(prefix="sulina-protoc-") as folder:
@@ -68,5 +68,5 @@ class Protoc:
                 await process.wait()
         if process.returncode:
             words = " ".join(said.decode(errors="replace").split())
-            raise Refused(f"protoc does not take the .proto text: {words[:500]}")
+            raise Refused(f"protoc rejected the .proto text: {words[:500]}")
         return (folder / _SET).read_bytes()

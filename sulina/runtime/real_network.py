@@ -1,4 +1,4 @@
-"""The network of the machine: TCP connections, with TLS where asked for."""
+"""The machine's network: TCP connections, optionally with TLS."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from sulina.errors import NobodyThere, Refused, Unavailable
 
 
 class RealNetwork:
-    """Dials over TCP. ``tls`` is a context, or the path of a file of trusted certificates;
-    without it, secure connections trust what the machine trusts."""
+    """Connects over TCP. ``tls`` is a context, or the path of a file of trusted certificates;
+    without it, secure connections trust the system's certificates."""
 
     def __init__(self, tls: ssl.SSLContext | str | os.PathLike[str] | None = None) -> None:
         self._tls = tls
@@ -20,14 +20,14 @@ class RealNetwork:
     async def dial(
         self, protocol: asyncio.BufferedProtocol, host: str, port: int, *, secure: bool
     ) -> None:
-        """Connect ``protocol``. Raises ``NobodyThere`` if every address refuses, ``Unavailable``
-        for other failures and, for failing trust, ``Refused``."""
+        """Connect ``protocol``. Raises ``NobodyThere`` if every address refuses the connection,
+        ``Refused`` if TLS fails, and ``Unavailable`` for other failures."""
         context = self._context() if secure else None
         loop = asyncio.get_running_loop()
         try:
             await loop.create_connection(lambda: protocol, host, port, ssl=context)
         except UnicodeError:
-            raise Refused(f"{host!r} can't be the name of a host: is it spelled right?") from None
+            raise Refused(f"{host!r} is not a valid host name: check its spelling") from None
         except ssl.SSLError as error:
             raise Refused(
                 f"no TLS connection to {host}:{port} ({error.reason or error}): "
@@ -35,7 +35,7 @@ class RealNetwork:
             ) from None
         except socket.gaierror as error:
             raise Unavailable(
-                f"the name {host} has no address ({error.strerror}): is it spelled right?"
+                f"the host {host} has no address ({error.strerror}): check its spelling"
             ) from None
         except OSError as error:
             nowhere = f"no broker at {host}:{port}"
@@ -50,5 +50,5 @@ class RealNetwork:
         try:
             self._tls = ssl.create_default_context(cafile=self._tls)
         except (OSError, ssl.SSLError) as error:
-            raise Refused(f"the certificates in {self._tls} can't be read: {error}") from None
+            raise Refused(f"the certificates in {self._tls} cannot be read: {error}") from None
         return self._tls

@@ -1,7 +1,7 @@
-"""Certificates in files: whom a process trusts, what it shows, and when they were replaced.
+"""TLS certificates in files, and their replacement while a process runs.
 
-Files are read whole or not at all: a certificate without its key, as there is for a moment while
-both are being replaced, is not taken, and what was read before counts on.
+Certificate and key are read together: if they do not match, because they are being replaced, the
+previous ones stay in use.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _State = tuple[tuple[int, int, int] | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class TlsTexts:
-    """What is in the files, as libraries take it that do not use Python's contexts."""
+    """The contents of the files, for libraries that do not use Python's SSL contexts."""
 
     ca: bytes | None
     certificate: bytes | None
@@ -32,25 +32,24 @@ class TlsTexts:
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Whom to trust, and what to show; PEM files. Without ``ca`` the machine's trust decides."""
+    """PEM files of a TLS client. Without ``ca``, the system's certificates are trusted."""
 
     ca: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
-    """May be left out if it is in the certificate's file."""
+    """May be omitted if it is in the certificate's file."""
 
     def context(self) -> ssl.SSLContext:
         """A client's context that checks names and certificates. Reads the files.
 
-        Raises ``Refused`` if they can't be used. Never asks for a key's passphrase: a key that has
-        one is refused.
+        Raises ``Refused`` if they cannot be used, or if the key has a passphrase.
         """
         return self._loaded(None)
 
     def renew(self, context: ssl.SSLContext) -> None:
-        """Let a context that was made here use what is in the files now, for new connections.
+        """Load the current files into a context created here, for new connections.
 
-        What it trusted before it trusts on. Raises ``Refused``.
+        Authorities that it trusted before stay trusted. Raises ``Refused``.
         """
         self._loaded(context)
 
@@ -60,8 +59,8 @@ class TlsFiles:
                 path.read_bytes()
             except OSError as error:
                 raise Refused(
-                    f"{path} can't be read ({error.strerror or error}): put the PEM file there, "
-                    "readable for this process, or name another"
+                    f"{path} cannot be read ({error.strerror or error}): put a PEM file there that "
+                    "this process can read, or specify another"
                 ) from None
         try:
             if context is None:
@@ -74,13 +73,13 @@ class TlsFiles:
             why = getattr(error, "reason", None) or error
             files = ", ".join(map(str, self._paths()))
             raise Refused(
-                f"the TLS files {files} can't be used ({why}): they must be PEM, and the key must "
-                "belong to the certificate"
+                f"the TLS files {files} cannot be used ({why}): they must be PEM, and the key must "
+                "match the certificate"
             ) from None
         return context
 
     def read(self) -> TlsTexts:
-        """The contents, checked as ``context`` does. Raises ``Refused``."""
+        """The contents, checked like ``context``. Raises ``Refused``."""
         for _ in range(_TRIES):
             before = self.state()
             self.context()
@@ -90,10 +89,10 @@ class TlsFiles:
             )
             if self.state() == before:
                 return TlsTexts(ca, certificate, key or certificate)
-        raise Refused(f"{', '.join(map(str, self._paths()))} are changing all the time")
+        raise Refused(f"{', '.join(map(str, self._paths()))} keep changing: try again")
 
     def state(self) -> _State:
-        """Differs when a file was replaced."""
+        """A value that changes when a file is replaced."""
         return tuple(map(_state, self._paths()))
 
     def _paths(self) -> list[Path]:
@@ -101,7 +100,7 @@ class TlsFiles:
 
 
 class TlsWatch:
-    """The contents of TLS files, read again when the files change. For any thread."""
+    """The contents of TLS files, reread when they change. Safe to use from any thread."""
 
     def __init__(self, files: TlsFiles) -> None:
         """Reads them. Raises ``Refused``."""
@@ -112,13 +111,13 @@ class TlsWatch:
 
     @property
     def texts(self) -> TlsTexts:
-        """What was read last."""
+        """The current contents."""
         return self._texts
 
     def renewed(self) -> TlsTexts | None:
-        """What is in the files, if it is not what was told before; looks at the files each time.
+        """The new contents if the files have changed, else None. Checks the files each time.
 
-        New files that can't be used are told to the log once, and what was there before counts on.
+        New files that cannot be used are logged once, and the previous ones stay in use.
         """
         with self._lock:
             state = self._files.state()
@@ -128,7 +127,9 @@ class TlsWatch:
             try:
                 texts = self._files.read()
             except (Refused, OSError) as error:
-                _log.warning("new TLS files are not used yet: %s", error)
+                _log.warning(
+                    "the new TLS files cannot be used, keeping the previous ones: %s", error
+                )
                 return None
             if texts == self._texts:
                 return None
@@ -145,4 +146,4 @@ def _state(path: Path) -> tuple[int, int, int] | None:
 
 
 def _no_passphrase() -> str:
-    raise ValueError("the key has a passphrase: store it without one, readable by its user alone")
+    raise ValueError("the key has a passphrase: store it without one, readable only by its user")

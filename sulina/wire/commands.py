@@ -136,7 +136,9 @@ def unpack(command: memoryview, control_limit: int = 1 << 30) -> Incoming:
     except ValueError:
         raise ProtocolError(f"command {number} is not known here") from None
     except DecodeError:
-        raise ProtocolError(f"the control body of a {kind.name} command can't be read") from None
+        raise ProtocolError(
+            f"the control body of a {kind.name} command cannot be decoded"
+        ) from None
     return Incoming(kind, request, body, command[end:])
 
 

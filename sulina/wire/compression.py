@@ -56,7 +56,7 @@ def decompress(method: Compression, data: memoryview, raw_length: int) -> bytes:
         try:
             raw: bytes = lz4.block.decompress(data, uncompressed_size=raw_length)
         except (lz4.block.LZ4BlockError, ValueError, MemoryError, OverflowError):
-            raise CorruptFrame("the frame's lz4 data can't be decompressed") from None
+            raise CorruptFrame("the frame's lz4 data cannot be decompressed") from None
     elif method is Compression.ZSTD:
         try:
             import zstandard
@@ -68,7 +68,7 @@ def decompress(method: Compression, data: memoryview, raw_length: int) -> bytes:
                 raise CorruptFrame("the frame's zstd data claims another length")
             raw = zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
         except zstandard.ZstdError:
-            raise CorruptFrame("the frame's zstd data can't be decompressed") from None
+            raise CorruptFrame("the frame's zstd data cannot be decompressed") from None
     else:
         raw = bytes(data)
     if len(raw) != raw_length:

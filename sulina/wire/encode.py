@@ -95,7 +95,7 @@ def encode_frame(
         if first_time != last_time:
             flags |= h.HAS_TIMES
             if last_time - first_time > MAX_TIME_SPAN_US:
-                raise Refused("records published more than 35 minutes apart can't share a frame")
+                raise Refused("records published more than 35 minutes apart cannot share a frame")
             columns.append(_pad(_int32(time - first_time for time in times)))
     due = b""
     if due_us is not None:

@@ -221,7 +221,7 @@ def parse_header(frame: Buffer) -> FrameHeader:
     if not flags & COMPRESSION_MASK and header.columns_length != raw_length:
         raise CorruptFrame("the frame's columns do not have the length its header says")
     if header.first_sequence < 0 or header.last_sequence > _MAX_INT64:
-        raise CorruptFrame("the frame's records have sequence numbers that can't be")
+        raise CorruptFrame("the frame has invalid sequence numbers")
     span = header.last_time - header.first_time
     if not 0 <= span <= (MAX_TIME_SPAN_US if flags & HAS_TIMES else 0):
         raise CorruptFrame("the frame's publish times contradict each other")
@@ -261,7 +261,7 @@ def read_due(frame: Buffer, header: FrameHeader) -> int | None:
         raise CorruptFrame("the frame ends before its delivery time")
     (due_us,) = _DUE.unpack_from(frame, HEADER_SIZE)
     if not 0 < due_us <= MAX_TIME_US:
-        raise CorruptFrame("the frame's delivery time can't be")
+        raise CorruptFrame("the frame has an invalid delivery time")
     return int(due_us)
 
 

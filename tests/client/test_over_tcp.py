@@ -107,7 +107,7 @@ async def test_no_broker_is_told_at_once() -> None:
 
 
 async def test_a_name_that_no_host_can_have_is_told() -> None:
-    with pytest.raises(Refused, match=r"'two\.\.dots' can't be the name of a host"):
+    with pytest.raises(Refused, match=r"'two\.\.dots' is not a valid host name"):
         await sulina.connect("sulina://two..dots:6655").open()
 
 
@@ -205,7 +205,7 @@ async def test_a_broker_that_is_not_trusted_is_refused(secure_port: int) -> None
 
 async def test_certificates_that_are_not_there_are_told(secure_port: int) -> None:
     client = sulina.connect(f"sulina+tls://127.0.0.1:{secure_port}", tls="absent.pem")
-    with pytest.raises(Refused, match=r"absent\.pem can't be read"):
+    with pytest.raises(Refused, match=r"absent\.pem cannot be read"):
         await client.open()
 
 

@@ -81,7 +81,7 @@ def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         program = Program("late", ("/bin/sleep", "1000"), port, answers_http("/"))
 
-        with pytest.raises(Refused, match=f"port {port} of 127.0.0.1 can't be used"):
+        with pytest.raises(Refused, match=f"port {port} of 127.0.0.1 is not available"):
             EmulatorServer(tmp_path, program).start()
 
 

@@ -247,7 +247,7 @@ async def test_another_server_at_its_port_is_never_taken_for_it(
     taken = shared_etcd.settings.endpoints[0].port
     [peer] = free_ports(1)
     servers = EtcdServers(tmp_path / "etcd", [MemberSpec("m0", taken, peer)], RealClock())
-    with pytest.raises(Refused, match=f"port {taken} of 127.0.0.1 can't be used"):
+    with pytest.raises(Refused, match=f"port {taken} of 127.0.0.1 is not available"):
         await servers.start()
     assert not servers.members["m0"].running
 

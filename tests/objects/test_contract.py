@@ -134,7 +134,7 @@ async def test_an_object_may_have_no_bytes(opening: Opening) -> None:
 
         assert await store.tail("empty", 10) == (b"", 0)
         assert await store.get("empty", 0, 0) == b""
-        with pytest.raises(Refused, match="empty has 0 bytes"):
+        with pytest.raises(Refused, match="empty has only 0 bytes"):
             await store.get("empty", 0, 1)
 
 
@@ -152,9 +152,9 @@ async def test_a_range_beyond_the_end_is_refused(opening: Opening) -> None:
         await store.put("a", chunks_of(b"0123456789"))
 
         for start, end in ((0, 11), (5, 100), (10, 11), (500, 600)):
-            with pytest.raises(Refused, match=f"a has 10 bytes, so byte {end - 1}"):
+            with pytest.raises(Refused, match=f"a has only 10 bytes: byte {end - 1}"):
                 await store.get("a", start, end)
-        with pytest.raises(Refused, match="7 to 3 is no range"):
+        with pytest.raises(Refused, match="7 to 3 is not a valid byte range"):
             await store.get("a", 7, 3)
 
 
@@ -171,11 +171,11 @@ async def test_the_tail_comes_with_the_size(opening: Opening) -> None:
 async def test_what_is_not_there_is_not_found(opening: Opening) -> None:
     async with opening() as store:
         assert await store.info("a/b") is None
-        with pytest.raises(NotFound, match="there is no object a/b"):
+        with pytest.raises(NotFound, match="the object a/b does not exist"):
             await store.get("a/b", 0, 1)
-        with pytest.raises(NotFound, match="there is no object a/b"):
+        with pytest.raises(NotFound, match="the object a/b does not exist"):
             await store.get("a/b", 0, 0)
-        with pytest.raises(NotFound, match="there is no object a/b"):
+        with pytest.raises(NotFound, match="the object a/b does not exist"):
             await store.tail("a/b", 1)
 
 

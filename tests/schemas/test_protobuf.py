@@ -71,7 +71,7 @@ async def test_what_protoc_does_not_take_is_refused_with_its_words() -> None:
     for text, why in (
         (b"message { oops", "schema.proto:1"),
         (b'import "etc/passwd"; message A {}', "etc/passwd"),
-        (b'syntax = "proto3"; enum {', "protoc does not take"),
+        (b'syntax = "proto3"; enum {', "protoc rejected"),
     ):
         with pytest.raises(InvalidSchema, match=why):
             await descriptors_of(text, compiler)

@@ -164,7 +164,7 @@ BROKEN = {
     ),
     "with a body of noise": (
         PREFIX.pack(20, Command.LOOKUP, 0, 0, 0, 8) + b"\xff" * 8,
-        "can't be read",
+        "cannot be decoded",
     ),
 }
 
