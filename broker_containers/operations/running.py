@@ -25,14 +25,14 @@ _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Self_ = TypeVar("Self_")
-_Method = Callable[Concatenate[Self_, P], Coroutine[Any, Any, R]]
+Owner = TypeVar("Owner")
+_Method = Callable[Concatenate[Owner, P], Coroutine[Any, Any, R]]
 
 
-def handles(operation: Operation[P, R]) -> Callable[[_Method[Self_, P, R]], _Method[Self_, P, R]]:
+def handles(operation: Operation[P, R]) -> Callable[[_Method[Owner, P, R]], _Method[Owner, P, R]]:
     """Mark a method as the handler of an operation; it has the operation's signature."""
 
-    def mark(handler: _Method[Self_, P, R]) -> _Method[Self_, P, R]:
+    def mark(handler: _Method[Owner, P, R]) -> _Method[Owner, P, R]:
         setattr(handler, _HANDLES, operation)
         return handler
 
