@@ -21,11 +21,13 @@ from tests.owners.brokers import QUICK, Brokers
 
 NAMES = ("one", "two", "three")
 TOPICS = [f"/default/t{number}" for number in range(6)]
+STEADY = replace(QUICK, lease_seconds=30, rebalance_seconds=3600)
+"""Topics move only when a test moves them, however busy the machine is."""
 
 
 @pytest.fixture
 async def brokers() -> AsyncIterator[Brokers]:
-    async with asyncio.timeout(90), Brokers() as cluster:
+    async with asyncio.timeout(90), Brokers(STEADY) as cluster:
         await cluster.start(*NAMES)
         for node in cluster.running.values():
             while len(node.tables.living()) < len(NAMES) or node.tables.leader()[0] is None:
@@ -234,7 +236,7 @@ async def uneven() -> AsyncIterator[AdminClient]:
         return_seconds=0,
         broker_cooldown_seconds=0,
     )
-    settings = replace(QUICK, balance=eager, rebalance_seconds=3600)
+    settings = replace(STEADY, balance=eager)
     async with asyncio.timeout(90), Brokers(settings) as cluster:
         await cluster.start("one", "two")
         node = cluster.running["one"]
