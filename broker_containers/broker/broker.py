@@ -13,7 +13,6 @@ from functools import partial
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.broker.topic_metadata import StoredTopicMetadata, TopicMetadata
 from broker_containers.broker.topic_owners import OwnsEveryTopic, TopicAddress, TopicOwners
-from broker_containers.histogram import PublishLatency
 from broker_containers.subscriptions.cursors import CursorWriter
 from broker_containers.subscriptions.dead_letters import (
     DeadLetter,
@@ -25,6 +24,7 @@ from broker_containers.topic_log.cleanup import ObjectCleanup, delete_objects, m
 from broker_containers.topic_log.log import Log, VolatileLog
 from broker_containers.topic_log.managed_ledger import ManagedLedger
 from broker_containers.topic_log.tail_cache import CachedFrame, TailCache
+from broker_containers.topics.histogram import PublishLatency
 from broker_containers.topics.retention import Retention
 from broker_containers.topics.shielded_tasks import ShieldedTasks
 from broker_containers.topics.single_publish import publish_one

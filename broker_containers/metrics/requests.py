@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker_containers.histogram import LATENCY_MS, Histogram
 from broker_containers.metrics.exposition import Exposition, MetricType
+from broker_containers.topics.histogram import LATENCY_MS, Histogram
 
 
 class RequestCounts:

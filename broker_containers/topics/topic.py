@@ -6,11 +6,11 @@ import asyncio
 from dataclasses import dataclass
 from functools import partial
 
-from broker_containers.histogram import PublishLatency
 from broker_containers.subscriptions.subscription import Subscription
 from broker_containers.topic_log.dedup import Verdict
 from broker_containers.topic_log.log import Log
 from broker_containers.topic_log.tail_cache import CachedFrame, TopicTail
+from broker_containers.topics.histogram import PublishLatency
 from broker_containers.topics.producers import REPEATED, ProducerSink, PublishOutcome, TopicProducer
 from sulina.errors import (
     Fenced,

@@ -10,8 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import sulina
 from broker_containers.broker.settings import HttpSettings
-from broker_containers.histogram import Histogram
 from broker_containers.metrics.exposition import Exposition, MetricType
+from broker_containers.topics.histogram import Histogram
 from tests.http.broker import running
 from tests.http.client import Http
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import psutil
 
-from broker_containers.histogram import LAG_SECONDS, Histogram
 from broker_containers.metrics.exposition import Exposition, MetricType
+from broker_containers.topics.histogram import LAG_SECONDS, Histogram
 from sulina.runtime.seam import Clock
 
 _EVERY_SECONDS = 0.25
