@@ -1,7 +1,7 @@
-"""The seal: a checksum of an object's footer, in eight bytes that stand right before it.
+"""A checksum of an object's Parquet footer, in the eight bytes before it.
 
-Parquet readers find the footer from the end of the file and row groups by their positions, so none
-of them looks at these bytes.
+Parquet readers find the footer from the end of the file and row groups by their positions, so they
+ignore these bytes.
 """
 
 from __future__ import annotations
@@ -17,5 +17,5 @@ FOOTER_CHECKSUM_SIZE: Final = _LAYOUT.size
 
 
 def footer_checksum(footer: bytes) -> bytes:
-    """The seal of a footer, which ends with its length and Parquet's magic."""
+    """The checksum bytes of a footer, which ends with its length and Parquet's magic."""
     return _LAYOUT.pack(_MAGIC, crc32c(footer))

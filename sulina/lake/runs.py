@@ -1,4 +1,4 @@
-"""Numpy helpers for runs of different lengths: work on all frames at once instead of on each."""
+"""Numpy helpers for runs of different lengths, which process all frames at once."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def padded(lengths: Ints) -> Ints:
 
 
 def starts_of(lengths: Ints) -> Ints:
-    """Where each run starts if they stand one after the other, and last where all end."""
+    """The start of each consecutive run, followed by the end of the last."""
     starts = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=starts[1:])
     return starts
 
 
 def runs(starts: Ints, lengths: Ints) -> Ints:
-    """The positions of all runs one after the other: start, start + 1, ... of each."""
+    """The positions of all runs, concatenated: start, start + 1, ... of each."""
     if _all_one(lengths):
         return starts
     ends = np.cumsum(lengths)
@@ -38,12 +38,12 @@ def runs(starts: Ints, lengths: Ints) -> Ints:
 
 
 def spread(values: NDArray[_T], counts: Ints) -> NDArray[_T]:
-    """Each value as many times as its count says. Not to be changed: it may be ``values``."""
+    """Each value repeated by its count. Do not modify the result: it may be ``values``."""
     return values if _all_one(counts) else np.repeat(values, counts)
 
 
 def _all_one(counts: Ints) -> bool:
-    """Whether this is a ledger of frames with one record, where much can be left out."""
+    """Whether every frame has one record, which allows shortcuts."""
     return bool((counts == 1).all())
 
 
@@ -59,7 +59,7 @@ def copy_runs(out: Bytes, at: Ints, source: Bytes, starts: Ints, lengths: Ints) 
 
 
 def join_runs(source: Bytes, starts: Ints, lengths: Ints) -> Bytes:
-    """All runs of ``source``, one after the other; they rise and do not overlap."""
+    """All runs of ``source``, concatenated; they are ascending and do not overlap."""
     # For Arrow, runs and the gaps between them are the values of one array: taking every other
     # of them copies natively.
     bounds = np.stack([starts, starts + lengths], axis=1).ravel()

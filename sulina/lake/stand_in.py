@@ -1,9 +1,9 @@
-"""Frames that are not laid out as ``encode_frame`` does it, made regular one by one.
+"""Converts frames whose layout differs from that of ``encode_frame``, one by one.
 
-Compressed ones are inflated. The rest are rare, made by clients other than ours: brokers check a
-frame's checksum and never open it. Such a frame is kept as it is beside its records, and one that
-nobody can open is kept as well, with records that have no payload: refusing it would keep the
-whole ledger out of the lake, and consumers are to get what the producer sent in any case.
+Compressed frames are decompressed. Others are rare and come from foreign clients, because brokers
+check a frame's checksum but never decode it. Such a frame is stored verbatim beside its records. A
+frame that cannot be decoded is stored as well, with records without payload: refusing it would keep
+the whole ledger out of the lake, and consumers must receive what the producer sent in any case.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class StandIn:
 
     frame: bytes
     verbatim: bytes | None
-    """The frame itself, if it can't be built again from the stand-in's columns."""
+    """The original frame, if it cannot be rebuilt from the stand-in's columns."""
     readable: bool = True
 
 
 def inflate(frame: Buffer, header: h.FrameHeader) -> bytes:
-    """The same frame with its columns uncompressed. Raises ``CorruptFrame`` if they can't be."""
+    """The same frame with its columns uncompressed. Raises ``CorruptFrame``."""
     view = memoryview(frame)
     stored = view[header.columns_at : header.columns_at + header.columns_length]
     raw = decompress(Compression(header.flags & h.COMPRESSION_MASK), stored, header.raw_length)
@@ -54,7 +54,7 @@ def inflate(frame: Buffer, header: h.FrameHeader) -> bytes:
 
 
 def stand_in(frame: Buffer) -> StandIn:
-    """A regular frame with the records of an intact one. Raises ``CorruptFrame`` if it is not."""
+    """A regular frame with the records of an intact one. Raises ``CorruptFrame``."""
     header = h.check_frame(frame)
     whole = bytes(frame)
     try:
@@ -78,7 +78,7 @@ def _encode_again(frame: Buffer, header: h.FrameHeader) -> bytes:
 
 def _encode_empty(frame: Buffer, header: h.FrameHeader) -> bytes:
     name = read_producer_name(frame, header)
-    if len(name.encode()) > h.MAX_NAME:  # what stands for bytes that are not text is longer
+    if len(name.encode()) > h.MAX_NAME:  # replacements for invalid UTF-8 take more bytes
         name = name[: h.MAX_NAME // 4]
     return encode_frame(
         Origin(name, header.schema_id, header.schema_version),

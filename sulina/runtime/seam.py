@@ -1,7 +1,8 @@
-"""Interfaces through which the core meets the machine.
+"""The interfaces through which the core uses the machine.
 
-The core is plain ``async`` code: it may use asyncio's futures, tasks, events and queues, because
-a simulated event loop runs them too. It gets everything else from the objects described here.
+The core is plain ``async`` code. It may use asyncio's futures, tasks, events, queues and the event
+loop's ``call_later``, because a simulated event loop runs them too. Timeouts go through
+``deadline.within``; everything else comes from the objects described here.
 """
 
 from __future__ import annotations
@@ -16,25 +17,25 @@ _T = TypeVar("_T")
 
 
 class RunBlocking(Protocol):
-    """Does work that takes a while, so that nobody else on the event loop waits for it."""
+    """Runs work that takes long without blocking the event loop."""
 
     async def __call__(self, work: Callable[[], _T]) -> _T: ...
 
 
 async def run_inline(work: Callable[[], _T]) -> _T:
-    """An ``RunBlocking`` that does it here and now."""
+    """A ``RunBlocking`` that runs the work immediately, on the event loop."""
     return work()
 
 
 class Clock(Protocol):
-    """Time, as the core sees it."""
+    """Monotonic time, wall-clock time and sleeping."""
 
     def now(self) -> float:
-        """Seconds on a clock that never goes back. Only differences have a meaning."""
+        """Seconds on a clock that never goes back. Only differences are meaningful."""
         ...
 
     def wall_us(self) -> int:
-        """Microseconds since 1970-01-01 UTC. May jump; never used for decisions of safety."""
+        """Microseconds since 1970-01-01 UTC. May jump; never decides about safety."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -91,11 +92,11 @@ class DiskFile(Protocol):
     def name(self) -> str: ...
 
     async def write(self, position: int, buffers: Sequence[Buffer], *, sync: bool) -> None:
-        """Write ``buffers`` one after the other from ``position`` on.
+        """Write ``buffers`` consecutively, starting at ``position``.
 
         With ``sync`` the data is durable (fdatasync) when this returns. Raises ``StorageFull``
-        when there is no space (part of the bytes may have been written: the caller owns the
-        cleaning up) and ``StorageFailed`` on any other error.
+        when there is no space (part of the bytes may have been written, which the caller cleans
+        up) and ``StorageFailed`` on any other error.
         """
         ...
 
@@ -131,7 +132,7 @@ class Disk(Protocol):
     """A folder of flat files. Names have no separators."""
 
     async def open(self, name: str, *, create: bool = False) -> DiskFile:
-        """Open ``name``. With ``create`` it is made when absent, and its name is durable."""
+        """Open ``name``. With ``create``, an absent file is created, and its name is durable."""
         ...
 
     async def list(self) -> list[str]:
@@ -139,7 +140,7 @@ class Disk(Protocol):
         ...
 
     async def remove(self, name: str) -> None:
-        """Delete ``name`` durably; nothing happens if it is absent."""
+        """Delete ``name`` durably; does nothing if it is absent."""
         ...
 
     async def replace(self, name: str, content: Buffer) -> None:
@@ -147,5 +148,5 @@ class Disk(Protocol):
         ...
 
     async def close(self) -> None:
-        """Release what the disk holds (threads, locks)."""
+        """Release threads and locks."""
         ...
