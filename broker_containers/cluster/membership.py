@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from sulina.errors import NotFound, Refused, Retriable, SulinaError, UnknownOutcome
+from sulina.metadata import cas
 from sulina.metadata.keys import record
 from sulina.metadata.keys.members import BrokerRecord, check_broker_id, decode, register_key
 from sulina.metadata.keys.path import part
@@ -73,10 +74,11 @@ class Membership:
     async def leave(self) -> None:
         """Announce that this broker stops: the others take over its topics, one by one."""
         self.me = replace(self.me, leaving=True)
-        if self.lease is not None:
-            await self._store.put(
-                register_key(self.broker), record.encode(self.me), lease=self.lease.id
-            )
+        key, lease = register_key(self.broker), self.lease
+        present = await self._store.get(key)
+        if lease is not None and present is not None and present.lease == lease.id:
+            value = record.encode(self.me)
+            await cas.swap(self._store, key, present.mod_revision, value, lease=lease.id)
 
     def changed(self, rest: str, found: BrokerRecord | None) -> None:
         """Call it for every registration that changed or was removed."""

@@ -12,7 +12,7 @@ from broker_containers.cluster.ownership import Ownership
 from broker_containers.cluster.tables import ClusterTables
 from broker_containers.load.report import LoadReport
 from broker_containers.operations.running import handles
-from sulina.errors import NotFound, Refused
+from sulina.errors import NotFound
 from sulina.metadata.keys import members
 from sulina.metadata.keys.members import BrokerMode, BrokerState
 from sulina.metadata.keys.path import part
@@ -114,9 +114,6 @@ class ClusterHandlers:
 
     @handles(BrokerOperations.drain)
     async def drain(self, broker: str, *, reason: str = "") -> BrokerModeSet:
-        others = [one for one in self._tables.living() if one != broker]
-        if not any(self._tables.mode(one) is BrokerMode.ACTIVE for one in others):
-            raise Refused(f"{broker} is the only active broker: none could take its topics")
         return await self._set_mode(broker, BrokerMode.DRAINING, reason)
 
     @handles(BrokerOperations.activate)
@@ -126,7 +123,9 @@ class ClusterHandlers:
     async def _set_mode(self, broker: str, mode: BrokerMode, reason: str) -> BrokerModeSet:
         self._row(broker, {})  # raises if there is no such broker
         state = BrokerState(mode, reason[:_LONGEST_REASON], self._clock.wall_us())
-        await self._tables.prefix_cache.reached(await members.set_state(self._store, broker, state))
+        others = [one for one in self._tables.living() if one != broker]
+        revision = await members.set_state(self._store, broker, state, others)
+        await self._tables.prefix_cache.reached(revision)
         return BrokerModeSet(broker, mode)
 
     # ---- balance ----

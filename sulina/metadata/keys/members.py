@@ -6,13 +6,15 @@ tells whether the broker should have topics.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sulina.errors import Refused
+from sulina.errors import Overloaded, Refused
+from sulina.metadata import cas
 from sulina.metadata.keys import record
 from sulina.metadata.keys.path import name_of, part
-from sulina.metadata.store import KeyValue, MetadataStore
+from sulina.metadata.store import Compare, KeyValue, MetadataStore, ModRevisionIs, Put
 from sulina.names import check_label
 
 REGISTER = "/cluster/register/"
@@ -76,17 +78,39 @@ def decode(item: KeyValue) -> BrokerRecord:
     return record.decode(BrokerRecord, item)
 
 
-def broker_of(rest: str) -> str:
-    """The broker whose registration is ``REGISTER`` + ``rest``."""
-    return name_of(rest)
-
-
 async def list_all(store: MetadataStore) -> dict[str, BrokerRecord]:
     """All registered brokers."""
     items = (await store.range(REGISTER)).items
     return {name_of(item.key.removeprefix(REGISTER)): decode(item) for item in items}
 
 
-async def set_state(store: MetadataStore, broker: str, state: BrokerState) -> int:
-    """Set the desired state of a broker, running or not; returns the revision."""
-    return await store.put(state_key(broker), record.encode(state))
+async def set_state(
+    store: MetadataStore, broker: str, state: BrokerState, others: Sequence[str] = ()
+) -> int:
+    """Set the desired state of a broker, running or not; returns the revision.
+
+    A broker is drained only while one of ``others`` is active, also if they are drained at the same
+    time. Raises ``Refused`` if none is, and ``Overloaded`` if states keep changing concurrently.
+    """
+    key = state_key(broker)
+    for _ in range(cas.DEFAULT_TRIES):
+        guards = [_unchanged(key, await store.get(key))]
+        if state.mode is BrokerMode.DRAINING:
+            guards.append(await _active(store, others, broker))
+        result = await store.txn(guards, [Put(key, record.encode(state))])
+        if result.succeeded:
+            return result.revision
+    raise Overloaded("the states of brokers keep changing concurrently: try again later")
+
+
+async def _active(store: MetadataStore, others: Sequence[str], broker: str) -> Compare:
+    """The condition that an active broker of ``others`` stays active."""
+    for one in others:
+        item = await store.get(state_key(one))
+        if item is None or record.decode(BrokerState, item).mode is BrokerMode.ACTIVE:
+            return _unchanged(state_key(one), item)
+    raise Refused(f"{broker} is the only active broker: none could take its topics")
+
+
+def _unchanged(key: str, item: KeyValue | None) -> Compare:
+    return ModRevisionIs(key, 0 if item is None else item.mod_revision)
