@@ -6,6 +6,7 @@ producers and consumers that are connected stay.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import asdict
 from typing import Unpack
 
@@ -43,6 +44,7 @@ class TopicHandlers:
         self._broker = broker
         self._store = broker.store
         self._admin = admin
+        self._applying = asyncio.Lock()
 
     @handles(BrokerOperations.stats)
     async def stats(self) -> BrokerStats:
@@ -87,9 +89,10 @@ class TopicHandlers:
         return changed
 
     async def _apply_policies(self, namespace: str) -> None:
-        for topic in list(self._broker.loaded()):
-            if topic.name.namespace == namespace:
-                topic.policy = await topics.effective_policy(self._store, topic.name)
+        async with self._applying:  # one at a time, so that the newest is applied last
+            for topic in list(self._broker.loaded()):
+                if topic.name.namespace == namespace:
+                    topic.policy = await topics.effective_policy(self._store, topic.name)
 
     # ---- topics ----
 

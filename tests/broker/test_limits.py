@@ -8,6 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from sulina import Client, NotFound, Overloaded, Refused
+from sulina.metadata.keys import topics
+from sulina.metadata.keys.policy import Policy
+from sulina.metadata.store import MetadataStore
+from sulina.names import TopicName
 from tests.broker.actions import (
     ack_all,
     bodies,
@@ -182,6 +186,31 @@ async def test_concurrent_changes_of_a_failure_policy_all_survive(client: Client
     )
     found = await client.admin("subscription.policy", arguments)
     assert {name: found[name] for name in changes} == changes
+
+
+async def test_of_two_changes_the_newer_is_in_force_though_the_older_took_longer_to_apply(
+    client: Client, hasty: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, may_apply = asyncio.Event(), asyncio.Event()
+    effective_policy = topics.effective_policy
+
+    async def slow_at_first(store: MetadataStore, name: TopicName) -> Policy:
+        policy = await effective_policy(store, name)
+        if not reading.is_set():
+            reading.set()
+            await may_apply.wait()
+        return policy
+
+    async with client.producer(TOPIC):
+        monkeypatch.setattr(topics, "effective_policy", slow_at_first)
+        older = asyncio.create_task(limit(client, max_producers_per_topic=1))
+        await reading.wait()
+        newer = asyncio.create_task(limit(client, max_producers_per_topic=0))
+        await asyncio.wait({newer}, timeout=0.5)
+        may_apply.set()
+        await asyncio.gather(older, newer)
+        async with hasty.producer(TOPIC):
+            pass
 
 
 async def test_a_change_holds_at_once_for_who_comes_and_sends_nobody_away(
