@@ -39,6 +39,7 @@ class SubscriptionManager:
     ) -> None:
         self._store = store
         self._clock = clock
+        self._changing = asyncio.Lock()
         self.limits = limits
         """For subscriptions opened from now on; may be changed at any time."""
         self._cursors = cursors
@@ -150,8 +151,9 @@ class SubscriptionManager:
         def alter(current: FailurePolicy) -> FailurePolicy:
             return _checked(replace(current, **changes))
 
-        policy = await subscriptions.update_failure_policy(self._store, topic.name, name, alter)
-        subscription.failure_policy = policy
+        async with self._changing:  # one at a time, so that the newest is applied last
+            policy = await subscriptions.update_failure_policy(self._store, topic.name, name, alter)
+            subscription.failure_policy = policy
         return policy
 
     async def set_max_unacked(self, topic: Topic, name: str, wanted: int) -> None:
