@@ -1,1 +1,1 @@
-"""What goes over the wire and onto the disk: frames, commands, and the selections within frames."""
+"""The wire and disk formats: frames, commands, and selections of records within frames."""

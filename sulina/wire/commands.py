@@ -1,7 +1,4 @@
-"""The binary protocol's commands: their numbers, their bodies, and their bytes.
-
-Nothing here touches a socket; ``stream`` moves the bytes.
-"""
+"""The binary protocol's commands: numbers, bodies and encoding. ``stream`` does the I/O."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ LENGTH_FIELD: Final = 4
 
 
 class Command(IntEnum):
-    """Numbers on the wire: add, never change."""
+    """Command numbers on the wire. Add new ones; never change or reuse one."""
 
     CONNECT = 1
     CONNECTED = 2
@@ -105,7 +102,7 @@ _BODIES: Final[dict[Command, type[Message]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """One command as it arrived. ``data`` is writable and belongs to the receiver alone."""
+    """One received command. ``data`` is writable and owned by the receiver."""
 
     command: Command
     request: int
@@ -114,27 +111,27 @@ class Incoming:
 
 
 def pack(command: Command, request: int, body: Message, data: Sequence[Buffer] = ()) -> bytes:
-    """The bytes of a command up to its data, which the caller sends right behind them."""
+    """The bytes of a command up to ``data``, which the caller sends after them."""
     control = body.SerializeToString()
     length = PREFIX.size - LENGTH_FIELD + len(control) + sum(map(len, data))
     return PREFIX.pack(length, command, 0, 0, request, len(control)) + control
 
 
 def unpack(command: memoryview, control_limit: int = 1 << 30) -> Incoming:
-    """A whole command, from its length field on. Raises ``ProtocolError``."""
+    """Decode a complete command, including its length field. Raises ``ProtocolError``."""
     if len(command) < PREFIX.size:
-        raise ProtocolError(f"a command has at least {PREFIX.size} bytes, not {len(command)}")
+        raise ProtocolError(f"a command needs at least {PREFIX.size} bytes, got {len(command)}")
     _, number, _, _, request, control_length = PREFIX.unpack_from(command)
     end = PREFIX.size + control_length
     if end > len(command):
         raise ProtocolError("a command's control body is longer than the command")
     if control_length > control_limit:
-        raise ProtocolError(f"a control body has at most {control_limit} bytes")
+        raise ProtocolError(f"the control body exceeds the maximum of {control_limit} bytes")
     try:
         kind = Command(number)
         body = _BODIES[kind].FromString(bytes(command[PREFIX.size : end]))
     except ValueError:
-        raise ProtocolError(f"command {number} is not known here") from None
+        raise ProtocolError(f"unknown command number {number}") from None
     except DecodeError:
         raise ProtocolError(
             f"the control body of a {kind.name} command cannot be decoded"
@@ -157,7 +154,7 @@ _KINDS: Final[list[tuple[type[SulinaError], pb.ErrorKind.ValueType]]] = [
 
 
 def error_body(error: SulinaError) -> pb.Error:
-    """The error as it goes over the wire."""
+    """Encode an error. Kinds without a number are sent as an unknown outcome."""
     for kind, number in _KINDS:
         if isinstance(error, kind):
             return pb.Error(kind=number, message=str(error))
@@ -165,7 +162,7 @@ def error_body(error: SulinaError) -> pb.Error:
 
 
 def error_from(body: pb.Error) -> SulinaError:
-    """The error that the peer meant. An unknown kind is an unknown outcome."""
+    """Decode an error. An unknown kind becomes ``UnknownOutcome``, a move ``Retriable``."""
     if body.kind == pb.MOVED:
         return Retriable(body.message)
     for kind, number in _KINDS:

@@ -1,4 +1,4 @@
-"""Compression of a frame's columns: none, lz4 or zstd, each bounded in what it may produce."""
+"""Compression of a frame's columns: none, lz4 or zstd, with bounded output."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sulina.errors import CorruptFrame, Refused
 
 
 class Compression(IntEnum):
-    """How a frame's columns are stored; the value is kept in the frame's flags."""
+    """How a frame's columns are stored; the value is part of the frame's flags."""
 
     NONE = 0
     LZ4 = 1
@@ -45,8 +45,8 @@ def compress(method: Compression, raw: bytes) -> bytes:
 def decompress(method: Compression, data: memoryview, raw_length: int) -> bytes:
     """The original bytes, exactly ``raw_length`` of them.
 
-    Never allocates more than ``raw_length`` allows, whatever the input claims. Raises
-    ``CorruptFrame`` when the input is not what ``compress`` makes.
+    Never allocates more than ``raw_length`` bytes, whatever length the input states. Raises
+    ``CorruptFrame`` if the input is not valid compressed data of that length.
     """
     if method is Compression.LZ4:
         try:
@@ -63,14 +63,14 @@ def decompress(method: Compression, data: memoryview, raw_length: int) -> bytes:
         except ImportError:
             raise _missing("zstd", "zstandard") from None
         try:
-            # The stream's own claim decides what the library allocates: check it first.
+            # The library allocates the length that the stream states: check it first.
             if zstandard.frame_content_size(data) != raw_length:
-                raise CorruptFrame("the frame's zstd data claims another length")
+                raise CorruptFrame("the length in the frame's zstd data contradicts its header")
             raw = zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
         except zstandard.ZstdError:
             raise CorruptFrame("the frame's zstd data cannot be decompressed") from None
     else:
         raw = bytes(data)
     if len(raw) != raw_length:
-        raise CorruptFrame("the frame's columns decompress to another length")
+        raise CorruptFrame("the frame's columns do not decompress to the length in its header")
     return raw

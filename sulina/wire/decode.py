@@ -1,7 +1,7 @@
-"""Opens a frame: from bytes to columns of Python values, with every bound checked.
+"""Decodes a frame into columns of Python values, with every bound checked.
 
-Only the edges do this: the client, and the door for stock Danube clients. Whatever the input,
-the outcome is the columns or one ``CorruptFrame``.
+Used only by the client and by the server for stock Danube clients. Invalid input of any kind raises
+``CorruptFrame``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _cutter(size: int, count: int) -> struct.Struct:
 
 
 class _Columns:
-    """A cursor over the column section; every take is bounded by what is there."""
+    """A bounds-checked cursor over the column section."""
 
     def __init__(self, data: memoryview) -> None:
         self.data = data
@@ -37,7 +37,7 @@ class _Columns:
     def take(self, length: int) -> memoryview:
         start, end = self.at, self.at + length
         if end > len(self.data):
-            raise CorruptFrame("a column of the frame reaches beyond its end")
+            raise CorruptFrame("a column of the frame extends beyond the frame's end")
         self.at = h.padded(end)
         return self.data[start:end]
 
@@ -49,20 +49,20 @@ class _Columns:
         return numbers.tolist()
 
     def offsets(self, count: int) -> list[int]:
-        """``count`` + 1 offsets: from zero, never falling."""
+        """``count`` + 1 offsets, starting at zero, never decreasing."""
         offsets = self.int32(count + 1)
-        # Sorting what is sorted already is one pass of native comparisons.
+        # Sorting a sorted list takes one pass of native comparisons.
         if offsets[0] != 0 or sorted(offsets) != offsets:
-            raise CorruptFrame("the offsets of a column of the frame are out of order")
+            raise CorruptFrame("the offsets of a column in the frame are out of order")
         return offsets
 
     def binary(self, count: int) -> list[bytes]:
         size = int.from_bytes(self.data[self.at + 4 : self.at + 8], "little")
-        # No more than a frame has records, since what is used here is kept for the next frame.
+        # The offsets and the struct are cached, so only for counts that a frame may have.
         if 0 < count <= h.MAX_RECORDS and 0 < size * count <= len(self.data):
             expected = even_offsets(size, count)
             if bytes(self.data[self.at : self.at + len(expected)]) == expected:
-                # Values of one size are cut natively: several times faster than slicing each.
+                # A struct splits values of equal size several times faster than slicing each.
                 self.at += len(expected)
                 return list(_cutter(size, count).unpack(self.take(size * count)))
         offsets = self.offsets(count)
@@ -73,7 +73,7 @@ class _Columns:
         try:
             return [value.decode() for value in self.binary(count)]
         except UnicodeDecodeError:
-            raise CorruptFrame("an attribute of the frame is not UTF-8 text") from None
+            raise CorruptFrame("an attribute in the frame is not valid UTF-8") from None
 
     def bits(self, count: int) -> str:
         """``count`` characters, '1' where the bit is set."""
@@ -82,10 +82,10 @@ class _Columns:
 
 
 class Frame:
-    """A whole frame, opened. Columns are decoded when first used and then kept.
+    """A decoded frame. Times and attributes are built on first use and cached.
 
-    Constructing it checks the CRC and the columns' bounds; it raises ``CorruptFrame`` whatever
-    the bytes are, and ``Refused`` only if the frame's compression is not installed here. The
+    The constructor checks the CRC and the bounds of all columns. It raises ``CorruptFrame`` for
+    invalid bytes and ``Refused`` if the package for the frame's compression is not installed. The
     input buffer is not kept.
     """
 
@@ -97,13 +97,13 @@ class Frame:
         try:
             self.producer_name = name.decode()
         except UnicodeDecodeError:
-            raise CorruptFrame("the producer's name in the frame is not UTF-8 text") from None
+            raise CorruptFrame("the producer name in the frame is not valid UTF-8") from None
         stored = view[header.columns_at : header.columns_at + header.columns_length]
         method = Compression(header.flags & h.COMPRESSION_MASK)
         if method is not Compression.NONE:
             stored = memoryview(decompress(method, stored, header.raw_length))
         columns = _Columns(stored)
-        count = max(header.count, 1)  # a control frame has one payload and no record
+        count = max(header.count, 1)  # a control frame has one payload and no records
         self.payloads: list[bytes] = columns.binary(count)
         self.keys: list[bytes | None] | None = None
         if header.flags & h.HAS_KEYS:
@@ -117,24 +117,23 @@ class Frame:
             lists = columns.offsets(count)
             total = lists[-1]
             if total > h.MAX_ATTRIBUTES:
-                raise CorruptFrame(f"the frame claims {total} attributes: too many")
+                raise CorruptFrame(f"the frame has {total} attributes, over {h.MAX_ATTRIBUTES}")
             self._attributes = (lists, columns.strings(total), columns.strings(total))
         self._deltas: list[int] | None = None
         if header.flags & h.HAS_TIMES:
             self._deltas = columns.int32(count)
             if (min(self._deltas), max(self._deltas)) != (0, header.last_time - header.first_time):
-                raise CorruptFrame("the frame's publish times are not those of its header")
+                raise CorruptFrame("the frame's publish times contradict its header")
         if columns.at != h.padded(len(columns.data)):
-            raise CorruptFrame("the frame has bytes behind its last column")
+            raise CorruptFrame("the frame has bytes after its last column")
 
     @property
     def count(self) -> int:
-        """Records in the frame."""
         return self.header.count
 
     @cached_property
     def times(self) -> list[int]:
-        """Publish time of each record, in microseconds since 1970."""
+        """The publish time of each record, in microseconds since 1970."""
         first = self.header.first_time
         if self._deltas is None:
             return [first] * self.count
@@ -142,7 +141,7 @@ class Frame:
 
     @cached_property
     def attributes(self) -> list[dict[str, str]] | None:
-        """Attributes of each record, or None if no record has any."""
+        """The attributes of each record, or None if no record has any."""
         if self._attributes is None:
             return None
         lists, names, values = self._attributes
@@ -153,7 +152,7 @@ class Frame:
 
 
 def read_slots(frame: Buffer, header: h.FrameHeader) -> bytes | None:
-    """The key slot of each record, or None if the frame has no keys. Opens no column."""
+    """The key slot of each record, or None if the frame has no keys. Decodes no column."""
     if not header.flags & h.HAS_KEYS:
         return None
     start = header.slots_at
@@ -161,6 +160,6 @@ def read_slots(frame: Buffer, header: h.FrameHeader) -> bytes | None:
 
 
 def read_producer_name(frame: Buffer, header: h.FrameHeader) -> str:
-    """The producer's name, without opening the columns."""
+    """The producer's name. Decodes no column; replaces invalid UTF-8."""
     name = memoryview(frame)[header.name_at : header.name_at + header.name_length]
     return bytes(name).decode(errors="replace")

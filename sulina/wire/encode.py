@@ -1,8 +1,8 @@
-"""Packs records into a frame: columns in Arrow's layout, built without a loop over the records.
+"""Encodes records as a frame: columns in Arrow's layout, built without a loop over the records.
 
 Columns, each padded to 8 bytes: payload (int32 offsets, data); if any record has a key: key
 (validity bits, int32 offsets, data); if any has attributes: attributes (int32 list offsets, then
-names and values as int32 offsets and data each); if publish times differ: int32 deltas in
+names and values, each as int32 offsets and data); if publish times differ: int32 deltas in
 microseconds from the earliest.
 """
 
@@ -30,7 +30,7 @@ MAX_TIME_SPAN_US = h.MAX_TIME_SPAN_US
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who packs the frame. The id follows from the name, so it is the same after a restart."""
+    """The producer of a frame. Its id is derived from its name, so it survives a restart."""
 
     name: str
     schema_id: int = 0
@@ -47,7 +47,7 @@ def producer_id(name: str) -> int:
 
 
 def key_slot(key: bytes) -> int:
-    """The slot (0 to 255) by which KeyShared subscriptions spread keys over consumers."""
+    """The slot (0 to 255) by which KeyShared subscriptions assign keys to consumers."""
     return crc32c(key) & 0xFF
 
 
@@ -62,20 +62,20 @@ def encode_frame(
     compression: Compression = Compression.NONE,
     due_us: int | None = None,
 ) -> bytes:
-    """One frame of all ``payloads``, in order.
+    """Encode ``payloads``, in order, as one frame.
 
-    ``times`` are publish times in microseconds, one for all or one each, no more than 35 minutes
-    apart. With ``due_us`` (microseconds since 1970) none of the records is delivered before that
-    time. Columns that ``compression`` does not make smaller are stored as they are. Raises
-    ``TooLarge`` beyond the limits of a frame and ``Refused`` for a producer name that is too long
-    or a compression that is not installed.
+    ``times`` are publish times in microseconds, one for all or one per record, at most 35 minutes
+    apart. With ``due_us`` (microseconds since 1970) no record is delivered before that time.
+    Columns that ``compression`` does not make smaller are stored uncompressed. Raises ``TooLarge``
+    beyond the limits of a frame, and ``Refused`` for times too far apart, a producer name that is
+    too long or a compression whose package is not installed.
     """
     count = len(payloads)
     if not 0 < count <= h.MAX_RECORDS:
-        raise TooLarge(f"a frame holds 1 to {h.MAX_RECORDS} records, not {count}")
+        raise TooLarge(f"a frame must have 1 to {h.MAX_RECORDS} records, got {count}")
     assert first_sequence >= 0
     for column in (keys, attributes, None if isinstance(times, int) else times):
-        assert column is None or len(column) == count, "every record has its place in a column"
+        assert column is None or len(column) == count, "columns must have one value per record"
     flags = 0
     columns = _binary_column(payloads)
     slots = b""
@@ -115,7 +115,7 @@ def encode_frame(
 
 
 def encode_control_frame(origin: Origin, content: bytes, time: int) -> bytes:
-    """A frame without records, in which a broker keeps ``content`` for its successor."""
+    """A frame without records that stores ``content`` for the topic's next owner."""
     columns = _binary_column([content])
     return _assemble(origin, h.CONTROL, 0, 0, (time, time), b"", b"", columns, Compression.NONE)
 
@@ -133,10 +133,10 @@ def _assemble(
 ) -> bytes:
     name = origin.name.encode()
     if len(name) > h.MAX_NAME:
-        raise Refused(f"a producer's name has at most {h.MAX_NAME} bytes, this one {len(name)}")
+        raise Refused(f"the producer name has {len(name)} bytes: use at most {h.MAX_NAME}")
     raw_length = stored_length = sum(map(len, columns))
     if raw_length > h.MAX_BODY - 2 * h.MAX_RECORDS:
-        raise TooLarge(f"{raw_length} bytes are too many for one frame: send fewer at once")
+        raise TooLarge(f"{raw_length} bytes are too many for one frame: send smaller batches")
     if compression is not Compression.NONE:
         stored = compress(compression, b"".join(columns))
         if len(stored) < raw_length:
@@ -163,11 +163,11 @@ def _assemble(
 
 def _binary_column(values: Sequence[bytes]) -> list[bytes]:
     size = len(values[0]) if values else 0
-    # Large values are copied once, into the frame itself; small ones are cheaper joined first.
+    # Large values are copied only once, into the frame; for small ones joining first is faster.
     parts = values if size >= _LARGE else [b"".join(values)]
     length = sum(map(len, parts))
     if length > h.MAX_BODY:
-        raise TooLarge(f"{length} bytes are too many for one frame: send fewer at once")
+        raise TooLarge(f"{length} bytes are too many for one frame: send smaller batches")
     count = len(values)
     if count <= h.MAX_RECORDS and length == size * count and len(set(map(len, values))) == 1:
         offsets = even_offsets(size, count)
@@ -177,20 +177,20 @@ def _binary_column(values: Sequence[bytes]) -> list[bytes]:
 
 
 def even_offsets(size: int, count: int) -> bytes:
-    """The offsets of ``count`` values of one size, which is what most frames have."""
+    """The offsets of ``count`` values of equal size, the most common case."""
     return _pad(_rising(size, count.bit_length())[: 4 * (count + 1)])
 
 
 @lru_cache(maxsize=32)
 def _rising(size: int, bits: int) -> bytes:
-    """The offsets of 2 ** ``bits`` values of one size: enough for many counts, which vary."""
+    """The offsets of 2 ** ``bits`` values of equal size, cached for all counts up to that."""
     return _int32(range(0, (size << bits) + 1, size) if size else [0] * ((1 << bits) + 1))
 
 
 def _map_column(entries: Sequence[Mapping[str, str]]) -> list[bytes]:
     total = sum(map(len, entries))
     if total > h.MAX_ATTRIBUTES:
-        raise TooLarge(f"{total} attributes are too many for one frame: send fewer at once")
+        raise TooLarge(f"{total} attributes are too many for one frame: send smaller batches")
     lists = _pad(_int32(accumulate(map(len, entries), initial=0)))
     names = [name.encode() for entry in entries for name in entry]
     values = [value.encode() for entry in entries for value in entry.values()]

@@ -1,8 +1,8 @@
-"""The frame's fixed header: its layout, and the checks that cost the same for any frame.
+"""The frame's fixed header: its layout, and the checks that need nothing else.
 
-A frame is a batch of records of one producer. It is packed once, by the producer; network,
-broker, journal and consumers move it as bytes. All integers are little-endian and every section
-starts on an 8-byte boundary::
+A frame is a batch of records from one producer. The producer encodes it once; brokers, journals and
+the network pass it on as bytes. All integers are little-endian and every section starts on an
+8-byte boundary::
 
     0   4s  magic "SLF1"            40  q   sequence of the first record
     4   B   version                 48  q   earliest publish time, microseconds
@@ -15,10 +15,10 @@ starts on an 8-byte boundary::
     24  Q   schema id
     32  Q   producer id
 
-The body begins with a delivery time (q, microseconds since 1970) only if the flags say so: then
-nothing of the frame is delivered before it.
+If the flag ``DELAYED`` is set, the body begins with a delivery time (q, microseconds since 1970),
+before which no record of the frame is delivered.
 
-The broker needs only what stands here; ``encode`` and ``decode`` handle the columns.
+Brokers need only this module; ``encode`` and ``decode`` handle the columns.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ _KNOWN_FLAGS: Final = 0b0111_1111
 _RECORD_FLAGS: Final = HAS_KEYS | HAS_ATTRIBUTES | HAS_TIMES | DELAYED
 
 MAX_RECORDS: Final = 1 << 16
-"""Records in one frame, so that a selection within a frame is at most 8 KiB."""
+"""Maximum number of records in a frame, so that a selection has at most 8 KiB."""
 MAX_BODY: Final = 64 << 20
-"""Bytes in a frame's body, stored or decompressed."""
+"""Maximum size of a frame's body in bytes, both stored and decompressed."""
 MAX_NAME: Final = 1024
 MAX_ATTRIBUTES: Final = 1 << 20
-"""Attributes of all records of one frame: they weigh far more in memory than in the frame."""
+"""Maximum number of attributes in a frame: they take far more memory once decoded."""
 MAX_TIME_SPAN_US: Final = 0x7FFF_FFFF
-"""Microseconds between the earliest and the latest record of a frame."""
+"""Maximum time between the earliest and the latest record of a frame."""
 
 MAX_TIME_US: Final = (1 << 62) - 1
-"""The latest time at which a frame can be delivered."""
+"""The latest valid delivery time."""
 
 UNASSIGNED: Final = -1
 
@@ -79,7 +79,7 @@ def padded(length: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class FrameHeader:
-    """What a frame says about itself. ``base_offset`` and ``epoch`` are -1 until assigned."""
+    """The fields of a header. ``base_offset`` and ``epoch`` are -1 until assigned."""
 
     flags: int
     name_length: int
@@ -99,7 +99,7 @@ class FrameHeader:
 
     @property
     def size(self) -> int:
-        """Bytes of the whole frame."""
+        """The size of the whole frame in bytes."""
         return HEADER_SIZE + self.body_length
 
     @property
@@ -112,8 +112,8 @@ class FrameHeader:
         return self.base_offset + self.count
 
     def assigned(self, base_offset: int, epoch: int) -> FrameHeader:
-        """The same header with the broker's part filled in."""
-        # Written out: once a frame, and ``dataclasses.replace`` takes several times as long.
+        """The same header with the broker's fields set."""
+        # Runs once per frame, and ``dataclasses.replace`` takes several times as long.
         return FrameHeader(
             self.flags,
             self.name_length,
@@ -134,12 +134,12 @@ class FrameHeader:
 
     @property
     def is_control(self) -> bool:
-        """Written by the broker for itself; never delivered, and without records."""
+        """Whether it was written by a broker for its own use: no records, never delivered."""
         return bool(self.flags & CONTROL)
 
     @property
     def is_delayed(self) -> bool:
-        """Not to be delivered before the time that :func:`read_due` tells."""
+        """Whether it has a delivery time (see :func:`read_due`)."""
         return bool(self.flags & DELAYED)
 
     @property
@@ -197,29 +197,26 @@ def pack_header(
 
 
 def parse_header(frame: Buffer) -> FrameHeader:
-    """Read the header and check that it is plausible by itself. The body need not be there.
-
-    Raises ``CorruptFrame``; costs the same for every frame.
-    """
+    """Decode and check the header alone; the body may be missing. Raises ``CorruptFrame``."""
     if len(frame) < HEADER_SIZE:
-        raise CorruptFrame(f"a frame has at least {HEADER_SIZE} bytes, these are {len(frame)}")
+        raise CorruptFrame(f"a frame needs at least {HEADER_SIZE} bytes, got {len(frame)}")
     magic, version, flags, *fields = _LAYOUT.unpack_from(frame)
     if magic != MAGIC:
-        raise CorruptFrame("these bytes do not start as a frame does")
+        raise CorruptFrame("these bytes are not a frame: the magic number is wrong")
     if version != VERSION:
-        raise CorruptFrame(f"frame version {version} is not known here; this side knows {VERSION}")
+        raise CorruptFrame(f"unsupported frame version {version}; this program supports {VERSION}")
     name_length, body_length, raw_length, count, *rest = fields
     if flags & ~_KNOWN_FLAGS or flags & COMPRESSION_MASK == COMPRESSION_MASK:
-        raise CorruptFrame("the frame uses features that are not known here")
+        raise CorruptFrame("the frame has flags that this version does not support")
     if count > MAX_RECORDS or body_length > MAX_BODY or raw_length > MAX_BODY:
-        raise CorruptFrame(f"the frame claims {count} records in {body_length} bytes: too many")
+        raise CorruptFrame(f"the frame is too large: {count} records, {body_length} bytes")
     if (count == 0) is not bool(flags & CONTROL) or (not count and flags & _RECORD_FLAGS):
-        raise CorruptFrame("a frame holds at least one record, unless it is a control frame")
+        raise CorruptFrame("a frame must have records, unless it is a control frame")
     header = FrameHeader(flags, name_length, body_length, raw_length, count, *rest)
     if header.columns_at + padded(header.columns_length) != header.size or name_length > MAX_NAME:
-        raise CorruptFrame("the frame's body does not have the length its parts add up to")
+        raise CorruptFrame("the lengths in the frame's header do not add up")
     if not flags & COMPRESSION_MASK and header.columns_length != raw_length:
-        raise CorruptFrame("the frame's columns do not have the length its header says")
+        raise CorruptFrame("the frame is uncompressed, but its column lengths differ")
     if header.first_sequence < 0 or header.last_sequence > _MAX_INT64:
         raise CorruptFrame("the frame has invalid sequence numbers")
     span = header.last_time - header.first_time
@@ -229,14 +226,13 @@ def parse_header(frame: Buffer) -> FrameHeader:
 
 
 def check_frame(frame: Buffer) -> FrameHeader:
-    """The header of a whole frame whose every byte is as the producer wrote it.
+    """Check a whole frame, as brokers do before they accept one, and return its header.
 
-    Raises ``CorruptFrame`` if the length is wrong or the CRC does not match. Columns are not
-    opened. This is what a broker does to a frame before it takes responsibility for it.
+    Raises ``CorruptFrame`` if the length is wrong or the CRC does not match. Decodes no column.
     """
     header = parse_header(frame)
     if len(frame) != header.size:
-        raise CorruptFrame(f"the frame should have {header.size} bytes, these are {len(frame)}")
+        raise CorruptFrame(f"the frame should have {header.size} bytes, got {len(frame)}")
     view = memoryview(frame)
     if crc32c(view[HEADER_SIZE:], crc32c(view[:_CRC_AT])) != header.crc:
         raise CorruptFrame("the frame's checksum does not match its bytes")
@@ -245,15 +241,15 @@ def check_frame(frame: Buffer) -> FrameHeader:
 
 
 def pack_due(due_us: int) -> bytes:
-    """The delivery time as a body begins with it."""
+    """Encode the delivery time that begins the body."""
     assert 0 < due_us <= MAX_TIME_US
     return _DUE.pack(due_us)
 
 
 def read_due(frame: Buffer, header: FrameHeader) -> int | None:
-    """When the frame may be delivered, in microseconds since 1970; None: at once.
+    """The delivery time in microseconds since 1970, or None if the frame is not delayed.
 
-    Raises ``CorruptFrame`` for a time that can't be, or if the frame ends before it.
+    Raises ``CorruptFrame`` if it is invalid or missing.
     """
     if not header.flags & DELAYED:
         return None
@@ -266,5 +262,5 @@ def read_due(frame: Buffer, header: FrameHeader) -> int | None:
 
 
 def assign(frame: bytearray | memoryview, base_offset: int, epoch: int) -> None:
-    """Write the broker's part of the header in place. The CRC does not cover it."""
+    """Set the broker's fields of the header in place. The CRC does not cover them."""
     _BROKER_PART.pack_into(frame, _BROKER_AT, base_offset, epoch)

@@ -1,8 +1,7 @@
-"""Which records of a frame are meant: a bit mask, kept as an int (bit i is record i).
+"""Selections of a frame's records: bit masks, kept as an int (bit i is record i).
 
-Shared and KeyShared deliveries, redeliveries and acknowledgements all speak of parts of a frame.
-Masks make the set operations one native instruction stream for the whole frame, and at one bit a
-record they stay small on the wire.
+Shared and KeyShared deliveries, redeliveries and acknowledgements all refer to parts of a frame.
+Set operations on masks are native for the whole frame, and one bit per record is small on the wire.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ _ONES = re.compile("1+")
 
 
 def whole(count: int) -> int:
-    """The mask of all records of a frame of ``count``."""
+    """The mask of all records of a frame with ``count`` records."""
     return (1 << count) - 1
 
 
 def span(first: int, last: int) -> int:
-    """The mask of records ``first`` to ``last``, both included."""
+    """The mask of records ``first`` to ``last``, inclusive."""
     return ((1 << (last - first + 1)) - 1) << first if last >= first else 0
 
 
 def first(mask: int) -> int:
-    """The number of the first record of ``mask``, which has one."""
+    """The number of the first record in ``mask``, which must not be empty."""
     return (mask & -mask).bit_length() - 1
 
 
@@ -48,12 +47,12 @@ def lowest(mask: int, limit: int) -> int:
 
 
 def of_slots(slots: bytes, table: bytes) -> int:
-    """The mask of records whose key slot is chosen in ``table`` (see ``slot_table``)."""
+    """The mask of records whose key slot is selected by ``table`` (see ``slot_table``)."""
     return int(slots.translate(table)[::-1], 2) if slots else 0
 
 
 def slot_table(chosen: Iterable[int]) -> bytes:
-    """A table for :func:`of_slots` that chooses these slots."""
+    """A table for :func:`of_slots` that selects these slots."""
     table = bytearray(b"0" * 256)
     for slot in chosen:
         table[slot] = 0x31
@@ -61,28 +60,28 @@ def slot_table(chosen: Iterable[int]) -> bytes:
 
 
 def indices(mask: int) -> list[int]:
-    """The numbers of the selected records, rising."""
+    """The numbers of the selected records, ascending."""
     return [index for first, last in ranges(mask) for index in range(first, last + 1)]
 
 
 def ranges(mask: int) -> Iterator[tuple[int, int]]:
-    """The runs of selected records as (first, last), rising."""
+    """The runs of selected records as (first, last), ascending."""
     for match in _ONES.finditer(bin(mask)[:1:-1]):
         yield match.start(), match.end() - 1
 
 
 def pick(values: Sequence[_T], mask: int) -> list[_T]:
-    """The selected ones of ``values``."""
+    """The selected ``values``."""
     return [value for first, last in ranges(mask) for value in values[first : last + 1]]
 
 
 def to_bytes(mask: int) -> bytes:
-    """The mask as it goes over the wire."""
+    """Encode a mask for the wire."""
     return mask.to_bytes((mask.bit_length() + 7) // 8, "little")
 
 
 def from_bytes(data: bytes) -> int:
-    """The mask from the wire. Raises ``ProtocolError`` if it is longer than any frame."""
+    """Decode a mask. Raises ``ProtocolError`` if it is longer than any frame."""
     if len(data) > MAX_RECORDS // 8:
-        raise ProtocolError("a selection is longer than any frame")
+        raise ProtocolError(f"a selection must not exceed {MAX_RECORDS} records")
     return int.from_bytes(data, "little")

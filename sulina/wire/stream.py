@@ -1,8 +1,8 @@
-"""Moves commands over a byte transport: an asyncio protocol that receives without extra copies.
+"""Sends and receives commands: an asyncio protocol that receives without extra copies.
 
-A large command is received straight into the buffer that its frame lives in from then on. Writing
-is bounded: when the peer does not read, ``writable`` turns false and this side stops reading the
-peer's commands too, so answers can't pile up.
+A large command is received directly into the buffer that its frame is kept in. Writing is bounded:
+while the peer does not read, ``writable`` is false and the peer's commands are not read either, so
+that answers do not accumulate.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ _WRITE_LOW = 512 << 10
 
 
 class Handler(Protocol):
-    """Who gets what arrives on a stream. Calls are made on the event loop and must not block."""
+    """Receives a stream's events. Called on the event loop; must not block."""
 
     def connected(self, stream: CommandStream) -> None:
-        """The connection is there; called once, first."""
+        """The connection is open. Called once, before the others."""
         ...
 
     def received(self, incoming: Incoming) -> None:
-        """One command. ``ProtocolError`` from here ends the connection with that error."""
+        """One command has arrived. Raising ``ProtocolError`` closes the connection."""
         ...
 
     def writable_again(self) -> None:
-        """The peer has read enough; sending may go on."""
+        """The peer has caught up; sending may continue."""
         ...
 
     def lost(self, reason: Exception | None) -> None:
-        """The connection is gone; called once, last."""
+        """The connection is closed. Called once, after the others."""
         ...
 
     def broke_protocol(self, error: ProtocolError) -> None:
-        """The peer sent what can't be understood; the stream closes after this returns."""
+        """The peer sent something invalid; the stream closes after this returns."""
         ...
 
 
 class CommandStream(asyncio.BufferedProtocol):
-    """One connection. ``limit`` bounds a single command's bytes, ``control_limit`` those of its
-    control body, which costs far more memory once it is parsed.
+    """One connection. ``limit`` is the maximum size of a command in bytes, ``control_limit`` that
+    of its control body, which takes far more memory once parsed.
 
-    ``trusting``: read on while own writes wait. One side of a connection must, or both could wait
-    for each other for ever; it is the client, whose peer sends no more than it was asked for.
+    ``trusting`` keeps reading while its own writes wait. One side must, or both could wait for each
+    other forever: it is the client, because brokers send only what was requested.
     """
 
     def __init__(
@@ -75,10 +75,10 @@ class CommandStream(asyncio.BufferedProtocol):
         self.writable = True
         self.open = False
 
-    # ---- what the owner calls ----
+    # ---- called by the owner ----
 
     def send(self, command: Command, request: int, body: Message, *data: Buffer) -> None:
-        """Queue one command. Never blocks; heed ``writable`` before sending data."""
+        """Queue one command. Never blocks; check ``writable`` before sending data."""
         if not self._usable():
             return
         assert self._transport is not None
@@ -89,7 +89,7 @@ class CommandStream(asyncio.BufferedProtocol):
             self._transport.write(head)
 
     def hold(self, why: str) -> None:
-        """Stop reading from the peer until ``release`` was called for every reason given."""
+        """Stop reading from the peer until ``release`` is called for each reason."""
         if not self._held and self._usable():
             assert self._transport is not None
             self._transport.pause_reading()
@@ -109,7 +109,7 @@ class CommandStream(asyncio.BufferedProtocol):
         return self.open and self._transport is not None and not self._transport.is_closing()
 
     def close(self) -> None:
-        """Send what is queued, then close. At once if the peer does not read."""
+        """Close after sending the queued commands; immediately if the peer does not read."""
         if self._transport is not None and self.open:
             self.open = False
             if self.writable:
@@ -118,7 +118,7 @@ class CommandStream(asyncio.BufferedProtocol):
                 self._transport.abort()
 
     def abort(self) -> None:
-        """Close without sending what is queued."""
+        """Close immediately and discard the queued commands."""
         self.open = False
         if self._transport is not None:
             self._transport.abort()
@@ -129,7 +129,7 @@ class CommandStream(asyncio.BufferedProtocol):
         address = self._transport.get_extra_info("peername") if self._transport else None
         return f"{address[0]}:{address[1]}" if isinstance(address, tuple) else "unknown"
 
-    # ---- what asyncio calls ----
+    # ---- called by asyncio ----
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports have the interface but not the base class.
@@ -140,8 +140,8 @@ class CommandStream(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.open = False
-        # A session and its stream hold each other until garbage is collected, which is seldom:
-        # what weighs goes now.
+        # A session and its stream refer to each other until the next garbage collection, which is
+        # rare: free the large buffers now.
         self._large = None
         self._view = memoryview(b"")
         self._chunk = bytearray()
@@ -170,7 +170,7 @@ class CommandStream(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         if not self.open:
-            return  # TLS hands out what it still has after a close
+            return  # TLS may deliver buffered data after a close
         try:
             if self._large is None:
                 self._end += nbytes
@@ -191,15 +191,15 @@ class CommandStream(asyncio.BufferedProtocol):
             )
             if length < PREFIX.size or length > self.limit:
                 raise ProtocolError(
-                    f"a command of {length} bytes came, {PREFIX.size} to {self.limit} are allowed: "
-                    "is this really a Sulina client?"
+                    f"received a command of {length} bytes, allowed are {PREFIX.size} to "
+                    f"{self.limit}: is the peer really a Sulina client?"
                 )
             have = self._view[self._start : min(self._start + length, self._end)]
             if len(have) == length:
                 self._start += length
                 self._handler.received(unpack(memoryview(bytearray(have)), self._control_limit))
             elif length > _CHUNK // 2:
-                # Too long to wait for in the chunk: the rest is received where it will stay.
+                # Too large for the chunk: receive the rest directly into its own buffer.
                 self._large = memoryview(bytearray(length))
                 self._large[: len(have)] = have
                 self._large_end = len(have)

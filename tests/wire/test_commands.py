@@ -100,7 +100,7 @@ def test_text_that_is_not_utf_8_is_a_protocol_error() -> None:
 
 @pytest.mark.parametrize("number", [0, 7, 29, 62, 255])
 def test_an_unknown_command_is_a_protocol_error(number: int) -> None:
-    with pytest.raises(ProtocolError, match="not known"):
+    with pytest.raises(ProtocolError, match="unknown command"):
         unpack(memoryview(PREFIX.pack(12, number, 0, 0, 1, 0)))
 
 

@@ -259,7 +259,7 @@ def test_offsets_out_of_order_or_out_of_bounds_are_corrupt(offsets: tuple[int, .
 
 
 def test_bytes_behind_the_last_column_are_corrupt() -> None:
-    with pytest.raises(CorruptFrame, match="behind"):
+    with pytest.raises(CorruptFrame, match="after"):
         Frame(with_columns(PLAIN, columns_of(PLAIN) + bytes(8)))
 
 

@@ -140,9 +140,9 @@ def test_the_largest_body_can_be_opened_and_a_larger_one_is_refused() -> None:
     largest = MAX_BODY - 2 * MAX_RECORDS - 8
     data = encode_frame(ORIGIN, 0, [noise[:largest]], NOW, compression=Compression.LZ4)
     assert Frame(data).payloads == [noise[:largest]]
-    with pytest.raises(TooLarge, match="send fewer"):
+    with pytest.raises(TooLarge, match="send smaller"):
         encode_frame(ORIGIN, 0, [noise[: largest + 1]], NOW)
-    with pytest.raises(TooLarge, match="send fewer"):
+    with pytest.raises(TooLarge, match="send smaller"):
         encode_frame(ORIGIN, 0, [noise[:largest]] * 2, NOW)
 
 

@@ -151,16 +151,16 @@ async def refused(server: Server) -> str:
 
 
 BROKEN = {
-    "over the limit": (PREFIX.pack(1 << 20, Command.PUBLISH, 0, 0, 0, 0), "are allowed"),
-    "far over the limit": (b"\xff" * 64, "are allowed"),
-    "shorter than a prefix": (PREFIX.pack(11, Command.PING, 0, 0, 0, 0), "are allowed"),
-    "of no length": (bytes(16), "are allowed"),
+    "over the limit": (PREFIX.pack(1 << 20, Command.PUBLISH, 0, 0, 0, 0), "allowed are"),
+    "far over the limit": (b"\xff" * 64, "allowed are"),
+    "shorter than a prefix": (PREFIX.pack(11, Command.PING, 0, 0, 0, 0), "allowed are"),
+    "of no length": (bytes(16), "allowed are"),
     "of another protocol": (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "really a Sulina client"),
-    "of an unknown kind": (PREFIX.pack(12, 99, 0, 0, 0, 0), "not known"),
+    "of an unknown kind": (PREFIX.pack(12, 99, 0, 0, 0, 0), "unknown command"),
     "with a body beyond its end": (PREFIX.pack(12, Command.PING, 0, 0, 0, 1), "longer"),
     "with a body of too many bytes": (
         pack(Command.ADMIN, 1, pb.Admin(arguments=bytes(5_000))),
-        "at most 4096",
+        "maximum of 4096",
     ),
     "with a body of noise": (
         PREFIX.pack(20, Command.LOOKUP, 0, 0, 0, 8) + b"\xff" * 8,
