@@ -1,7 +1,7 @@
-"""The open lake: a closed ledger as one Parquet object, from which replays rebuild its frames.
+"""The lake format: each closed ledger as one Parquet object, from which replays rebuild its frames.
 
-``layout`` names objects, ``schema`` and ``summary`` say what is in them, ``encoder`` makes them
-from frames and ``decoder`` gives the frames back. docs/lake.md describes the format for others.
+``layout`` names objects, ``schema`` and ``summary`` define their contents, ``encoder`` writes them
+from frames and ``decoder`` reads the frames back. docs/lake.md specifies the format.
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ from sulina.errors import Refused
 
 
 def require_lake() -> None:
-    """Raises ``Refused`` with the remedy if the packages that the object format needs are missing.
-
-    Only ``layout`` and ``summary`` work without them.
-    """
+    """Raises ``Refused`` if numpy or pyarrow is missing: only ``layout`` and ``summary`` work
+    without them."""
     missing = [name for name in ("numpy", "pyarrow") if find_spec(name) is None]
     if missing:
         raise Refused(

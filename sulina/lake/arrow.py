@@ -1,6 +1,6 @@
-"""From frames to Arrow, with no Python for each record.
+"""Converts frames to Arrow without a Python loop over the records.
 
-Frames have Arrow's layout, so their columns are gathered as whole buffers.
+Frames use Arrow's layout, so their columns are copied as whole buffers.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from sulina.wire.decode import Frame
 def frames_to_batch(frames: Sequence[Buffer]) -> pa.RecordBatch:
     """The records of ``frames``, in order, with the columns of ``WRITTEN_SCHEMA``.
 
-    The frames have records (no control frames) and are 1 GiB at most together, inflated. Raises
-    ``CorruptFrame`` if one of them is damaged, and ``Refused`` if the package that opens its
-    compression is not installed.
+    Control frames are not allowed; all frames together have at most 1 GiB, decompressed. Raises
+    ``CorruptFrame`` if one is damaged, and ``Refused`` if the package for its compression is not
+    installed.
     """
     if not frames:
         return pa.RecordBatch.from_pylist([], schema=WRITTEN_SCHEMA)
@@ -41,7 +41,7 @@ def frames_to_batch(frames: Sequence[Buffer]) -> pa.RecordBatch:
 
 
 class _Opening:
-    """Frames being opened, with those that are irregular replaced."""
+    """Frames being converted; irregular ones are replaced by regular ones."""
 
     def __init__(self, frames: Sequence[Buffer]) -> None:
         self._frames = frames
@@ -63,7 +63,7 @@ class _Opening:
                     continue
                 except CorruptFrame:
                     pass
-            assert number not in self._verbatim, "what stands in for a frame is regular"
+            assert number not in self._verbatim, "replacements must be regular"
             found = stand_in(frame)
             assert found.verbatim is not None
             self._regular[number] = found.frame
@@ -167,7 +167,7 @@ def _attributes(table: FrameTable, columns: FrameColumns, frames: Sequence[Buffe
     entries = pa.StructArray.from_arrays(
         strings, fields=[ATTRIBUTES_TYPE.key_field, ATTRIBUTES_TYPE.item_field]
     )
-    # A record without attributes has null, whether or not others of its frame have some.
+    # A record without attributes gets null, even if others in its frame have some.
     buffers = [_bitmap(attributes.counts > 0), _offsets(attributes.counts)]
     return pa.Array.from_buffers(
         ATTRIBUTES_TYPE, len(attributes.counts), buffers, children=[entries]

@@ -1,4 +1,4 @@
-"""The buffers of Arrow arrays as numpy sees them: no copies, slices respected."""
+"""Numpy views of the buffers of Arrow arrays, without copies. Slices are respected."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ def present(array: pa.Array) -> NDArray[np.bool_]:
 
 
 def integers(array: pa.Array) -> NDArray[Any]:
-    """The numbers of an array of int64, int32 or timestamps; anything where it is null."""
+    """The numbers of an int64, int32 or timestamp array; undefined where it is null."""
     width = array.type.bit_width // 8
     return np.frombuffer(array.buffers()[1], f"<i{width}", len(array), array.offset * width)
 
 
 def offsets(array: pa.Array) -> NDArray[np.int32]:
-    """Where each value of a binary, string, list or map array starts, and where the last ends."""
+    """The start of each value of a binary, string, list or map array, and the end of the last."""
     if not len(array):
-        return np.zeros(1, np.int32)  # Arrow leaves the buffer out
+        return np.zeros(1, np.int32)  # Arrow omits the buffer
     return np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4)
 
 
 def octets(array: pa.Array) -> NDArray[np.uint8]:
-    """The bytes of a binary or string array, into which :func:`offsets` point."""
+    """The bytes of a binary or string array, which :func:`offsets` index."""
     return np.frombuffer(array.buffers()[2] or b"", np.uint8)

@@ -1,8 +1,8 @@
-"""Opens an object: its footer from the last bytes, then frames from the bytes of a row group.
+"""Decodes an object: its footer from the last bytes, then frames from the bytes of a row group.
 
-Pure functions of bytes, synchronous, for a thread; whoever calls them reads the object. Every
-byte is checked before it is looked into, so a damaged object gives ``CorruptEntry`` and never a
-frame that was not published.
+Pure functions of bytes; the caller does the I/O. They are CPU-bound, so run them in a thread. All
+bytes are checked before they are decoded: a damaged object raises ``CorruptEntry`` and never yields
+a frame that was not published.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sulina.lake.schema import OFFSET, PRODUCER, PUBLISH_TIME, RECORD_SCHEMA
 from sulina.lake.summary import ObjectMetadata, ObjectSummary, from_metadata
 
 TAIL: Final = 64 << 10
-"""Bytes that hold the footer of most objects: what to ask for first."""
+"""How many bytes to read first: they contain the footer of most objects."""
 
 _MAGIC: Final = b"PAR1"
 _ENDING: Final = 8
@@ -34,14 +34,14 @@ _TIME_COLUMN: Final = RECORD_SCHEMA.get_field_index(PUBLISH_TIME)
 
 @dataclass(frozen=True, slots=True)
 class NeedMore:
-    """The footer is longer than the bytes given: ask for the last ``length`` bytes."""
+    """The footer is longer than the given bytes: read the last ``length`` bytes."""
 
     length: int
 
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """Some whole frames of the object: which records, and where its bytes are."""
+    """A row group, which contains whole frames: its records and its position in the object."""
 
     number: int
     first_offset: int
@@ -50,13 +50,13 @@ class RowGroup:
     last_time_us: int
     start: int
     end: int
-    """Bytes ``start`` to ``end`` of the object, the last not included."""
+    """Exclusive."""
     records: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Footer:
-    """What an object says about itself. Row groups are in order and leave no byte out."""
+    """An object's metadata. Row groups are in order, without gaps between them."""
 
     summary: ObjectSummary
     control_frames: list[bytes]
@@ -65,7 +65,7 @@ class Footer:
     parquet: pq.FileMetaData
 
     def find(self, offset: int) -> int:
-        """The number of the row group with ``offset``; that of the first after it, if none."""
+        """The number of the first row group that ends at or after ``offset``."""
         low, high = 0, len(self.row_groups)
         while low < high:
             middle = (low + high) // 2
@@ -77,17 +77,17 @@ class Footer:
 
 
 def open_footer(tail: bytes, size: int) -> Footer | NeedMore:
-    """The footer of an object of ``size`` bytes, of which ``tail`` are the last.
+    """Decode the footer of an object of ``size`` bytes from its last bytes, ``tail``.
 
-    ``TAIL`` bytes are mostly enough; if not, the answer says how many are. Raises ``CorruptEntry``
-    if the object is damaged, ``Refused`` if it is of a newer format.
+    ``TAIL`` bytes are usually enough; otherwise ``NeedMore`` says how many are. Raises
+    ``CorruptEntry`` if the object is damaged, ``Refused`` if its format is not supported.
     """
     if len(tail) < min(size, _ENDING + FOOTER_CHECKSUM_SIZE):
         return NeedMore(min(size, TAIL))
     length = int.from_bytes(tail[-_ENDING:-4], "little")
     whole = length + _ENDING + FOOTER_CHECKSUM_SIZE
     if tail[-4:] != _MAGIC or whole > size or length > _MAX_FOOTER:
-        raise _damaged("it does not end as a Parquet file does")
+        raise _damaged("it does not end like a Parquet file")
     if whole > len(tail):
         return NeedMore(whole)
     sealed = tail[len(tail) - whole + FOOTER_CHECKSUM_SIZE :]
@@ -100,7 +100,7 @@ def open_footer(tail: bytes, size: int) -> Footer | NeedMore:
     metadata = from_metadata(parquet.metadata, size)
     groups = _row_groups(parquet, metadata)
     if (groups[-1].end if groups else len(_MAGIC)) + whole != size:
-        raise _damaged("its parts do not add up to its size")
+        raise _damaged("the sizes of its parts do not add up to its size")
     return Footer(
         summary=metadata.summary,
         control_frames=list(metadata.control_frames),
@@ -111,10 +111,10 @@ def open_footer(tail: bytes, size: int) -> Footer | NeedMore:
 
 
 def decode_row_group(footer: Footer, group: RowGroup, data: bytes) -> list[bytes]:
-    """The frames of ``group``, given its bytes: whole, checked, with offset and epoch assigned.
+    """The frames of ``group``, whose bytes are ``data``, with offset and epoch assigned.
 
-    They are the ledger's frames, byte for byte, except that compressed ones come uncompressed.
-    Raises ``CorruptEntry`` if the bytes are not those that were written.
+    They are identical to the ledger's frames, except that compressed ones are decompressed. Raises
+    ``CorruptEntry`` if the bytes are damaged.
     """
     return rebuild_frames(_read(footer, group, data))
 
@@ -130,9 +130,9 @@ def read_row_group(
 
 
 class Verifier:
-    """Checks an object that was read back: every byte, every frame, and the digest of all.
+    """Verifies an object that was read back: every byte, every frame, and the digest.
 
-    Row groups are added in order, each by its bytes; memory is bounded by a row group.
+    Row groups are added in order; memory is bounded by one row group.
     """
 
     def __init__(self, footer: Footer) -> None:
@@ -142,8 +142,8 @@ class Verifier:
         self._offset = footer.summary.first_offset
 
     def add(self, group: RowGroup, data: bytes) -> None:
-        """The next row group. Raises ``CorruptEntry``."""
-        assert group.number == self._next, "row groups are verified in order"
+        """Verify the next row group. Raises ``CorruptEntry``."""
+        assert group.number == self._next, "row groups must be verified in order"
         rows = _read(self._footer, group, data)
         if group.first_offset != self._offset:
             raise _damaged(f"offset {self._offset} is missing", self._footer)
@@ -153,16 +153,16 @@ class Verifier:
         self._offset = group.last_offset + 1
 
     def finish(self) -> str:
-        """The digest, which is that of the summary. Raises ``CorruptEntry`` if it is not."""
-        assert self._next == len(self._footer.row_groups), "every row group is verified"
+        """The digest. Raises ``CorruptEntry`` if it is not the one in the summary."""
+        assert self._next == len(self._footer.row_groups), "every row group must be verified"
         found = self._digest.text()
         if found != self._footer.summary.digest:
-            raise _damaged("its records do not have the digest that it states", self._footer)
+            raise _damaged("its records do not match the digest in its metadata", self._footer)
         return found
 
 
 class _Window:
-    """A file of which only some bytes are there: those of a row group."""
+    """A file that contains only the bytes of one row group."""
 
     closed = False
 
@@ -175,9 +175,9 @@ class _Window:
     def read(self, length: int = -1) -> memoryview:
         begin = self._at - self._start
         if begin < 0 or length < 0 or begin + length > len(self._data):
-            raise OSError("the file reaches beyond its row group")
+            raise OSError("a read extends beyond the row group")
         self._at += length
-        return self._data[begin : begin + length]  # not a copy: Arrow keeps what it needs of it
+        return self._data[begin : begin + length]  # not a copy: Arrow keeps a reference
 
     def seek(self, offset: int, whence: int = 0) -> int:
         self._at = offset + (0, self._at, self._size)[whence]
@@ -187,7 +187,7 @@ class _Window:
         return self._at
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing to close."""
 
 
 def _read(
@@ -236,6 +236,5 @@ def _row_groups(parquet: pq.FileMetaData, metadata: ObjectMetadata) -> tuple[Row
 def _damaged(cause: str, footer: Footer | None = None) -> CorruptEntry:
     whose = f" of ledger {footer.summary.ledger}" if footer else ""
     return CorruptEntry(
-        f"the object{whose} is damaged, or is none of a ledger: {cause}. "
-        "Restore it from another copy"
+        f"the object{whose} is damaged or not a ledger: {cause}. Restore it from another copy"
     )

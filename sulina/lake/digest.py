@@ -1,13 +1,13 @@
-"""The digest of records: the same from frames, from an object and from any Arrow table of them.
+"""A digest of records: identical for frames, for an object and for any Arrow table of them.
 
-Each column is one stream of bytes, whatever the batches and row groups: integers as they are,
-little-endian; of values with a length the lengths (int32, -1 for null) and the bytes, apart. Of
-each stream two checksums with different polynomials are kept (CRC32C and CRC-32, which cost next
-to nothing); BLAKE2b over all of them, in the order of the columns, is the digest. A changed,
-missing, added or moved record changes it; it is no protection against someone who wants it so.
+Each column is one stream of bytes, independent of batches and row groups: integers in
+little-endian; for values of variable length one stream of the lengths (int32, -1 for null) and one
+of the bytes. Each stream has two checksums with different polynomials (CRC32C and CRC-32, both
+cheap); the digest is BLAKE2b over all of them, in a fixed order. A changed, missing, added or moved
+record changes it. It does not protect against deliberate forgery.
 
-The column ``frame`` is left out, so that readers without it can check the rest. Attributes that
-are null and those that are empty are the same.
+The column ``frame`` is excluded, so that readers without it can verify the rest. Null and empty
+attributes are equal.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _INTEGERS: Final = {
 
 
 class _Stream:
-    """Bytes that come in pieces; how they are cut does not matter."""
+    """Checksums of a stream of bytes, independent of how it is divided into pieces."""
 
     __slots__ = ("_crc32", "_crc32c", "_length")
 
@@ -61,7 +61,7 @@ class _Stream:
 
 
 class _Values:
-    """Two streams for values with a length."""
+    """The two streams of a column with values of variable length."""
 
     def __init__(self) -> None:
         self.lengths = _Stream()
@@ -73,7 +73,7 @@ class _Values:
         absent = ~present(array) if array.null_count else None
         lengths = np.diff(offsets(array))
         if absent is not None:
-            if lengths[absent].any():  # Arrow lets bytes stand under a null
+            if lengths[absent].any():  # Arrow allows nulls with bytes
                 array = array.fill_null(b"")
                 lengths = np.diff(offsets(array))
             lengths[absent] = -1
@@ -83,7 +83,7 @@ class _Values:
 
 
 class Digest:
-    """The digest of records that are added in order, in batches of any size."""
+    """Computes the digest of records, added in order in batches of any size."""
 
     def __init__(self) -> None:
         self._integers = {name: _Stream() for name in _INTEGERS}
@@ -96,9 +96,9 @@ class Digest:
         self._texts = _Values()
 
     def add(self, records: pa.RecordBatch | pa.Table) -> None:
-        """The next records. Columns may have any Arrow type that holds the same values.
+        """Add the next records. Columns may have any Arrow type that can be cast to the schema's.
 
-        Raises ``Refused`` if a column is missing or has nulls where a record has none.
+        Raises ``Refused`` if a column is missing, or has nulls but is required.
         """
         if isinstance(records, pa.Table):
             for batch in records.to_batches():
@@ -122,7 +122,7 @@ class Digest:
         if array.type != schema.ATTRIBUTES_TYPE:
             array = array.cast(schema.ATTRIBUTES_TYPE)
         if array.null_count and np.diff(offsets(array))[~present(array)].any():
-            array = array.take(pa.array(np.arange(len(array))))  # drops what stands under nulls
+            array = array.take(pa.array(np.arange(len(array))))  # drops entries of nulls
         bounds = offsets(array)
         first, last = int(bounds[0]), int(bounds[-1])
         self._attributes.add(np.diff(bounds))
@@ -130,7 +130,7 @@ class Digest:
         self._texts.add(array.items.slice(first, last - first), pa.string())
 
     def text(self) -> str:
-        """The digest of what was added so far."""
+        """The digest of the records added so far."""
         whole = blake2b(digest_size=_SIZE)
         for stream in self._streams():
             whole.update(stream.packed())
@@ -144,7 +144,7 @@ class Digest:
 
 
 def digest_of(records: pa.RecordBatch | pa.Table) -> str:
-    """The digest of all records of a table, which are in the order of their offsets."""
+    """The digest of all records of a table, which must be in the order of their offsets."""
     digest = Digest()
     digest.add(records)
     return digest.text()
@@ -152,13 +152,13 @@ def digest_of(records: pa.RecordBatch | pa.Table) -> str:
 
 def _column(records: pa.RecordBatch, name: str) -> pa.Array:
     if name not in records.schema.names:
-        raise Refused(f"a digest needs all columns of the records: {name} is missing")
+        raise Refused(f"the digest needs all columns of the records: {name} is missing")
     return records.column(name)
 
 
 def _required(array: pa.Array, name: str) -> pa.Array:
     if array.null_count:
-        raise Refused(f"every record has a {name}, but {array.null_count} are null here")
+        raise Refused(f"every record must have a {name}, but {array.null_count} are null")
     return array
 
 

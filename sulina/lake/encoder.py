@@ -1,8 +1,8 @@
-"""Makes a Parquet object from the frames of a ledger, row group by row group.
+"""Encodes the frames of a ledger as a Parquet object, row group by row group.
 
-CPU only and synchronous: for a thread. Memory is bounded by a row group, of which there are a few
-forms at a time. Every byte of the object is under a checksum: row groups under those that the
-footer lists, the footer under the seal before it.
+CPU-bound, without I/O: run it in a thread. Memory is bounded by a few copies of a row group. All
+bytes of the object are covered by checksums: the footer lists those of the row groups, and is
+preceded by its own.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ _MAX_ROW_GROUP: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class EncoderSettings:
-    """How an object is cut."""
+    """How an object is divided into row groups."""
 
     row_group_bytes: int = 16 << 20
-    """Bytes of frames, uncompressed, in a row group: what a replay fetches and opens at once."""
+    """Target size of a row group, in bytes of uncompressed frames; replays read whole ones."""
     max_control_bytes: int = 64 << 20
-    """Bytes of control frames in an object; they stand in its footer."""
+    """Maximum size of the control frames, which are stored in the footer."""
 
     def __post_init__(self) -> None:
         if not 0 < self.row_group_bytes <= _MAX_ROW_GROUP:
-            raise Refused(f"a row group has 1 to {_MAX_ROW_GROUP} bytes")
+            raise Refused(f"a row group must have 1 to {_MAX_ROW_GROUP} bytes")
 
 
 class LedgerEncoder:
-    """Encodes one ledger. After an error it is of no more use."""
+    """Encodes one ledger. Do not use it after an error."""
 
     def __init__(self, head: ObjectHead, settings: EncoderSettings | None = None) -> None:
         self._head = head
@@ -63,12 +63,11 @@ class LedgerEncoder:
         self._writer = pq.ParquetWriter(self._sink, WRITTEN_SCHEMA, **WRITER_OPTIONS)
 
     def add(self, frames: Sequence[Buffer]) -> list[bytes]:
-        """Take the next frames, in order; returns what is finished of the object, maybe nothing.
+        """Add the next frames, in order; returns the finished chunks of the object, if any.
 
-        The frames must not be changed before the call that returns their row group. Raises
-        ``CorruptFrame`` if a frame is damaged (possibly when its row group is finished),
-        ``Refused`` if its offset does not follow on the one before, ``TooLarge`` if there are too
-        many control frames.
+        Do not modify frames before the call that returns their row group. Raises ``CorruptFrame``
+        if a frame is damaged (possibly not until its row group is finished), ``Refused`` if its
+        offset does not follow the previous one, ``TooLarge`` if there are too many control frames.
         """
         if not frames:
             return []
@@ -86,7 +85,7 @@ class LedgerEncoder:
         return self._cut(frames, weights)
 
     def finish(self) -> tuple[list[bytes], ObjectSummary]:
-        """The rest of the object, and what it holds. Raises as :meth:`add` does."""
+        """The rest of the object, and its summary. Raises the same errors as :meth:`add`."""
         chunks = self._write_row_group() if self._pending else []
         summary = self._summary()
         metadata = ObjectMetadata(summary, tuple(self._control), tuple(self._parts))
@@ -102,14 +101,13 @@ class LedgerEncoder:
         bases = starts_of(headers["count"].astype(np.int64)) + self._next
         wrong = np.flatnonzero(headers["base_offset"] != bases[:-1])
         if len(wrong):
-            # A damaged frame may be the cause; then that is what to tell.
+            # A damaged frame may be the cause; then report that.
             for frame in (*self._pending, *frames):
                 h.check_frame(frame)
             number = int(wrong[0])
             raise Refused(
-                f"ledger {self._head.ledger} goes on at offset "
-                f"{int(headers['base_offset'][number])} where {int(bases[number])} should follow: "
-                "it cannot be tiered"
+                f"ledger {self._head.ledger} cannot be tiered: it continues at offset "
+                f"{int(headers['base_offset'][number])}, but {int(bases[number])} should follow"
             )
         self._next = int(bases[-1])
 
@@ -119,12 +117,12 @@ class LedgerEncoder:
             self._control.append(bytes(frame))
         if sum(map(len, self._control)) > self._settings.max_control_bytes:
             raise TooLarge(
-                f"ledger {self._head.ledger} has more than {self._settings.max_control_bytes} "
-                "bytes of control frames: too many for one object"
+                f"ledger {self._head.ledger} cannot be tiered: its control frames have more than "
+                f"{self._settings.max_control_bytes} bytes"
             )
 
     def _cut(self, frames: Sequence[Buffer], weights: Ints) -> list[bytes]:
-        """Gather ``frames`` into row groups of about the wanted size, and write the full ones."""
+        """Collect ``frames`` into row groups of about the target size, and write the full ones."""
         chunks: list[bytes] = []
         ends = starts_of(weights)
         at = 0
@@ -132,7 +130,7 @@ class LedgerEncoder:
             room = self._settings.row_group_bytes - self._pending_bytes
             fit = int(np.searchsorted(ends, ends[at] + room, side="right")) - 1
             if fit == at and not self._pending:
-                fit = at + 1  # larger than a row group by itself
+                fit = at + 1  # a single frame larger than a row group
             self._pending += frames[at:fit]
             self._pending_bytes += int(ends[fit] - ends[at])
             if fit < len(frames):
@@ -171,7 +169,7 @@ class LedgerEncoder:
 
 
 class _Sink:
-    """The file that the Parquet writer writes: its bytes are taken away as they come."""
+    """A file for the Parquet writer that keeps the written bytes until ``take``."""
 
     closed = False
 
@@ -188,10 +186,10 @@ class _Sink:
         return self._position
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Nothing to flush."""
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing to close."""
 
     def take(self) -> list[bytes]:
         chunks, self._chunks = self._chunks, []

@@ -1,8 +1,8 @@
-"""Opens the columns of many frames at once: from a table of frames to columns over all records.
+"""Decodes the columns of many frames at once, into columns over all their records.
 
-The counterpart of ``sulina.wire.decode`` for whole row groups: the same bounds are checked, in
-numpy, and more: what is opened here can be built again byte for byte from its columns (padding is
-zero, null keys have no bytes). Frames for which that does not hold are told by number.
+The counterpart of ``sulina.wire.decode`` for whole row groups. It checks the same bounds, in numpy,
+and also that the frames can be rebuilt byte for byte from the columns (padding is zero, null keys
+have no bytes). The numbers of frames that fail this are in ``IrregularFrames``.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class BinaryColumn:
-    """Values one after the other: value i has ``lengths[i]`` bytes of ``data``."""
+    """Consecutive values: value i has ``lengths[i]`` bytes of ``data``."""
 
     lengths: Ints
     data: Bytes
 
     def spread(self, where: Bools) -> BinaryColumn:
-        """The same values at the places that ``where`` marks, and empty ones elsewhere."""
+        """The same values where ``where`` is true, and empty ones elsewhere."""
         lengths = np.zeros(len(where), np.int64)
         lengths[where] = self.lengths
         return BinaryColumn(lengths, self.data)
@@ -35,7 +35,7 @@ class BinaryColumn:
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """How many attributes each record has, and the names and values of all of them."""
+    """The number of attributes of each record, and the names and values of all of them."""
 
     counts: Ints
     names: BinaryColumn
@@ -54,7 +54,7 @@ class FrameColumns:
 
 
 class _Cursor:
-    """Where each of some frames is being read; every take is bounded by the frame's columns."""
+    """A read position in each of the ``chosen`` frames, bounds-checked by the frame's columns."""
 
     def __init__(self, table: FrameTable, chosen: Ints, at: Ints, ends: Ints) -> None:
         self.data = table.data
@@ -68,12 +68,12 @@ class _Cursor:
             raise IrregularFrames(self.chosen[~regular])
 
     def require_records(self, regular: Bools, counts: Ints) -> None:
-        """The same, told for each of ``counts`` values of the frames."""
+        """The same, with one flag per value; each frame has ``counts`` of them."""
         if not regular.all():
             raise IrregularFrames(np.unique(np.repeat(self.chosen, counts)[~regular]))
 
     def take(self, lengths: Ints) -> Ints:
-        """Where the next section of each frame starts. Padding behind it is zero."""
+        """The start of each frame's next section. Checks that the padding after it is zero."""
         starts = self.at
         ends = starts + lengths
         self.at = padded(ends)
@@ -89,7 +89,7 @@ class _Cursor:
         return self.data.view("<i4")[runs(starts // 4, counts)]
 
     def lists(self, counts: Ints) -> tuple[Ints, Ints]:
-        """The lengths that rising offsets stand for, and how much they are in each frame."""
+        """The lengths between ascending offsets, and their sum in each frame."""
         starts = self.take(4 * (counts + 1)) // 4
         offsets = self.data.view("<i4")
         places = runs(starts, counts)
@@ -114,7 +114,7 @@ class _Cursor:
 
 
 def open_columns(table: FrameTable) -> FrameColumns:
-    """The columns of every frame of ``table``. Raises ``IrregularFrames``."""
+    """Decode the columns of every frame of ``table``. Raises ``IrregularFrames``."""
     everyone = np.arange(len(table))
     columns_at = table.columns_at
     ends = columns_at + table.field("raw_length")
@@ -132,7 +132,7 @@ def open_columns(table: FrameTable) -> FrameColumns:
 
 
 def _part(table: FrameTable, cursor: _Cursor, flag: int) -> tuple[_Cursor, Bools] | None:
-    """A cursor over the frames with ``flag`` alone, and which records are theirs."""
+    """A cursor over only the frames with ``flag``, and which records they have."""
     marked = table.has(flag)
     if not marked.any():
         return None

@@ -1,7 +1,7 @@
-"""Many frames as one buffer, with their headers as a table: checked all at once.
+"""Many frames in one buffer, with their headers as a table, all checked at once.
 
-A ledger of stock Danube clients has a frame for each record, so nothing that costs microseconds
-may be done to each frame. The one thing done to each is its checksum.
+Stock Danube clients write one frame per record, so nothing that takes microseconds may run for each
+frame. Only checksums are computed frame by frame.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ HEADER: Final = np.dtype(
         ("epoch", "<i8"),
     ]
 )
-"""A frame's header as ``sulina.wire.header`` lays it out."""
+"""The header layout of ``sulina.wire.header``."""
 assert HEADER.itemsize == h.HEADER_SIZE
 
 _CRC_AT: Final = 68
 _HEAD: Final = itemgetter(slice(_CRC_AT))
 _BODY: Final = itemgetter(slice(h.HEADER_SIZE, None))
-"""The parts of a frame that its checksum covers: what a broker assigns stands between them."""
+"""The parts of a frame that its checksum covers; the broker's fields are between them."""
 _LARGE: Final = 2048
 _WORD: Final = 8
 _WORDS: Final = np.arange(h.HEADER_SIZE // _WORD)
@@ -56,10 +56,10 @@ _MAX_FLAGS: Final = (1 << 7) - 1
 
 
 class IrregularFrames(Exception):
-    """Some frames are not laid out as ``encode_frame`` does it; ``frames`` are their numbers."""
+    """Some frames do not have the layout of ``encode_frame``; ``frames`` are their numbers."""
 
     def __init__(self, frames: Ints) -> None:
-        super().__init__("frames of an unusual layout")
+        super().__init__("frames with an unusual layout")
         self.frames = frames
 
 
@@ -71,9 +71,9 @@ def require(regular: NDArray[np.bool_]) -> None:
 
 @dataclass(frozen=True)
 class FrameTable:
-    """Frames one after the other in ``data``, each with an intact, plausible header.
+    """Consecutive frames in ``data``, each with an intact, valid header.
 
-    Where the parts of each frame start is worked out when first asked for, and then kept.
+    The positions of their parts are computed on first use and cached.
     """
 
     data: Bytes
@@ -86,7 +86,7 @@ class FrameTable:
         return len(self.starts)
 
     def field(self, name: str) -> Ints:
-        """A header field of every frame; unsigned 64-bit ones keep their bits."""
+        """A header field of every frame, as int64; unsigned 64-bit ones keep their bits."""
         return self.headers[name].astype(np.int64)
 
     def has(self, flag: int) -> NDArray[np.bool_]:
@@ -108,9 +108,9 @@ class FrameTable:
 
     @cached_property
     def dues(self) -> Ints:
-        """When each frame may be delivered; 0 for those that are not delayed."""
+        """The delivery time of each frame; 0 if it is not delayed."""
         places = (self.starts + h.HEADER_SIZE) // _WORD
-        words = self.data.view("<i8").take(places, mode="clip")  # nothing may follow a header
+        words = self.data.view("<i8").take(places, mode="clip")  # a header may be the last
         dues: Ints = np.where(self.has(h.DELAYED), words, 0)
         return dues
 
@@ -118,8 +118,8 @@ class FrameTable:
 def read_table(frames: Sequence[Buffer]) -> FrameTable:
     """The table of uncompressed frames with records.
 
-    Raises ``IrregularFrames`` with those that ``check_frame`` may refuse, that are compressed, or
-    that are control frames.
+    Raises ``IrregularFrames`` for control frames, compressed frames and those that ``check_frame``
+    may reject.
     """
     lengths = lengths_of(frames)
     require((lengths >= h.HEADER_SIZE) & (lengths % _WORD == 0))
@@ -139,20 +139,16 @@ def read_table(frames: Sequence[Buffer]) -> FrameTable:
 
 
 def lengths_of(frames: Sequence[Buffer]) -> Ints:
-    """Bytes of each frame."""
     return np.fromiter(map(len, frames), np.int64, len(frames))
 
 
 def headers_of(frames: Sequence[Buffer], lengths: Ints) -> NDArray[np.void]:
-    """The headers of frames of which nothing is checked yet.
-
-    Raises ``CorruptFrame`` if there is one with a length that no frame has.
-    """
+    """The headers of unchecked frames. Raises ``CorruptFrame`` if one has an impossible length."""
     if (lengths < h.HEADER_SIZE).any() or (lengths % _WORD).any():
         for frame in frames:
             h.check_frame(frame)
     if lengths.sum() < _LARGE * len(frames):
-        # Small frames are copied whole: faster than to cut each.
+        # Copying small frames whole is faster than slicing each.
         return _headers_in(np.frombuffer(b"".join(frames), np.uint8), starts_of(lengths)[:-1])
     return np.frombuffer(b"".join([frame[: h.HEADER_SIZE] for frame in frames]), HEADER)
 
@@ -164,23 +160,23 @@ def _headers_in(data: Bytes, starts: Ints) -> NDArray[np.void]:
 
 
 def write_headers(out: Bytes, starts: Ints, headers: NDArray[np.void]) -> None:
-    """Write each header to its place, which is on an 8-byte boundary."""
+    """Write each header at its start, which is on an 8-byte boundary."""
     words = headers.view("<u8").reshape(-1, len(_WORDS))
     out.view("<u8")[(starts // _WORD)[:, None] + _WORDS] = words
 
 
 def checksums(frames: Sequence[Buffer]) -> NDArray[np.uint32]:
-    """The CRC32C that belongs into the header of each of these whole frames."""
+    """The CRC32C of each of these complete frames."""
     if sum(map(len, frames)) > _LARGE * len(frames):
-        # Below that size it takes longer to make a view than to copy.
+        # Below that size, creating a view takes longer than copying.
         frames = [memoryview(frame) for frame in frames]
-    # Nothing but C for each frame.
+    # Runs only native code for each frame.
     found = map(crc32c, map(_BODY, frames), map(crc32c, map(_HEAD, frames)))
     return np.fromiter(found, np.uint32, len(frames))
 
 
 def _plausible(table: FrameTable, lengths: Ints) -> NDArray[np.bool_]:
-    """Which frames have a header that ``parse_header`` takes and a delivery time that can be."""
+    """Which frames have a header that ``parse_header`` accepts and a valid delivery time."""
     headers, flags, counts = table.headers, table.flags, table.counts
     body = table.field("body_length")
     raw = table.field("raw_length")
@@ -203,7 +199,7 @@ def _plausible(table: FrameTable, lengths: Ints) -> NDArray[np.bool_]:
         & (sequence >= 0)
         & (sequence <= _MAX_INT64 - counts + 1)
         & (last_time >= first_time)
-        # The difference of two times may wrap around: the comparison above tells.
+        # The difference of two times may overflow, so it is checked for both bounds.
         & (last_time - first_time >= 0)
         & (last_time - first_time <= widest)
         & (~table.has(h.DELAYED) | ((dues > 0) & (dues <= h.MAX_TIME_US)))

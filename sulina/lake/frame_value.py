@@ -1,14 +1,14 @@
-"""The column ``frame``: what a replay needs of a frame beyond the columns of its records.
+"""The column ``frame``: what a replay needs to rebuild a frame beyond its records' columns.
 
-A value is 24 bytes, little-endian, and then a tail::
+A value consists of 24 bytes, little-endian, and a tail::
 
     0  B  kind          8  Q  producer id
     1  B  flags        16  q  epoch
-    4  I  CRC32C of the frame as it is built again
+    4  I  CRC32C of the rebuilt frame
 
-Of kind 0 the frame is built again from the columns, uncompressed, and must have that CRC32C; the
-tail are the key slots of its records, if it has keys. Of kind 1 the tail is the whole frame: a few
-are laid out in ways that the columns do not tell.
+Kind 0: the frame is rebuilt from the columns, uncompressed, and must have that CRC32C; the tail
+contains the key slots of its records, if it has keys. Kind 1: the tail is the whole frame, because
+its layout cannot be derived from the columns (this is rare).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _COPIED: Final = ("flags", "crc", "producer_id", "epoch")
 
 
 def pack_values(table: FrameTable, verbatim: Mapping[int, bytes]) -> BinaryColumn:
-    """A value for each frame of ``table``; those of ``verbatim``, by number, are kept whole."""
+    """One value per frame of ``table``; the frames in ``verbatim``, by number, are kept whole."""
     heads = np.zeros(len(table), VALUE)
     for name in _COPIED:
         heads[name] = table.headers[name]
@@ -68,7 +68,7 @@ def pack_values(table: FrameTable, verbatim: Mapping[int, bytes]) -> BinaryColum
 
 
 def read_heads(data: Bytes, starts: Ints) -> NDArray[np.void]:
-    """The fixed part of the values that start there."""
+    """The fixed part of the values that start at ``starts``."""
     octets = data[starts[:, None] + np.arange(VALUE_SIZE)]
     heads: NDArray[np.void] = octets.view(VALUE)[:, 0]
     return heads

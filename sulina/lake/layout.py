@@ -1,12 +1,12 @@
-"""Where the objects of a topic are: one key for each closed ledger, laid out as a Hive table.
+"""The keys of objects: one for each closed ledger, in the layout of a Hive table.
 
 ``ledgers/namespace=<ns>/topic=<t>/partition=<n>/<first offset>-<ledger id>.parquet``, both numbers
-with 20 digits, so that a listing comes in the order of offsets, a reader skips by name what it
-does not want, and engines that know Hive's layout see namespace, topic and partition as columns.
-Keys are relative to the prefix of the object store.
+with 20 digits: listings are in the order of offsets, readers can skip objects by name, and engines
+that support Hive's layout see namespace, topic and partition as columns. Keys are relative to the
+prefix of the object store.
 
-A topic without partitions stands at ``partition=0``. Names of topics have letters, digits, ``_``
-and ``-`` alone, none of which Hive's layout escapes, so they stand in keys as they are.
+A topic without partitions has ``partition=0``. Topic names contain only letters, digits, ``_`` and
+``-``, none of which Hive's layout escapes, so keys contain them unchanged.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _KEY: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, order=True)
 class ObjectName:
-    """What an object's key tells. Sorts as keys of one topic partition do.
+    """The parts of an object's key. Sorts like the keys within a topic partition.
 
-    ``topic`` is the topic of which ``partition`` is one: a key does not tell the only partition of
-    a topic from a topic without partitions. The object's own metadata does.
+    ``topic`` is the name without the partition: a key does not distinguish a topic's partition 0
+    from a topic without partitions. The object's metadata does.
     """
 
     namespace: str
@@ -44,16 +44,14 @@ class ObjectName:
 
     @property
     def key(self) -> str:
-        """The key again."""
         folder = f"{_topic_folder(self.namespace, self.topic)}partition={self.partition}/"
         return f"{folder}{self.first_offset:020}-{self.ledger:020}{SUFFIX}"
 
 
 def object_key(topic: TopicName, first_offset: int, ledger: int) -> str:
-    """The key of the object that holds ``ledger``, whose first record has ``first_offset``.
+    """The key of the object of ``ledger``, whose first record has ``first_offset``.
 
-    ``topic`` is what the ledger belongs to: a partition (``/ns/orders-part-3``) or a topic
-    without partitions.
+    ``topic`` is the ledger's partition (``/ns/orders-part-3``) or topic without partitions.
     """
     assert 0 <= first_offset <= _MAX_NUMBER and 0 <= ledger <= _MAX_NUMBER
     base, partition = topic.partition_of or (topic, 0)
@@ -61,11 +59,11 @@ def object_key(topic: TopicName, first_offset: int, ledger: int) -> str:
 
 
 def parse_key(key: str) -> ObjectName:
-    """What ``key`` tells. Raises ``Refused`` for a key that :func:`object_key` does not make."""
+    """Parse a key. Raises ``Refused`` if it does not have the format of :func:`object_key`."""
     match = _KEY.fullmatch(key)
     if match is None:
         raise Refused(
-            f"{key!r} is not the key of a ledger's object: those read {ROOT}namespace=<namespace>/"
+            f"{key!r} is not the key of a ledger's object: the format is {ROOT}namespace=<name>/"
             f"topic=<topic>/partition=<n>/<first offset>-<ledger>{SUFFIX}, both with 20 digits"
         )
     return ObjectName(
@@ -78,10 +76,10 @@ def parse_key(key: str) -> ObjectName:
 
 
 def topic_prefix(topic: TopicName) -> str:
-    """What the keys of a topic's objects begin with, and no other topic's.
+    """The prefix that only the keys of this topic's objects have.
 
-    Of a partition's name (``/ns/orders-part-3``): the keys of that partition. Of any other: the
-    keys of the topic, all its partitions included.
+    For a partition's name (``/ns/orders-part-3``), the keys of that partition; otherwise the keys
+    of the topic and all its partitions.
     """
     found = topic.partition_of
     if found is None:
@@ -91,7 +89,7 @@ def topic_prefix(topic: TopicName) -> str:
 
 
 def namespace_prefix(namespace: str) -> str:
-    """What the keys of all objects of a namespace begin with."""
+    """The prefix of the keys of all objects of a namespace."""
     return f"{ROOT}namespace={check_namespace(namespace)}/"
 
 

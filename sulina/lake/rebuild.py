@@ -1,8 +1,8 @@
-"""Builds frames again from the columns of a row group, with no Python for each record.
+"""Rebuilds frames from the columns of a row group, without a Python loop over the records.
 
-The counterpart of ``arrow``: sizes are computed for all frames at once, one buffer is filled, and
-each frame's checksums, which its producer or the encoder computed, must come out the same. So what
-is returned are the frames that were published (compressed ones uncompressed), or an error.
+The counterpart of ``arrow``: computes the sizes of all frames at once and fills one buffer. Each
+frame must then have the checksum that its producer or the encoder computed, so the result is either
+the published frames (compressed ones decompressed) or an error.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from sulina.lake.sections import Bits, CopiedRuns, Int32s, Section, total, value
 from sulina.wire import header as h
 
 _LARGE: Final = 4096
-"""Bytes of payload in a frame, on the average, from which on another way is faster."""
+"""From this mean payload size per frame, joining the parts of each frame is faster."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Binary:
-    """A column of values with a length, as Arrow keeps it."""
+    """A column of values of variable length in Arrow's layout."""
 
     offsets: Ints
     data: Bytes
@@ -41,20 +41,20 @@ class _Binary:
 
 
 def rebuild_frames(rows: pa.Table) -> list[bytes]:
-    """The frames of ``rows``, which are whole ones, in order, with the columns of the schema.
+    """The frames of ``rows``, which must contain whole frames, in order, with all columns.
 
-    Raises ``CorruptEntry`` if they are not what was published.
+    Raises ``CorruptEntry`` if a frame differs from the published one.
     """
     columns = {name: _combined(rows, name) for name in schema.OBJECT_SCHEMA.names}
     firsts = np.flatnonzero(present(columns[schema.FRAME]))
     if not len(firsts) or firsts[0] != 0:
-        raise CorruptEntry("the rows of the object do not begin with a frame")
+        raise CorruptEntry("the rows of the object do not start with a frame")
     counts = np.diff(firsts, append=len(rows))
     frame_values = _Binary.of(columns[schema.FRAME])
     starts = frame_values.offsets[firsts]
     lengths = frame_values.offsets[firsts + 1] - starts
     if (lengths < VALUE_SIZE).any():
-        raise CorruptEntry("a frame of the object lacks its header")
+        raise CorruptEntry("a value in the object's frame column is too short")
     heads = read_heads(frame_values.data, starts)
     whole = heads["kind"] == VERBATIM
     again = np.flatnonzero(~whole)
@@ -77,7 +77,7 @@ def rebuild_frames(rows: pa.Table) -> list[bytes]:
 
 
 class _Rebuilding:
-    """Some frames being built again: their first rows, their counts, and what is kept of them."""
+    """Frames being rebuilt, from their first rows, record counts and ``frame`` values."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class _Rebuilding:
         self._slots = slots
         self._times = integers(columns[schema.PUBLISH_TIME])
         if (slots.lengths != counts * self._has(h.HAS_KEYS)).any():
-            raise CorruptEntry("a frame of the object has not as many key slots as records")
+            raise CorruptEntry("the number of key slots of a frame in the object is wrong")
 
     def frames(self) -> list[bytes]:
         if not len(self._firsts):
@@ -152,8 +152,8 @@ class _Rebuilding:
         return self._over_frames(np.minimum)
 
     def _over_frames(self, function: np.ufunc) -> Ints:
-        """``function`` over the publish times of each frame."""
-        # Rows between two of these frames may belong to one that is kept whole.
+        """``function`` applied to the publish times of each frame."""
+        # Rows between two of these frames may belong to one that is stored whole.
         bounds = np.stack([self._firsts, self._firsts + self._counts], axis=1).ravel()
         if bounds[-1] == len(self._times):
             bounds = bounds[:-1]
@@ -213,17 +213,16 @@ class _Rebuilding:
 
 
 def _fill(out: Bytes, at: Ints, sections: list[Section]) -> None:
-    """Sections of each frame, one behind the other."""
+    """Write the sections of each frame consecutively."""
     for section in sections:
         section.fill(out, at)
         at = at + padded(section.lengths)
 
 
 def _joined(rest: memoryview, ends: Ints, middles: Ints, payloads: CopiedRuns) -> list[bytes]:
-    """Frames of ``rest`` with payloads in their middles, which are copied once and no more.
+    """The frames of ``rest`` with the payloads inserted at ``middles``, copied only once.
 
-    For large frames: copies are made with Python's lock held, and whoever reads from the network
-    waits meanwhile.
+    For large frames: copying holds the GIL, which delays the event loop.
     """
     data = payloads.data.data
     padding = (padded(payloads.lengths) - payloads.lengths).tolist()
@@ -237,12 +236,12 @@ def _joined(rest: memoryview, ends: Ints, middles: Ints, payloads: CopiedRuns) -
 
 
 def _checked(frames: list[bytes], headers: NDArray[np.void]) -> list[bytes]:
-    """The frames. Raises ``CorruptEntry`` if one has not the checksum that it had."""
+    """The frames. Raises ``CorruptEntry`` if one does not match its checksum."""
     wrong = np.flatnonzero(checksums(frames) != headers["crc"])
     if len(wrong):
         offset = int(headers["base_offset"][wrong[0]])
         raise CorruptEntry(
-            f"the frame at offset {offset} of the object is not the one that was published"
+            f"the frame at offset {offset} of the object differs from the published one"
         )
     return frames
 

@@ -1,11 +1,11 @@
-"""The columns of an object, a row for each record, and how Parquet stores each of them.
+"""The columns of an object, with one row per record, and how Parquet stores them.
 
-Every column but ``frame`` is for everyone. ``frame`` stands on the first record of each frame and
-holds what the other columns do not tell of it (see ``frame_value``), so that replays rebuild the
-very frames that were published; it is null on all other rows.
+``frame`` is for replays, all other columns for any reader. It is set on the first record of each
+frame and null on all others, and contains what is needed beyond the other columns to rebuild the
+exact frame that was published (see ``frame_value``).
 
-Integers that a frame keeps unsigned (``schema_id``, ``schema_version``) are stored with the same
-bits as signed ones, because Spark has no unsigned types.
+Unsigned integers of a frame (``schema_id``, ``schema_version``) are stored as signed ones with the
+same bits, because Spark has no unsigned types.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OBJECT_SCHEMA: Final[pa.Schema] = pa.schema(
         pa.field(PRODUCER, pa.string(), nullable=False),
         pa.field(SEQUENCE, pa.int64(), nullable=False),
         pa.field(KEY, pa.binary()),
-        # Null only where the producer sent a frame that no reader can open.
+        # Null only where the producer sent a frame that cannot be decoded.
         pa.field(PAYLOAD, pa.binary()),
         pa.field(ATTRIBUTES, ATTRIBUTES_TYPE),
         pa.field(SCHEMA_ID, pa.int64(), nullable=False),
@@ -45,16 +45,16 @@ OBJECT_SCHEMA: Final[pa.Schema] = pa.schema(
         pa.field(FRAME, pa.binary()),
     ]
 )
-"""What every reader of an object sees."""
+"""The schema that readers see."""
 
 RECORD_SCHEMA: Final[pa.Schema] = OBJECT_SCHEMA.remove(OBJECT_SCHEMA.get_field_index(FRAME))
-"""The same without ``frame``: what analytics are interested in."""
+"""The same without ``frame``, for analytics."""
 
 WRITTEN_SCHEMA: Final[pa.Schema] = OBJECT_SCHEMA.set(
     OBJECT_SCHEMA.get_field_index(PRODUCER),
     pa.field(PRODUCER, pa.dictionary(pa.int32(), pa.string()), nullable=False),
 )
-"""What is made from frames: a producer's name is there once. Parquet stores it the same way."""
+"""The schema for writing: producers are dictionary-encoded, as Parquet stores them anyway."""
 
 _DICTIONARY_COLUMNS: Final = [
     PRODUCER,
@@ -72,10 +72,10 @@ WRITER_OPTIONS: Final[dict[str, Any]] = {
     "compression_level": 1,  # higher levels take more time than they save bytes
     "use_dictionary": _DICTIONARY_COLUMNS,
     "column_encoding": dict.fromkeys(_RISING_COLUMNS, "DELTA_BINARY_PACKED"),
-    # What readers select by, and what is often null throughout; others cost more than they help.
+    # Columns that readers filter by or that are often all null; for others it is not worth it.
     "write_statistics": [OFFSET, PUBLISH_TIME, KEY, f"{ATTRIBUTES}.key_value.key", DELIVERY_TIME],
-    "data_page_size": 4 << 20,  # a decompressor is made for each page: the fewer, the better
-    "write_page_checksum": True,  # for readers that check them; ours go by whole row groups
-    "store_schema": False,  # the Parquet types say it all, and producers read as plain strings
+    "data_page_size": 4 << 20,  # one decompressor per page: the fewer, the faster
+    "write_page_checksum": True,  # for other readers; ours check whole row groups
+    "store_schema": False,  # Parquet's types suffice, and producers are read as strings
 }
-"""How ``pyarrow.parquet`` writes an object."""
+"""Options for ``pyarrow.parquet.ParquetWriter``."""

@@ -1,7 +1,7 @@
-"""The sections of a frame, written for many frames at once into one buffer.
+"""The sections of frames, written into one buffer for many frames at once.
 
-A section knows how many bytes it takes in each frame (0 where a frame does not have it) and fills
-them in, given where it starts in each. The caller adds the padding, which is zero.
+A section has a length for each frame (0 if the frame lacks it) and writes its bytes at the given
+positions. The buffer must be zeroed, because padding is not written.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ class Section(Protocol):
 
     @property
     def lengths(self) -> Ints:
-        """Bytes in each frame."""
+        """The section's size in each frame, in bytes."""
         ...
 
     def fill(self, out: Bytes, at: Ints) -> None:
-        """Write the section of each frame, which starts ``at`` there."""
+        """Write the section of each frame to ``out``, starting at ``at``."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CopiedRuns:
-    """Bytes as they stand in ``data``."""
+    """Bytes copied from ``data``."""
 
     data: Bytes
     starts: Ints
@@ -42,7 +42,7 @@ class CopiedRuns:
 
 @dataclass(frozen=True, slots=True)
 class Int32s:
-    """A number for each record of the frames that have the section."""
+    """One number per record of the frames that have the section."""
 
     numbers: Ints
     firsts: Ints
@@ -58,7 +58,7 @@ class Int32s:
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """Offsets of values, from 0 in each frame; ``offsets`` are those over all frames."""
+    """Offsets of values, starting at 0 in each frame; ``offsets`` run over all frames."""
 
     offsets: Ints
     firsts: Ints
@@ -79,7 +79,7 @@ class Offsets:
 
 @dataclass(frozen=True, slots=True)
 class Bits:
-    """A bit for each record."""
+    """One bit per record."""
 
     bits: NDArray[np.bool_]
     firsts: Ints
@@ -100,13 +100,13 @@ class Bits:
 def values(
     offsets: Ints, data: Bytes, firsts: Ints, counts: Ints, has: NDArray[np.bool_]
 ) -> tuple[Section, CopiedRuns]:
-    """The two sections of values with a length: their offsets and their bytes."""
+    """The two sections of values of variable length: their offsets and their bytes."""
     starts = offsets[firsts]
     lengths = np.where(has, offsets[firsts + counts] - starts, 0)
     return Offsets(offsets, firsts, counts, has), CopiedRuns(data, starts, lengths)
 
 
 def total(sections: list[Section]) -> Ints:
-    """Bytes of all sections in each frame, padding included."""
+    """The size of all sections in each frame, including padding."""
     lengths: Ints = np.sum([padded(section.lengths) for section in sections], axis=0)
     return lengths

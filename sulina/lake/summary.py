@@ -1,6 +1,6 @@
-"""What an object says about itself as a whole: the key-value metadata of its Parquet file.
+"""The key-value metadata of an object's Parquet file.
 
-All keys begin with ``sulina.`` and all values are text, so that any Parquet tool shows them.
+All keys begin with ``sulina.`` and all values are text, so that any Parquet tool can show them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PREFIX: Final = "sulina."
 
 @dataclass(frozen=True, slots=True)
 class ObjectHead:
-    """What is known of an object before its first frame: whose ledger it holds."""
+    """What is known about an object before its first frame."""
 
     topic: TopicName
     ledger: int
@@ -29,7 +29,7 @@ class ObjectHead:
 
 @dataclass(frozen=True, slots=True)
 class ObjectSummary:
-    """What an object holds. An object without records ends just before its first offset."""
+    """An object's contents. Without records, ``last_offset`` is ``first_offset`` - 1."""
 
     topic: TopicName
     ledger: int
@@ -41,14 +41,14 @@ class ObjectSummary:
     last_time_us: int
     digest: str
     bytes: int
-    """Of the frames as the ledger holds them, control frames included."""
+    """The size of the ledger's frames, including control frames."""
     size: int
-    """Of the object."""
+    """The size of the object."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """A run of the object's bytes: from the end of the part before it, or from the beginning."""
+    """A range of the object's bytes, starting at the previous part's end or at 0."""
 
     end: int
     crc: int
@@ -57,16 +57,16 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True)
 class ObjectMetadata:
-    """All that the key-value metadata tells."""
+    """The decoded key-value metadata."""
 
     summary: ObjectSummary
     control_frames: tuple[bytes, ...]
     parts: tuple[FilePart, ...]
-    """One for each row group."""
+    """One per row group."""
 
 
 def to_metadata(metadata: ObjectMetadata) -> dict[str, str]:
-    """The key-value metadata. It does not tell the object's size, which is not known yet."""
+    """Encode the metadata, without the object's size, which is not known yet."""
     summary = metadata.summary
     values = {
         "format": FORMAT,
@@ -87,19 +87,19 @@ def to_metadata(metadata: ObjectMetadata) -> dict[str, str]:
 
 
 def from_metadata(metadata: Mapping[bytes, bytes] | None, size: int) -> ObjectMetadata:
-    """What the metadata of an object of ``size`` bytes says.
+    """Decode the metadata of an object of ``size`` bytes.
 
-    Raises ``Refused`` if it is no object of ours or of a newer format, ``CorruptEntry`` if the
-    values can't be.
+    Raises ``Refused`` if it is not a ledger's object or has an unsupported format, and
+    ``CorruptEntry`` if a value is invalid.
     """
     values = {key.decode(errors="replace"): value for key, value in (metadata or {}).items()}
     version = values.get(_PREFIX + "format")
     if version is None:
-        raise Refused("this Parquet file holds no ledger of Sulina: its metadata lacks sulina.*")
+        raise Refused("this Parquet file is not a Sulina ledger: its metadata lacks sulina.*")
     if version != FORMAT.encode():
         raise Refused(
-            f"the object has format {version.decode(errors='replace')}, which is not known here; "
-            f"this side knows {FORMAT}: use a newer version of Sulina"
+            f"the object has format {version.decode(errors='replace')}, this version supports only "
+            f"{FORMAT}: use a newer version of Sulina"
         )
     try:
         return _read(_Values(values), size)

@@ -53,7 +53,7 @@ def test_bytes_too_many_are_found(place: int, more: bytes) -> None:
 
 @given(st.binary(max_size=200))
 def test_bytes_that_are_no_object_are_told_so(data: bytes) -> None:
-    with pytest.raises(CorruptEntry, match="damaged, or is none of a ledger"):
+    with pytest.raises(CorruptEntry, match="damaged or not a ledger"):
         decode(data)
 
 
@@ -90,9 +90,9 @@ def parquet_with(metadata: dict[str, str]) -> bytes:
 
 
 def test_a_parquet_file_of_someone_else_is_refused() -> None:
-    with pytest.raises(CorruptEntry, match="none of a ledger"):
+    with pytest.raises(CorruptEntry, match="not a ledger"):
         decode(parquet_with({}))
-    with pytest.raises(Refused, match="holds no ledger"):
+    with pytest.raises(Refused, match="not a Sulina ledger"):
         decode(sealed(parquet_with({})))
 
 

@@ -172,5 +172,5 @@ def test_a_table_that_lacks_something_is_refused() -> None:
     with pytest.raises(Refused, match="payload is missing"):
         digest_of(records().drop_columns([schema.PAYLOAD]))
     absent = pa.nulls(len(records()), pa.int64())
-    with pytest.raises(Refused, match="every record has a sequence"):
+    with pytest.raises(Refused, match="every record must have a sequence"):
         digest_of(put(records(), schema.SEQUENCE, absent))

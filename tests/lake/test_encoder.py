@@ -52,7 +52,7 @@ def test_a_gap_or_a_repeat_in_the_offsets_is_refused(which: int, at_once: int) -
 
 
 def test_a_ledger_that_begins_elsewhere_is_refused() -> None:
-    with pytest.raises(Refused, match="goes on at offset 0 where 7 should follow"):
+    with pytest.raises(Refused, match="continues at offset 0, but 7 should follow"):
         encode(Ledger(7, LEDGER_OF_FOUR.frames))
 
 
