@@ -1,7 +1,7 @@
 """Objects as files under a folder, for one machine or a shared file system with hard links.
 
-Keys are paths, so that other programs find the objects by name. No key may go on beneath another
-one: ``a`` and ``a/b`` can't both be there.
+Keys are paths, so that other programs find the objects by name. A key cannot be a parent of another
+one: ``a`` and ``a/b`` cannot both exist.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class FolderStore:
     async def _do(self, key: str, work: Callable[[], _T]) -> _T:
         """Run ``work`` in a thread and translate its errors.
 
-        A caller that gives up waits for it all the same: nobody else may touch the file before.
+        Cancellation waits for the thread too, because the file must not be used until it ends.
         """
         thread = asyncio.ensure_future(asyncio.to_thread(work))
         try:
@@ -98,7 +98,7 @@ class FolderStore:
             case errno.ENOTDIR | errno.EEXIST:
                 return Refused(
                     f"{key} cannot be a file in {self._root}: another object's key is a parent of "
-                    "it, or it of another's"
+                    "it, or it is a parent of another's; use another key"
                 )
             case errno.ENAMETOOLONG:
                 return Refused(

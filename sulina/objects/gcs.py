@@ -1,7 +1,7 @@
 """Objects in Google Cloud Storage, through its JSON API.
 
-A put carries ``ifGenerationMatch=0``, so that of all who race to make an object one wins, and a
-unique upload id in the object's metadata, which tells after a lost answer whether it is ours.
+A put sends ``ifGenerationMatch=0``, so that only one of several concurrent writers succeeds, and a
+unique upload id in the object's metadata, which shows whether this put created an existing object.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class GcsStore:
         if after:
             query["startOffset"] = self._prefix + after
         while len(found) < limit:
-            # One more than wanted: the first may be ``after`` itself.
+            # One more than needed: the first may be ``after`` itself.
             query["maxResults"] = min(self._settings.page_keys, limit - len(found) + 1)
             try:
                 page = await self._json("GET", self._requests.address("", "", **query), prefix)
@@ -103,7 +103,7 @@ class GcsStore:
             return
 
     async def abort_stale_uploads(self, prefix: str, older_than_seconds: float) -> int:
-        return 0  # the service forgets them by itself after a week, and can't list them
+        return 0  # the service deletes them after a week, and cannot list them
 
     async def close(self) -> None:
         await self._session.close()
@@ -117,15 +117,15 @@ class GcsStore:
         return await self._requests.ask(key, attempt)
 
     async def _describe(self, key: str) -> Any:
-        """The object's description, or None if there is none."""
+        """The object's metadata, or None if it does not exist."""
         try:
             return await self._json("GET", self._requests.address("", self._prefix + key), key)
         except NotFound:
-            await self.list(key, limit=1)  # it may be the bucket that is missing
+            await self.list(key, limit=1)  # raises if the bucket is missing
             return None
 
     async def _read(self, key: str, wanted: str) -> tuple[bytes, int]:
-        """Some bytes, and the size of the whole."""
+        """The bytes of a range, and the size of the object."""
         url = self._requests.address("download", self._prefix + key, alt="media")
         headers = {"Range": wanted, "Accept-Encoding": "identity"}
 
@@ -133,16 +133,16 @@ class GcsStore:
             answer = await self._requests.send("GET", url, key, headers=headers)
             covers, _, size = answer.headers.get("Content-Range", "").partition("/")
             if not size.isdigit():
-                raise TemporaryFailure("the store's answer does not say which bytes it has")
+                raise TemporaryFailure("the store's response has no valid Content-Range header")
             first, _, last = covers.removeprefix("bytes ").partition("-")
             if len(answer.body) != int(last) - int(first) + 1:
-                raise TemporaryFailure("the answer ended early")
+                raise TemporaryFailure("the response ended early")
             return answer.body, int(size)
 
         try:
             return await self._requests.ask(key, attempt)
         except NotFound:
-            await self._describe(key)  # which says so if it is the bucket that is missing
+            await self._describe(key)  # raises if the bucket is missing
             raise
 
 
@@ -154,8 +154,8 @@ async def open_gcs(
     random: Randomness,
     settings: ObjectSettings,
 ) -> GcsStore:
-    """A store over the bucket, which is not asked yet. With an ``endpoint`` nobody is asked who
-    we are: that is for emulators."""
+    """A store over the bucket. Sends no request. An ``endpoint`` is an emulator's: requests to it
+    have no credentials."""
     session = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=_CONNECTIONS),
         timeout=aiohttp.ClientTimeout(total=settings.deadline_seconds),

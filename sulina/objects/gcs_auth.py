@@ -1,4 +1,4 @@
-"""Who we are to Google Cloud: tokens for its requests, from the library's own search for them."""
+"""Access tokens for Google Cloud, from the application default credentials."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _SCOPE: Final = "https://www.googleapis.com/auth/devstorage.read_write"
 
 
 class GoogleTokens:
-    """Tokens of the default credentials, each used until shortly before it ends."""
+    """Tokens of the default credentials, each used until shortly before it expires."""
 
     def __init__(self) -> None:
         self._credentials: Any = None
         self._turn = asyncio.Lock()
 
     async def headers(self) -> dict[str, str]:
-        """Request headers. Raises ``Refused`` without credentials, and ``TemporaryFailure``."""
+        """Request headers. Raises ``Refused`` for bad credentials, and ``TemporaryFailure``."""
         async with self._turn:
             if self._credentials is None or not self._credentials.valid:
                 await asyncio.to_thread(self._refresh)
@@ -36,19 +36,18 @@ class GoogleTokens:
             self._credentials.refresh(google.auth.transport.requests.Request())
         except google.auth.exceptions.DefaultCredentialsError as error:
             raise Refused(
-                "there are no credentials for Google Cloud: set GOOGLE_APPLICATION_CREDENTIALS to "
-                "the file of a service account, run `gcloud auth application-default login`, or "
-                "give the machine a service account"
+                "no credentials for Google Cloud found: set GOOGLE_APPLICATION_CREDENTIALS to the "
+                "file of a service account, run `gcloud auth application-default login`, or assign "
+                "a service account to the machine"
             ) from error
         except google.auth.exceptions.RefreshError as error:
-            raise Refused(f"Google Cloud gives no token for these credentials: {error}") from error
+            raise Refused(f"Google Cloud rejected the credentials: {error}") from error
         except google.auth.exceptions.GoogleAuthError as error:
-            raise TemporaryFailure(f"no token could be had ({error})") from error
+            raise TemporaryFailure(f"cannot get an access token ({error})") from error
 
 
 class NoTokens:
-    """For an emulator, which looks at nothing."""
+    """For emulators, which do not check credentials."""
 
     async def headers(self) -> dict[str, str]:
-        """None."""
         return {}

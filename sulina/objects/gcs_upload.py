@@ -1,6 +1,6 @@
-"""One object on its way to Google Cloud Storage, in parts, one after the other.
+"""Resumable upload of an object to Google Cloud Storage, one part at a time.
 
-When it is not known how much of a part arrived, the store is asked, and the rest is sent.
+If a request fails, the next attempt asks the store how many bytes arrived and sends the rest.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from sulina.objects.outcomes import TemporaryFailure, UploadGoneError
 from sulina.objects.upload_id import UPLOAD_ID
 
 UNIT: Final = 256 << 10
-"""Every part but the last is a multiple of this."""
+"""The size of every part except the last must be a multiple of this."""
 
 
 class GcsUpload:
-    """Runs once. Whatever goes wrong, what was sent is taken back as far as possible."""
+    """One upload. If it fails, it is aborted, unless the store cannot be reached."""
 
     def __init__(self, requests: GcsRequests, key: str, name: str) -> None:
         self._requests = requests
@@ -31,10 +31,10 @@ class GcsUpload:
         self._sent = 0
 
     async def run(self, upload_id: str, parts: AsyncIterator[bytes]) -> Any:
-        """Upload all parts. Returns the object's description.
+        """Upload all parts. Returns the object's metadata.
 
-        Raises ``TakenError`` if there is one already, and ``UploadGoneError`` if it was finished
-        by an attempt whose answer was lost, or taken back by somebody.
+        Raises ``TakenError`` if the object exists, and ``UploadGoneError`` if the upload was
+        aborted elsewhere, or completed by an attempt whose response was lost.
         """
         await self._begin(upload_id)
         try:
@@ -64,7 +64,7 @@ class GcsUpload:
         self._place = answer.headers["Location"]
 
     async def _send(self, part: bytes, *, last: bool) -> Any:
-        """Send a part. Returns the object's description after the last one."""
+        """Send a part. Returns the object's metadata after the last one."""
         start, end = self._sent, self._sent + len(part)
         total = str(end) if last else "*"
         known = True
@@ -82,7 +82,7 @@ class GcsUpload:
             here = f"{first}-{end - 1}" if data else "*"
             done = await self._put(data, f"bytes {here}/{total}")
             if done is None and self._sent < end:
-                raise TemporaryFailure("a part was kept only in part")
+                raise TemporaryFailure("the store saved only some bytes of a part")
             return done
 
         done = await self._requests.ask(self._key, attempt)
@@ -91,7 +91,7 @@ class GcsUpload:
         return done
 
     async def _look(self, total: str) -> Any:
-        """Learn how much is there; the object's description if all of it is."""
+        """Query how many bytes arrived. Returns the object's metadata if it is complete."""
         self._sent = 0
         return await self._put(b"", f"bytes */{total}")
 
@@ -109,7 +109,7 @@ class GcsUpload:
         return None
 
     async def _take_back(self) -> None:
-        """Best effort, for somebody waits: what is left is gone after a week by itself."""
+        """Abort with few attempts, since the caller waits; uploads expire after a week."""
         with suppress(SulinaError, UploadGoneError):
             await self._requests.ask(
                 self._key,

@@ -9,8 +9,8 @@ from sulina.objects.outcomes import RangeError
 from sulina.objects.store import ObjectInfo, check_length, check_range, ends_early
 
 Read = Callable[[str, str], Awaitable[tuple[bytes, int]]]
-"""Takes a key and a ``Range`` header; returns these bytes and the object's size. Raises
-``RangeError`` if there are none."""
+"""Takes a key and a ``Range`` header; returns the bytes and the object's size. Raises
+``RangeError`` if the object has no such bytes."""
 Info = Callable[[str], Awaitable[ObjectInfo | None]]
 
 

@@ -1,13 +1,13 @@
-"""Objects in Redis. They are as durable as that Redis is.
+"""Objects in Redis, which determines their durability.
 
-An object's parts are strings under a token of their own, and its name is given to them at the end
-by a script, which Redis runs as one step. All keys have the store's prefix in braces, so that in
-a cluster they are on one node:
+An object's parts are strings under a unique token; at the end a script, which Redis runs
+atomically, makes them an object. All keys have the store's prefix in braces, so that in a cluster
+they are on one node:
 
 * ``{prefix}object:<key>``: a hash with the object's size, part size, token, tag and time
 * ``{prefix}keys``: a sorted set of the keys, for listing in order
 * ``{prefix}part:<token>:<number>``: the bytes
-* ``{prefix}uploads``: a sorted set of what is being made, by the time that was begun
+* ``{prefix}uploads``: a sorted set of the unfinished uploads, by start time
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _UPLOADS: Final = 10_000
 
 
 class RedisStore:
-    """``ObjectStore`` over one database of a Redis. ``client`` is closed with it."""
+    """``ObjectStore`` over one Redis database. Closes ``client``."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class RedisStore:
     async def list(self, prefix: str, *, after: str = "", limit: int = 1000) -> list[ObjectInfo]:
         found: list[ObjectInfo] = []
         start = b"(" + after.encode() if after >= prefix and after else b"[" + prefix.encode()
-        end = b"(" + prefix.encode() + b"\xff"  # which is in no text
+        end = b"(" + prefix.encode() + b"\xff"  # never part of UTF-8
         while len(found) < limit:
             count = min(self._settings.page_keys, limit - len(found))
             keys = await self._ask(prefix, self._page(start, end, count))

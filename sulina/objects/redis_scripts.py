@@ -1,13 +1,13 @@
-"""Scripts that Redis runs as one step each. The first key is the store's prefix in braces."""
+"""Scripts that Redis runs atomically. The first key is the store's prefix in braces."""
 
 from __future__ import annotations
 
 from typing import Final
 
 ABSENT: Final = -1
-"""For an object that is not there."""
+"""The object does not exist."""
 LOST: Final = -2
-"""For an object some of whose parts are not there."""
+"""Some parts of the object are missing."""
 
 PART: Final = """
 local prefix, key, token = KEYS[1], ARGV[1], ARGV[2]
@@ -17,7 +17,7 @@ end
 redis.call('SET', prefix .. 'part:' .. token .. ':' .. ARGV[3], ARGV[4])
 return 1
 """
-"""Add a part to what was begun: key, token, number, bytes. 0 if it was taken back meanwhile."""
+"""Add a part to an upload: key, token, number, bytes. Returns 0 if it was aborted meanwhile."""
 
 COMMIT: Final = """
 local prefix, key, token = KEYS[1], ARGV[1], ARGV[2]
@@ -35,10 +35,10 @@ redis.call('ZADD', prefix .. 'keys', 0, key)
 redis.call('ZREM', prefix .. 'uploads', token .. key)
 return 1
 """
-"""Give an object its name: key, token, size, bytes of a part, parts, tag, time.
+"""Complete an upload: key, token, size, part size, number of parts, tag, time.
 
-1 if it is ours, also from an attempt before, 0 if the name is taken, -1 if the parts were taken
-back meanwhile."""
+Returns 1 if this upload created the object, now or in an earlier attempt; 0 if another one exists;
+-1 if the upload was aborted meanwhile."""
 
 READ: Final = """
 local prefix, key = KEYS[1], ARGV[1]
@@ -66,8 +66,8 @@ while start < stop do
 end
 return pieces
 """
-"""Read bytes: key, start (from the end if negative), length. The size, and pieces in order; or -1
-if it is absent, -2 if parts are lost."""
+"""Read bytes: key, start (from the end if negative), length. Returns the size and the pieces in
+order, or ``ABSENT`` or ``LOST``."""
 
 DELETE: Final = """
 local prefix, key = KEYS[1], ARGV[1]
@@ -82,7 +82,7 @@ if found[1] then
 end
 return 1
 """
-"""Remove an object with its parts: key."""
+"""Delete an object with its parts: key."""
 
 ABORT: Final = """
 local prefix, key, token = KEYS[1], ARGV[1], ARGV[2]
@@ -95,4 +95,4 @@ while redis.call('UNLINK', prefix .. 'part:' .. token .. ':' .. number) == 1 do
 end
 return 1
 """
-"""Take back the parts of what was not finished: key, token. 1 if there was something."""
+"""Delete an unfinished upload with its parts: key, token. Returns 1 if it existed."""

@@ -1,8 +1,8 @@
-"""Objects in S3, or in what speaks its protocol, through aioboto3.
+"""Objects in S3, or in a compatible store, through aioboto3.
 
-A put carries ``If-None-Match: *``, so that of all who race to make an object one wins. It also
-carries a unique upload id in the object's metadata: if an answer is lost and the next attempt finds
-the name taken, that id tells whether the object is ours.
+A put sends ``If-None-Match: *``, so that only one of several concurrent writers succeeds, and a
+unique upload id in the object's metadata: if a response is lost and a retry finds that the object
+exists, the id shows whether this put created it.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _CONNECT_SECONDS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class S3Place:
-    """Where the objects are."""
+    """The location of the objects."""
 
     bucket: str
     prefix: str = ""
-    """Without slashes at its ends."""
+    """Without leading and trailing slashes."""
     endpoint: str | None = None
     region: str | None = None
 
@@ -94,7 +94,7 @@ class S3Store:
         try:
             found = await self._head(key)
         except NotFound:
-            # The answer to HEAD has no text: it may be the bucket that is missing.
+            # The response to HEAD has no body: the bucket itself may be missing.
             await self.list(key, limit=1)
             return None
         return _info(key, found["ContentLength"], found)
@@ -141,7 +141,7 @@ class S3Store:
     # ---- requests ----
 
     async def _ask(self, key: str, request: Callable[[], Awaitable[_T]], attempts: int = 0) -> _T:
-        """The answer to a request, after as many attempts as it takes."""
+        """The result of a request, retried after temporary failures."""
 
         async def attempt() -> _T:
             try:
@@ -168,7 +168,7 @@ class S3Store:
         return str(answer["ETag"])
 
     async def _ours(self, key: str, upload_id: str) -> ObjectInfo:
-        """The object that is there, if an attempt made it whose answer was lost."""
+        """The existing object, if an attempt of this put created it and its response was lost."""
         try:
             found = await self._head(key)
         except NotFound:
@@ -182,7 +182,7 @@ class S3Store:
         )
 
     async def _read(self, key: str, wanted: str) -> tuple[bytes, int]:
-        """Some bytes, and the size of the whole."""
+        """The bytes of a range, and the size of the object."""
 
         async def request() -> tuple[bytes, int]:
             answer = await self._client.get_object(
@@ -191,7 +191,7 @@ class S3Store:
             async with answer["Body"] as body:
                 data: bytes = await body.read()
             if len(data) != answer["ContentLength"]:
-                raise ConnectionError("the answer ended early")
+                raise ConnectionError("the response ended early")
             size = str(answer.get("ContentRange", "")).rpartition("/")[2]
             return data, int(size) if size else len(data)
 
@@ -219,21 +219,21 @@ class S3Store:
                 ),
             )
         except (NotFound, UploadGoneError):
-            return False  # it was finished, or somebody else was faster
+            return False  # completed or aborted meanwhile
         return True
 
 
 async def open_s3(
     place: S3Place, clock: Clock, random: Randomness, settings: ObjectSettings
 ) -> S3Store:
-    """A store over the bucket, which is not asked yet. Raises ``Refused`` for wrong settings."""
+    """A store over the bucket. Sends no request. Raises ``Refused`` for invalid settings."""
     deadline = settings.deadline_seconds
     config = AioConfig(
         connect_timeout=min(_CONNECT_SECONDS, deadline),
         read_timeout=deadline,
         max_pool_connections=_CONNECTIONS,
-        retries={"total_max_attempts": 1},  # attempts are ours to count
-        # Names of buckets as hosts are for AWS alone: elsewhere nobody resolves them.
+        retries={"total_max_attempts": 1},  # the retrier counts attempts
+        # Host names that contain the bucket's name resolve only on AWS.
         s3={"addressing_style": "path" if place.endpoint else "auto"},
     )
     closing = AsyncExitStack()

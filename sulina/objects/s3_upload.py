@@ -1,4 +1,4 @@
-"""One object on its way to S3 in parts, several at once."""
+"""Multipart upload of an object to S3, several parts at a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_PARTS: Final = 10_000
 
 
 class Ask(Protocol):
-    """Makes a request with attempts, and turns its errors into ours."""
+    """Sends a request with retries, and translates its errors."""
 
     async def __call__(
         self, key: str, request: Callable[[], Awaitable[_T]], attempts: int = 0
@@ -27,7 +27,7 @@ class Ask(Protocol):
 
 
 class S3Upload:
-    """Runs once. Whatever goes wrong, the parts are taken back as far as S3 can be reached."""
+    """One upload. If it fails, it is aborted, unless S3 cannot be reached."""
 
     def __init__(
         self, ask: Ask, client: Any, bucket: str, name: str, settings: ObjectSettings
@@ -42,12 +42,11 @@ class S3Upload:
     async def run(
         self, upload_id: str, first: list[bytes], rest: AsyncIterator[bytes]
     ) -> tuple[str, int]:
-        """Upload all parts and make them one object. Returns its ETag and size.
+        """Upload all parts and complete the object. Returns its ETag and size.
 
-        ``first`` is emptied as its parts are sent, so that nobody holds them longer.
-
-        Raises ``TakenError`` if there is one already, and ``UploadGoneError`` if it was finished
-        by an attempt whose answer was lost, or taken back by somebody.
+        Removes parts from ``first`` as they are sent, to free their memory. Raises ``TakenError``
+        if the object exists, and ``UploadGoneError`` if the upload was aborted elsewhere, or
+        completed by an attempt whose response was lost.
         """
         begun = await self._ask(
             self._name,
@@ -78,7 +77,7 @@ class S3Upload:
         return str(done["ETag"]), self._size
 
     async def _send_all(self, first: list[bytes], rest: AsyncIterator[bytes]) -> dict[int, str]:
-        """The ETags of all parts, by number."""
+        """Send all parts. Returns their ETags by number."""
         etags: dict[int, str] = {}
         slots = asyncio.Semaphore(self._settings.concurrency)
 
@@ -96,7 +95,7 @@ class S3Upload:
                     if number > _MAX_PARTS:
                         raise TooLarge(
                             f"{self._name} has more than {_MAX_PARTS} parts of "
-                            f"{self._settings.part_bytes} bytes: raise the size of parts"
+                            f"{self._settings.part_bytes} bytes: raise ObjectSettings.part_bytes"
                         )
                     self._size += len(data)
                     await slots.acquire()
@@ -113,7 +112,7 @@ class S3Upload:
         return str(answer["ETag"])
 
     async def _take_back(self) -> None:
-        """Best effort, for somebody waits: what is left is cleaned as a stale upload."""
+        """Abort with few attempts, since the caller waits; stale uploads are removed later."""
         with suppress(SulinaError, UploadGoneError):
             await self._ask(
                 self._name,

@@ -1,10 +1,10 @@
-"""A disk in memory that fails the way disks do, for tests and simulation.
+"""A disk in memory that simulates the failures of real disks, for tests and simulation.
 
-It keeps apart what is durable and what was only written. ``crash`` gives the disk as a power cut
-would leave it: every 512-byte sector of what was not synced is there or not, at random. What a
-failed sync was to save can still be read, and is gone after a power cut. Other faults:
-``capacity`` and ``write_limit`` make it full, ``before`` is called ahead of every operation and
-may wait or raise, ``flip`` and ``cut`` damage a file behind its owner's back.
+It tracks durable and unsynced bytes separately. ``crash`` returns the disk as a power cut would
+leave it: each 512-byte sector that was not synced is kept or lost at random. After a failed sync
+the unsynced bytes can still be read, but a power cut loses them. Other faults: ``capacity`` and
+``write_limit`` make the disk full, ``before`` is called before every operation and may wait or
+raise, ``flip`` and ``cut`` damage a file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Hook = Callable[[str, str], Awaitable[None]]
 
 
 class _Content:
-    """What a file holds: as written, and as a power cut would surely leave it."""
+    """The bytes of a file: as written, and those that surely survive a power cut."""
 
     __slots__ = ("durable", "durable_size", "unsynced", "written")
 
@@ -57,7 +57,7 @@ class _Content:
         self.unsynced.clear()
 
     def after_crash(self, chance: random.Random) -> bytes:
-        """The durable bytes, with a random part of the unsynced sectors over them."""
+        """The durable bytes, overwritten by a random subset of the unsynced sectors."""
         kept_size = chance.choice((self.durable_size, len(self.written)))
         luck = chance.random()
         content = bytearray(self.durable)
@@ -120,22 +120,22 @@ class MemoryDiskFile:
         try:
             await self._disk._enter("sync", self._name)
         except StorageFailed:
-            # As systems do: what could not be synced passes for clean from now on.
+            # Like real systems: after a failed sync the pages are considered clean.
             self._content.unsynced.clear()
             raise
         self._content.sync()
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""
 
 
 class MemoryDisk:
-    """``seam.Disk`` in memory. One at a time has the content; ``crash`` hands it to the next."""
+    """``seam.Disk`` in memory. After ``crash``, only the returned disk is usable."""
 
     def __init__(self, *, capacity: int | None = None, before: Hook | None = None) -> None:
         self.capacity = capacity
         self.write_limit: int | None = None
-        """So many bytes can still be written, reserved or not, as where writes go to new blocks."""
+        """How many more bytes can be written, even to reserved space, as on copy-on-write disks."""
         self.before = before
         self._files: dict[str, _Content] = {}
         self._crashed = False
@@ -143,10 +143,10 @@ class MemoryDisk:
     async def open(self, name: str, *, create: bool = False) -> MemoryDiskFile:
         await self._enter("open", name)
         if "/" in name or not name:
-            raise Refused(f"{name!r} is not a name for a file")
+            raise Refused(f"invalid file name: {name!r}")
         if name not in self._files:
             if not create:
-                raise NotFound(f"cannot open {name}: there is no such file")
+                raise NotFound(f"cannot open {name}: the file does not exist")
             self._files[name] = _Content()
         return MemoryDiskFile(self, name, self._files[name])
 
@@ -165,10 +165,10 @@ class MemoryDisk:
         self._files[name] = _Content(bytes(content))
 
     async def close(self) -> None:
-        """Nothing is held; the content stays for the next user of this disk."""
+        """Nothing to release; the files are kept."""
 
     def crash(self, chance: random.Random) -> MemoryDisk:
-        """The disk after a power cut. This one, and every file opened on it, is dead."""
+        """The disk after a power cut. This one and its open files raise ``StorageFailed``."""
         self._crashed = True
         successor = MemoryDisk(capacity=self.capacity)
         for name in sorted(self._files):
@@ -176,25 +176,25 @@ class MemoryDisk:
         return successor
 
     def copy(self) -> MemoryDisk:
-        """Another disk with the same bytes, all of them durable."""
+        """Another disk with the same bytes, all durable."""
         twin = MemoryDisk(capacity=self.capacity)
         for name, content in self._files.items():
             twin._files[name] = _Content(bytes(content.written))
         return twin
 
     def content(self, name: str) -> bytes:
-        """The bytes of a file as they are now."""
+        """The current bytes of a file."""
         return bytes(self._files[name].written)
 
     def flip(self, name: str, position: int, bit: int = 0) -> None:
-        """Turn one bit of a file, durably."""
+        """Flip one bit of a file, durably."""
         content = self._files[name]
         for side in (content.written, content.durable):
             if position < len(side):
                 side[position] ^= 1 << bit
 
     def cut(self, name: str, size: int) -> None:
-        """Shorten (or lengthen, with zeros) a file, durably."""
+        """Truncate a file, or extend it with zeros, durably."""
         self._files[name].resize(size)
 
     async def _enter(self, operation: str, name: str) -> None:
@@ -209,7 +209,7 @@ class MemoryDisk:
         return max(0, self.capacity - sum(len(file.written) for file in self._files.values()))
 
     def _take_room(self, length: int, growth: int) -> int:
-        """How many of ``length`` bytes to be written fit, if all of them let a file grow so."""
+        """How many of ``length`` bytes fit, if writing all of them grows a file by ``growth``."""
         fits = max(0, length - max(0, growth - self._room()))
         if self.write_limit is not None:
             fits = min(fits, self.write_limit)

@@ -1,8 +1,8 @@
-"""Files under a folder as whole objects: made at once, never changed. All of it blocks.
+"""Files under a folder as objects, created atomically and never changed. All calls block.
 
-An object is written beside its place under a name of its own, synced, and linked to its place:
-the system does that only if nobody was there before. Names of files that are being written start
-with a dot and end with ``.uploading``; they are no objects.
+An object is written to a temporary file in the same folder, synced, and hard-linked to its name,
+which fails if the name exists. Names of temporary files start with a dot and end with
+``.uploading``; they are not listed as objects.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _TRIES: Final = 100
 
 
 class ObjectExists(FileExistsError):
-    """There is an object of that name already."""
+    """An object with that name already exists."""
 
 
 class NewFile:
-    """A file on its way. ``finish`` or ``discard`` ends it."""
+    """An object being written, until ``finish`` or ``discard``."""
 
     def __init__(self, target: Path, token: str) -> None:
         self._target = target
@@ -31,11 +31,11 @@ class NewFile:
         self._file = self._open()
 
     def write(self, data: bytes) -> None:
-        """Add ``data``."""
+        """Append ``data``."""
         self._file.write(data)
 
     def finish(self) -> os.stat_result:
-        """Make it durable and give it its name. Raises ``ObjectExists`` if that is taken."""
+        """Make it durable under its name. Raises ``ObjectExists`` if that exists."""
         with self._file:
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -50,38 +50,38 @@ class NewFile:
         return self._target.stat()
 
     def discard(self) -> None:
-        """Leave nothing behind."""
+        """Delete the temporary file, if it still exists."""
         self._file.close()
         self._place.unlink(missing_ok=True)
 
     def _open(self) -> BinaryIO:
         for _ in range(_TRIES):
             self._target.parent.mkdir(parents=True, exist_ok=True)
-            # Whoever removes the last object of a folder removes the folder too.
+            # Removing the last object of a folder also removes the folder, perhaps just now.
             with suppress(FileNotFoundError):
                 return self._place.open("xb")
-        raise FileNotFoundError(f"{self._target.parent} is removed again and again")
+        raise FileNotFoundError(f"{self._target.parent} is repeatedly removed by others")
 
 
 class ObjectFiles:
-    """The objects under ``root``, which need not be there yet."""
+    """The objects under ``root``, which is created when needed."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def create(self, key: str, token: str) -> NewFile:
-        """Begin an object; ``token`` is different for each."""
+        """Begin an object; ``token`` must be unique."""
         return NewFile(self._root / key, token)
 
     def read(self, key: str, start: int, length: int) -> tuple[bytes, int]:
-        """Up to ``length`` bytes from ``start``, counted from the end if negative; and the size."""
+        """Up to ``length`` bytes from ``start`` (from the end if negative), and the size."""
         with (self._root / key).open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(max(size + start, 0) if start < 0 else start)
             return file.read(length), size
 
     def stat(self, key: str) -> os.stat_result | None:
-        """Of the object, if there is one."""
+        """The object's status, or None if it does not exist."""
         path = self._root / key
         with suppress(FileNotFoundError, NotADirectoryError):
             if path.is_file():
@@ -93,7 +93,7 @@ class ObjectFiles:
         return _list(str(self._root), "", prefix, after)
 
     def remove(self, key: str) -> None:
-        """Remove an object, and the folders that are empty without it."""
+        """Remove an object, and folders that this leaves empty."""
         path = self._root / key
         with suppress(FileNotFoundError, NotADirectoryError):
             path.unlink()
@@ -103,15 +103,15 @@ class ObjectFiles:
                 return
             try:
                 folder.rmdir()
-            except OSError:  # somebody else's objects are there
+            except OSError:  # it is not empty
                 return
 
     def remove_unfinished(self, prefix: str, older_than_seconds: float) -> int:
-        """Remove what was begun for keys under ``prefix`` and is not written to any more."""
+        """Remove temporary files under ``prefix`` not written to for ``older_than_seconds``."""
         before, removed = time.time() - older_than_seconds, 0
         for folder, _, names in os.walk(self._root):
             place = f"{os.path.relpath(folder, self._root)}/".removeprefix("./")
-            # The name tells nothing of the key's last part: what may be under the prefix is.
+            # Temporary names lack the key's last part: match all that may have the prefix.
             beyond = prefix.removeprefix(place) if prefix.startswith(place) else "/"
             if not place.startswith(prefix) and "/" in beyond:
                 continue
@@ -129,13 +129,13 @@ def _is_unfinished(name: str) -> bool:
 
 
 def _list(folder: str, place: str, prefix: str, after: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Under ``folder``, whose keys start with ``place``."""
+    """The objects under ``folder``, whose keys start with ``place``."""
     try:
         with os.scandir(folder) as found:
             entries = [(entry.name + "/" * entry.is_dir(), entry) for entry in found]
     except (FileNotFoundError, NotADirectoryError):
         return
-    # With its slash, a folder's name is where its keys come among those of its neighbours.
+    # With a trailing slash, folder names sort in the order of their keys.
     for name, entry in sorted(entries, key=lambda each: each[0]):
         key = place + name
         if name.endswith("/"):
@@ -148,7 +148,7 @@ def _list(folder: str, place: str, prefix: str, after: str) -> Iterator[tuple[st
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable; it may be gone with its last one."""
+    """Make the names in a folder durable, if it still exists."""
     with suppress(FileNotFoundError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -1,7 +1,7 @@
-"""Protobuf's compiler as a process of its own: .proto text in, descriptors out.
+"""Compiles .proto text to descriptors, with protoc from the grpcio-tools wheel.
 
-protoc is the one in the grpcio-tools wheel. It runs in a process of its own so that its messages
-can be read, and so that nothing it does with a text from elsewhere can harm the caller.
+It runs in a process of its own, so that its messages can be captured and untrusted text cannot
+harm the caller.
 """
 
 from __future__ import annotations
@@ -24,18 +24,17 @@ _SET: Final = "schema.set"
 
 
 class Protoc:
-    """Compiles one text after the other, a few at a time; further callers wait."""
+    """Runs protoc, a few processes at a time; further callers wait."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._turn = asyncio.Semaphore(_AT_ONCE)
 
     async def compile(self, text: bytes) -> bytes:
-        """The ``FileDescriptorSet`` of one .proto text, with what it imports.
+        """The ``FileDescriptorSet`` of a .proto text, including its imports.
 
-        It may import Protobuf's own types (google/protobuf/...), and nothing else. Raises
-        ``Refused`` with what the compiler says, or if it is not installed; ``Unavailable`` if it
-        takes too long.
+        It may import only Protobuf's own types (google/protobuf/...). Raises ``Refused`` with the
+        compiler's messages, or if it is not installed; ``Unavailable`` if it takes too long.
         """
         if importlib.util.find_spec("grpc_tools") is None:
             raise Refused(

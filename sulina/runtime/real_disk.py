@@ -1,9 +1,9 @@
-"""A folder of the machine as a ``seam.Disk``.
+"""A folder as a ``seam.Disk``.
 
-Every call that may wait for the disk runs in a worker thread: one for writes and their syncs, so
-that they keep their order, and a few for everything else, so that reads never queue behind a
-sync. ``StorageFull`` and ``StorageFailed`` name the file and the folder. A lock in the folder
-keeps a second process out for as long as the disk is open.
+Every call that may block runs in a worker thread: one for writes and syncs, so that they keep their
+order, and a few for everything else, so that reads never wait for a sync. ``StorageFull`` and
+``StorageFailed`` name the file and the folder. A lock file in the folder keeps other processes out
+while the disk is open.
 """
 
 from __future__ import annotations
@@ -74,15 +74,15 @@ class RealDiskFile:
         await self._disk._writing(self._name, "sync", lambda: _sync_data(self._fd))
 
     async def close(self) -> None:
-        # Behind the writes: if a caller gave up waiting for one, it still owns the descriptor.
+        # After the writes: one whose caller was cancelled still uses the descriptor.
         await self._disk._writing(self._name, "close", lambda: os.close(self._fd))
 
 
 class RealDisk:
-    """``seam.Disk`` over ``folder``, which is made when absent and locked until ``close``.
+    """``seam.Disk`` over ``folder``, which is created if missing and locked until ``close``.
 
-    The constructor blocks for a moment (it makes and locks the folder). It raises ``Refused``
-    when another process has the folder open and ``StorageFailed`` when it cannot be used.
+    The constructor blocks briefly (it creates and locks the folder). It raises ``Refused`` if
+    another process uses the folder and ``StorageFailed`` if the folder cannot be used.
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, readers: int = 4) -> None:
@@ -167,7 +167,7 @@ class RealDisk:
         await self._other(name, "replace", work)
 
     async def close(self) -> None:
-        """End the threads, after what they were given is done, and give the lock back."""
+        """Wait for the queued work, end the threads and release the lock."""
         for pool in (self._writer, self._others):
             await asyncio.to_thread(pool.shutdown)
         if self._lock >= 0:
@@ -191,7 +191,7 @@ class RealDisk:
     def _path(self, name: str) -> Path:
         reserved = name == _LOCK or name.endswith(_TEMPORARY)
         if not name or Path(name).name != name or reserved:
-            raise Refused(f"{name!r} is not a name for a file in {self._folder}")
+            raise Refused(f"invalid name for a file in {self._folder}: {name!r}")
         return self._folder / name
 
     def _take_lock(self) -> int:
@@ -202,7 +202,7 @@ class RealDisk:
             os.close(fd)
             raise Refused(
                 f"another process uses the folder {self._folder}: "
-                "stop it, or give this one a folder of its own"
+                "stop it, or use another folder for this one"
             ) from None
         except OSError:
             os.close(fd)
@@ -217,12 +217,12 @@ class RealDisk:
         if error.errno in _FULL:
             return StorageFull(f"cannot {action} {subject}: {reason}; free some space there")
         if isinstance(error, FileNotFoundError):
-            return NotFound(f"cannot {action} {subject}: there is no such file")
+            return NotFound(f"cannot {action} {subject}: it does not exist")
         return StorageFailed(f"cannot {action} {subject}: {reason}; check the disk")
 
 
 def _write_all(fd: int, position: int, buffers: Sequence[Buffer]) -> None:
-    """Write everything, however few bytes the system takes at a time."""
+    """Write all buffers, even if the system accepts only some bytes at a time."""
     rest: list[Buffer] = list(buffers)
     done = 0
     while done < len(rest):
@@ -232,7 +232,7 @@ def _write_all(fd: int, position: int, buffers: Sequence[Buffer]) -> None:
         for buffer in batch:
             size = memoryview(buffer).nbytes
             if written < size:
-                # The rest of a buffer that was taken in part goes first in the next round.
+                # The next round starts with the rest of a partially written buffer.
                 rest[done] = memoryview(buffer).cast("B")[written:]
                 break
             written -= size
@@ -264,7 +264,7 @@ def _reserve(fd: int, length: int) -> None:
     except AttributeError:
         os.ftruncate(fd, length)
     except OSError as error:
-        # A file system may keep the part it could still find: give it back.
+        # A file system may keep what it could allocate: release it.
         os.ftruncate(fd, size)
         if error.errno not in _UNSUPPORTED:
             raise
@@ -285,7 +285,7 @@ _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 def _sync_all(fd: int) -> None:
     if _FULL_SYNC is not None:
-        # On macOS fsync leaves the data in the drive's cache. Not every file system can do more.
+        # On macOS fsync leaves data in the drive's cache. Not all file systems support more.
         try:
             fcntl.fcntl(fd, _FULL_SYNC)
             return

@@ -1,11 +1,11 @@
-"""What the machine gives this process and how much of it is used: CPU, memory, disk, network.
+"""The resources available to this process and their usage: CPU, memory, disk, network.
 
 In a container the limits are the container's: cgroup v2 and v1 are read from ``/sys/fs/cgroup``,
-the tightest limit of the group and its parents counts. Where there is no cgroup (macOS, Windows,
-a bare kernel) psutil answers for the whole machine, if it is installed; what nobody knows is 0,
+and the tightest limit of the group and its parents applies. Without a cgroup (macOS, Windows, a
+bare kernel) psutil provides values for the whole machine, if it is installed. Unknown values are 0,
 and a limit of 0 means "unknown".
 
-Reading costs a handful of small files and never raises: a file that is missing or odd is skipped.
+A reading takes a few small files and never raises: missing and invalid files are skipped.
 """
 
 from __future__ import annotations
@@ -17,44 +17,44 @@ from pathlib import Path
 from typing import Any
 
 _UNLIMITED = 1 << 60
-"""cgroup v1 has no word for "no limit", only a number near 2**63."""
+"""cgroup v1 expresses "no limit" as a number near 2**63."""
 _SECTOR = 512
 _MEGABIT = 125_000.0
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """How much is used of how much; a limit of 0 is unknown."""
+    """A used amount and its limit; a limit of 0 means unknown."""
 
     used: float = 0.0
     limit: float = 0.0
 
     def fraction(self, unknown_limit: float = 0.0) -> float:
-        """Used share of the limit; with neither limit known, 0."""
+        """The used fraction of the limit, or of ``unknown_limit``; 0 if both are 0."""
         limit = self.limit or unknown_limit
         return self.used / limit if limit > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """One reading. Rates are means since the reading before."""
+    """One reading. Rates are means since the previous reading."""
 
     cpu: Usage = field(default_factory=Usage)
     """Cores."""
     memory: Usage = field(default_factory=Usage)
-    """Bytes, without the file cache that the kernel gives back on demand."""
+    """Bytes, without the file cache that the kernel can reclaim."""
     disk_space: Usage = field(default_factory=Usage)
-    """Bytes of the file system of the data folder."""
+    """Bytes, in the file system of the data folder."""
     disk_io: Usage = field(default_factory=Usage)
-    """Bytes a second, read and written."""
+    """Bytes per second, read and written."""
     network_in: Usage = field(default_factory=Usage)
-    """Bytes a second, loopback left out."""
+    """Bytes per second, without loopback."""
     network_out: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True, slots=True)
 class _Counters:
-    """Totals that only grow; two of them make a rate. None where nobody knows."""
+    """Monotonic totals, from which rates are computed. None if unknown."""
 
     cpu_seconds: float | None
     disk_bytes: int | None
@@ -63,10 +63,10 @@ class _Counters:
 
 
 class ResourceMonitor:
-    """Reads resources of this process's container, or of the machine where there is none.
+    """Reads the resources of this process's container, or of the machine if there is none.
 
-    ``root`` stands for ``/`` so that tests can lay out a tree of their own. ``data`` is the folder
-    whose file system is watched. psutil answers what no file does.
+    ``root`` replaces ``/`` in tests. ``data`` is the folder whose file system is monitored. psutil
+    provides the values that no file has.
     """
 
     def __init__(
@@ -79,8 +79,7 @@ class ResourceMonitor:
         self._psutil = _psutil() if ask_psutil else None
 
     def read(self, now: float) -> Resources:
-        """The state at ``now`` (seconds of a clock that never goes back). Rates of the first
-        reading are 0: there is nothing yet to compare with."""
+        """A reading at ``now`` (seconds of a monotonic clock). Rates are 0 in the first one."""
         counters = self._counters()
         before, self._before = self._before, (now, counters)
         rates = _rates(before, now, counters)
@@ -173,7 +172,7 @@ class ResourceMonitor:
             rows = [line.split() for line in text.splitlines()]
             return sum(int(row[2]) for row in rows if len(row) == 3 and row[1] in ("Read", "Write"))
         rows = [line.split() for line in _lines(self._root / "proc/diskstats")]
-        # Whole disks alone: a partition would count a second time.
+        # Only whole disks: partitions would be counted twice.
         disks = [
             row for row in rows if len(row) > 9 and (self._root / "sys/block" / row[2]).exists()
         ]
@@ -184,7 +183,7 @@ class ResourceMonitor:
         return None
 
     def _traffic(self) -> tuple[int | None, int | None]:
-        # A container has a network of its own, so that this file is about the container.
+        # A container has its own network namespace, so this file describes the container.
         rows = [line.replace(":", " ").split() for line in _lines(self._root / "proc/self/net/dev")]
         cards = [row for row in rows if len(row) > 9 and row[1].isdigit() and row[0] != "lo"]
         if cards:
@@ -194,7 +193,7 @@ class ResourceMonitor:
         return None, None
 
     def _link_speed(self) -> float:
-        """Of the fastest card that says; virtual ones often do not."""
+        """The speed of the fastest interface that reports one; virtual ones often do not."""
         speeds = [
             int(text)
             for path in sorted(self._root.glob("sys/class/net/*/speed"))
@@ -205,7 +204,7 @@ class ResourceMonitor:
 
 
 class _Groups:
-    """Files of this process's control groups. Controller "" is the unified tree of v2."""
+    """Files of this process's control groups. Controller "" is the unified v2 hierarchy."""
 
     def __init__(self, root: Path) -> None:
         self._folders: dict[str, list[Path]] = {}
@@ -223,12 +222,12 @@ class _Groups:
                         self._folders.setdefault(controller, []).extend(_upwards(mount, path))
 
     def texts(self, controller: str, file: str) -> list[str]:
-        """The file's content in our group and every group above it, ours first."""
+        """The file's content in this process's group and its ancestors, nearest first."""
         found = (_text(folder / file) for folder in self._folders.get(controller, ()))
         return [text for text in found if text is not None]
 
     def text(self, controller: str, file: str) -> str | None:
-        """The content in the group nearest to us that has the file."""
+        """The file's content in the nearest group that has it."""
         return next(iter(self.texts(controller, file)), None)
 
     def number(self, controller: str, file: str) -> int | None:
@@ -236,15 +235,15 @@ class _Groups:
         return int(text) if text is not None and text.isdigit() else None
 
     def entry(self, controller: str, file: str, key: str) -> int | None:
-        """``key``'s number in a file of ``key number`` lines."""
+        """The number of ``key`` in a file of ``key number`` lines."""
         return _find(self.text(controller, file) or "", key)
 
 
 def _upwards(mount: Path, path: str) -> list[Path]:
-    """The folder of a group and those above it, as far as they are visible.
+    """The folders of a group and its ancestors that are visible.
 
-    Inside a container the path may be the host's, which is not mounted here: then the mount
-    itself is our group.
+    Inside a container the path may be the host's, which is not mounted: then the mount itself is
+    the process's group.
     """
     folder = mount / path.strip("/")
     folders = [folder, *folder.parents] if folder != mount else [mount]
@@ -258,7 +257,7 @@ def _rates(before: tuple[float, _Counters] | None, now: float, after: _Counters)
 
     def rate(name: str) -> Any:
         old, new = getattr(before[1], name), getattr(after, name)
-        # A counter that went back was reset, and tells nothing this time.
+        # A counter that decreased was reset: its rate is unknown this time.
         return None if old is None or new is None or new < old else (new - old) / seconds
 
     return _Counters(rate("cpu_seconds"), rate("disk_bytes"), rate("received"), rate("sent"))
@@ -288,7 +287,7 @@ def _find(text: str, key: str) -> int | None:
 
 
 def _psutil() -> Any:
-    """psutil where it is installed; a container on Linux does without."""
+    """psutil if it is installed; Linux containers do not need it."""
     try:
         import psutil
     except ImportError:
