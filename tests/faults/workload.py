@@ -14,7 +14,19 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import sulina
-from sulina import Batch, Client, Consumer, FailurePolicy, Producer, Start, SubscriptionType, Ticket
+from sulina import (
+    AlreadyExists,
+    Batch,
+    Client,
+    Consumer,
+    FailurePolicy,
+    Producer,
+    Retriable,
+    Start,
+    SubscriptionType,
+    Ticket,
+    UnknownOutcome,
+)
 from tests.faults.model import Model, Received, Sender
 
 PARTITIONS = 2
@@ -51,11 +63,22 @@ class Workload:
         self._stored = asyncio.Event()
         self._everybody = asyncio.Barrier(_PEERS + 1)
 
+    async def _create(self, topic: str, partitions: int) -> None:
+        """Create a topic, whatever happens to the connection meanwhile."""
+        while True:
+            try:
+                await self.client.admin.topics.create(topic, partitions=partitions)
+                return
+            except AlreadyExists:
+                return
+            except (Retriable, UnknownOutcome):
+                pass  # the network is faulty from the beginning: try again
+
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         """Make the topics and set everybody to work; returns when all are connected."""
         plain, parted = self._plain, self._parted
-        await self.client.admin("topic.create", {"topic": plain})
-        await self.client.admin("topic.create", {"topic": parted, "partitions": PARTITIONS})
+        await self._create(plain, 0)
+        await self._create(parted, PARTITIONS)
         for topic in (plain, parted):
             self._parts[topic] = [name for name, _ in (await self.client.topic(topic)).parts]
         sender = self.model.sender
