@@ -34,9 +34,8 @@ async def open_store(
 ) -> AsyncIterator[ObjectStore]:
     """The store of a URL, closed at the end.
 
-    Opening asks the store nothing: that it is not there, or does not let us in, shows with the
-    first call. Raises ``Refused`` if the URL can't be understood, or a package is missing that
-    this kind of store needs; the text says which.
+    Opening does not contact the store: a missing store or missing rights show at the first call.
+    Raises ``Refused`` if the URL is invalid, or names the package that the store needs.
     """
     store = await _open(url, clock, random, settings or ObjectSettings())
     try:
