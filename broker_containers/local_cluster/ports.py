@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sulina.errors import Refused
+from sulina.runtime.real_random import real_random
 
 LOCAL: Final = "127.0.0.1"
 BROKER_PORT: Final = 6655
@@ -23,6 +24,9 @@ HTTP_PORT: Final = 8080
 STORAGE_PORT: Final = 6660
 ETCD_PORT: Final = 2379
 _FILE: Final = "cluster.json"
+_LASTING_PORTS: Final = range(20_000, 32_768)
+"""Below the ports of outgoing connections: one of those could be in use when a cluster starts again
+on the ports by which its etcd members know each other."""
 _ETCD_FLAGS: Final = ("--auto-compaction-mode=periodic", "--auto-compaction-retention=10m")
 
 
@@ -213,15 +217,11 @@ class _Ports:
     def some(self, preferred: Iterable[int], first: int) -> int:
         """One of ``preferred``, or the first free port from ``first`` on; if that is 0, any."""
         near = range(first, first + 100) if first else range(0)
-        for port in itertools.chain(preferred, near):
+        anywhere = real_random().sample(_LASTING_PORTS, len(_LASTING_PORTS))
+        for port in itertools.chain(preferred, near, anywhere):
             if port and self.take(port):
                 return port
-        while True:
-            with socket.socket(_family(self._host)) as probe:
-                probe.bind((self._host, 0))
-                port = int(probe.getsockname()[1])
-            if self.take(port):
-                return port
+        raise Refused(f"no port of {self._host} is free: stop what uses them")
 
     def take(self, port: int) -> bool:
         """Allocate ``port``; False if it is in use."""
