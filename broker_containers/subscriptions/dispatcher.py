@@ -7,6 +7,7 @@ credit and the time. So every decision can be replayed and simulated.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 
 from broker_containers.subscriptions.ack_timeouts import take_timed_out
 from broker_containers.subscriptions.consumers import AttachedConsumer, ConsumerSink
@@ -86,8 +87,10 @@ class Dispatcher:
                 self._selector = SharedSelector()
             case SubscriptionType.KEY_SHARED:
                 self._selector = KeySharedSelector()
-            case _:
+            case SubscriptionType.EXCLUSIVE | SubscriptionType.FAILOVER:
                 self._selector = SingleConsumerSelector(self.type)
+            case _:
+                assert_never(self.type)
         self._timed = self.policy
 
     # ---- members ----

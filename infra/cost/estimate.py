@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import yaml
 
-from infra.artifacts import ROOT
+from infra.artifacts import FUNCTIONS, ROOT
 from infra.config.settings import ZONES, MemberSettings, StackSettings
 from infra.cost import prices as p
 from infra.network.vpc_endpoints import services
@@ -89,7 +89,7 @@ def fixed(settings: StackSettings) -> Iterator[CostItem]:
         2 * p.KMS_KEY + secrets * p.SECRET + p.PRIVATE_ZONE,
     )
     certified = 1 if settings.internal_tls else 0
-    alarms = 5 + 3 * machines + certified + 5
+    alarms = 5 + 3 * machines + certified + len(FUNCTIONS)
     metrics = p.INSIGHTS_METRICS * (machines + 1) + machines + certified + 2
     yield CostItem(
         "alarms and metrics",

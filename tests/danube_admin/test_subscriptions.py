@@ -7,7 +7,10 @@ from typing import Any
 import grpc
 import pytest
 
-from sulina import Client
+from broker_containers.doors.danube_admin.brokers import STRATEGIES
+from broker_containers.doors.danube_admin.subscriptions import TYPES
+from broker_containers.load.settings import RankingName
+from sulina import Client, SubscriptionType
 from tests.danube.calls import Calls
 from tests.danube_admin.client import AdminClient
 from tests.support.server import SulinaProcess
@@ -192,3 +195,8 @@ async def test_an_invalid_dispatch_config_is_refused(
         dispatch_config={"max_unacked_messages": 1},
     )
     assert "not reliable" in said
+
+
+def test_every_subscription_type_and_ranking_has_a_name_in_danube() -> None:
+    assert set(TYPES) == set(SubscriptionType)
+    assert set(STRATEGIES) == set(RankingName)

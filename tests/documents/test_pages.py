@@ -57,6 +57,15 @@ def test_the_guide_to_changes_names_what_exists() -> None:
         code = "".join(file.read_text() for file in files)
         for word in re.findall(r"`(\w+)(?:\(.*?\))?`", section):
             assert word in code, f"{section.partition(chr(10))[0]}: there is no {word}"
+        for file_name in re.findall(r"`(\w+\.py)`", section):
+            assert file_name in {file.name for file in files}, f"there is no {file_name}"
+
+
+def test_every_key_family_is_in_the_table_of_metadata() -> None:
+    page = (ROOT / "docs" / "metadata.md").read_text()
+    for file in (ROOT / "sulina" / "metadata" / "keys").glob("*.py"):
+        if "_key(" in (code := file.read_text()) or "def key(" in code or "\nKEY = " in code:
+            assert f"`{file.name}`" in page, f"docs/metadata.md does not name {file.name}"
 
 
 def test_the_glossary_says_where_things_are() -> None:

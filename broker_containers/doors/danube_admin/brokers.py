@@ -21,7 +21,7 @@ from sulina.runtime.seam import Clock
 
 _NOBODY: Final = "not_found"
 """Danube's word for a cluster without a leader."""
-_STRATEGIES: Final = {"simple": "Fair", "composite": "Balanced", "weighted": "WeightedLoad"}
+STRATEGIES: Final = {"simple": "Fair", "composite": "Balanced", "weighted": "WeightedLoad"}
 """Danube's names of the equivalent rankings."""
 
 
@@ -96,7 +96,7 @@ class BrokerAdmin(DanubeService):
                 )
                 for row in rows
             ],
-            assignment_strategy=_STRATEGIES[found.ranking],
+            assignment_strategy=STRATEGIES[found.ranking],
         )
 
     async def _balance_alone(self) -> Message:
@@ -111,7 +111,7 @@ class BrokerAdmin(DanubeService):
             brokers=[
                 pb.BrokerLoadInfo(broker_id=number_of(me.broker), load=count, topic_count=count)
             ],
-            assignment_strategy=_STRATEGIES["simple"],
+            assignment_strategy=STRATEGIES["simple"],
         )
 
     async def _rebalance(self, request: pb.RebalanceRequest) -> Message:

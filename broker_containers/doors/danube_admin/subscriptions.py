@@ -28,7 +28,7 @@ _POISONS: Final = {
     pb.Block: Poison.BLOCK,
     pb.Drop: Poison.DROP,
 }
-_TYPES: Final = (
+TYPES: Final = (
     SubscriptionType.EXCLUSIVE,
     SubscriptionType.SHARED,
     SubscriptionType.FAILOVER,
@@ -81,7 +81,7 @@ class Subscriptions:
         found = await self._admin.subscriptions.describe(*several[0])
         return pb.GetSubscriptionFailurePolicyResponse(
             failure_policy=_written(found.failure_policy),
-            subscription_type=_TYPES.index(found.type),
+            subscription_type=TYPES.index(found.type),
         )
 
     async def _set_dispatch(self, request: pb.SetSubscriptionDispatchConfigRequest) -> Message:
