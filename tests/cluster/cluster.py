@@ -48,7 +48,7 @@ class Cluster:
 
     async def noticed(self, node: StorageProcess, since: int) -> None:
         """Wait until the broker has given up on a node; ``since`` is a ``mark``."""
-        await self._broker_says(f"storage node {node.id} is not used for now", since)
+        await self._broker_says(f"storage node {node.id} is unhealthy and not used", since)
 
     async def welcomed(self, node: StorageProcess, since: int) -> None:
         """Wait until the broker counts on a node again."""

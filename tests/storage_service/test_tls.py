@@ -189,7 +189,10 @@ async def test_files_that_are_missing_or_do_not_belong_together_are_named(
 ) -> None:
     lost = replace(server_files, certificate=tmp_path / "lost.pem")
     mixed = replace(server_files, key=client_files.key)
-    for files, why in ((lost, r"lost\.pem can't be read \(No such file"), (mixed, "MISMATCH.*key")):
+    for files, why in (
+        (lost, r"lost\.pem cannot be read \(No such file"),
+        (mixed, "MISMATCH.*key"),
+    ):
         with pytest.raises(Refused, match=why):
             async with serving(tls=ServerTls(files)):
                 pass
