@@ -53,10 +53,11 @@ class QuorumNodes:
 async def brokers_way(
     processes: list[StorageProcess], metadata: EmbeddedStore
 ) -> AsyncIterator[tuple[RemoteNodes, QuorumLedgers]]:
+    """The ledgers of a broker that sees every running node."""
     places = [process.place for process in processes]
     async with RemoteNodes(places, RealClock(), random.Random(1), QUICK) as nodes:
         async with asyncio.timeout(PATIENCE):
-            await nodes.ready(2)
+            await nodes.ready(sum(process.running for process in processes))
         yield nodes, QuorumLedgers(nodes, metadata, RealClock(), QuorumSettings(), TIMEOUTS)
 
 
@@ -71,8 +72,6 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Storage
 async def cluster(processes: list[StorageProcess]) -> AsyncIterator[QuorumNodes]:
     metadata = await EmbeddedStore.open(RealClock())
     async with brokers_way(processes, metadata) as (nodes, ledgers):
-        async with asyncio.timeout(PATIENCE):
-            await nodes.ready(3)
         yield QuorumNodes(processes, metadata, nodes, ledgers)
     await metadata.close()
     for process in processes:
