@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
-from broker_containers.security.access import Access, Need
+from broker_containers.security.access import Access, Caller, Need
 from broker_containers.security.errors import Denied
 from sulina.errors import Refused
 from sulina.metadata.keys.auth import EVERYTHING
@@ -37,6 +38,10 @@ def handles(operation: Operation[P, R]) -> Callable[[_Method[Owner, P, R]], _Met
         return handler
 
     return mark
+
+
+class NeedsCluster(Refused):
+    """The operation is one of clusters, and this is a single broker."""
 
 
 class OperationRouter(Protocol):
@@ -77,22 +82,32 @@ class Operations:
         """Whether this broker can run it; a single broker lacks those that need a cluster."""
         return operation.name in self._handlers
 
-    async def run_as(self, access: Access, name: str, arguments: Arguments) -> Any:
+    async def run_as(self, caller: Caller, name: str, arguments: Arguments) -> Any:
         """Run an operation for a caller: JSON in, JSON out. Raises ``Denied``, and as ``run``."""
-        authorize(access, name, arguments)
-        return await self.run(name, arguments)
+        return await self.act_as(caller, name, arguments, partial(self.run, name, arguments))
+
+    async def act_as(
+        self, caller: Caller, name: str, arguments: Arguments, act: Callable[[], Awaitable[R]]
+    ) -> R:
+        """Do what amounts to an operation, if the caller has its rights; raises ``Denied``.
+
+        Every administrative call passes through here, whichever door it comes in by.
+        """
+        authorize(caller.access, name, arguments)
+        return await act()
 
     async def run(self, name: str, arguments: Arguments) -> Any:
-        """Run an operation, here or where it must run: JSON in, JSON out.
+        """Run an operation, here or where it must run: JSON in, JSON out. Checks no rights.
 
-        Raises ``Refused`` for an unknown name and for wrong arguments, and what the handler raises.
+        Raises ``Refused`` for an unknown name and for wrong arguments, ``NeedsCluster``, and what
+        the handler raises.
         """
         operation = OPERATIONS.get(name)
         if operation is None:
             raise Refused(f"there is no operation {name!r}: choose from {', '.join(OPERATIONS)}")
         handler = self._handlers.get(name)
         if handler is None:
-            raise Refused(f"{name} needs a cluster, and this is a single broker")
+            raise NeedsCluster(f"{name} needs a cluster, and this is a single broker")
         if FORWARDED in arguments:
             arguments = {key: value for key, value in arguments.items() if key != FORWARDED}
         elif self._router is not None:

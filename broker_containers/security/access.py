@@ -90,6 +90,17 @@ class Access:
         return self is ROOT or self is ANYONE
 
 
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who makes an administrative call, and how it reaches the broker."""
+
+    access: Access
+    door: str
+    """``binary``, ``http``, ``danube`` or ``danube_admin``."""
+    address: str
+    """Of the peer: an IP address and, where it is known, a port."""
+
+
 ROOT: Final = Access("root", (Grant(Action.ADMIN, EVERYTHING),))
 UNIDENTIFIED: Final = Access("unidentified", ())
 """Before a client has sent its token."""

@@ -7,10 +7,14 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
+from broker_containers.doors.danube_schema import danube_schema_pb2 as schema_pb
+from broker_containers.doors.grpc_shared.called_operations import operation_of
+from sulina.operations.client import OPERATIONS
 from tests.danube_admin import wire
 from tests.danube_admin.client import SECONDS, AdminClient
 
@@ -53,6 +57,18 @@ def test_our_methods_are_those_of_danube_except_for_those_not_served() -> None:
     absent = {path.removeprefix("/danube_admin.") for path in ABSENT}
     served = {name: kinds for name, kinds in wire.methods().items() if name not in absent}
     assert ours == served
+
+
+def test_every_method_amounts_to_a_declared_operation_with_its_arguments() -> None:
+    for file in (pb.DESCRIPTOR, schema_pb.DESCRIPTOR):
+        for service in file.services_by_name.values():
+            for method in service.methods:
+                request: Any = GetMessageClass(method.input_type)()
+                for field in ("name", "base_name", "topic", "topic_name"):
+                    if field in method.input_type.fields_by_name:
+                        setattr(request, field, "default" if "Namespace" in method.name else "a/b")
+                name, arguments = operation_of(method.name, request)
+                assert arguments.keys() <= OPERATIONS[name].arguments.keys()
 
 
 @pytest.mark.parametrize("path", ABSENT)

@@ -11,7 +11,9 @@ import pytest
 from broker_containers.doors.danube_schema import danube_schema_pb2 as pb
 from broker_containers.doors.danube_schema.service import add_to
 from broker_containers.doors.grpc_shared.callers import Callers
+from broker_containers.doors.grpc_shared.calls import CallGuard
 from broker_containers.metrics.requests import RequestCounts
+from broker_containers.operations.running import Operations
 from broker_containers.schemas.registry import SchemaRegistry
 from broker_containers.security.authority import Authority
 from sulina.metadata.keys import topic_lifecycle
@@ -54,8 +56,8 @@ class Danube:
 @pytest.fixture
 async def danube(registry: SchemaRegistry) -> AsyncIterator[Danube]:
     server = grpc.aio.server()
-    callers = Callers(Authority(registry.topics.store, registry.clock, None))
-    add_to(server, registry, callers, RequestCounts())
+    callers = Callers(Authority(registry.topics.store, registry.clock, None), "danube")
+    add_to(server, registry, CallGuard(callers, Operations(), RequestCounts()))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:

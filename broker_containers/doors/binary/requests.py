@@ -18,7 +18,7 @@ from broker_containers.doors.binary.attachments import (
     BinaryProducer,
 )
 from broker_containers.doors.services import Services
-from broker_containers.security.access import Access, Need, of_topic
+from broker_containers.security.access import Access, Caller, Need, of_topic
 from sulina.errors import Refused
 from sulina.metadata.keys.auth import Action
 from sulina.names import TopicName, check_label
@@ -203,5 +203,6 @@ class Requests:
             raise Refused("the arguments of an operation must be JSON") from None
         if not isinstance(arguments, dict):
             raise Refused("the arguments of an operation must be a JSON object")
-        result = await self._operations.run_as(self._access(), body.method, arguments)
+        caller = Caller(self._access(), "binary", self._attachments.stream.peer)
+        result = await self._operations.run_as(caller, body.method, arguments)
         return Reply(Command.ADMIN_RESULT, pb.AdminResult(result=json.dumps(result).encode()))

@@ -22,6 +22,7 @@ from broker_containers.doors.danube.settings import DanubeListen
 from broker_containers.doors.danube.topic_locations import TopicLocations
 from broker_containers.doors.danube_schema.service import add_to
 from broker_containers.doors.grpc_shared.callers import Callers
+from broker_containers.doors.grpc_shared.calls import CallGuard
 from broker_containers.doors.grpc_shared.port import open_port
 from broker_containers.doors.services import Services
 from sulina.client.address import Address
@@ -44,8 +45,9 @@ class DanubeServer:
         self._listen = listen
         self._server = grpc.aio.server(options=server_options())
         self._requests = services.requests
-        self._callers = Callers(services.authority)
-        add_to(self._server, services.schemas.registry, self._callers, self._requests)
+        self._callers = Callers(services.authority, "danube")
+        guard = CallGuard(self._callers, services.operations, self._requests)
+        add_to(self._server, services.schemas.registry, guard)
         self._forwarder = Forwarder()
         self._directory = ConsumerDirectory(broker.store, broker.clock)
         self._producers = Producers(broker, listen.settings, services.schemas)

@@ -20,7 +20,6 @@ from broker_containers.doors.danube_schema.service import NAME as SCHEMA_SERVICE
 from broker_containers.doors.danube_schema.service import add_to
 from broker_containers.doors.grpc_shared.callers import Callers, Context
 from broker_containers.doors.grpc_shared.calls import CallGuard, DanubeService, handlers_of
-from broker_containers.doors.grpc_shared.needs import admin_needs
 from broker_containers.doors.grpc_shared.port import open_port
 from broker_containers.doors.services import Services
 
@@ -44,8 +43,8 @@ class AdminServer:
         self._listen = listen
         admin, clock = services.operations.client, services.broker.clock
         places, registry = ClusterMap(services.operations), services.schemas.registry
-        callers = Callers(services.authority)
-        guard = CallGuard(callers, admin_needs, services.requests)
+        callers = Callers(services.authority, "danube_admin")
+        guard = CallGuard(callers, services.operations, services.requests)
         settings = listen.settings
         described = pb.DESCRIPTOR.services_by_name
         admin_services: dict[str, DanubeService] = {
@@ -64,7 +63,7 @@ class AdminServer:
             for name, service in admin_services.items()
         ]
         self._server.add_generic_rpc_handlers([*handlers, NotServed()])
-        add_to(self._server, registry, callers, services.requests, settings.call_seconds)
+        add_to(self._server, registry, guard, settings.call_seconds)
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         self._names = [*(one.full_name for one in described.values()), SCHEMA_SERVICE]

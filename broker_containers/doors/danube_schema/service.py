@@ -13,11 +13,8 @@ from typing import Any, Final, TypeVar
 import grpc
 
 from broker_containers.doors.danube_schema import danube_schema_pb2 as pb
-from broker_containers.doors.grpc_shared.callers import Callers
 from broker_containers.doors.grpc_shared.calls import Call, CallGuard, DanubeService, handlers_of
 from broker_containers.doors.grpc_shared.names import BadRequest, topic_name
-from broker_containers.doors.grpc_shared.needs import schema_needs
-from broker_containers.metrics.requests import RequestCounts
 from broker_containers.schemas.errors import InvalidSchema
 from broker_containers.schemas.formats import mode_of, validation_of
 from broker_containers.schemas.registry import SchemaRegistry
@@ -35,12 +32,10 @@ _R = TypeVar("_R")
 def add_to(
     server: grpc.aio.Server,
     registry: SchemaRegistry,
-    callers: Callers,
-    requests: RequestCounts,
+    guard: CallGuard,
     seconds: float = CALL_SECONDS,
 ) -> None:
     """Add the service to a server that is not started yet. Calls time out after ``seconds``."""
-    guard = CallGuard(callers, schema_needs, requests)
     handlers = handlers_of(_DESCRIBED, SchemaService(registry), registry.clock, seconds, guard)
     server.add_generic_rpc_handlers((handlers,))
 

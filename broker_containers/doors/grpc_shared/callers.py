@@ -7,10 +7,11 @@ each other, which any client can send.
 from __future__ import annotations
 
 from typing import Any, Final
+from urllib.parse import unquote
 
 import grpc
 
-from broker_containers.security.access import ANYONE, Access, Need, of_topic
+from broker_containers.security.access import ANYONE, Access, Caller, Need, of_topic
 from broker_containers.security.authority import Authority
 from broker_containers.security.bearer import bearer_token
 from sulina.errors import Refused
@@ -24,14 +25,20 @@ _HEADER: Final = "authorization"
 class Callers:
     """Checks callers. Raises ``Unauthenticated`` and ``Denied``; never waits."""
 
-    def __init__(self, authority: Authority) -> None:
+    def __init__(self, authority: Authority, door: str) -> None:
         self._authority = authority
+        self._door = door
         self.on = authority.on
         """Whether callers need tokens."""
 
     def access(self, context: Context) -> Access:
         """What the caller may do."""
         return self._authority.access(_token(context)) if self.on else ANYONE
+
+    def caller(self, context: Context) -> Caller:
+        """Who makes an administrative call."""
+        _, _, address = context.peer().partition(":")  # such as ipv4:127.0.0.1:1234
+        return Caller(self.access(context), self._door, unquote(address))
 
     def check(self, context: Context, need: Need) -> None:
         """Raise unless the caller has the right."""

@@ -8,18 +8,19 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
+from broker_containers.doors.grpc_shared.called_operations import operation_of
 from broker_containers.doors.grpc_shared.callers import Callers, Context
-from broker_containers.doors.grpc_shared.needs import NeedOf
 from broker_containers.doors.grpc_shared.statuses import MAX_TEXT, status_of
 from broker_containers.metrics.requests import RequestCounts
+from broker_containers.operations.running import Operations
 from sulina.errors import SulinaError
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
@@ -29,20 +30,12 @@ _log = logging.getLogger(__name__)
 Call = Callable[[Any], Awaitable[Message]]
 
 
-@dataclass(frozen=True, slots=True)
-class CallGuard:
-    """Authorizes calls and counts them."""
+class CallGuard(NamedTuple):
+    """What authorizes the calls of a port and counts them."""
 
     callers: Callers
-    needs: NeedOf
+    operations: Operations
     requests: RequestCounts
-
-    def check(self, method: str, request: Message, context: Context) -> None:
-        """Raise ``Unauthenticated``, ``Denied``, or ``BadRequest`` for invalid names."""
-        if self.callers.on:
-            access = self.callers.access(context)
-            for need in self.needs(method, request):
-                access.check(need)
 
 
 class DanubeService(ABC):
@@ -75,8 +68,10 @@ def handlers_of(
             allowed = service.seconds(request) or seconds
             ok = False
             try:
-                guard.check(method.name, request, context)
-                answer = await within(clock, allowed, call(request))
+                caller = guard.callers.caller(context)
+                name, arguments = operation_of(method.name, request)
+                act = guard.operations.act_as(caller, name, arguments, partial(call, request))
+                answer = await within(clock, allowed, act)
                 ok = True
             except SulinaError as error:
                 await context.abort(status_of(error), str(error)[:MAX_TEXT])

@@ -14,14 +14,12 @@ from broker_containers.doors.http.health import Health, HealthReport, HealthStat
 from broker_containers.doors.http.messages import HttpPublishing
 from broker_containers.doors.http.openapi import document
 from broker_containers.doors.http.page import documentation_page, index, index_page
-from broker_containers.doors.http.problems import NO_SUCH_PATH, Problem
 from broker_containers.doors.http.routes import ENDPOINTS, PUBLISH, Endpoint
 from broker_containers.doors.services import Services
 from broker_containers.metrics.collectors.broker import BrokerMetrics
 from broker_containers.metrics.exposition import CONTENT_TYPE
 from broker_containers.metrics.requests import RequestMetrics
-from broker_containers.operations.running import authorize
-from broker_containers.security.access import Access
+from broker_containers.security.access import Caller
 from broker_containers.security.bearer import bearer_token
 from sulina.operations.json_types import form_of
 
@@ -57,9 +55,10 @@ class Application:
         for endpoint in ENDPOINTS:
             self._add(endpoint, self._handler(endpoint, pages.get(endpoint.name)))
 
-    def _access(self, request: web.Request) -> Access:
-        """What the caller may do; does not wait. Raises ``Unauthenticated``."""
-        return self._authority.access(bearer_token(request.headers.get("Authorization", "")))
+    def _caller(self, request: web.Request) -> Caller:
+        """Does not wait. Raises ``Unauthenticated``."""
+        token = bearer_token(request.headers.get("Authorization", ""))
+        return Caller(self._authority.access(token), "http", request.remote or "")
 
     def _handler(self, endpoint: Endpoint, page: Handler | None) -> Handler:
         operation = endpoint.operation
@@ -67,19 +66,14 @@ class Application:
         async def handle(request: web.Request) -> web.StreamResponse:
             request[OPERATION] = endpoint.name
             # Before the body is read: a caller without a valid token is refused at once.
-            access = None if endpoint.public else self._access(request)
-            if operation is None or access is None:
+            caller = None if endpoint.public else self._caller(request)
+            if operation is None or caller is None:
                 assert page is not None
                 return await page(request)
             if endpoint.name == PUBLISH:
-                return await self._publish(request, access)
+                return await self._publish(request, caller)
             given = await arguments_of(endpoint, request, self._settings.max_body_bytes)
-            authorize(access, operation.name, given)
-            if not self._operations.serves(operation):
-                raise Problem(
-                    NO_SUCH_PATH, f"{request.path} needs a cluster, and this is a single broker"
-                )
-            result = await self._operations.run(operation.name, given)
+            result = await self._operations.run_as(caller, operation.name, given)
             if endpoint.status == 204:
                 return web.Response(status=204)
             return _answer(result, endpoint.status)
@@ -94,12 +88,15 @@ class Application:
         else:
             self.web.router.add_route(endpoint.verb, path, handle)
 
-    async def _publish(self, request: web.Request, access: Access) -> web.StreamResponse:
+    async def _publish(self, request: web.Request, caller: Caller) -> web.StreamResponse:
         topic = topic_of(request)
-        authorize(access, PUBLISH, {"topic": topic})
-        body = await read_body(request, self._publishing.max_body)
-        published = await self._publishing.publish(topic, request, body)
-        return _answer(form_of(type(published)).encode(published))
+
+        async def publish() -> web.StreamResponse:
+            body = await read_body(request, self._publishing.max_body)
+            published = await self._publishing.publish(topic, request, body)
+            return _answer(form_of(type(published)).encode(published))
+
+        return await self._operations.act_as(caller, PUBLISH, {"topic": topic}, publish)
 
     # ---- pages ----
 

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 
 from aiohttp import web
 
+from broker_containers.operations.running import NeedsCluster
 from broker_containers.schemas.errors import InvalidPayload
 from broker_containers.security.errors import Denied, Unauthenticated
 from sulina.errors import (
@@ -46,10 +47,12 @@ class ProblemKind:
 
 UNAVAILABLE = ProblemKind("unavailable", 503, "A required service can't be reached", retriable=True)
 UNKNOWN_OUTCOME = ProblemKind("unknown-outcome", 504, "It may or may not have taken effect")
+NO_SUCH_PATH = ProblemKind("no-such-path", 404, "There is nothing at this path")
 _KINDS: dict[type[SulinaError], ProblemKind] = {
     Unauthenticated: ProblemKind("unauthenticated", 401, "A valid token is required"),
     Denied: ProblemKind("denied", 403, "The token does not allow this"),
     InvalidPayload: ProblemKind("invalid-payload", 422, "The message does not match its schema"),
+    NeedsCluster: NO_SUCH_PATH,
     NotFound: ProblemKind("not-found", 404, "It does not exist"),
     AlreadyExists: ProblemKind("already-exists", 409, "The name is taken"),
     TooLarge: ProblemKind("too-large", 413, "Larger than the limit"),
@@ -65,7 +68,6 @@ _KINDS: dict[type[SulinaError], ProblemKind] = {
     CorruptEntry: ProblemKind("corrupt-entry", 500, "Stored bytes are damaged"),
 }
 INTERNAL = ProblemKind("internal", 500, "The broker failed in an unexpected way")
-NO_SUCH_PATH = ProblemKind("no-such-path", 404, "There is nothing at this path")
 WRONG_METHOD = ProblemKind("wrong-method", 405, "The path does not support this method")
 TOO_SLOW = ProblemKind("too-slow", 408, "The request did not arrive in time")
 OTHER_SITE = ProblemKind("other-site", 403, "Requests from this web site are not allowed")
@@ -78,7 +80,6 @@ TOO_MANY = ProblemKind(
 KINDS: tuple[ProblemKind, ...] = (
     *_KINDS.values(),
     INTERNAL,
-    NO_SUCH_PATH,
     WRONG_METHOD,
     TOO_SLOW,
     OTHER_SITE,
