@@ -5,10 +5,12 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from functools import partial
+from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import danube_door
+from benchmarks import danube_door, program
 from benchmarks import options as command_line
 from benchmarks.cell import CellFailure
 from benchmarks.options import BenchmarkOptions
@@ -19,15 +21,11 @@ from benchmarks.systems import OURS, SYSTEMS
 from benchmarks.systems.base import CannotStart
 from sulina.errors import SulinaError
 
-FILE_WIDTH = 140  # of tables, if the output is not a terminal
-
 
 def main() -> int:
     """Run the benchmarks; the exit status is 1 if one of Sulina's own cells failed."""
     options = command_line.parse(sys.argv[1:])
-    console = Console(stderr=options.json)
-    if not console.is_terminal:
-        console.width = FILE_WIDTH
+    console = program.wide_console(stderr=options.json)
     # SIGTERM cleans up like Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -72,14 +70,11 @@ def show_all(options: BenchmarkOptions, console: Console) -> int:
     """Measure everything, and write and print the results."""
     results = measure(options, console)
     print_report(results, console)
-    options.out.mkdir(parents=True, exist_ok=True)
-    document = to_json(results)
-    (options.out / "results.json").write_text(document)
-    console.print(f"written: {options.out / 'results.json'}", highlight=False)
+    path = options.out / "results.json"
+    program.write_document(to_json(results), path, show=options.json)
+    console.print(f"written: {path}", highlight=False)
     if options.plot:
-        draw(results, options, console)
-    if options.json:
-        sys.stdout.write(document)
+        program.draw(partial(_write_plot, results), options.out / "results.svg", console)
     if OURS in options.systems:
         show_danube(options, console)
     broken = [
@@ -93,21 +88,18 @@ def show_all(options: BenchmarkOptions, console: Console) -> int:
 def show_danube(options: BenchmarkOptions, console: Console) -> None:
     """Measure the server for Danube clients."""
     try:
-        danube_door.run(options.out, options.seconds, options.repeat, console)
+        danube_door.run(
+            danube_door.DanubeOptions(options.out, seconds=options.seconds, repeat=options.repeat),
+            console,
+        )
     except (SulinaError, CannotStart, subprocess.SubprocessError) as error:
         console.print(f"Danube clients were not measured: {error}", style="yellow")
 
 
-def draw(results: RunResults, options: BenchmarkOptions, console: Console) -> None:
-    """Draw the plot, if matplotlib is installed."""
-    try:
-        from benchmarks.plot import write_plot
-    except ImportError:
-        console.print("no plot: matplotlib is not installed: `pip install 'sulina[bench]'`")
-        return
-    path = options.out / "results.svg"
+def _write_plot(results: RunResults, path: Path) -> None:
+    from benchmarks.plot import write_plot
+
     write_plot(results, path)
-    console.print(f"written: {path}", highlight=False)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,9 @@ A cell is one system, one record size, and either full speed or a fixed rate.
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass, field
+from multiprocessing.sharedctypes import RawArray
 
 from benchmarks.stats import Percentiles
 
@@ -31,6 +33,31 @@ class Cell:
     def stamped_every(self) -> int:
         """The distance between records whose sequence number is checked: 1 at a fixed rate."""
         return 1 if self.rate is not None else self.batch
+
+
+class SharedCounters:
+    """Two counters in shared memory, each with one writer and read without a lock."""
+
+    def __init__(self) -> None:
+        self._words = RawArray(ctypes.c_int64, [-1, 0])
+
+    @property
+    def total(self) -> int:
+        """The number of records of the cell; -1 until the producer has set it."""
+        return self._words[0]
+
+    @total.setter
+    def total(self, count: int) -> None:
+        self._words[0] = count
+
+    @property
+    def received(self) -> int:
+        """The number of records received."""
+        return self._words[1]
+
+    @received.setter
+    def received(self, count: int) -> None:
+        self._words[1] = count
 
 
 @dataclass(frozen=True, slots=True)

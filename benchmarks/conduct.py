@@ -24,8 +24,8 @@ from benchmarks.cell import (
     ConsumerReport,
     CpuSeconds,
     ProducerReport,
+    SharedCounters,
 )
-from benchmarks.shared import SharedCounters
 from benchmarks.stats import steady, summarize
 from benchmarks.systems import System, SystemServer
 from benchmarks.systems.base import CannotStart
@@ -86,7 +86,7 @@ class _Child:
         self.pipe, theirs = context.Pipe()
         self._process: SpawnProcess = context.Process(
             target=worker.main,
-            args=(role, cell, server.address, shared, theirs),
+            args=(role, cell, server.port, shared, theirs),
             name=role,
             daemon=True,
         )

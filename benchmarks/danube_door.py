@@ -7,12 +7,9 @@ and the disk's fdatasync in the same run. `make bench` includes it.
 
 from __future__ import annotations
 
-import argparse
 import json
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -23,9 +20,12 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import program
 from benchmarks.stats import Percentiles, summarize
-from benchmarks.systems.base import HOST, ServerAddress, SystemServer, free_port, started
+from benchmarks.systems.base import SystemServer
+from benchmarks.watch import cpu_seconds
 from benchmarks.yardsticks import paced_sync
+from localstack.emulators.server import HOST
 from localstack.environments import environment
 from sulina.cli.output import plural
 
@@ -75,6 +75,14 @@ class DanubeRound:
         return self.door_many.rate / self.bare_many.rate
 
 
+@dataclass(frozen=True, slots=True)
+class DanubeOptions(program.OutputOptions):
+    """The command line's options."""
+
+    seconds: float = program.option(3.0, "duration of each load")
+    repeat: int = program.option(3, "number of rounds")
+
+
 def measure(folder: Path, seconds: float, repeat: int, size: int = 1024) -> list[DanubeRound]:
     """Take all rounds; blocks for about six times ``seconds`` each. Leaves nothing in ``folder``.
 
@@ -83,13 +91,13 @@ def measure(folder: Path, seconds: float, repeat: int, size: int = 1024) -> list
     python = environment("danube") / "python"
 
     def load(server: SystemServer, how: str, callers: int) -> LoadResult:
-        place = f"{HOST}:{server.address.port}"
+        place = f"{HOST}:{server.port}"
         command = load_command(python, place, how, callers, seconds, size)
-        before = _cpu_seconds(server)
+        before = cpu_seconds(server.tree())
         done = subprocess.run(command, capture_output=True, check=True, timeout=60 + 10 * seconds)
         found = json.loads(done.stdout)
         answered = found["answered"]
-        cpu_us = (_cpu_seconds(server) - before) / answered * 1e6
+        cpu_us = (cpu_seconds(server.tree()) - before) / answered * 1e6
         return LoadResult(answered / found["seconds"], summarize(found["ms"]), cpu_us)
 
     with _servers(folder) as (bare, door):
@@ -119,40 +127,29 @@ def load_command(
 @contextmanager
 def _servers(folder: Path) -> Iterator[tuple[SystemServer, SystemServer]]:
     """The bare server and the broker."""
-    bare = SystemServer(ServerAddress(HOST, free_port()), folder / "bare.log")
-    door = SystemServer(ServerAddress(HOST, free_port()), folder / "door.log")
+    bare, door = SystemServer(folder / "bare.log"), SystemServer(folder / "door.log")
     try:
-        bare.run([sys.executable, "-m", "benchmarks.danube_bare", str(bare.address.port)])
+        bare.run([sys.executable, "-m", "benchmarks.danube_bare", str(bare.port)])
         door.run(
             [
                 *(sys.executable, "-m", "sulina.cli", "up", "--data", str(folder / "data")),
-                *("--port", "0", "--grpc-port", str(door.address.port)),
+                *("--port", "0", "--grpc-port", str(door.port)),
             ]
         )
-        started(bare, _START_SECONDS)
-        started(door, _START_SECONDS)
-        yield bare, door
+        yield bare.started(_START_SECONDS), door.started(_START_SECONDS)
     finally:
         for server in (bare, door):
             server.stop()
 
 
-def _cpu_seconds(server: SystemServer) -> float:
-    times = [process.cpu_times() for process in server.tree()]
-    return sum(each.user + each.system for each in times)
-
-
 def table(rounds: Sequence[DanubeRound]) -> Table:
     """The medians of all rounds, with the goals."""
-    made = Table(
-        title=f"the door for Danube's clients: medians of {plural(len(rounds), 'round')}",
-        title_justify="left",
+    made = program.table_of(
+        f"the door for Danube's clients: medians of {plural(len(rounds), 'round')}",
+        *("", "sends/s", "p50 ms", "p99 ms", "server's CPU us", "against the bare server"),
         caption=f"goals: one send within {ACK_GOAL:g} bare round trips with an fdatasync; "
         f"{CALLERS} at once at {RATE_GOAL:.0%} of the bare rate",
     )
-    headings = ("", "sends/s", "p50 ms", "p99 ms", "server's CPU us", "against the bare server")
-    for heading in headings:
-        made.add_column(heading, justify="left" if not heading else "right")
 
     def row(name: str, loads: list[LoadResult], ratio: str = "") -> None:
         made.add_row(
@@ -186,45 +183,25 @@ def _rate(rounds: Sequence[DanubeRound]) -> str:
     return f"{found:.0%} of the rate: {'met' if found >= RATE_GOAL else 'missed'}"
 
 
-def run(out: Path, seconds: float, repeat: int, console: Console) -> str:
-    """Measure, print the table, write ``danube.json``; returns that document."""
-    out.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="danube-", dir=out)).resolve()
-    try:
-        rounds = measure(folder, seconds, repeat)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+def run(options: DanubeOptions, console: Console) -> None:
+    """Measure, print the table and write ``danube.json``."""
+    with program.data_folder(options.out, "danube") as folder:
+        rounds = measure(folder, options.seconds, options.repeat)
     console.print(table(rounds))
-    document = json.dumps(
-        {
-            "ack_ratio": median(each.ack_ratio for each in rounds),
-            "rate_ratio": median(each.rate_ratio for each in rounds),
-            "rounds": [asdict(each) for each in rounds],
-        },
-        indent=1,
-    )
-    (out / "danube.json").write_text(document + "\n")
-    return document
+    document = {
+        "ack_ratio": median(each.ack_ratio for each in rounds),
+        "rate_ratio": median(each.rate_ratio for each in rounds),
+        "rounds": [asdict(each) for each in rounds],
+    }
+    path = options.out / "danube.json"
+    program.write_document(json.dumps(document, indent=1), path, show=options.json)
 
 
-def main() -> int:
+def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.danube_door", description=__doc__)
-    parser.add_argument(
-        "--seconds", type=float, default=3.0, help="duration of each load (default: 3)"
-    )
-    parser.add_argument("--repeat", type=int, default=3, help="number of rounds (default: 3)")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
-    parser.add_argument("--json", action="store_true", help="print the JSON as well")
-    given = parser.parse_args()
-    console = Console(stderr=given.json)
-    if not console.is_terminal:
-        console.width = 140
-    document = run(given.out, given.seconds, given.repeat, console)
-    if given.json:
-        sys.stdout.write(document + "\n")
-    return 0
+    options = program.parse(DanubeOptions, "danube_door", __doc__, None)
+    run(options, program.wide_console(stderr=options.json))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -8,13 +8,11 @@ pyarrow alone, writing the same columns.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from random import Random
 
 import pyarrow as pa
@@ -22,6 +20,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.program import OutputOptions, option, parse, table_of, write_document
 from sulina.lake.arrow import frames_to_batch
 from sulina.lake.decoder import Footer, NeedMore, Verifier, decode_row_group, open_footer
 from sulina.lake.encoder import LedgerEncoder
@@ -88,17 +87,22 @@ class LakeRates:
         return self.frame_bytes / self.frames / self.encode
 
 
+@dataclass(frozen=True, slots=True)
+class LakeOptions(OutputOptions):
+    """The command line's options."""
+
+    megabytes: int = option(40, "MB of payload per ledger")
+    repeat: int = option(3, "number of repetitions, of which the best counts")
+
+
 def main() -> int:
     """Run the benchmark; exits with 1 if encoding misses its goal."""
-    options = _parse(sys.argv[1:])
+    options = parse(LakeOptions, "lake", __doc__, None)
     console = Console(stderr=options.json)
     results = [measure(kind, options.megabytes * 1_000_000, options.repeat) for kind in KINDS]
     console.print(_table(results, options.megabytes))
     document = json.dumps([asdict(result) for result in results], indent=1)
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "lake.json").write_text(document)
-    if options.json:
-        sys.stdout.write(document + "\n")
+    write_document(document, options.out / "lake.json", show=options.json)
     busy = [result for result, kind in zip(results, KINDS, strict=True) if kind.records > 1]
     return 0 if all(result.encode >= GOAL_ENCODE for result in busy) else 1
 
@@ -207,15 +211,12 @@ def _cpu_seconds(work: Callable[[], object]) -> float:
 
 
 def _table(results: Sequence[LakeRates], megabytes: int) -> Table:
-    table = Table(
-        title=f"ledgers of {megabytes:,} MB of payload to Parquet and back, on one core",
-        title_justify="left",
+    table = table_of(
+        f"ledgers of {megabytes:,} MB of payload to Parquet and back, on one core",
+        *("payload", "encode", "us a frame", "decode", "verify", "pyarrow alone", "object"),
         caption=f"MB/s of frames by CPU time; goal: encode at {GOAL_ENCODE:g} or more "
         "where producers pack records together",
     )
-    table.add_column("payload")
-    for heading in ("encode", "us a frame", "decode", "verify", "pyarrow alone", "object"):
-        table.add_column(heading, justify="right")
     for result in results:
         table.add_row(
             result.name,
@@ -227,24 +228,6 @@ def _table(results: Sequence[LakeRates], megabytes: int) -> Table:
             f"{result.object_bytes / result.frame_bytes:.0%}",
         )
     return table
-
-
-def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.lake", description="Ledgers to Parquet objects and back."
-    )
-    parser.add_argument(
-        "--megabytes", type=int, default=40, help="MB of payload per ledger (default: 40)"
-    )
-    parser.add_argument(
-        "--repeat",
-        type=int,
-        default=3,
-        help="number of repetitions, of which the best counts (default: 3)",
-    )
-    parser.add_argument("--json", action="store_true", help="print the results as JSON")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
-    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

@@ -7,25 +7,25 @@ new processes and empty folders, which are deleted afterwards.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import itertools
 import json
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 import sulina
+from benchmarks import program
 from benchmarks.stats import Percentiles, percentile, summarize
 from benchmarks.systems import SYSTEMS
 from benchmarks.systems.base import SystemServer
+from localstack.emulators.server import HOST
 
 TICK = 0.005
 GOAL_PAUSE = 1.0
@@ -56,20 +56,18 @@ class NodeLoss:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeLossOptions:
+class NodeLossOptions(program.OutputOptions):
     """The command line's options."""
 
-    rate: int
-    size: int
-    seconds: float
-    repeat: int
-    out: Path
-    json: bool
+    rate: int = program.option(1000, "records per second")
+    size: int = program.option(1024, "bytes per record")
+    seconds: float = program.option(3.0, "seconds before and after the kill")
+    repeat: int = program.option(10, "number of repetitions, each with new processes")
 
 
 def main() -> int:
     """Run the benchmark; exits with 1 if a publish failed or the pause was too long."""
-    options = _parse(sys.argv[1:])
+    options = program.parse(NodeLossOptions, "node_loss", __doc__, None)
     console = Console(stderr=options.json)
     losses = []
     for number in range(options.repeat):
@@ -80,37 +78,32 @@ def main() -> int:
             highlight=False,
         )
     console.print(_table(losses, options))
-    options.out.mkdir(parents=True, exist_ok=True)
     document = json.dumps(_document(losses, options), indent=1)
-    (options.out / "node_loss.json").write_text(document)
-    _draw(losses, options.out / "node_loss.svg", console)
-    if options.json:
-        sys.stdout.write(document + "\n")
+    program.write_document(document, options.out / "node_loss.json", show=options.json)
+    program.draw(partial(_write_plot, losses), options.out / "node_loss.svg", console)
     failed = sum(loss.failed for loss in losses)
     return 0 if failed == 0 and _pauses(losses)[-1] < GOAL_PAUSE else 1
 
 
 def _repetition(options: NodeLossOptions, number: int) -> NodeLoss:
-    options.out.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="node-loss-", dir=options.out)).resolve()
-    try:
+    with program.data_folder(options.out, "node-loss") as folder:
         server = SYSTEMS["sulina-3"].start(folder)
         try:
             return asyncio.run(_publish(server, options, number % NODES))
         finally:
             server.stop()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 async def _publish(server: SystemServer, options: NodeLossOptions, victim: int) -> NodeLoss:
-    url = f"sulina://{server.address.host}:{server.address.port}"
     payload = bytes(options.size)
     each = max(int(options.rate * TICK), 1)
     ticks = int(options.seconds / TICK)
     tickets: asyncio.Queue[tuple[float, sulina.Ticket] | None] = asyncio.Queue()
     loss = NodeLoss()
-    async with sulina.connect(url) as client, client.producer(TOPIC) as producer:
+    async with (
+        sulina.connect(f"sulina://{HOST}:{server.port}") as client,
+        client.producer(TOPIC) as producer,
+    ):
         await (await producer.send(b"warm"))
         noting = asyncio.create_task(_note(tickets, loss))
         start = time.monotonic() + TICK
@@ -152,13 +145,11 @@ def _pauses(losses: Sequence[NodeLoss]) -> list[float]:
 def _table(losses: Sequence[NodeLoss], options: NodeLossOptions) -> Table:
     pauses = _pauses(losses)
     failed = sum(loss.failed for loss in losses)
-    table = Table(
-        title=f"{options.rate:,} records of {options.size:,} B a second, one node of three killed, "
-        f"{len(losses)} times",
-        title_justify="left",
+    title = (
+        f"{options.rate:,} records of {options.size:,} B a second, one node of three killed, "
+        f"{len(losses)} times"
     )
-    for heading in ("ms", "p50", "p99", "worst"):
-        table.add_column(heading, justify="left" if heading == "ms" else "right")
+    table = program.table_of(title, "ms", "p50", "p99", "worst")
     for name, after in (("latency before", False), ("latency after", True)):
         parts = [loss.around(after=after) for loss in losses]
         middle = sorted(part.p50 for part in parts)[len(parts) // 2]
@@ -193,38 +184,31 @@ def _document(losses: Sequence[NodeLoss], options: NodeLossOptions) -> dict[str,
     }
 
 
-def _draw(losses: Sequence[NodeLoss], path: Path, console: Console) -> None:
-    try:
-        from benchmarks.node_loss_plot import write_plot
-    except ImportError:
-        console.print("no plot: matplotlib is not installed: `pip install 'sulina[bench]'`")
-        return
-    write_plot([(loss.due, loss.latency) for loss in losses], path)
-    console.print(f"written: {path} and node_loss.json next to it", highlight=False)
+def _write_plot(losses: Sequence[NodeLoss], path: Path) -> None:
+    """Draw the latency of every record of every repetition over time, as SVG."""
+    from matplotlib import pyplot
 
+    from benchmarks.plot import COLOURS, FAINT, STYLE
 
-def _parse(arguments: Sequence[str]) -> NodeLossOptions:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.node_loss", description=str(__doc__).splitlines()[0]
-    )
-    add = parser.add_argument
-    add("--rate", type=int, default=1000, help="records per second (default: 1000)")
-    add("--size", type=int, default=1024, help="bytes per record (default: 1024)")
-    add("--seconds", type=float, default=3.0, help="seconds before and after the kill (default: 3)")
-    add(
-        "--repeat",
-        type=int,
-        default=10,
-        help="number of repetitions, each with new processes (default: 10)",
-    )
-    add(
-        "--out",
-        type=Path,
-        default=Path(__file__).parent / "results",
-        help="folder for the JSON and the plot (default: benchmarks/results)",
-    )
-    add("--json", action="store_true", help="print the JSON, and the table on standard error")
-    return NodeLossOptions(**vars(parser.parse_args(arguments)))
+    with pyplot.rc_context(STYLE):
+        figure, axes = pyplot.subplots(figsize=(8, 3.2))
+        for loss in losses:
+            axes.plot(
+                loss.due,
+                [1000 * seconds for seconds in loss.latency],
+                linestyle="none",
+                marker=".",
+                markersize=1.5,
+                color=COLOURS["sulina-3"],
+                rasterized=True,
+            )
+        axes.axvline(0, color=FAINT, linewidth=1)
+        axes.set_yscale("log")
+        axes.set_xlabel("seconds since a storage node was killed")
+        axes.set_ylabel("publish latency, ms")
+        figure.tight_layout()
+        figure.savefig(path)
+        pyplot.close(figure)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.compare import LATENCY_RATE
+from benchmarks.program import RESULTS
 from benchmarks.source import STAMP
 from benchmarks.systems import SYSTEMS
 from benchmarks.units import parse_size
@@ -36,22 +37,12 @@ class BenchmarkOptions:
 
 def parse(arguments: Sequence[str]) -> BenchmarkOptions:
     """Parse the command line. Exits with an error message if it is invalid."""
-    given = _parser().parse_args(arguments)
-    out: Path = given.out
-    return BenchmarkOptions(
-        systems=given.systems,
-        sizes=given.sizes,
-        seconds=given.seconds or (1.0 if given.quick else 5.0),
-        repeat=given.repeat or (1 if given.quick else 3),
-        rate=given.rate,
-        max_bytes=given.max_bytes,
-        out=out,
-        data=given.data or out / "data",
-        plot=given.plot,
-        json=given.json,
-        list=given.list,
-        profile=given.profile,
-    )
+    given = vars(_parser().parse_args(arguments))
+    quick = given.pop("quick")
+    given["seconds"] = given["seconds"] or (1.0 if quick else 5.0)
+    given["repeat"] = given["repeat"] or (1 if quick else 3)
+    given["data"] = given["data"] or given["out"] / "data"
+    return BenchmarkOptions(**given)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -69,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--sizes", type=_sizes, default=SIZES, metavar="N,N", help="bytes (default: 100,1k,16k)")
     length = parser.add_mutually_exclusive_group()
-    length.add_argument("--seconds", type=_seconds, help="duration of each cell (default: 5)")
+    length.add_argument("--seconds", type=_above_zero, help="duration of each cell (default: 5)")
     length.add_argument("--quick", action="store_true", help="run cells of 1 second, once")
     add("--repeat", type=_count, help="repetitions per cell; shows the median (default: 3)")
     add("--rate", type=_count, default=LATENCY_RATE, help="msg/s for latency (default: 5000)")
@@ -83,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--out",
         type=Path,
-        default=Path(__file__).parent / "results",
+        default=RESULTS,
         help="folder for the JSON and the plot (default: benchmarks/results)",
     )
     add("--data", type=Path, help="folder for the servers' data (default: data under --out)")
@@ -124,10 +115,6 @@ def _size(text: str) -> int:
 
 def _sizes(text: str) -> tuple[int, ...]:
     return tuple(sorted({_size(part) for part in text.split(",")}))
-
-
-def _seconds(text: str) -> float:
-    return _above_zero(text)
 
 
 def _count(text: str) -> int:

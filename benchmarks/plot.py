@@ -173,29 +173,15 @@ def _bars(
             x = place - WIDTH / 2 + (order[cell.cell.system] + 0.5) * step
             height = value(cell)
             axes.bar(x, height, step * 0.9, **_look(systems[order[cell.cell.system]]))
-            ratio = better(cell)
+            place_above = {"xy": (x, height), "textcoords": "offset points", "ha": "center"}
             weight = "bold" if cell.cell.system == OURS else "normal"
             number = axes.annotate(
-                label(cell),
-                (x, height),
-                xytext=(0, 3),
-                textcoords="offset points",
-                ha="center",
-                fontsize=8.5,
-                fontweight=weight,
+                label(cell), xytext=(0, 3), fontsize=8.5, fontweight=weight, **place_above
             )
             number.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8})
-            if ratio:
-                axes.annotate(
-                    ratio,
-                    (x, height),
-                    xytext=(0, 15),
-                    textcoords="offset points",
-                    ha="center",
-                    fontsize=8.5,
-                    fontweight="bold",
-                    color=COLOURS[OURS],
-                )
+            if ratio := better(cell):
+                look = {"fontsize": 8.5, "fontweight": "bold", "color": COLOURS[OURS]}
+                axes.annotate(ratio, xytext=(0, 15), **look, **place_above)
 
 
 def _look(system: SystemInfo) -> dict[str, Any]:

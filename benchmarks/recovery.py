@@ -8,25 +8,23 @@ the new owner must read and rewrite each of them.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import multiprocessing
-import shutil
 import sys
-import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
+from benchmarks import program
 from benchmarks.stats import percentile
-from benchmarks.systems.base import HOST, ServerAddress, SystemServer, free_port
+from benchmarks.systems.base import SystemServer
+from benchmarks.systems.sulina_ import start_storage_nodes
 from storage_grpc.quorum.ledgers import QuorumLedgers
 from storage_grpc.quorum.settings import QuorumSettings
 from storage_grpc.remote import RemoteNodes
@@ -44,14 +42,12 @@ PATIENCE = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class RecoveryOptions:
+class RecoveryOptions(program.OutputOptions):
     """The command line's options."""
 
-    entries: int
-    size: int
-    repeat: int
-    out: Path
-    json: bool
+    entries: int = program.option(10_000, "number of entries")
+    size: int = program.option(1024, "bytes per entry")
+    repeat: int = program.option(5, "number of repetitions, each with new processes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +60,18 @@ class Case:
 
 def main() -> int:
     """Run the benchmark; exits with 1 if a recovery took too long."""
-    options = _parse(sys.argv[1:])
+    options = program.parse(RecoveryOptions, "recovery", __doc__, None)
     console = Console(stderr=options.json)
     cases = [
         Case("all confirmed", _measure(options, in_flight=False)),
         Case("all in flight", _measure(options, in_flight=True)),
     ]
-    table = Table(
-        title=f"recovery of an open ledger with {options.entries:,} entries of {options.size:,} B "
+    table = program.table_of(
+        f"recovery of an open ledger with {options.entries:,} entries of {options.size:,} B "
         f"on {NODES} storage processes, {options.repeat} times",
-        title_justify="left",
+        *("when the writer was killed", "median s", "worst s"),
         caption=f"goal: under {GOAL_SECONDS:g} s",
     )
-    table.add_column("when the writer was killed")
-    for heading in ("median s", "worst s"):
-        table.add_column(heading, justify="right")
     for case in cases:
         table.add_row(case.name, f"{percentile(case.seconds, 0.5):.2f}", f"{case.seconds[-1]:.2f}")
     console.print(table)
@@ -86,10 +79,7 @@ def main() -> int:
         {"entries": options.entries, "size": options.size, "cases": [asdict(c) for c in cases]},
         indent=1,
     )
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "recovery.json").write_text(document)
-    if options.json:
-        sys.stdout.write(document + "\n")
+    program.write_document(document, options.out / "recovery.json", show=options.json)
     return 0 if all(case.seconds[-1] < GOAL_SECONDS for case in cases) else 1
 
 
@@ -98,24 +88,14 @@ def _measure(options: RecoveryOptions, *, in_flight: bool) -> list[float]:
 
 
 def _repetition(options: RecoveryOptions, in_flight: bool) -> float:
-    options.out.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="recovery-", dir=options.out)).resolve()
-    nodes = {f"storage-{number}": free_port() for number in range(1, NODES + 1)}
-    server = SystemServer(ServerAddress(HOST, 0), folder / "server.log")
-    try:
-        for name, port in nodes.items():
-            server.run(
-                [
-                    *(sys.executable, "-m", "sulina.cli", "storage", "--id", name),
-                    *("--data", str(folder / name), "--port", str(port)),
-                ]
-            )
-        places = [f"{name}={HOST}:{port}" for name, port in nodes.items()]
-        _write_and_die(options, places, folder, in_flight)
-        return asyncio.run(_recover(options, places, folder))
-    finally:
-        server.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+    with program.data_folder(options.out, "recovery") as folder:
+        server = SystemServer(folder / "server.log")
+        try:
+            places = start_storage_nodes(server, folder)
+            _write_and_die(options, places, folder, in_flight)
+            return asyncio.run(_recover(options, places, folder))
+        finally:
+            server.stop()
 
 
 def _write_and_die(
@@ -182,29 +162,6 @@ async def _ledgers(places: list[str], folder: Path) -> AsyncIterator[QuorumLedge
     finally:
         await store.close()
         await disk.close()
-
-
-def _parse(arguments: Sequence[str]) -> RecoveryOptions:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.recovery", description=str(__doc__).splitlines()[0]
-    )
-    add = parser.add_argument
-    add("--entries", type=int, default=10_000, help="number of entries (default: 10,000)")
-    add("--size", type=int, default=1024, help="bytes per entry (default: 1024)")
-    add(
-        "--repeat",
-        type=int,
-        default=5,
-        help="number of repetitions, each with new processes (default: 5)",
-    )
-    add(
-        "--out",
-        type=Path,
-        default=Path(__file__).parent / "results",
-        help="folder for the JSON (default: benchmarks/results)",
-    )
-    add("--json", action="store_true", help="print the JSON, and the table on standard error")
-    return RecoveryOptions(**vars(parser.parse_args(arguments)))
 
 
 if __name__ == "__main__":

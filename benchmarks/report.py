@@ -8,6 +8,7 @@ from rich.text import Text
 
 from benchmarks.cell import Cell, CellFailure, CellOutcome, CellResult
 from benchmarks.compare import advantage, kept_rate
+from benchmarks.program import table_of
 from benchmarks.results import RunResults
 from benchmarks.systems import OURS
 from benchmarks.units import memory_name, size_name, times_name
@@ -40,16 +41,13 @@ def print_report(results: RunResults, console: Console) -> None:
 
 def throughput_table(results: RunResults) -> Table:
     """Full speed: one row per size and system."""
-    table = Table(
-        title="End to end, 1 producer, 1 consumer (MB = 10^6 bytes of payload)",
+    table = table_of(
+        "End to end, 1 producer, 1 consumer (MB = 10^6 bytes of payload)",
+        *("records", "system", "msg/s", "lowest - highest"),
+        *("MB/s", "memory", "Sulina's rate", "and memory"),
         caption=f"ratios: more than 1 means that Sulina does better; {NOT_SYNCED}",
-        title_justify="left",
-        caption_justify="left",
+        left=2,
     )
-    table.add_column("records")
-    table.add_column("system")
-    for heading in ("msg/s", "lowest - highest", "MB/s", "memory", "Sulina's rate", "and memory"):
-        table.add_column(heading, justify="right")
     size = 0
     for outcome in (outcome for outcome in results.outcomes if outcome.cell.rate is None):
         if size and outcome.cell.size != size:
@@ -86,24 +84,12 @@ def latency_tables(results: RunResults) -> list[Table]:
     tables: list[Table] = []
     cells = [outcome for outcome in results.outcomes if outcome.cell.rate is not None]
     for key in dict.fromkeys((outcome.cell.rate, outcome.cell.size) for outcome in cells):
-        table = Table(
-            title=f"Latency end to end at {key[0]:,} msg/s of {size_name(key[1])}, in ms",
+        table = table_of(
+            f"Latency end to end at {key[0]:,} msg/s of {size_name(key[1])}, in ms",
+            *("system", "p50", "p99", "lowest - highest", "p99.9"),
+            *("worst", "msg/s", "memory", "Sulina's p99"),
             caption=f"from the moment due; Sulina's p99: more than 1 is better; {NOT_SYNCED}",
-            title_justify="left",
-            caption_justify="left",
         )
-        table.add_column("system")
-        for heading in (
-            "p50",
-            "p99",
-            "lowest - highest",
-            "p99.9",
-            "worst",
-            "msg/s",
-            "memory",
-            "Sulina's p99",
-        ):
-            table.add_column(heading, justify="right")
         for outcome in cells:
             if (outcome.cell.rate, outcome.cell.size) == key:
                 row = _latency(results, outcome)
@@ -135,9 +121,7 @@ def _latency(results: RunResults, outcome: CellOutcome) -> list[str | Text]:
 def yardstick_table(results: RunResults) -> Table:
     """The baselines of the disk alone."""
     yardsticks = results.yardsticks
-    table = Table(title="Yardsticks: the disk alone, same run", title_justify="left")
-    table.add_column("what")
-    table.add_column("measured", justify="right")
+    table = table_of("Yardsticks: the disk alone, same run", "what", "measured")
     table.add_row(
         "plain sequential write, one fdatasync a MiB, preallocated file",
         f"{yardsticks.sequential_mb_per_s:,.0f} MB/s",
@@ -153,9 +137,7 @@ def yardstick_table(results: RunResults) -> Table:
 
 def target_table(results: RunResults) -> Table:
     """The targets, and whether they were met."""
-    table = Table(title="Targets", title_justify="left")
-    for heading in ("what", "wanted", "got", ""):
-        table.add_column(heading)
+    table = table_of("Targets", "what", "wanted", "got", "", left=4)
     verdicts = {True: "[green]pass[/]", False: "[red]FAIL[/]", None: "[dim]-[/]"}
     for target in results.targets():
         table.add_row(target.name, target.wanted, target.got, verdicts[target.passed])
@@ -164,9 +146,9 @@ def target_table(results: RunResults) -> Table:
 
 def guarantee_table(results: RunResults) -> Table:
     """What an acknowledgement means in each system, and how its client was used."""
-    table = Table(title="What was compared", title_justify="left", show_lines=True)
-    for heading in ("system", "an acknowledgement means", "how the client is used"):
-        table.add_column(heading)
+    headings = ("system", "an acknowledgement means", "how the client is used")
+    table = table_of("What was compared", *headings, left=3)
+    table.show_lines = True
     for system in results.systems:
         table.add_row(f"{system.title} {system.version}", system.durability, system.mode)
     return table
@@ -174,14 +156,11 @@ def guarantee_table(results: RunResults) -> Table:
 
 def profile_table(result: CellResult) -> Table:
     """The CPU time of one cell per process."""
-    table = Table(
-        title=f"{result.cell.system}: {result.records:,} records of {size_name(result.cell.size)} "
+    table = table_of(
+        f"{result.cell.system}: {result.records:,} records of {size_name(result.cell.size)} "
         f"in {result.elapsed:.2f} s: {result.records_per_s:,.0f}/s, {result.mb_per_s:,.1f} MB/s",
-        title_justify="left",
+        *("process", "CPU seconds", "of one core", "ns a record"),
     )
-    table.add_column("process")
-    for heading in ("CPU seconds", "of one core", "ns a record"):
-        table.add_column(heading, justify="right")
     spent = result.cpu.server_parts or {"server": result.cpu.server}
     spent = {**spent, "producer": result.cpu.producer, "consumer": result.cpu.consumer}
     for name, seconds in {**spent, "together": sum(spent.values())}.items():

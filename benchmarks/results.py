@@ -144,7 +144,7 @@ def to_json(results: RunResults) -> str:
         "repetitions": [dataclasses.asdict(outcome) for outcome in results.repetitions],
         "targets": [dataclasses.asdict(target) for target in results.targets()],
     }
-    return json.dumps(document, indent=2) + "\n"
+    return json.dumps(document, indent=2)
 
 
 def _cell(results: RunResults, outcome: CellOutcome) -> dict[str, Any]:

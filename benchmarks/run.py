@@ -6,9 +6,6 @@ speed during the run affect all systems.
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,6 +17,7 @@ from benchmarks.cell import Cell, CellOutcome
 from benchmarks.compare import LATENCY_SIZE, RECORDS_SIZE, middle
 from benchmarks.conduct import run_cell
 from benchmarks.options import SIZES, BenchmarkOptions
+from benchmarks.program import data_folder
 from benchmarks.results import RunResults, describe, this_machine
 from benchmarks.systems import OURS, SYSTEMS, System
 from benchmarks.units import count_name, size_name
@@ -33,7 +31,7 @@ def measure(options: BenchmarkOptions, console: Console) -> RunResults:
     systems, skipped = available(options.systems)
     cells = plan(options, systems)
     repetitions: list[CellOutcome] = []
-    with _data_folder(options.data) as folder, _progress(console) as progress:
+    with data_folder(options.data, "run") as folder, _progress(console) as progress:
         steps = options.repeat * (len(cells) + 1) + 1
         whole = progress.add_task("whole run", total=steps, note="")
         readings: list[yardsticks.YardstickReading] = []
@@ -67,7 +65,7 @@ def profile(options: BenchmarkOptions, console: Console) -> list[CellOutcome]:
     """
     systems = options.systems if set(options.systems) != set(SYSTEMS) else (OURS,)
     sizes = options.sizes if options.sizes != SIZES else (RECORDS_SIZE,)
-    with _data_folder(options.data) as folder, _progress(console) as progress:
+    with data_folder(options.data, "run") as folder, _progress(console) as progress:
         return [
             _run(
                 SYSTEMS[name],
@@ -139,21 +137,11 @@ def _take_yardsticks(
         progress.remove_task(task)
 
 
-@contextmanager
-def _data_folder(parent: Path) -> Iterator[Path]:
-    parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="run-", dir=parent, ignore_cleanup_errors=True) as name:
-        # Servers change their working directory: give them a whole path.
-        yield Path(name).resolve()
-
-
-@contextmanager
-def _progress(console: Console) -> Iterator[Progress]:
+def _progress(console: Console) -> Progress:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.fields[note]}"),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, transient=True) as progress:
-        yield progress
+    return Progress(*columns, console=console, transient=True)

@@ -6,8 +6,7 @@ import time
 from array import array
 from collections.abc import Awaitable, Callable, Sequence
 
-from benchmarks.cell import Cell, ConsumerReport
-from benchmarks.shared import SharedCounters
+from benchmarks.cell import Cell, ConsumerReport, SharedCounters
 from benchmarks.source import STAMP
 
 

@@ -17,8 +17,7 @@ import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from benchmarks.cell import Cell, ProducerReport
-from benchmarks.shared import SharedCounters
+from benchmarks.cell import Cell, ProducerReport, SharedCounters
 
 STAMP = struct.Struct("<qq")  # CLOCK_MONOTONIC in ns, sequence number
 TICK_NS = 1_000_000

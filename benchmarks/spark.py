@@ -9,7 +9,6 @@ folder.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -25,9 +24,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
-from rich.table import Table
 
 import emr_jobs
+from benchmarks.program import option, parse, table_of
 from benchmarks.spark_floor import FloorSource, write_batches
 from emr_jobs.java import prepare_java
 from emr_jobs.source.datasource import SulinaDataSource
@@ -80,18 +79,18 @@ class QueryTimes:
 class SparkBenchmarkOptions:
     """The command line's options."""
 
-    records: int
-    size: int
-    ledgers: int
-    small: int
-    repeat: int
-    cores: int
-    json: bool
+    records: int = option(5_000_000, "number of records")
+    size: int = option(200, "bytes per payload")
+    ledgers: int = option(32, "number of ledgers")
+    small: int = option(10_000, "number of small ledgers")
+    repeat: int = option(5, "number of turns that count")
+    cores: int = option(2, "number of cores for Spark")
+    json: bool = option(False, "print the result as JSON")
 
 
-def main(arguments: Sequence[str]) -> int:
+def main() -> int:
     """Run the benchmark. Returns the exit code."""
-    options = _parse(arguments)
+    options = parse(SparkBenchmarkOptions, "spark", __doc__, None)
     prepare_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     say = Console(stderr=True).print
@@ -310,9 +309,10 @@ def _show(
     options: SparkBenchmarkOptions,
 ) -> None:
     console = Console()
-    table = Table(title=f"{options.records:,} records of {options.size} B, {options.cores} cores")
-    for column in ("query", "sulina s", "native Parquet s", "ratio", "goal", "floor s"):
-        table.add_column(column, justify="left" if column == "query" else "right")
+    table = table_of(
+        f"{options.records:,} records of {options.size} B, {options.cores} cores",
+        *("query", "sulina s", "native Parquet s", "ratio", "goal", "floor s"),
+    )
     for each in pairs:
         goal = "" if each.goal is None else f"{each.goal:g}, " + _met(each.ratio <= each.goal)
         figures = f"{each.ours:.2f}", f"{each.native:.2f}", f"{each.ratio:.2f}"
@@ -332,24 +332,5 @@ def _met(yes: bool) -> str:
     return "met" if yes else "missed"
 
 
-def _parse(arguments: Sequence[str]) -> SparkBenchmarkOptions:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.spark",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--records", type=int, default=5_000_000)
-    parser.add_argument("--size", type=int, default=200, help="bytes per payload (default: 200)")
-    parser.add_argument("--ledgers", type=int, default=32, help="number of ledgers (default: 32)")
-    parser.add_argument(
-        "--small", type=int, default=10_000, help="number of small ledgers (default: 10000)"
-    )
-    parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--cores", type=int, default=2)
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    given = parser.parse_args(arguments)
-    return SparkBenchmarkOptions(**vars(given))
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

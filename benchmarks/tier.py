@@ -9,13 +9,11 @@ Payloads are random bytes, so that an object is as large as its frames. MB is 10
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
 import random
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,13 +21,17 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
 
 import sulina
+from benchmarks.program import option, parse
+from benchmarks.systems.base import SystemServer
+from benchmarks.systems.sulina_ import sulina_command
 from benchmarks.tier_lists import ListCost, measure_lists
+from localstack.emulators.server import HOST
 from storage_grpc.tier.objects import ObjectReader
 from storage_grpc.tier.tier import key_of
 from sulina.lake.summary import ObjectHead
@@ -47,7 +49,20 @@ GOAL_REPLAY: Final = 0.5
 _STORES: Final = ("seaweedfs", "localstack", "moto", "folder")
 _BATCH: Final = 256
 _TURNS: Final = 5
+_START_SECONDS: Final = 60.0
 _MB: Final = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class TierOptions:
+    """The command line's options."""
+
+    store: str = option("seaweedfs", "object store", _STORES)
+    seconds: float = option(10.0, "seconds of publishing")
+    ledger_mb: int = option(64, "MB at which a ledger is closed")
+    size: int = option(1000, "bytes per payload")
+    out: str = option("", "data folder; a temporary one if empty")
+    json: bool = option(False, "print the result as JSON")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,22 +94,22 @@ class TierRates:
         return self.replay_at_node / self.read
 
 
-async def measure(store: str, folder: Path, seconds: float, ledger_mb: int, size: int) -> TierRates:
+async def measure(options: TierOptions, folder: Path) -> TierRates:
     """Run all measurements once."""
-    with _server(store, folder) as (url, variables):
+    with _server(options.store, folder) as (url, variables):
         os.environ.update(variables)
-        put = await _put_rate(url, ledger_mb << 20)
-        with _broker(folder, url) as ready:
-            async with sulina.connect(ready["url"], operation_timeout=60) as client:
-                await client.admin.config.set("ledger.roll_bytes", ledger_mb << 20)
+        put = await _put_rate(url, options.ledger_mb << 20)
+        with _broker(folder, url) as broker:
+            async with sulina.connect(broker, operation_timeout=60) as client:
+                await client.admin.config.set("ledger.roll_bytes", options.ledger_mb << 20)
                 begun = time.perf_counter()
-                published, behind = await _publish(client, seconds, size)
+                published, behind = await _publish(client, options.seconds, options.size)
                 ended = time.perf_counter()
                 objects = await _flush(client)
                 drained = time.perf_counter()
                 read, at_node, replay = await _read_rates(client, url, published)
     return TierRates(
-        store,
+        options.store,
         published,
         published / (ended - begun) / _MB,
         published / (drained - begun) / _MB,
@@ -134,24 +149,16 @@ def _server(store: str, folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 @contextmanager
-def _broker(folder: Path, url: str) -> Iterator[dict[str, Any]]:
-    """Run ``sulina up``; yields its ready message."""
-    ports = ("--port", "0", "--http-port", "0", "--admin-port", "0", "--grpc-port", "0")
-    command = [sys.executable, "-m", "sulina.cli", "up", "--json", *ports]
-    tier = ["--data", str(folder / "data"), "--tier", url, "--tier-local", "0"]
-    with (folder / "broker.log").open("wb") as log:
-        process = subprocess.Popen([*command, *tier], stdout=subprocess.PIPE, stderr=log)
-        try:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            if not line:
-                raise RuntimeError((folder / "broker.log").read_text())
-            yield json.loads(line)
-        finally:
-            process.terminate()
-            process.wait(60)
-            if process.stdout is not None:
-                process.stdout.close()
+def _broker(folder: Path, url: str) -> Iterator[str]:
+    """Run ``sulina up``; yields its URL."""
+    server = SystemServer(folder / "broker.log")
+    command = sulina_command("up", folder / "data", server.port)
+    server.run([*command, "--grpc-port", "0", "--tier", url, "--tier-local", "0"])
+    try:
+        server.started(_START_SECONDS)
+        yield f"sulina://{HOST}:{server.port}"
+    finally:
+        server.stop()
 
 
 # ---- the store alone ----
@@ -302,26 +309,13 @@ def show(result: TierRates, console: Console) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; returns 0 if replay meets its goal."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.tier")
-    parser.add_argument("--store", choices=_STORES, default="seaweedfs")
-    parser.add_argument(
-        "--seconds", type=float, default=10.0, help="seconds of publishing (default: 10)"
-    )
-    parser.add_argument(
-        "--ledger-mb", type=int, default=64, help="size at which a ledger is closed (default: 64)"
-    )
-    parser.add_argument("--size", type=int, default=1000, help="bytes per payload (default: 1000)")
-    parser.add_argument("--out", type=Path, help="data folder (default: a temporary one)")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args(arguments)
+    options = parse(TierOptions, "tier", __doc__, arguments)
     place: AbstractContextManager[str] = (
-        tempfile.TemporaryDirectory() if options.out is None else nullcontext(str(options.out))
+        nullcontext(options.out) if options.out else tempfile.TemporaryDirectory()
     )
     with place as folder:
         Path(folder).mkdir(parents=True, exist_ok=True)
-        result = asyncio.run(
-            measure(options.store, Path(folder), options.seconds, options.ledger_mb, options.size)
-        )
+        result = asyncio.run(measure(options, Path(folder)))
     if options.json:
         sys.stdout.write(json.dumps(asdict(result), indent=2) + "\n")
     else:

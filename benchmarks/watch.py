@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 
 import psutil
 
@@ -50,22 +52,17 @@ class ServerWatch:
 
 def resident(processes: list[psutil.Process]) -> int:
     """Bytes resident in all of ``processes``; those that have exited count as 0."""
-    total = 0
-    for process in processes:
-        try:
-            total += process.memory_info().rss
-        except psutil.NoSuchProcess:
-            continue
-    return total
+    return int(_total(processes, lambda process: process.memory_info().rss))
 
 
 def cpu_seconds(processes: list[psutil.Process]) -> float:
-    """User and system time of all of ``processes`` so far."""
+    """User and system time of all of ``processes`` so far; those that have exited count as 0."""
+    return _total(processes, lambda process: sum(process.cpu_times()[:2]))
+
+
+def _total(processes: list[psutil.Process], of: Callable[[psutil.Process], float]) -> float:
     total = 0.0
     for process in processes:
-        try:
-            times = process.cpu_times()
-        except psutil.NoSuchProcess:
-            continue
-        total += times.user + times.system
+        with suppress(psutil.NoSuchProcess):
+            total += of(process)
     return total

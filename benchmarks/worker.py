@@ -13,11 +13,11 @@ import signal
 from multiprocessing.connection import Connection
 from typing import Literal
 
-from benchmarks.cell import Cell, ConsumerReport, ProducerReport
-from benchmarks.shared import SharedCounters
+from benchmarks.cell import Cell, ConsumerReport, ProducerReport, SharedCounters
 from benchmarks.sink import RecordSink
 from benchmarks.source import RecordSource
-from benchmarks.systems import ServerAddress, load
+from benchmarks.systems import SYSTEMS
+from sulina.cli.running import loop_factory
 
 Role = Literal["producer", "consumer"]
 READY = "ready"
@@ -25,23 +25,21 @@ GO = "go"
 START_TIMEOUT = 60.0
 
 
-def main(
-    role: Role, cell: Cell, address: ServerAddress, shared: SharedCounters, pipe: Connection
-) -> None:
+def main(role: Role, cell: Cell, port: int, shared: SharedCounters, pipe: Connection) -> None:
     """Run a child process."""
     # Ctrl-C reaches the whole process group; the parent stops its children.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.disable(logging.WARNING)
     try:
-        pipe.send(_run(role, cell, address, shared, pipe))
+        pipe.send(_run(role, cell, port, shared, pipe))
     except Exception as error:
         pipe.send(f"the {role} failed: {type(error).__name__}: {error}")
 
 
 def _run(
-    role: Role, cell: Cell, address: ServerAddress, shared: SharedCounters, pipe: Connection
+    role: Role, cell: Cell, port: int, shared: SharedCounters, pipe: Connection
 ) -> ProducerReport | ConsumerReport:
-    system = load(cell.system)
+    system = SYSTEMS[cell.system]
 
     async def ready() -> None:
         pipe.send(READY)
@@ -53,22 +51,14 @@ def _run(
 
     async def produce() -> ProducerReport:
         source = RecordSource(cell, shared, ready)
-        await system.produce(address, source)
+        await system.produce(port, source)
         return source.report()
 
     async def consume() -> ConsumerReport:
         sink = RecordSink(cell, shared, ready)
-        await system.consume(address, sink)
+        await system.consume(port, sink)
         return sink.report()
 
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    # uvloop, if installed, for every system's client.
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(produce()) if role == "producer" else runner.run(consume())
-
-
-def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
-    """uvloop, if installed, for every system's client."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.Loop

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from benchmarks import program
 from benchmarks.balance import options as command_line
 from benchmarks.balance.options import LARGE, USUAL_ALPHA, BalanceOptions
 from benchmarks.balance.run import BalanceOutcome, simulate
@@ -16,15 +19,11 @@ from benchmarks.balance.scenarios import SCENARIOS, scaled
 from benchmarks.balance.start import StartResult, measure_start
 from benchmarks.balance.tables import reason_table, run_table, start_table
 
-FILE_WIDTH = 200
-
 
 def main() -> int:
     """Run the simulation."""
     options = command_line.parse(sys.argv[1:])
-    console = Console(stderr=options.json)
-    if not console.is_terminal:
-        console.width = FILE_WIDTH
+    console = program.wide_console(stderr=options.json, width=200)
     try:
         starts, outcomes = _simulate(options, console)
     except KeyboardInterrupt:
@@ -37,17 +36,19 @@ def main() -> int:
         console.print(reason_table(outcomes))
     document = json.dumps(
         {
-            "starts": [one.to_dict() for one in starts],
+            "starts": [asdict(one) for one in starts],
             "scenarios": [one.to_dict() for one in outcomes],
         }
     )
+    path = options.out / "balance.json"
     try:
-        _write(options, document, starts, outcomes, console)
+        program.write_document(document, path, show=options.json)
+        console.print(f"written: {path}", highlight=False)
+        if options.plot is not None and (starts or outcomes):
+            program.draw(partial(_write_plot, starts, outcomes), options.plot, console)
     except OSError as error:
         console.print(f"the results could not be written: {error}", style="red")
         return 1
-    if options.json:
-        sys.stdout.write(document + "\n")
     return 0
 
 
@@ -81,36 +82,17 @@ def _simulate(
                 outcomes.append(
                     simulate(
                         replace(scenario, balancing=balancing),
-                        progress=lambda share, bar=bar: _show(bars, bar, share),  # type: ignore[misc]
+                        progress=lambda share, bar=bar: bars.update(bar, completed=share),  # type: ignore[misc]
                     )
                 )
                 bars.remove_task(bar)
     return starts, outcomes
 
 
-def _show(bars: Progress, bar: TaskID, share: float) -> None:
-    bars.update(bar, completed=share)
+def _write_plot(starts: list[StartResult], outcomes: list[BalanceOutcome], path: Path) -> None:
+    from benchmarks.balance.plot import write_plot
 
-
-def _write(
-    options: BalanceOptions,
-    document: str,
-    starts: list[StartResult],
-    outcomes: list[BalanceOutcome],
-    console: Console,
-) -> None:
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "balance.json").write_text(document)
-    console.print(f"written: {options.out / 'balance.json'}", highlight=False)
-    if options.plot is None or not (starts or outcomes):
-        return
-    try:
-        from benchmarks.balance.plot import write_plot
-    except ImportError:
-        console.print("no plot: matplotlib is not installed: `pip install 'sulina[bench]'`")
-        return
-    write_plot(starts, outcomes, options.plot)
-    console.print(f"written: {options.plot}", highlight=False)
+    write_plot(starts, outcomes, path)
 
 
 if __name__ == "__main__":

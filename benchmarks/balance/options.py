@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.balance.scenarios import DEFAULT, SCENARIOS
+from benchmarks.program import RESULTS
 
 SIZES = ((10, 1_000), (100, 10_000), (1_000, 100_000), (10_000, 1_000_000))
 ALPHAS = (0.0, 3.0, 2.5, 2.0, 1.5, 1.16)
@@ -34,13 +35,11 @@ class BalanceOptions:
 
 def parse(arguments: Sequence[str]) -> BalanceOptions:
     """Parse the command line. Exits with an error message if it is invalid."""
-    given = _parser().parse_args(arguments)
-    sizes = given.sizes if given.sizes is not None else SIZES[: 2 if given.quick else 4]
-    plot = (given.plot or given.out / "balance.svg") if given.draw else None
-    return BalanceOptions(
-        given.scenarios, sizes, given.alphas, given.seed, given.hours, given.quick,
-        given.unbalanced, given.out, plot, given.json,
-    )  # fmt: skip
+    given = vars(_parser().parse_args(arguments))
+    if given["sizes"] is None:
+        given["sizes"] = SIZES[: 2 if given["quick"] else 4]
+    given["plot"] = (given["plot"] or given["out"] / "balance.svg") if given.pop("draw") else None
+    return BalanceOptions(**given)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -82,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--out",
         type=Path,
-        default=Path(__file__).parent.parent / "results",
+        default=RESULTS,
         help="folder for balance.json and the plot (default: benchmarks/results)",
     )
     add("--plot", type=Path, help="file of the plot, .svg or .png (default: balance.svg in --out)")

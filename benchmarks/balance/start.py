@@ -11,9 +11,8 @@ from __future__ import annotations
 import gc
 import random
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 from benchmarks.balance.workload import WorkloadShape, make_workload
 from benchmarks.balance.world import SimulatedCluster, Trouble
@@ -52,10 +51,6 @@ class StartResult:
     """Seconds to process the first report of every broker."""
     view_seconds: float
     plan_seconds: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """The values for JSON."""
-        return asdict(self)
 
 
 def measure_start(brokers: int, topics: int, alpha: float, seed: int) -> StartResult:

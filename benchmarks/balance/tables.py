@@ -8,16 +8,18 @@ from rich.table import Table
 
 from benchmarks.balance.run import BalanceOutcome
 from benchmarks.balance.start import GOAL, StartResult
+from benchmarks.program import table_of
 from benchmarks.units import count_name
 
 
 def start_table(results: Sequence[StartResult]) -> Table:
     """Random starts, one per row."""
-    table = Table(title=f"One plan from a random start (goal: highest <= {GOAL:g} x bound)")
-    for head in ("brokers", "topics", "skew", "max/mean", "max/bound", "CV", "moves", "moved",
-                 "moved to goal", "least for goal", "least for mean", "learn s", "view s",
-                 "plan s"):  # fmt: skip
-        table.add_column(head, justify="right")
+    table = table_of(
+        f"One plan from a random start (goal: highest <= {GOAL:g} x bound)",
+        *("brokers", "topics", "skew", "max/mean", "max/bound", "CV", "moves", "moved"),
+        *("moved to goal", "least for goal", "least for mean", "learn s", "view s", "plan s"),
+        left=0,
+    )
     for one in results:
         table.add_row(
             f"{one.brokers:,}",
@@ -40,11 +42,13 @@ def start_table(results: Sequence[StartResult]) -> Table:
 
 def run_table(outcomes: Sequence[BalanceOutcome]) -> Table:
     """Scenarios, one per row; means exclude the first hour."""
-    table = Table(title="Virtual hours")
-    for head in ("scenario", "balancing", "brokers", "topics", "hours", "CV", "max/mean",
-                 "worst", "max/bound", "moves", "after 1 h", "moved", "oscillations",
-                 "paused topic-s", "failover topic-s", "plan ms"):  # fmt: skip
-        table.add_column(head, justify="left" if head in ("scenario", "balancing") else "right")
+    table = table_of(
+        "Virtual hours",
+        *("scenario", "balancing", "brokers", "topics", "hours", "CV", "max/mean", "worst"),
+        *("max/bound", "moves", "after 1 h", "moved", "oscillations", "paused topic-s"),
+        *("failover topic-s", "plan ms"),
+        left=2,
+    )
     for outcome in outcomes:
         one = outcome.summary()
         table.add_row(
@@ -71,10 +75,8 @@ def run_table(outcomes: Sequence[BalanceOutcome]) -> Table:
 def reason_table(outcomes: Sequence[BalanceOutcome]) -> Table:
     """Why evaluations moved nothing, counted per balanced run."""
     balanced = [one for one in outcomes if one.scenario.balancing]
-    table = Table(title="Decisions not to act")
-    table.add_column("reason")
-    for outcome in balanced:
-        table.add_column(outcome.scenario.name, justify="right")
+    names = (outcome.scenario.name for outcome in balanced)
+    table = table_of("Decisions not to act", "reason", *names)
     for reason in sorted({reason for one in balanced for reason in one.reasons}):
         table.add_row(reason.value, *(f"{one.reasons[reason]:,}" for one in balanced))
     return table

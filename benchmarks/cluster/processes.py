@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import psutil
 
 import sulina
+from benchmarks import watch
 from broker_containers.local_cluster.ports import (
     ClusterSize,
     ProcessOptions,
@@ -85,20 +86,15 @@ async def ask(client: Client, method: str, **arguments: Any) -> Any:
 
 def cpu_seconds(cluster: LocalCluster) -> dict[str, float]:
     """The CPU time of each process so far; this process is the client."""
-    used = {"client": _cpu(os.getpid())}
-    for name, process in cluster.processes.items():
-        if process.child.running:
-            used[name] = _cpu(process.child.pid)
-    return used
-
-
-def _cpu(pid: int) -> float:
-    times = psutil.Process(pid).cpu_times()
-    return float(times.user + times.system)
+    pids = {name: each.child.pid for name, each in cluster.processes.items() if each.child.running}
+    return {
+        name: watch.cpu_seconds([psutil.Process(pid)])
+        for name, pid in {"client": os.getpid(), **pids}.items()
+    }
 
 
 def topic_names(count: int) -> list[str]:
-    """Create topics."""
+    """The names of ``count`` topics."""
     return [f"/default/topic-{number:05}" for number in range(count)]
 
 
@@ -112,4 +108,4 @@ def _open_topics(port: int) -> int:
         for line in answer.read().decode().splitlines():
             if line.startswith("danube_broker_topics_owned"):
                 return int(float(line.rpartition(" ")[2]))
-    raise AssertionError("the broker does not tell how many topics it has")
+    raise AssertionError("the broker's metrics do not include its number of topics")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.systems.base import ServerAddress, System, SystemServer
+from benchmarks.systems.base import System, SystemServer
 from benchmarks.systems.nats_ import NatsJetStream
 from benchmarks.systems.rabbitmq_ import RabbitMqStreams
 from benchmarks.systems.redis_ import RedisStreams
@@ -20,9 +20,4 @@ SYSTEMS: dict[str, System] = {
     )
 }
 
-__all__ = ["OURS", "SYSTEMS", "ServerAddress", "System", "SystemServer", "load"]
-
-
-def load(name: str) -> System:
-    """The system called ``name``; KeyError if there is none."""
-    return SYSTEMS[name]
+__all__ = ["OURS", "SYSTEMS", "System", "SystemServer"]

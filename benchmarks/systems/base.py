@@ -14,16 +14,17 @@ import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import psutil
 
 from benchmarks.sink import RecordSink
 from benchmarks.source import RecordSource
+from localstack.emulators.server import HOST, free_ports
 
-HOST = "127.0.0.1"
 # Debian installs servers in folders that are not on a user's PATH.
 SERVER_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/usr/lib/rabbitmq/bin")
 DEBIAN_PACKAGES = "nats-server redis-server rabbitmq-server"
@@ -33,20 +34,16 @@ class CannotStart(Exception):
     """A server did not start; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerAddress:
-    """Where a started server listens."""
-
-    host: str
-    port: int
+def _free_port() -> int:
+    return free_ports(1)[0]
 
 
 @dataclass(slots=True)
 class SystemServer:
-    """A running server, which owns its processes until :meth:`stop`."""
+    """A server on this machine, which owns its processes until :meth:`stop`."""
 
-    address: ServerAddress
     log: Path
+    port: int = field(default_factory=_free_port)
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     """The names of the processes, in the same order."""
@@ -74,12 +71,23 @@ class SystemServer:
                 )
             )
 
-    def wait_until_listening(self, seconds: float) -> None:
-        """Block until the port accepts connections. Raises CannotStart with the end of the log."""
+    def started(self, seconds: float) -> Self:
+        """Block until the port accepts connections.
+
+        If it does not, stops the server and raises CannotStart with the end of the log.
+        """
+        try:
+            self._wait_until_listening(seconds)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def _wait_until_listening(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while True:
             try:
-                socket.create_connection((self.address.host, self.address.port), 1).close()
+                socket.create_connection((HOST, self.port), 1).close()
                 return
             except OSError:
                 if any(process.poll() is not None for process in self.processes):
@@ -94,11 +102,9 @@ class SystemServer:
         """The live processes by the name of the started process, including its children."""
         found: dict[str, list[psutil.Process]] = {name: [] for name in self.names}
         for name, process in zip(self.names, self.processes, strict=True):
-            try:
+            with suppress(psutil.NoSuchProcess):
                 root = psutil.Process(process.pid)
                 found[name] += [root, *root.children(recursive=True)]
-            except psutil.NoSuchProcess:
-                continue
         return found
 
     def tree(self) -> list[psutil.Process]:
@@ -110,10 +116,8 @@ class SystemServer:
         """Kill all processes; a clean stop is unnecessary, because the data is deleted."""
         members = self.tree()
         for member in members:
-            try:
+            with suppress(psutil.NoSuchProcess):
                 member.kill()
-            except psutil.NoSuchProcess:
-                continue
         for process in self.processes:
             process.wait(10)
         psutil.wait_procs(members, 10)
@@ -135,6 +139,11 @@ class System(ABC):
     mode: ClassVar[str]
     """How the client is used, for the report."""
 
+    @property
+    def executable(self) -> str:
+        """The path of the server's command, or its name if it is not installed."""
+        return find_program(self.program) or self.program
+
     def unavailable(self) -> str | None:
         """Why this system cannot run here, as a sentence with the remedy; None if it can."""
         if find_program(self.program) is None:
@@ -154,9 +163,9 @@ class System(ABC):
     def version(self) -> str:
         """The server's version. Blocks to query it; only if available."""
 
-    @abstractmethod
     def synced(self) -> bool:
         """Whether an acknowledged record survives a power failure; only if available."""
+        return True
 
     @abstractmethod
     def durability(self) -> str:
@@ -170,11 +179,11 @@ class System(ABC):
         """
 
     @abstractmethod
-    async def produce(self, address: ServerAddress, source: RecordSource) -> None:
+    async def produce(self, port: int, source: RecordSource) -> None:
         """Send all records of ``source`` in order, with a limit on unacknowledged ones."""
 
     @abstractmethod
-    async def consume(self, address: ServerAddress, sink: RecordSink) -> None:
+    async def consume(self, port: int, sink: RecordSink) -> None:
         """Receive and acknowledge until ``sink.done``."""
 
 
@@ -184,25 +193,7 @@ def find_program(name: str) -> str | None:
     return shutil.which(name, path=path)
 
 
-def free_port() -> int:
-    """A free TCP port."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def output_of(command: Sequence[str]) -> str:
     """The output of a short command."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     return (done.stdout or done.stderr).strip()
-
-
-def started(server: SystemServer, seconds: float) -> SystemServer:
-    """``server`` once it listens. If it does not, stops it and raises CannotStart."""
-    try:
-        server.wait_until_listening(seconds)
-    except BaseException:
-        server.stop()
-        raise
-    return server

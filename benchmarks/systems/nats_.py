@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import ClassVar
 
 from benchmarks.sink import RecordSink
 from benchmarks.source import RecordSource
-from benchmarks.systems.base import (
-    HOST,
-    ServerAddress,
-    System,
-    SystemServer,
-    find_program,
-    free_port,
-    output_of,
-    started,
-)
+from benchmarks.systems.base import System, SystemServer, output_of
+from localstack.emulators.server import HOST
 
 STREAM = "BENCH"
 SUBJECT = "bench"
@@ -30,17 +21,17 @@ ACK_EVERY = 100
 class NatsJetStream(System):
     """One node, one stream with file storage, one replica."""
 
-    name: ClassVar[str] = "nats"
-    title: ClassVar[str] = "NATS JetStream"
-    program: ClassVar[str] = "nats-server"
-    client: ClassVar[str] = "nats"
-    mode: ClassVar[str] = (
+    name = "nats"
+    title = "NATS JetStream"
+    program = "nats-server"
+    client = "nats"
+    mode = (
         f"nats-py: publish_async, at most {MAX_PENDING} unacknowledged; durable push consumer "
         f"with a callback, one cumulative acknowledgement every {ACK_EVERY} records"
     )
 
     def version(self) -> str:
-        printed = output_of([find_program(self.program) or self.program, "--version"])
+        printed = output_of([self.executable, "--version"])
         return printed.rpartition(" ")[2].lstrip("v")
 
     def synced(self) -> bool:
@@ -58,20 +49,19 @@ class NatsJetStream(System):
         )
 
     def start(self, folder: Path) -> SystemServer:
-        server = SystemServer(ServerAddress(HOST, free_port()), folder / "server.log")
+        server = SystemServer(folder / "server.log")
         sync = "  sync_interval: always\n" if self.synced() else ""
         settings = folder / "nats.conf"
         settings.write_text(
-            f"host: {HOST}\nport: {server.address.port}\n"
-            f'jetstream {{\n  store_dir: "{folder}"\n{sync}}}\n'
+            f'host: {HOST}\nport: {server.port}\njetstream {{\n  store_dir: "{folder}"\n{sync}}}\n'
         )
-        server.run([find_program(self.program) or self.program, "-c", str(settings)])
-        return started(server, 20)
+        server.run([self.executable, "-c", str(settings)])
+        return server.started(20)
 
-    async def produce(self, address: ServerAddress, source: RecordSource) -> None:
+    async def produce(self, port: int, source: RecordSource) -> None:
         import nats
 
-        connection = await nats.connect(f"nats://{address.host}:{address.port}")
+        connection = await nats.connect(f"nats://{HOST}:{port}")
         try:
             stream = connection.jetstream(publish_async_max_pending=MAX_PENDING)
             await source.ready()
@@ -83,7 +73,7 @@ class NatsJetStream(System):
         finally:
             await connection.close()
 
-    async def consume(self, address: ServerAddress, sink: RecordSink) -> None:
+    async def consume(self, port: int, sink: RecordSink) -> None:
         import nats
         from nats.aio.msg import Msg
         from nats.js.api import AckPolicy, ConsumerConfig, StorageType
@@ -103,7 +93,7 @@ class NatsJetStream(System):
             if sink.done or taken % ack_every == 0:
                 await message.ack()
 
-        connection = await nats.connect(f"nats://{address.host}:{address.port}")
+        connection = await nats.connect(f"nats://{HOST}:{port}")
         try:
             stream = connection.jetstream()
             await stream.add_stream(name=STREAM, subjects=[SUBJECT], storage=StorageType.FILE)

@@ -5,21 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from benchmarks.sink import RecordSink
 from benchmarks.source import RecordSource
-from benchmarks.systems.base import (
-    HOST,
-    CannotStart,
-    ServerAddress,
-    System,
-    SystemServer,
-    find_program,
-    free_port,
-    output_of,
-    started,
-)
+from benchmarks.systems.base import CannotStart, System, SystemServer, find_program, output_of
+from localstack.emulators.server import HOST, free_ports
 
 STREAM = "bench"
 USER = "guest"  # RabbitMQ's default account, accepted only from the loopback interface
@@ -32,11 +23,11 @@ CREDIT = 20
 class RabbitMqStreams(System):
     """One node, one stream; the stream protocol, not AMQP."""
 
-    name: ClassVar[str] = "rabbitmq"
-    title: ClassVar[str] = "RabbitMQ streams"
-    program: ClassVar[str] = "rabbitmq-server"
-    client: ClassVar[str] = "rstream"
-    mode: ClassVar[str] = (
+    name = "rabbitmq"
+    title = "RabbitMQ streams"
+    program = "rabbitmq-server"
+    client = "rstream"
+    mode = (
         "rstream: send_batch of raw bytes (its documentation calls it the fastest) with confirms, "
         f"at most {MAX_UNCONFIRMED} records or 4 MiB unconfirmed; consumer with an offset, stored "
         f"every {STORE_OFFSET_EVERY} records"
@@ -61,13 +52,13 @@ class RabbitMqStreams(System):
         )
 
     def start(self, folder: Path) -> SystemServer:
-        server = SystemServer(ServerAddress(HOST, free_port()), folder / "server.log")
-        name_port, node_port = free_port(), free_port()
+        server = SystemServer(folder / "server.log")
+        name_port, node_port = free_ports(2)
         (folder / "rabbitmq.conf").write_text(
             "listeners.tcp = none\n"
-            f"stream.listeners.tcp.1 = {HOST}:{server.address.port}\n"
+            f"stream.listeners.tcp.1 = {HOST}:{server.port}\n"
             f"stream.advertised_host = {HOST}\n"
-            f"stream.advertised_port = {server.address.port}\n"
+            f"stream.advertised_port = {server.port}\n"
             "log.console.level = error\n"
         )
         (folder / "enabled_plugins").write_text("[rabbitmq_stream].\n")
@@ -92,9 +83,9 @@ class RabbitMqStreams(System):
         # A separate name server: one started by RabbitMQ would outlive it.
         server.run([names, "-port", str(name_port), "-address", HOST], environment)
         server.run([program], environment)
-        return started(server, 90)
+        return server.started(90)
 
-    async def produce(self, address: ServerAddress, source: RecordSource) -> None:
+    async def produce(self, port: int, source: RecordSource) -> None:
         from rstream import ConfirmationStatus, Producer
 
         limit = min(MAX_UNCONFIRMED, max(MAX_UNCONFIRMED_BYTES // source.cell.size, 1))
@@ -114,7 +105,7 @@ class RabbitMqStreams(System):
                 await asyncio.wait_for(room.wait(), 30)
 
         async with Producer(
-            address.host, address.port, username=USER, password=USER, load_balancer_mode=False
+            HOST, port, username=USER, password=USER, load_balancer_mode=False
         ) as producer:
             await producer.create_stream(STREAM, exists_ok=True)
             await source.ready()
@@ -127,7 +118,7 @@ class RabbitMqStreams(System):
                 raise RuntimeError(f"{refused} records were refused")
             source.acknowledged()
 
-    async def consume(self, address: ServerAddress, sink: RecordSink) -> None:
+    async def consume(self, port: int, sink: RecordSink) -> None:
         from rstream import Consumer, ConsumerOffsetSpecification, OffsetType
 
         finished = asyncio.Event()
@@ -146,7 +137,7 @@ class RabbitMqStreams(System):
                 finished.set()
             return store(context) if taken % STORE_OFFSET_EVERY == 0 else None
 
-        consumer = Consumer(address.host, address.port, username=USER, password=USER)
+        consumer = Consumer(HOST, port, username=USER, password=USER)
         try:
             await consumer.start()
             await (await consumer.default_client).create_stream(STREAM)

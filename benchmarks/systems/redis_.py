@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 from benchmarks.sink import RecordSink
 from benchmarks.source import RecordSource
-from benchmarks.systems.base import (
-    HOST,
-    ServerAddress,
-    System,
-    SystemServer,
-    find_program,
-    free_port,
-    output_of,
-    started,
-)
+from benchmarks.systems.base import System, SystemServer, output_of
+from localstack.emulators.server import HOST
 
 STREAM = "bench"
 GROUP = "bench"
@@ -27,21 +18,18 @@ BLOCK_MS = 1000
 class RedisStreams(System):
     """One node, append-only file synced before every reply."""
 
-    name: ClassVar[str] = "redis"
-    title: ClassVar[str] = "Redis Streams"
-    program: ClassVar[str] = "redis-server"
-    client: ClassVar[str] = "redis"
-    mode: ClassVar[str] = (
+    name = "redis"
+    title = "Redis Streams"
+    program = "redis-server"
+    client = "redis"
+    mode = (
         "redis-py (asyncio, hiredis where installed): pipelines of XADD, one at a time to keep "
         "order; XREADGROUP with COUNT, XACK of the batch in the same round trip"
     )
 
     def version(self) -> str:
-        words = output_of([find_program(self.program) or self.program, "--version"]).split()
+        words = output_of([self.executable, "--version"]).split()
         return next((word[2:] for word in words if word.startswith("v=")), "unknown")
-
-    def synced(self) -> bool:
-        return True
 
     def durability(self) -> str:
         return (
@@ -50,10 +38,10 @@ class RedisStreams(System):
         )
 
     def start(self, folder: Path) -> SystemServer:
-        server = SystemServer(ServerAddress(HOST, free_port()), folder / "server.log")
+        server = SystemServer(folder / "server.log")
         settings = {
             "bind": HOST,
-            "port": str(server.address.port),
+            "port": str(server.port),
             "dir": str(folder),
             "save": "",
             "appendonly": "yes",
@@ -61,16 +49,16 @@ class RedisStreams(System):
             "auto-aof-rewrite-percentage": "0",
             "daemonize": "no",
         }
-        command = [find_program(self.program) or self.program]
+        command = [self.executable]
         for key, value in settings.items():
             command += [f"--{key}", value]
         server.run(command)
-        return started(server, 20)
+        return server.started(20)
 
-    async def produce(self, address: ServerAddress, source: RecordSource) -> None:
+    async def produce(self, port: int, source: RecordSource) -> None:
         from redis.asyncio import Redis
 
-        async with Redis(host=address.host, port=address.port) as redis:
+        async with Redis(host=HOST, port=port) as redis:
             await redis.ping()
             await source.ready()
             async for batch in source:
@@ -80,11 +68,11 @@ class RedisStreams(System):
                 await pipeline.execute()
             source.acknowledged()
 
-    async def consume(self, address: ServerAddress, sink: RecordSink) -> None:
+    async def consume(self, port: int, sink: RecordSink) -> None:
         from redis.asyncio import Redis
 
         count = sink.cell.batch
-        async with Redis(host=address.host, port=address.port) as redis:
+        async with Redis(host=HOST, port=port) as redis:
             await redis.xgroup_create(STREAM, GROUP, id="0", mkstream=True)
             await sink.ready()
             received: list[bytes] = []

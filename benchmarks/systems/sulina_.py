@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path
-from typing import ClassVar
 
 from benchmarks.sink import RecordSink
 from benchmarks.source import RecordSource
-from benchmarks.systems.base import HOST, ServerAddress, System, SystemServer, free_port, started
+from benchmarks.systems.base import System, SystemServer
+from localstack.emulators.server import HOST, free_ports
 from sulina.version import __version__
 
 TOPIC = "/default/bench"
@@ -19,11 +19,11 @@ SUBSCRIPTION = "bench"
 class SulinaSystem(System):
     """`sulina up`: broker and storage in one process, one topic."""
 
-    name: ClassVar[str] = "sulina"
-    title: ClassVar[str] = "Sulina"
-    program: ClassVar[str] = "sulina"
-    client: ClassVar[str] = "sulina.client"
-    mode: ClassVar[str] = "sulina.connect: send_many; batches(), one acknowledgement a batch"
+    name = "sulina"
+    title = "Sulina"
+    program = "sulina"
+    client = "sulina.client"
+    mode = "sulina.connect: send_many; batches(), one acknowledgement a batch"
 
     def unavailable(self) -> str | None:
         if importlib.util.find_spec("click") is None:
@@ -33,22 +33,19 @@ class SulinaSystem(System):
     def version(self) -> str:
         return __version__
 
-    def synced(self) -> bool:
-        return True
-
     def durability(self) -> str:
         return "Reliable topic: fdatasync before an acknowledgement, shared by what is in flight"
 
     def start(self, folder: Path) -> SystemServer:
-        server = SystemServer(ServerAddress(HOST, free_port()), folder / "server.log")
-        server.run(_command("up", folder / "data", server.address.port))
-        return started(server, 30)
+        server = SystemServer(folder / "server.log")
+        server.run(sulina_command("up", folder / "data", server.port))
+        return server.started(30)
 
-    async def produce(self, address: ServerAddress, source: RecordSource) -> None:
+    async def produce(self, port: int, source: RecordSource) -> None:
         import sulina
 
         async with (
-            sulina.connect(f"sulina://{address.host}:{address.port}") as client,
+            sulina.connect(f"sulina://{HOST}:{port}") as client,
             client.producer(TOPIC, delivery=sulina.Delivery.RELIABLE) as producer,
         ):
             await source.ready()
@@ -57,11 +54,11 @@ class SulinaSystem(System):
             await producer.flush()
             source.acknowledged()
 
-    async def consume(self, address: ServerAddress, sink: RecordSink) -> None:
+    async def consume(self, port: int, sink: RecordSink) -> None:
         import sulina
 
         async with (
-            sulina.connect(f"sulina://{address.host}:{address.port}") as client,
+            sulina.connect(f"sulina://{HOST}:{port}") as client,
             client.consumer(TOPIC, SUBSCRIPTION, start=sulina.Start.earliest()) as consumer,
         ):
             await sink.ready()
@@ -75,23 +72,28 @@ class SulinaSystem(System):
 class SulinaReplicated(SulinaSystem):
     """`sulina up` with three storage nodes, each a separate process on this machine."""
 
-    name: ClassVar[str] = "sulina-3"
-    title: ClassVar[str] = "Sulina, 3 storage nodes"
+    name = "sulina-3"
+    title = "Sulina, 3 storage nodes"
 
     def durability(self) -> str:
         return "three copies, two of them synced with fdatasync before an acknowledgement"
 
     def start(self, folder: Path) -> SystemServer:
-        server = SystemServer(ServerAddress(HOST, free_port()), folder / "server.log")
-        nodes = {f"storage-{number}": free_port() for number in (1, 2, 3)}
-        for name, port in nodes.items():
-            server.run([*_command("storage", folder / name, port), "--id", name], name=name)
-        places = [f"--storage-node={name}={HOST}:{port}" for name, port in nodes.items()]
-        command = [*_command("up", folder / "data", server.address.port), *places]
-        server.run(command, name="broker")
-        return started(server, 30)
+        server = SystemServer(folder / "server.log")
+        places = [f"--storage-node={place}" for place in start_storage_nodes(server, folder)]
+        server.run([*sulina_command("up", folder / "data", server.port), *places], name="broker")
+        return server.started(30)
 
 
-def _command(verb: str, data: Path, port: int) -> list[str]:
+def start_storage_nodes(server: SystemServer, folder: Path) -> list[str]:
+    """Start three storage nodes as processes of ``server``; returns ``NAME=HOST:PORT`` of each."""
+    nodes = {f"storage-{number}": port for number, port in enumerate(free_ports(3), 1)}
+    for name, port in nodes.items():
+        server.run([*sulina_command("storage", folder / name, port), "--id", name], name=name)
+    return [f"{name}={HOST}:{port}" for name, port in nodes.items()]
+
+
+def sulina_command(verb: str, data: Path, port: int) -> list[str]:
+    """The command that runs `sulina up` or `sulina storage`."""
     command = [sys.executable, "-m", "sulina.cli", verb, "--data", str(data), "--port", str(port)]
     return [*command, "--http-port", "0", "--admin-port", "0"] if verb == "up" else command

@@ -7,8 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.cell import Cell
-from benchmarks.shared import SharedCounters
+from benchmarks.cell import Cell, SharedCounters
 from benchmarks.sink import RecordSink
 from benchmarks.source import STAMP, RecordSource
 

@@ -16,7 +16,7 @@ from benchmarks.spark import (
 
 
 def test_the_data_is_what_was_asked_for(tmp_path: Path) -> None:
-    options = SparkBenchmarkOptions(2500, 120, 3, 20, 1, 2, json=False)
+    options = SparkBenchmarkOptions(2500, 120, 3, 20)
     stored = write_large(tmp_path, options)
     assert stored == sum(path.stat().st_size for path in tmp_path.rglob("*.parquet"))
     assert emr_jobs.count(path=tmp_path, topic=LARGE) == 2500
