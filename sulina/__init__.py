@@ -10,14 +10,9 @@
 
 from __future__ import annotations
 
-from sulina.client.client import Client, connect
-from sulina.client.consumer import Consumer
-from sulina.client.message import Batch, Message
-from sulina.client.producer import Producer
-from sulina.client.reader import ReadResult
-from sulina.client.tickets import MessageId, Ticket
-from sulina.client.topics import TopicInfo
-from sulina.client.typed import TypedConsumer, TypedMessage, TypedProducer
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from sulina.errors import (
     AlreadyExists,
     Closed,
@@ -36,6 +31,16 @@ from sulina.errors import (
 )
 from sulina.model import Backoff, Delivery, FailurePolicy, Poison, Start, SubscriptionType
 from sulina.version import __version__
+
+if TYPE_CHECKING:
+    from sulina.client.client import Client, connect
+    from sulina.client.consumer import Consumer
+    from sulina.client.message import Batch, Message
+    from sulina.client.producer import Producer
+    from sulina.client.reader import ReadResult
+    from sulina.client.tickets import MessageId, Ticket
+    from sulina.client.topics import TopicInfo
+    from sulina.client.typed import TypedConsumer, TypedMessage, TypedProducer
 
 __all__ = [
     "AlreadyExists",
@@ -73,3 +78,21 @@ __all__ = [
     "__version__",
     "connect",
 ]
+_CLIENT_MODULES = {
+    "client": ("Client", "connect"),
+    "consumer": ("Consumer",),
+    "message": ("Batch", "Message"),
+    "producer": ("Producer",),
+    "reader": ("ReadResult",),
+    "tickets": ("MessageId", "Ticket"),
+    "topics": ("TopicInfo",),
+    "typed": ("TypedConsumer", "TypedMessage", "TypedProducer"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a part of the client when it is first used: servers and help texts need none."""
+    for module, names in _CLIENT_MODULES.items():
+        if name in names:
+            return getattr(import_module(f"sulina.client.{module}"), name)
+    raise AttributeError(f"module 'sulina' has no attribute {name!r}")

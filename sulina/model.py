@@ -1,12 +1,15 @@
-"""Types that clients and brokers share: delivery, subscription types, policies, positions."""
+"""Types that clients and brokers share: delivery, subscription types, actions, positions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Self
+from typing import Final, Self
 
 from sulina.errors import Refused
+
+EVERYTHING: Final = "*"
+"""The scope of a right that holds everywhere."""
 
 
 class Delivery(StrEnum):
@@ -29,6 +32,27 @@ class SubscriptionType(StrEnum):
     """One consumer per partition receives all records, in order; the others are on standby."""
     KEY_SHARED = "key_shared"
     """Any number of consumers; all records of one key go to one of them, in order."""
+
+
+class Action(StrEnum):
+    """What a grant allows."""
+
+    LOOKUP = "lookup"
+    """Look up and describe a topic; every other grant on a topic includes this."""
+    PRODUCE = "produce"
+    CONSUME = "consume"
+    TOPICS = "topics"
+    """Create, delete, move and configure topics, without reading or publishing."""
+    NAMESPACES = "namespaces"
+    """Create, delete and configure namespaces, and list their topics."""
+    SCHEMAS = "schemas"
+    """Register and change the schemas of a subject."""
+    BROKERS = "brokers"
+    """List, drain and activate brokers."""
+    CLUSTER = "cluster"
+    """Manage the whole cluster: balance, settings, tokens and rights."""
+    ADMIN = "admin"
+    """All of the above."""
 
 
 class Backoff(StrEnum):

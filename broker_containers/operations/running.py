@@ -10,8 +10,8 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 from broker_containers.security.access import Access, Caller, Need
 from broker_containers.security.errors import Denied
 from sulina.errors import Refused
-from sulina.metadata.keys.auth import EVERYTHING
-from sulina.operations.client import OPERATIONS, AdminClient
+from sulina.model import EVERYTHING
+from sulina.operations.client import AdminClient
 from sulina.operations.declaration import (
     CLUSTER,
     FORWARDED,
@@ -20,6 +20,7 @@ from sulina.operations.declaration import (
     Operation,
     Right,
 )
+from sulina.operations.operation_list import OPERATIONS
 
 _HANDLES: Final = "__handles__"
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker_containers.security.errors import Denied
-from sulina.metadata.keys.auth import EVERYTHING, Action, Grant
+from sulina.metadata.keys.auth import Grant
+from sulina.model import EVERYTHING, Action
 from sulina.names import TopicName
 
 _REMEMBERED: Final = 1_000

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from sulina.metadata.keys.auth import EVERYTHING, Action, Grant
+from sulina.metadata.keys.auth import Grant
 from sulina.metadata.keys.bindings import BindingScope, Reach
 from sulina.metadata.keys.roles import Permission
+from sulina.model import EVERYTHING, Action
 
 _MEANING: Final[dict[Permission, tuple[Action, frozenset[BindingScope]]]] = {
     Permission.LOOKUP: (Action.LOOKUP, frozenset(BindingScope)),

@@ -6,7 +6,6 @@ import dataclasses
 import json
 from typing import Any, Final, Protocol
 
-from sulina.client.dataclass_codec import DataclassCodec
 from sulina.errors import Refused
 
 
@@ -61,5 +60,8 @@ def codec_of(kind: type[Any]) -> ValueCodec:
     if hasattr(kind, "model_validate_json") and hasattr(kind, "model_json_schema"):
         return PydanticCodec(kind)
     if dataclasses.is_dataclass(kind):
+        # Most clients send bytes, and the codec takes a while to load.
+        from sulina.client.dataclass_codec import DataclassCodec
+
         return DataclassCodec(kind)
     raise Refused(f"{kind!r} is neither a pydantic model nor a dataclass: use one as schema")

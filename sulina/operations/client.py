@@ -9,60 +9,74 @@ async with sulina.connect() as client:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from sulina.operations.cluster import (
-    BalanceOperations,
-    BrokerOperations,
-    ClusterOperations,
-    ConfigOperations,
-)
-from sulina.operations.declaration import Call, Declaration, OperationGroup
-from sulina.operations.messages import MessageOperations
-from sulina.operations.schemas import SchemaOperations
-from sulina.operations.security import (
-    BindingOperations,
-    PrincipalOperations,
-    RoleOperations,
-    TokenOperations,
-)
-from sulina.operations.subscriptions import SubscriptionOperations
-from sulina.operations.topics import LedgerOperations, NamespaceOperations, TopicOperations
+from sulina.operations.declaration import Call, OperationGroup
+
+if TYPE_CHECKING:
+    from sulina.operations.cluster import (
+        BalanceOperations,
+        BrokerOperations,
+        ClusterOperations,
+        ConfigOperations,
+    )
+    from sulina.operations.messages import MessageOperations
+    from sulina.operations.schemas import SchemaOperations
+    from sulina.operations.security import (
+        BindingOperations,
+        PrincipalOperations,
+        RoleOperations,
+        TokenOperations,
+    )
+    from sulina.operations.subscriptions import SubscriptionOperations
+    from sulina.operations.topics import LedgerOperations, NamespaceOperations, TopicOperations
+
+G = TypeVar("G", bound=OperationGroup)
+
+
+class LazyGroup(Generic[G]):
+    """A group of a client, imported when it is first used: importing all of them is slow."""
+
+    def __init__(self, module: str, class_name: str) -> None:
+        self._module = module
+        self._class_name = class_name
+
+    def load(self) -> type[G]:
+        """The class of the group."""
+        module = import_module(f"sulina.operations.{self._module}")
+        loaded: type[G] = getattr(module, self._class_name)
+        return loaded
+
+    def __get__(self, client: AdminClient, owner: type) -> G:
+        return self.load()(client.call)
 
 
 class AdminClient:
     """All operations. They raise the broker's errors, and ``UnknownOutcome`` if the connection is
     lost before the broker has answered."""
 
+    namespaces: LazyGroup[NamespaceOperations] = LazyGroup("topics", "NamespaceOperations")
+    topics: LazyGroup[TopicOperations] = LazyGroup("topics", "TopicOperations")
+    messages: LazyGroup[MessageOperations] = LazyGroup("messages", "MessageOperations")
+    subscriptions: LazyGroup[SubscriptionOperations] = LazyGroup(
+        "subscriptions", "SubscriptionOperations"
+    )
+    ledgers: LazyGroup[LedgerOperations] = LazyGroup("topics", "LedgerOperations")
+    schemas: LazyGroup[SchemaOperations] = LazyGroup("schemas", "SchemaOperations")
+    cluster: LazyGroup[ClusterOperations] = LazyGroup("cluster", "ClusterOperations")
+    brokers: LazyGroup[BrokerOperations] = LazyGroup("cluster", "BrokerOperations")
+    balance: LazyGroup[BalanceOperations] = LazyGroup("cluster", "BalanceOperations")
+    config: LazyGroup[ConfigOperations] = LazyGroup("cluster", "ConfigOperations")
+    principals: LazyGroup[PrincipalOperations] = LazyGroup("security", "PrincipalOperations")
+    roles: LazyGroup[RoleOperations] = LazyGroup("security", "RoleOperations")
+    bindings: LazyGroup[BindingOperations] = LazyGroup("security", "BindingOperations")
+    tokens: LazyGroup[TokenOperations] = LazyGroup("security", "TokenOperations")
+
     def __init__(self, call: Call) -> None:
         """``call`` runs an operation by its name: over a connection, or in this process."""
-        self._call = call
-        self.namespaces: Final = NamespaceOperations(call)
-        self.topics: Final = TopicOperations(call)
-        self.messages: Final = MessageOperations(call)
-        self.subscriptions: Final = SubscriptionOperations(call)
-        self.ledgers: Final = LedgerOperations(call)
-        self.schemas: Final = SchemaOperations(call)
-        self.cluster: Final = ClusterOperations(call)
-        self.brokers: Final = BrokerOperations(call)
-        self.balance: Final = BalanceOperations(call)
-        self.config: Final = ConfigOperations(call)
-        self.principals: Final = PrincipalOperations(call)
-        self.roles: Final = RoleOperations(call)
-        self.bindings: Final = BindingOperations(call)
-        self.tokens: Final = TokenOperations(call)
+        self.call = call
 
     async def __call__(self, name: str, arguments: Mapping[str, Any] | None = None) -> Any:
         """Run an operation by its name, JSON in and JSON out; prefer the typed groups."""
-        return await self._call(name, arguments or {})
-
-
-GROUPS: Final[tuple[type[OperationGroup], ...]] = tuple(
-    type(group)
-    for group in vars(AdminClient(None)).values()  # type: ignore[arg-type]
-    if isinstance(group, OperationGroup)
-)
-OPERATIONS: Final[Mapping[str, Declaration]] = {
-    each.name: each for group in GROUPS for each in group.operations
-}
-"""Every declared operation, by name."""
+        return await self.call(name, arguments or {})

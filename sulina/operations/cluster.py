@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from sulina.metadata.keys.auth import Action
 from sulina.metadata.keys.members import BrokerMode
+from sulina.model import Action
 from sulina.operations.declaration import (
     CLUSTER,
     DELETE,

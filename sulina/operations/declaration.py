@@ -39,7 +39,7 @@ from typing import (
 )
 
 from sulina.errors import ProtocolError, Refused
-from sulina.metadata.keys.auth import EVERYTHING, Action
+from sulina.model import EVERYTHING, Action
 from sulina.operations.json_forms import Described
 from sulina.operations.json_types import described_as
 

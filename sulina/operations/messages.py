@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Final
 
-from sulina.metadata.keys.auth import Action
-from sulina.model import Start
+from sulina.model import Action, Start
 from sulina.operations.declaration import (
     GET,
     POST,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from sulina.metadata.keys.auth import Action
 from sulina.metadata.keys.schemas import Compatibility, SchemaType, Validation
+from sulina.model import Action
 from sulina.operations.declaration import (
     DELETE,
     GET,

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict, Unpack
 
 from sulina.errors import Refused
-from sulina.metadata.keys.auth import Action
-from sulina.model import Backoff, FailurePolicy, Poison, Start, SubscriptionType
+from sulina.model import Action, Backoff, FailurePolicy, Poison, Start, SubscriptionType
 from sulina.operations.declaration import (
     DELETE,
     GET,

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, TypedDict, Unpack
 
-from sulina.metadata.keys.auth import Action
 from sulina.metadata.keys.ledger_list import LedgerRef, LedgerState
 from sulina.metadata.keys.policy import Policy
-from sulina.model import Delivery
+from sulina.model import Action, Delivery
 from sulina.operations.declaration import (
     CLUSTER,
     DELETE,

@@ -19,7 +19,8 @@ from broker_containers.security.errors import Denied, Unauthenticated
 from broker_containers.security.jwt import read_jwt
 from broker_containers.security.settings import AuthSettings
 from sulina.errors import Refused
-from sulina.metadata.keys.auth import Action, Grant
+from sulina.metadata.keys.auth import Grant
+from sulina.model import Action
 from sulina.operations.declaration import FORWARDED
 from tests.auth.broker import JWT_KEY, json_web_token
 

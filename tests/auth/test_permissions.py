@@ -17,10 +17,11 @@ from broker_containers.security.settings import AuthSettings
 from sulina.errors import Refused
 from sulina.metadata.embedded import EmbeddedStore
 from sulina.metadata.keys import bindings, record, roles
-from sulina.metadata.keys.auth import Action, Grant
+from sulina.metadata.keys.auth import Grant
 from sulina.metadata.keys.bindings import BindingRecord, BindingScope, PrincipalType, Reach
 from sulina.metadata.keys.roles import Permission, RoleRecord
 from sulina.metadata.store import KeyValue
+from sulina.model import Action
 from sulina.runtime.machine import secret_text
 from sulina.runtime.memory_disk import MemoryDisk
 from sulina.runtime.real_clock import RealClock

@@ -71,3 +71,19 @@ def test_every_server_command_is_registered_by_the_project() -> None:
         for each in getattr(group, "server_commands", {}).values()
     }
     assert offered == set(project["entry-points"]["sulina.commands"])
+
+
+@pytest.mark.parametrize(
+    ("statement", "not_imported"),
+    [
+        ("from sulina.cli.app import run; run(['--help'])", ("sulina.client", "asyncio", "rich")),
+        (
+            "from sulina.operations.client import AdminClient; AdminClient(None).topics",
+            ("sulina.metadata.store", "sulina.operations.cluster", "sulina.operations.security"),
+        ),
+    ],
+)
+def test_commands_import_only_what_they_use(statement: str, not_imported: tuple[str, ...]) -> None:
+    program = f"{statement}; import sys; assert not {set(not_imported)} & {{*sys.modules}}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
 from broker_containers.doors.danube_schema import danube_schema_pb2 as schema_pb
 from broker_containers.doors.grpc_shared.called_operations import operation_of
-from sulina.operations.client import OPERATIONS
+from sulina.operations.operation_list import OPERATIONS
 from tests.danube_admin import wire
 from tests.danube_admin.client import SECONDS, AdminClient
 

@@ -17,8 +17,9 @@ from broker_containers.operations.reference import reference
 from sulina.errors import ProtocolError, Refused, Retriable, SulinaError
 from sulina.metadata.keys.policy import Policy
 from sulina.model import FailurePolicy
-from sulina.operations.client import GROUPS, OPERATIONS, AdminClient
+from sulina.operations.client import AdminClient
 from sulina.operations.declaration import SIGNED_IN
+from sulina.operations.operation_list import GROUPS, OPERATIONS
 from sulina.operations.subscriptions import FailureChanges
 from sulina.operations.topics import NamespaceLimits, TopicLimits, TopicOperations
 from tests.auth.broker import bearer, guarded_broker
@@ -103,11 +104,10 @@ def test_null_is_the_same_as_not_given_where_it_has_no_meaning() -> None:
 
 async def typed_calls(client: sulina.Client) -> dict[str, SulinaError]:
     """Call every example by the typed client; returns those that were refused, and why."""
-    groups = {type(group): group for group in vars(client.admin).values()}
     refused: dict[str, SulinaError] = {}
     for name, arguments in EXAMPLES:
-        group, method = next(each for each in GROUPS if OPERATIONS[name] in each.operations), name
-        call = getattr(groups[group], method.partition(".")[2])
+        group = next(key for key, each in GROUPS.items() if OPERATIONS[name] in each.operations)
+        call = getattr(getattr(client.admin, group), OPERATIONS[name].method)
         try:
             await call(**OPERATIONS[name].decoded(arguments))
         except (Refused, Retriable) as error:

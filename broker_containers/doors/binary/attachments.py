@@ -14,7 +14,7 @@ from broker_containers.subscriptions.subscription import Subscription
 from broker_containers.topics.producers import TopicProducer
 from broker_containers.topics.topic import Topic
 from sulina.errors import NotFound, Overloaded, ProtocolError, SulinaError
-from sulina.metadata.keys.auth import Action
+from sulina.model import Action
 from sulina.runtime.seam import Buffer
 from sulina.wire import commands_pb2 as pb
 from sulina.wire import selection

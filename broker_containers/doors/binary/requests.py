@@ -20,7 +20,7 @@ from broker_containers.doors.binary.attachments import (
 from broker_containers.doors.services import Services
 from broker_containers.security.access import Access, Caller, Need, of_topic
 from sulina.errors import Refused
-from sulina.metadata.keys.auth import Action
+from sulina.model import Action
 from sulina.names import TopicName, check_label
 from sulina.runtime.seam import Buffer
 from sulina.wire import commands_pb2 as pb

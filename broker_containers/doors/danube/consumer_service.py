@@ -25,9 +25,8 @@ from broker_containers.doors.grpc_shared.callers import Callers
 from broker_containers.doors.grpc_shared.names import BadRequest, label, topic_name
 from broker_containers.security.errors import Denied, Unauthenticated
 from sulina.errors import Retriable, SulinaError, Unavailable
-from sulina.metadata.keys.auth import Action
 from sulina.metadata.keys.danube_consumers import ConsumerRecord
-from sulina.model import SubscriptionType
+from sulina.model import Action, SubscriptionType
 from sulina.names import TopicName
 
 _TYPES: Final = {

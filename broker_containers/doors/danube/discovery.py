@@ -14,7 +14,7 @@ from broker_containers.doors.danube.topic_locations import TopicLocations, topic
 from broker_containers.doors.grpc_shared.callers import Callers
 from broker_containers.doors.grpc_shared.names import topic_name
 from sulina.metadata.keys import ledgers
-from sulina.metadata.keys.auth import Action
+from sulina.model import Action
 
 _MICROSECONDS: Final = 1_000_000
 

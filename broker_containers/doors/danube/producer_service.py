@@ -17,8 +17,7 @@ from broker_containers.doors.danube.settings import MAX_MESSAGE_BYTES
 from broker_containers.doors.grpc_shared.callers import Callers
 from broker_containers.doors.grpc_shared.names import label, topic_name
 from sulina.errors import Overloaded, TooLarge
-from sulina.metadata.keys.auth import Action
-from sulina.model import Delivery
+from sulina.model import Action, Delivery
 
 _MAX_PENDING_BYTES: Final = 256 << 20
 """Messages of all producers that wait to become durable."""

@@ -15,7 +15,7 @@ from broker_containers.security.access import ANYONE, Access, Caller, Need, of_t
 from broker_containers.security.authority import Authority
 from broker_containers.security.bearer import bearer_token
 from sulina.errors import Refused
-from sulina.metadata.keys.auth import Action
+from sulina.model import Action
 from sulina.names import TopicName
 
 Context = grpc.aio.ServicerContext[Any, Any]

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from broker_containers.doors.http.health import HealthReport
 from broker_containers.doors.http.messages import PublishedMessage, PublishedMessages
-from sulina.operations.client import OPERATIONS
 from sulina.operations.declaration import Argument, Declaration, HttpRoute
 from sulina.operations.json_forms import Schema
 from sulina.operations.json_types import form_of
 from sulina.operations.messages import MessageOperations
+from sulina.operations.operation_list import OPERATIONS
 
 API: Final = "/api/v1"
 PUBLISH: Final = MessageOperations.publish.name

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 from sulina.errors import Refused
@@ -20,35 +19,14 @@ from sulina.metadata import cas
 from sulina.metadata.keys import record
 from sulina.metadata.keys.path import name_of, part
 from sulina.metadata.store import KeyValue, MetadataStore
+from sulina.model import EVERYTHING, Action
 from sulina.names import TopicName, check_label, check_namespace
 
 AUTH: Final = "/auth/"
 PRINCIPALS: Final = AUTH + "principals/"
 TOKENS: Final = AUTH + "tokens/"
-EVERYTHING: Final = "*"
 MAX_GRANTS: Final = 1_000
 _PAGE: Final = 1_000
-
-
-class Action(StrEnum):
-    """What a grant allows."""
-
-    LOOKUP = "lookup"
-    """Look up and describe a topic; every other grant on a topic includes this."""
-    PRODUCE = "produce"
-    CONSUME = "consume"
-    TOPICS = "topics"
-    """Create, delete, move and configure topics, without reading or publishing."""
-    NAMESPACES = "namespaces"
-    """Create, delete and configure namespaces, and list their topics."""
-    SCHEMAS = "schemas"
-    """Register and change the schemas of a subject."""
-    BROKERS = "brokers"
-    """List, drain and activate brokers."""
-    CLUSTER = "cluster"
-    """Manage the whole cluster: balance, settings, tokens and rights."""
-    ADMIN = "admin"
-    """All of the above."""
 
 
 @dataclass(frozen=True, slots=True)
