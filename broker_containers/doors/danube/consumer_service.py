@@ -7,7 +7,7 @@ client reopen it; the pause limits those that do so immediately.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final
 
@@ -15,13 +15,11 @@ from broker_containers.broker.broker import Broker
 from broker_containers.doors.danube import danube_pb2 as pb
 from broker_containers.doors.danube.consumer_directory import ConsumerDirectory
 from broker_containers.doors.danube.consumers import Consumers
-from broker_containers.doors.danube.error_statuses import Context
 from broker_containers.doors.danube.forwarding import was_forwarded
 from broker_containers.doors.danube.routing import Routing
-from broker_containers.doors.danube.rpc_handlers import Stream, Unary
 from broker_containers.doors.danube.settings import DanubeSettings
 from broker_containers.doors.danube.topic_locations import topic_record
-from broker_containers.doors.grpc_shared.callers import Callers
+from broker_containers.doors.grpc_shared.callers import Callers, Context
 from broker_containers.doors.grpc_shared.names import BadRequest, label, topic_name
 from broker_containers.security.errors import Denied, Unauthenticated
 from sulina.errors import Retriable, SulinaError, Unavailable
@@ -66,12 +64,6 @@ class ConsumerService:
         """Consumers of topics that other brokers serve -> since when they call this one."""
         self.stopping = False
 
-    def calls(self) -> Mapping[str, Unary]:
-        return {"Subscribe": self.subscribe, "Ack": self.ack, "Nack": self.nack}
-
-    def streams(self) -> Mapping[str, Stream]:
-        return {"ReceiveMessages": self.receive}
-
     # ---- subscribing ----
 
     async def subscribe(self, request: pb.ConsumerRequest, context: Context) -> pb.ConsumerResponse:
@@ -96,7 +88,9 @@ class ConsumerService:
 
     # ---- receiving ----
 
-    async def receive(self, request: pb.ReceiveRequest, context: Context) -> AsyncGenerator[bytes]:
+    async def receive_messages(
+        self, request: pb.ReceiveRequest, context: Context
+    ) -> AsyncGenerator[bytes]:
         """Messages until the stream breaks, the consumer is detached, or its topic moves."""
         number = request.consumer_id
         try:

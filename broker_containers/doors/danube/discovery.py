@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from broker_containers.broker.broker import Broker
 from broker_containers.doors.danube import danube_pb2 as pb
-from broker_containers.doors.danube.error_statuses import Context
 from broker_containers.doors.danube.partitions import partitions_of
-from broker_containers.doors.danube.rpc_handlers import Unary
 from broker_containers.doors.danube.topic_locations import TopicLocations, topic_record
-from broker_containers.doors.grpc_shared.callers import Callers
+from broker_containers.doors.grpc_shared.callers import Callers, Context
 from broker_containers.doors.grpc_shared.names import topic_name
 from sulina.metadata.keys import ledgers
 from sulina.model import Action
@@ -27,10 +24,7 @@ class Discovery:
         self._locations = locations
         self._callers = callers
 
-    def calls(self) -> Mapping[str, Unary]:
-        return {"TopicLookup": self.lookup, "TopicPartitions": self.partitions}
-
-    async def lookup(
+    async def topic_lookup(
         self, request: pb.TopicLookupRequest, context: Context
     ) -> pb.TopicLookupResponse:
         topic = topic_name(request.topic)
@@ -39,7 +33,7 @@ class Discovery:
         answer.request_id = request.request_id
         return answer
 
-    async def partitions(
+    async def topic_partitions(
         self, request: pb.TopicLookupRequest, context: Context
     ) -> pb.TopicPartitionsResponse:
         topic = topic_name(request.topic)
@@ -55,10 +49,7 @@ class StorageService:
         self._broker = broker
         self._callers = callers
 
-    def calls(self) -> Mapping[str, Unary]:
-        return {"ListSegmentDescriptors": self.list}
-
-    async def list(
+    async def list_segment_descriptors(
         self, request: pb.ListSegmentDescriptorsRequest, context: Context
     ) -> pb.ListSegmentDescriptorsResponse:
         topic = topic_name(request.topic)
@@ -90,9 +81,6 @@ class AuthService:
 
     def __init__(self, callers: Callers) -> None:
         self._callers = callers
-
-    def calls(self) -> Mapping[str, Unary]:
-        return {"Authenticate": self.authenticate}
 
     async def authenticate(self, request: pb.AuthRequest, _: Context) -> pb.AuthResponse:
         if not self._callers.on:

@@ -13,8 +13,8 @@ import grpc
 from google.protobuf.message import Message
 
 from broker_containers.doors.danube import danube_pb2 as pb
-from broker_containers.doors.danube.error_statuses import Context
 from broker_containers.doors.danube.settings import PEER_SECONDS
+from broker_containers.doors.grpc_shared.callers import Context
 from sulina.errors import Unavailable
 from sulina.version import __version__
 

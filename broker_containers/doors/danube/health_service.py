@@ -5,18 +5,15 @@ After an error a client makes no further health checks, so it would not learn of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from broker_containers.doors.danube import danube_pb2 as pb
 from broker_containers.doors.danube.consumer_directory import ConsumerDirectory
 from broker_containers.doors.danube.consumers import Consumers
-from broker_containers.doors.danube.error_statuses import Context
 from broker_containers.doors.danube.forwarding import wanted_broker, was_forwarded
 from broker_containers.doors.danube.producers import Producers
 from broker_containers.doors.danube.routing import Routing
-from broker_containers.doors.danube.rpc_handlers import Unary
-from broker_containers.doors.grpc_shared.callers import Callers
+from broker_containers.doors.grpc_shared.callers import Callers, Context
 from sulina.errors import NotFound, SulinaError
 
 _SECONDS: Final = 3.0
@@ -39,10 +36,7 @@ class HealthService:
         self._routing = routing
         self._callers = callers
 
-    def calls(self) -> Mapping[str, Unary]:
-        return {"HealthCheck": self.check}
-
-    async def check(
+    async def health_check(
         self, request: pb.HealthCheckRequest, context: Context
     ) -> pb.HealthCheckResponse:
         if not self._callers.known(context):

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from broker_containers.broker.broker import Broker
 from broker_containers.doors.danube import danube_pb2 as pb
-from broker_containers.doors.danube.error_statuses import Context
 from broker_containers.doors.danube.messages import DanubeRecord, record_of
 from broker_containers.doors.danube.partitions import ensure_partition
 from broker_containers.doors.danube.producers import Producers
 from broker_containers.doors.danube.routing import Routing
-from broker_containers.doors.danube.rpc_handlers import Unary
 from broker_containers.doors.danube.settings import MAX_MESSAGE_BYTES
-from broker_containers.doors.grpc_shared.callers import Callers
+from broker_containers.doors.grpc_shared.callers import Callers, Context
 from broker_containers.doors.grpc_shared.names import label, topic_name
 from sulina.errors import Overloaded, TooLarge
 from sulina.model import Action, Delivery
@@ -42,10 +39,9 @@ class ProducerService:
         self._callers = callers
         self._pending_bytes = 0
 
-    def calls(self) -> Mapping[str, Unary]:
-        return {"CreateProducer": self.create, "SendMessage": self.send}
-
-    async def create(self, request: pb.ProducerRequest, context: Context) -> pb.ProducerResponse:
+    async def create_producer(
+        self, request: pb.ProducerRequest, context: Context
+    ) -> pb.ProducerResponse:
         """Idempotent for the same producer name; creates the topic if it does not exist."""
         topic = topic_name(request.topic_name)
         self._callers.check_topic(context, Action.PRODUCE, topic)
@@ -72,7 +68,7 @@ class ProducerService:
             topic, context, _CREATE, request, pb.ProducerResponse, here
         )
 
-    async def send(self, request: pb.StreamMessage, context: Context) -> pb.MessageResponse:
+    async def send_message(self, request: pb.StreamMessage, context: Context) -> pb.MessageResponse:
         """Replies once the message is durable, if the topic is reliable."""
         if self._callers.on:  # skipped if authentication is off: this runs for every message
             topic = topic_name(request.msg_id.topic_name)

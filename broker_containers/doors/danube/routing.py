@@ -12,7 +12,6 @@ from typing import Final, TypeVar
 
 from google.protobuf.message import Message
 
-from broker_containers.doors.danube.error_statuses import Context
 from broker_containers.doors.danube.forwarding import (
     Forwarder,
     PeerUnavailable,
@@ -21,6 +20,7 @@ from broker_containers.doors.danube.forwarding import (
 )
 from broker_containers.doors.danube.settings import PEER_SECONDS
 from broker_containers.doors.danube.topic_locations import TopicLocations
+from broker_containers.doors.grpc_shared.callers import Context
 from sulina.errors import Retriable
 from sulina.names import TopicName
 from sulina.runtime.seam import Clock

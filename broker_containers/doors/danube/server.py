@@ -17,13 +17,13 @@ from broker_containers.doors.danube.health_service import HealthService
 from broker_containers.doors.danube.producer_service import ProducerService
 from broker_containers.doors.danube.producers import Producers
 from broker_containers.doors.danube.routing import Routing
-from broker_containers.doors.danube.rpc_handlers import handlers_of
 from broker_containers.doors.danube.settings import DanubeListen
 from broker_containers.doors.danube.topic_locations import TopicLocations
 from broker_containers.doors.danube_schema.service import add_to
 from broker_containers.doors.grpc_shared.callers import Callers
-from broker_containers.doors.grpc_shared.calls import CallGuard
+from broker_containers.doors.grpc_shared.calls import CallGuard, handlers_of, methods_of
 from broker_containers.doors.grpc_shared.port import open_port
+from broker_containers.doors.grpc_shared.statuses import FOR_CLIENTS
 from broker_containers.doors.services import Services
 from sulina.client.address import Address
 from sulina.errors import Retriable
@@ -88,24 +88,18 @@ class DanubeServer:
         callers = self._callers
         health = HealthService(producers, consumers, directory, routing, callers)
         consuming = ConsumerService(broker, consumers, directory, routing, settings, callers)
-        producing = ProducerService(broker, producers, routing, callers)
-        named = pb.DESCRIPTOR.services_by_name
-        calls = {
-            "ProducerService": producing.calls(),
-            "Discovery": Discovery(broker, locations, callers).calls(),
-            "HealthCheck": health.calls(),
-            "StorageService": StorageService(broker, callers).calls(),
-            "AuthService": AuthService(callers).calls(),
-            "ConsumerService": consuming.calls(),
+        members = {
+            "ProducerService": ProducerService(broker, producers, routing, callers),
+            "Discovery": Discovery(broker, locations, callers),
+            "HealthCheck": health,
+            "StorageService": StorageService(broker, callers),
+            "AuthService": AuthService(callers),
+            "ConsumerService": consuming,
         }
-        streams = {"ConsumerService": consuming.streams()}
-        assert calls.keys() == set(named)
-        self._server.add_generic_rpc_handlers(
-            [
-                handlers_of(named[name], each, streams.get(name), requests=self._requests)
-                for name, each in calls.items()
-            ]
-        )
+        for name, described in pb.DESCRIPTOR.services_by_name.items():
+            methods = methods_of(described, members[name])
+            handlers = handlers_of(described, methods, self._requests, FOR_CLIENTS)
+            self._server.add_generic_rpc_handlers((handlers,))
         self._consumers, self._consuming = consumers, consuming
 
     async def __aexit__(self, *exc: object) -> None:

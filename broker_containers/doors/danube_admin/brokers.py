@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 from typing import Final
 
@@ -13,7 +13,7 @@ from broker_containers.doors.danube_admin.cluster_map import ClusterMap, status_
 from broker_containers.doors.danube_admin.numbers import number_of
 from broker_containers.doors.danube_admin.settings import AdminSettings
 from broker_containers.doors.danube_admin.unload import Unloading
-from broker_containers.doors.grpc_shared.calls import Call, DanubeService
+from broker_containers.doors.grpc_shared.calls import AdminService
 from sulina.errors import SulinaError
 from sulina.operations.client import AdminClient
 from sulina.operations.cluster import BalancePlan, BrokerRow, PlannedMove
@@ -25,7 +25,7 @@ STRATEGIES: Final = {"simple": "Fair", "composite": "Balanced", "weighted": "Wei
 """Danube's names of the equivalent rankings."""
 
 
-class BrokerAdmin(DanubeService):
+class BrokerAdmin(AdminService):
     """The service."""
 
     def __init__(
@@ -34,18 +34,7 @@ class BrokerAdmin(DanubeService):
         self._admin = admin
         self._places = places
         self._unloading = Unloading(admin, places, clock, settings)
-
-    def calls(self) -> Mapping[str, Call]:
-        """By name."""
-        return {
-            "ListBrokers": self._list,
-            "GetLeaderBroker": self._leader,
-            "ListNamespaces": self._namespaces,
-            "UnloadBroker": self._unloading.run,
-            "ActivateBroker": self._activate,
-            "GetClusterBalance": self._balance,
-            "TriggerRebalance": self._rebalance,
-        }
+        self.unload_broker = self._unloading.run
 
     def seconds(self, request: Message) -> float | None:
         """An UnloadBroker request says how long to wait."""
@@ -53,19 +42,19 @@ class BrokerAdmin(DanubeService):
             return self._unloading.longest(request)
         return None
 
-    async def _list(self, _: pb.Empty) -> Message:
+    async def list_brokers(self, _: pb.Empty) -> Message:
         found = await self._places.brokers()
         led = any(one.leader for one in found)
         return pb.BrokerListResponse(brokers=[_info(one, led=led) for one in found])
 
-    async def _leader(self, _: pb.Empty) -> Message:
+    async def get_leader_broker(self, _: pb.Empty) -> Message:
         found = await self._places.brokers()
         return pb.BrokerResponse(leader=next((one.broker for one in found if one.leader), _NOBODY))
 
-    async def _namespaces(self, _: pb.Empty) -> Message:
+    async def list_namespaces(self, _: pb.Empty) -> Message:
         return pb.NamespaceListResponse(namespaces=await self._admin.namespaces.list())
 
-    async def _activate(self, request: pb.ActivateBrokerRequest) -> Message:
+    async def activate_broker(self, request: pb.ActivateBrokerRequest) -> Message:
         place = await self._places.broker(request.broker_id)
         if self._places.clustered:  # a single broker is always active
             await self._admin.brokers.activate(place.broker, reason=request.reason)
@@ -73,7 +62,7 @@ class BrokerAdmin(DanubeService):
 
     # ---- balance ----
 
-    async def _balance(self, _: pb.ClusterBalanceRequest) -> Message:
+    async def get_cluster_balance(self, _: pb.ClusterBalanceRequest) -> Message:
         if not self._places.clustered:
             return await self._balance_alone()
         found = await self._admin.balance.show()
@@ -114,7 +103,7 @@ class BrokerAdmin(DanubeService):
             assignment_strategy=STRATEGIES["simple"],
         )
 
-    async def _rebalance(self, request: pb.RebalanceRequest) -> Message:
+    async def trigger_rebalance(self, request: pb.RebalanceRequest) -> Message:
         if not self._places.clustered:
             return pb.RebalanceResponse(
                 success=True,

@@ -7,27 +7,21 @@ metadata that the answering broker has seen.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from google.protobuf.message import Message
 
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
 from broker_containers.doors.danube_admin.numbers import number_of
-from broker_containers.doors.grpc_shared.calls import Call, DanubeService
+from broker_containers.doors.grpc_shared.calls import AdminService
 from sulina.operations.client import AdminClient
 
 
-class ClusterAdmin(DanubeService):
+class ClusterAdmin(AdminService):
     """The service."""
 
     def __init__(self, admin: AdminClient) -> None:
         self._admin = admin
 
-    def calls(self) -> Mapping[str, Call]:
-        """By name."""
-        return {"ClusterStatus": self._status}
-
-    async def _status(self, _: pb.Empty) -> Message:
+    async def cluster_status(self, _: pb.Empty) -> Message:
         found = await self._admin.cluster.describe()
         return pb.ClusterStatusResponse(
             leader_id=0 if found.leader is None else number_of(found.leader),

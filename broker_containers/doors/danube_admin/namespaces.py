@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Final
 
@@ -11,7 +10,7 @@ from google.protobuf.message import Message
 
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
 from broker_containers.doors.danube_admin.cluster_map import ClusterMap
-from broker_containers.doors.grpc_shared.calls import Call, DanubeService
+from broker_containers.doors.grpc_shared.calls import AdminService
 from broker_containers.doors.grpc_shared.names import namespace_name
 from sulina.operations.client import AdminClient
 
@@ -19,36 +18,27 @@ _NO_LIMITS: Final = {"max_publish_rate": 0, "max_subscription_dispatch_rate": 0}
 """Limits that Danube's tools read and Sulina does not have."""
 
 
-class NamespaceAdmin(DanubeService):
+class NamespaceAdmin(AdminService):
     """The service."""
 
     def __init__(self, admin: AdminClient, places: ClusterMap) -> None:
         self._admin = admin
         self._places = places
 
-    def calls(self) -> Mapping[str, Call]:
-        """By name."""
-        return {
-            "CreateNamespace": self._create,
-            "DeleteNamespace": self._delete,
-            "GetNamespaceTopics": self._topics,
-            "GetNamespacePolicies": self._policies,
-        }
-
-    async def _create(self, request: pb.NamespaceRequest) -> Message:
+    async def create_namespace(self, request: pb.NamespaceRequest) -> Message:
         await self._admin.namespaces.create(namespace_name(request.name))
         return pb.NamespaceResponse(success=True)
 
-    async def _delete(self, request: pb.NamespaceRequest) -> Message:
+    async def delete_namespace(self, request: pb.NamespaceRequest) -> Message:
         await self._admin.namespaces.delete(namespace_name(request.name))
         return pb.NamespaceResponse(success=True)
 
-    async def _topics(self, request: pb.NamespaceRequest) -> Message:
+    async def get_namespace_topics(self, request: pb.NamespaceRequest) -> Message:
         name = namespace_name(request.name)
         await self._admin.namespaces.policy(name)  # raises if it does not exist
         return pb.TopicListResponse(topics=[one.topic for one in await self._places.topics([name])])
 
-    async def _policies(self, request: pb.NamespaceRequest) -> Message:
+    async def get_namespace_policies(self, request: pb.NamespaceRequest) -> Message:
         name = namespace_name(request.name)
         limits = asdict(await self._admin.namespaces.policy(name))
         return pb.PolicyResponse(policies=json.dumps({**_NO_LIMITS, **limits}))

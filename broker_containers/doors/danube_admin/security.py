@@ -7,13 +7,13 @@ a bad request.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from google.protobuf.message import Message
 
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
-from broker_containers.doors.grpc_shared.calls import Call, DanubeService
+from broker_containers.doors.grpc_shared.calls import AdminService
 from broker_containers.doors.grpc_shared.names import BadRequest, label
 from sulina.errors import Refused
 from sulina.metadata.keys import bindings, roles
@@ -22,27 +22,13 @@ from sulina.operations.client import AdminClient
 from sulina.operations.security import BindingRow, RoleRow
 
 
-class SecurityAdmin(DanubeService):
+class SecurityAdmin(AdminService):
     """The service."""
 
     def __init__(self, admin: AdminClient) -> None:
         self._admin = admin
 
-    def calls(self) -> Mapping[str, Call]:
-        """By name."""
-        return {
-            "CreateRole": self._create_role,
-            "GetRole": self._get_role,
-            "ListRoles": self._list_roles,
-            "DeleteRole": self._delete_role,
-            "CreateBinding": self._create_binding,
-            "GetBinding": self._get_binding,
-            "ListBindings": self._list_bindings,
-            "ListAllBindings": self._list_all_bindings,
-            "DeleteBinding": self._delete_binding,
-        }
-
-    async def _create_role(self, request: pb.CreateRoleRequest) -> Message:
+    async def create_role(self, request: pb.CreateRoleRequest) -> Message:
         wanted = request.role
         with _checked():
             permissions = roles.permissions_of(wanted.permissions)
@@ -50,18 +36,18 @@ class SecurityAdmin(DanubeService):
         await self._admin.roles.create(name, permissions, system=wanted.system)
         return pb.CreateRoleResponse(success=True)
 
-    async def _get_role(self, request: pb.GetRoleRequest) -> Message:
+    async def get_role(self, request: pb.GetRoleRequest) -> Message:
         found = await self._admin.roles.describe(label("role", request.name))
         return pb.GetRoleResponse(role=_role(found))
 
-    async def _list_roles(self, _: pb.Empty) -> Message:
+    async def list_roles(self, _: pb.Empty) -> Message:
         return pb.ListRolesResponse(roles=map(_role, await self._admin.roles.list()))
 
-    async def _delete_role(self, request: pb.DeleteRoleRequest) -> Message:
+    async def delete_role(self, request: pb.DeleteRoleRequest) -> Message:
         await self._admin.roles.delete(label("role", request.name))
         return pb.DeleteRoleResponse(success=True)
 
-    async def _create_binding(self, request: pb.CreateBindingRequest) -> Message:
+    async def create_binding(self, request: pb.CreateBindingRequest) -> Message:
         wanted = request.binding
         reach, name = _named(wanted.scope, wanted.resource_name, wanted.id)
         with _checked():
@@ -78,12 +64,12 @@ class SecurityAdmin(DanubeService):
         )
         return pb.CreateBindingResponse(success=True)
 
-    async def _get_binding(self, request: pb.GetBindingRequest) -> Message:
+    async def get_binding(self, request: pb.GetBindingRequest) -> Message:
         reach, name = _named(request.scope, request.resource_name, request.binding_id)
         found = await self._admin.bindings.describe(reach.scope, name, resource=reach.resource)
         return pb.GetBindingResponse(binding=_binding(found))
 
-    async def _list_bindings(self, request: pb.ListBindingsRequest) -> Message:
+    async def list_bindings(self, request: pb.ListBindingsRequest) -> Message:
         """The bindings of one resource; without one, all of the scope."""
         with _checked():
             scope = bindings.scope_of(request.scope)
@@ -91,10 +77,10 @@ class SecurityAdmin(DanubeService):
         resource = at.resource if at else ""
         return _listed(await self._admin.bindings.list(scope=scope, resource=resource))
 
-    async def _list_all_bindings(self, _: pb.Empty) -> Message:
+    async def list_all_bindings(self, _: pb.Empty) -> Message:
         return _listed(await self._admin.bindings.list())
 
-    async def _delete_binding(self, request: pb.DeleteBindingRequest) -> Message:
+    async def delete_binding(self, request: pb.DeleteBindingRequest) -> Message:
         reach, name = _named(request.scope, request.resource_name, request.binding_id)
         await self._admin.bindings.delete(reach.scope, name, resource=reach.resource)
         return pb.DeleteBindingResponse(success=True)

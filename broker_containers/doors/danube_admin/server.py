@@ -19,7 +19,7 @@ from broker_containers.doors.danube_admin.topics import TopicAdmin
 from broker_containers.doors.danube_schema.service import NAME as SCHEMA_SERVICE
 from broker_containers.doors.danube_schema.service import add_to
 from broker_containers.doors.grpc_shared.callers import Callers, Context
-from broker_containers.doors.grpc_shared.calls import CallGuard, DanubeService, handlers_of
+from broker_containers.doors.grpc_shared.calls import AdminService, CallGuard, admin_handlers
 from broker_containers.doors.grpc_shared.port import open_port
 from broker_containers.doors.services import Services
 
@@ -47,7 +47,7 @@ class AdminServer:
         guard = CallGuard(callers, services.operations, services.requests)
         settings = listen.settings
         described = pb.DESCRIPTOR.services_by_name
-        admin_services: dict[str, DanubeService] = {
+        admin_services: dict[str, AdminService] = {
             "BrokerAdmin": BrokerAdmin(admin, places, clock, settings),
             "ClusterAdmin": ClusterAdmin(admin),
             "NamespaceAdmin": NamespaceAdmin(admin, places),
@@ -59,7 +59,7 @@ class AdminServer:
             options=_options(settings), maximum_concurrent_rpcs=settings.max_calls
         )
         handlers: list[grpc.GenericRpcHandler] = [
-            handlers_of(described[name], service, clock, settings.call_seconds, guard)
+            admin_handlers(described[name], service, clock, settings.call_seconds, guard)
             for name, service in admin_services.items()
         ]
         self._server.add_generic_rpc_handlers([*handlers, NotServed()])

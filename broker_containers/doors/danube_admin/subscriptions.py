@@ -6,14 +6,13 @@ partitions that have it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Final, cast
 
 from google.protobuf.message import Message
 
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
-from broker_containers.doors.grpc_shared.calls import Call
+from broker_containers.doors.grpc_shared.calls import AdminService
 from broker_containers.doors.grpc_shared.names import BadRequest, label, topic_name
 from sulina.errors import NotFound, Refused
 from sulina.metadata.keys.subscriptions import check_max_unacked
@@ -37,34 +36,25 @@ TYPES: Final = (
 """In the order of Danube's numbers."""
 
 
-class Subscriptions:
+class SubscriptionCalls(AdminService):
     """The calls about subscriptions, for ``TopicAdmin``."""
 
     def __init__(self, admin: AdminClient) -> None:
         self._admin = admin
 
-    def calls(self) -> Mapping[str, Call]:
-        """By name."""
-        return {
-            "ListSubscriptions": self._list,
-            "Unsubscribe": self._unsubscribe,
-            "SetSubscriptionFailurePolicy": self._set_policy,
-            "GetSubscriptionFailurePolicy": self._get_policy,
-            "SetSubscriptionDispatchConfig": self._set_dispatch,
-            "GetSubscriptionDispatchConfig": self._get_dispatch,
-        }
-
-    async def _list(self, request: pb.TopicRequest) -> Message:
+    async def list_subscriptions(self, request: pb.TopicRequest) -> Message:
         name = topic_name(request.name)
         found = await self._admin.topics.describe(str(name))
         return pb.SubscriptionListResponse(subscriptions=names_in(found))
 
-    async def _unsubscribe(self, request: pb.SubscriptionRequest) -> Message:
+    async def unsubscribe(self, request: pb.SubscriptionRequest) -> Message:
         for part, name in (await self._find(request.topic, request.subscription))[1]:
             await self._admin.subscriptions.delete(part, name)
         return pb.SubscriptionResponse(success=True)
 
-    async def _set_policy(self, request: pb.SetSubscriptionFailurePolicyRequest) -> Message:
+    async def set_subscription_failure_policy(
+        self, request: pb.SetSubscriptionFailurePolicyRequest
+    ) -> Message:
         if not request.HasField("failure_policy"):
             raise BadRequest("failure_policy is missing")
         policy = _policy(request.failure_policy)
@@ -76,7 +66,9 @@ class Subscriptions:
             await self._admin.subscriptions.policy(part, name, **changes)
         return pb.SubscriptionResponse(success=True)
 
-    async def _get_policy(self, request: pb.GetSubscriptionFailurePolicyRequest) -> Message:
+    async def get_subscription_failure_policy(
+        self, request: pb.GetSubscriptionFailurePolicyRequest
+    ) -> Message:
         _, several = await self._find(request.topic, request.subscription)
         found = await self._admin.subscriptions.describe(*several[0])
         return pb.GetSubscriptionFailurePolicyResponse(
@@ -84,7 +76,9 @@ class Subscriptions:
             subscription_type=TYPES.index(found.type),
         )
 
-    async def _set_dispatch(self, request: pb.SetSubscriptionDispatchConfigRequest) -> Message:
+    async def set_subscription_dispatch_config(
+        self, request: pb.SetSubscriptionDispatchConfigRequest
+    ) -> Message:
         """The limit applies to each partition on its own."""
         if not request.HasField("dispatch_config"):
             raise BadRequest("dispatch_config is missing")
@@ -98,7 +92,9 @@ class Subscriptions:
             await self._admin.subscriptions.dispatch(part, name, max_unacked=limit)
         return pb.SubscriptionResponse(success=True)
 
-    async def _get_dispatch(self, request: pb.GetSubscriptionDispatchConfigRequest) -> Message:
+    async def get_subscription_dispatch_config(
+        self, request: pb.GetSubscriptionDispatchConfigRequest
+    ) -> Message:
         """Empty if no limit is set."""
         _, several = await self._find(request.topic, request.subscription)
         limit = (await self._admin.subscriptions.dispatch(*several[0])).max_unacked

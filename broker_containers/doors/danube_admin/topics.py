@@ -13,8 +13,7 @@ from google.protobuf.message import Message
 
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
 from broker_containers.doors.danube_admin.cluster_map import ClusterMap, ServedTopic
-from broker_containers.doors.danube_admin.subscriptions import Subscriptions, names_in
-from broker_containers.doors.grpc_shared.calls import Call, DanubeService
+from broker_containers.doors.danube_admin.subscriptions import SubscriptionCalls, names_in
 from broker_containers.doors.grpc_shared.names import BadRequest, namespace_name, topic_name
 from broker_containers.schemas.registry import SchemaRegistry
 from sulina.errors import Refused
@@ -28,40 +27,26 @@ _WORDS: Final = {
 }
 
 
-class TopicAdmin(DanubeService):
+class TopicAdmin(SubscriptionCalls):
     """The service."""
 
     def __init__(self, admin: AdminClient, places: ClusterMap, registry: SchemaRegistry) -> None:
-        self._admin = admin
+        super().__init__(admin)
         self._registry = registry
         self._places = places
-        self._subscriptions = Subscriptions(admin)
 
-    def calls(self) -> Mapping[str, Call]:
-        """By name."""
-        return {
-            "ListNamespaceTopics": self._of_namespace,
-            "ListBrokerTopics": self._of_broker,
-            "DescribeTopic": self._describe,
-            "CreateTopic": self._create,
-            "CreatePartitionedTopic": self._create_partitioned,
-            "DeleteTopic": self._delete,
-            "UnloadTopic": self._unload,
-            **self._subscriptions.calls(),
-        }
-
-    async def _of_namespace(self, request: pb.NamespaceRequest) -> Message:
+    async def list_namespace_topics(self, request: pb.NamespaceRequest) -> Message:
         name = namespace_name(request.name)
         await self._admin.namespaces.policy(name)  # raises if it does not exist
         owners = await self._places.owners(namespace=name)
         return _listed(await self._places.topics([name]), owners)
 
-    async def _of_broker(self, request: pb.BrokerRequest) -> Message:
+    async def list_broker_topics(self, request: pb.BrokerRequest) -> Message:
         place = await self._places.broker(request.broker_id)
         found = await self._places.topics_of(place.broker)
         return _listed(found, dict.fromkeys((one.topic for one in found), place.broker))
 
-    async def _describe(self, request: pb.DescribeTopicRequest) -> Message:
+    async def describe_topic(self, request: pb.DescribeTopicRequest) -> Message:
         name = topic_name(request.name)
         found = await self._admin.topics.describe(str(name))
         serving = {(await self._admin.topics.lookup(log.topic)).broker for log in found.logs}
@@ -81,11 +66,11 @@ class TopicAdmin(DanubeService):
             answer.compatibility_mode = schema.compatibility.value
         return answer
 
-    async def _create(self, request: pb.NewTopicRequest) -> Message:
+    async def create_topic(self, request: pb.NewTopicRequest) -> Message:
         name = topic_name(request.name)
         return await self._create_topic(name, request.dispatch_strategy, 0, request.schema_subject)
 
-    async def _create_partitioned(self, request: pb.PartitionedTopicRequest) -> Message:
+    async def create_partitioned_topic(self, request: pb.PartitionedTopicRequest) -> Message:
         name = topic_name(request.base_name)
         if not request.partitions:
             raise BadRequest("a partitioned topic has at least one partition: set partitions")
@@ -113,11 +98,11 @@ class TopicAdmin(DanubeService):
             await self._registry.topics.bind(name, subject)
         return pb.TopicResponse(success=True)
 
-    async def _delete(self, request: pb.TopicRequest) -> Message:
+    async def delete_topic(self, request: pb.TopicRequest) -> Message:
         await self._admin.topics.delete(str(topic_name(request.name)))
         return pb.TopicResponse(success=True)
 
-    async def _unload(self, request: pb.TopicRequest) -> Message:
+    async def unload_topic(self, request: pb.TopicRequest) -> Message:
         """Start to move it, partition by partition, to the least loaded of the other brokers."""
         name = topic_name(request.name)
         await self._admin.topics.policy(str(name))  # raises if it does not exist

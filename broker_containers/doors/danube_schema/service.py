@@ -7,15 +7,13 @@ present state does not allow, such as an incompatible schema.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import grpc
 
 from broker_containers.doors.danube_schema import danube_schema_pb2 as pb
-from broker_containers.doors.grpc_shared.calls import Call, CallGuard, DanubeService, handlers_of
-from broker_containers.doors.grpc_shared.names import BadRequest, topic_name
-from broker_containers.schemas.errors import InvalidSchema
+from broker_containers.doors.grpc_shared.calls import AdminService, CallGuard, admin_handlers
+from broker_containers.doors.grpc_shared.names import topic_name
 from broker_containers.schemas.formats import mode_of, validation_of
 from broker_containers.schemas.registry import SchemaRegistry
 from broker_containers.schemas.values import Remarks, Schema
@@ -26,7 +24,6 @@ CALL_SECONDS: Final = 20.0
 _SECOND_US: Final = 1_000_000
 _DESCRIBED: Final = pb.DESCRIPTOR.services_by_name["SchemaRegistry"]
 NAME: Final = _DESCRIBED.full_name
-_R = TypeVar("_R")
 
 
 def add_to(
@@ -36,35 +33,19 @@ def add_to(
     seconds: float = CALL_SECONDS,
 ) -> None:
     """Add the service to a server that is not started yet. Calls time out after ``seconds``."""
-    handlers = handlers_of(_DESCRIBED, SchemaService(registry), registry.clock, seconds, guard)
+    handlers = admin_handlers(_DESCRIBED, SchemaService(registry), registry.clock, seconds, guard)
     server.add_generic_rpc_handlers((handlers,))
 
 
-class SchemaService(DanubeService):
+class SchemaService(AdminService):
     """The calls of the service."""
 
     def __init__(self, registry: SchemaRegistry) -> None:
         self._registry = registry
 
-    def calls(self) -> Mapping[str, Call]:
-        methods: dict[str, Callable[[Any], Awaitable[Any]]] = {
-            "RegisterSchema": self.register,
-            "GetSchema": self.get,
-            "GetLatestSchema": self.latest,
-            "ListVersions": self.versions,
-            "ListSubjects": self.subjects,
-            "CheckCompatibility": self.check,
-            "DeleteSchemaVersion": self.delete_version,
-            "SetCompatibilityMode": self.set_mode,
-            "ConfigureTopicSchema": self.configure_topic,
-            "UpdateTopicValidationPolicy": self.update_policy,
-            "GetTopicSchemaConfig": self.topic_config,
-        }
-        return {name: _checked(method) for name, method in methods.items()}
-
     # ---- subjects and versions ----
 
-    async def register(self, request: pb.RegisterSchemaRequest) -> pb.RegisterSchemaResponse:
+    async def register_schema(self, request: pb.RegisterSchemaRequest) -> pb.RegisterSchemaResponse:
         remarks = Remarks(request.description, request.created_by, tuple(request.tags))
         made = await self._registry.register(
             request.subject, request.schema_type, request.schema_definition, remarks
@@ -76,14 +57,14 @@ class SchemaService(DanubeService):
             fingerprint=made.fingerprint,
         )
 
-    async def get(self, request: pb.GetSchemaRequest) -> pb.GetSchemaResponse:
+    async def get_schema(self, request: pb.GetSchemaRequest) -> pb.GetSchemaResponse:
         version = request.version if request.HasField("version") else None
         return _answer(await self._registry.get(request.schema_id, version))
 
-    async def latest(self, request: pb.GetLatestSchemaRequest) -> pb.GetSchemaResponse:
+    async def get_latest_schema(self, request: pb.GetLatestSchemaRequest) -> pb.GetSchemaResponse:
         return _answer(await self._registry.version(request.subject))
 
-    async def versions(self, request: pb.ListVersionsRequest) -> pb.ListVersionsResponse:
+    async def list_versions(self, request: pb.ListVersionsRequest) -> pb.ListVersionsResponse:
         found = await self._registry.versions(request.subject)
         return pb.ListVersionsResponse(
             versions=[
@@ -99,7 +80,7 @@ class SchemaService(DanubeService):
             ]
         )
 
-    async def subjects(self, request: pb.ListSubjectsRequest) -> pb.ListSubjectsResponse:
+    async def list_subjects(self, request: pb.ListSubjectsRequest) -> pb.ListSubjectsResponse:
         found = await self._registry.subjects()
         return pb.ListSubjectsResponse(
             subjects=[
@@ -115,14 +96,16 @@ class SchemaService(DanubeService):
             ]
         )
 
-    async def check(self, request: pb.CheckCompatibilityRequest) -> pb.CheckCompatibilityResponse:
+    async def check_compatibility(
+        self, request: pb.CheckCompatibilityRequest
+    ) -> pb.CheckCompatibilityResponse:
         mode = mode_of(request.compatibility_mode) if request.compatibility_mode else None
         errors = await self._registry.check(
             request.subject, request.schema_type, request.new_schema_definition, mode
         )
         return pb.CheckCompatibilityResponse(is_compatible=not errors, errors=errors)
 
-    async def delete_version(
+    async def delete_schema_version(
         self, request: pb.DeleteSchemaVersionRequest
     ) -> pb.DeleteSchemaVersionResponse:
         await self._registry.delete_version(request.subject, request.version)
@@ -130,7 +113,7 @@ class SchemaService(DanubeService):
             success=True, message=f"version {request.version} of {request.subject!r} is deleted"
         )
 
-    async def set_mode(
+    async def set_compatibility_mode(
         self, request: pb.SetCompatibilityModeRequest
     ) -> pb.SetCompatibilityModeResponse:
         mode = mode_of(request.compatibility_mode)
@@ -141,7 +124,7 @@ class SchemaService(DanubeService):
 
     # ---- topics ----
 
-    async def configure_topic(
+    async def configure_topic_schema(
         self, request: pb.ConfigureTopicSchemaRequest
     ) -> pb.ConfigureTopicSchemaResponse:
         topic = topic_name(request.topic_name)
@@ -153,7 +136,7 @@ class SchemaService(DanubeService):
         await self._registry.topics.configure(topic, wanted)
         return pb.ConfigureTopicSchemaResponse(success=True, message=_summary(topic, wanted))
 
-    async def update_policy(
+    async def update_topic_validation_policy(
         self, request: pb.UpdateTopicValidationPolicyRequest
     ) -> pb.UpdateTopicValidationPolicyResponse:
         topic = topic_name(request.topic_name)
@@ -162,7 +145,7 @@ class SchemaService(DanubeService):
         )
         return pb.UpdateTopicValidationPolicyResponse(success=True, message=_summary(topic, wanted))
 
-    async def topic_config(
+    async def get_topic_schema_config(
         self, request: pb.GetTopicSchemaConfigRequest
     ) -> pb.GetTopicSchemaConfigResponse:
         found = await self._registry.topics.get(topic_name(request.topic_name))
@@ -175,16 +158,6 @@ class SchemaService(DanubeService):
             enable_payload_validation=found.payload,
             schema_id=subject.id,
         )
-
-
-def _checked(method: Callable[[Any], Awaitable[_R]]) -> Callable[[Any], Awaitable[_R]]:
-    async def call(request: Any) -> _R:
-        try:
-            return await method(request)
-        except InvalidSchema as error:
-            raise BadRequest(str(error)) from None
-
-    return call
 
 
 def _answer(found: Schema) -> pb.GetSchemaResponse:

@@ -1,24 +1,26 @@
-"""Turns services into gRPC handlers: authorization, a deadline, and errors as statuses.
+"""Turns services into gRPC handlers: errors become statuses, requests are counted.
 
-Unexpected errors are logged and returned as INTERNAL.
+A service has one method per RPC, with the same name in snake case: ``list_brokers`` for
+ListBrokers. Unexpected errors are logged and returned as INTERNAL.
 """
 
 from __future__ import annotations
 
 import logging
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
 import grpc
-from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from broker_containers.doors.grpc_shared.called_operations import operation_of
 from broker_containers.doors.grpc_shared.callers import Callers, Context
-from broker_containers.doors.grpc_shared.statuses import MAX_TEXT, status_of
+from broker_containers.doors.grpc_shared.statuses import FOR_TOOLS, Statuses, abort
 from broker_containers.metrics.requests import RequestCounts
 from broker_containers.operations.running import Operations
 from sulina.errors import SulinaError
@@ -26,8 +28,18 @@ from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
 
 _log = logging.getLogger(__name__)
+_WORD_START: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
-Call = Callable[[Any], Awaitable[Message]]
+Unary = Callable[[Any, Context], Awaitable[Message]]
+Stream = Callable[[Any, Context], AsyncGenerator[bytes]]
+
+
+class AdminService:
+    """One of the administrative services. Its methods take the request alone."""
+
+    def seconds(self, request: Message) -> float | None:
+        """How long this request may take; None for the usual time."""
+        return None
 
 
 class CallGuard(NamedTuple):
@@ -38,59 +50,109 @@ class CallGuard(NamedTuple):
     requests: RequestCounts
 
 
-class DanubeService(ABC):
-    """One of the services."""
-
-    @abstractmethod
-    def calls(self) -> Mapping[str, Call]:
-        """The handler of each method, by the method's name."""
-
-    def seconds(self, request: Message) -> float | None:
-        """How long this request may take; None for the usual time."""
-        return None
-
-
-def handlers_of(
+def admin_handlers(
     described: ServiceDescriptor,
-    service: DanubeService,
+    service: AdminService,
     clock: Clock,
     seconds: float,
     guard: CallGuard,
 ) -> grpc.GenericRpcHandler:
-    """The gRPC handlers of a service, which must have every method that is described."""
-    calls = service.calls()
-    assert calls.keys() == set(described.methods_by_name), described.full_name
+    """The gRPC handlers of an administrative service: each call is authorized and timed out."""
 
-    def handler(method: MethodDescriptor) -> grpc.RpcMethodHandler[Any, Any]:
-        call = calls[method.name]
-
+    def guarded(method: str, call: Callable[[Any], Awaitable[Message]]) -> Unary:
         async def handle(request: Message, context: Context) -> Message:
+            caller = guard.callers.caller(context)
+            name, arguments = operation_of(method, request)
+            act = guard.operations.act_as(caller, name, arguments, partial(call, request))
             allowed = service.seconds(request) or seconds
-            ok = False
             try:
-                caller = guard.callers.caller(context)
-                name, arguments = operation_of(method.name, request)
-                act = guard.operations.act_as(caller, name, arguments, partial(call, request))
-                answer = await within(clock, allowed, act)
-                ok = True
-            except SulinaError as error:
-                await context.abort(status_of(error), str(error)[:MAX_TEXT])
+                return await within(clock, allowed, act)
             except TimeoutError:
                 why = f"no answer within {allowed:g} s; it may have been done nevertheless"
                 await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, why)
-            except Exception:
-                _log.exception("%s failed", method.full_name)
-                await context.abort(grpc.StatusCode.INTERNAL, "the broker's log has the details")
+
+        return handle
+
+    methods = methods_of(described, service)
+    guarded_methods = {name: guarded(name, call) for name, call in methods.items()}
+    return handlers_of(described, guarded_methods, guard.requests, FOR_TOOLS)
+
+
+def methods_of(described: ServiceDescriptor, service: object) -> dict[str, Any]:
+    """The method of ``service`` for each RPC. Raises ``AttributeError`` if one is missing."""
+    return {
+        method.name: getattr(service, _WORD_START.sub("_", method.name).lower())
+        for method in described.methods
+    }
+
+
+def handlers_of(
+    described: ServiceDescriptor,
+    methods: Mapping[str, Any],
+    requests: RequestCounts,
+    statuses: Statuses,
+) -> grpc.GenericRpcHandler:
+    """The gRPC handlers of a service. Streams yield messages as bytes: those of another broker are
+    forwarded unchanged."""
+    handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+    for method in described.methods:
+        wrapped = _Wrapped(described.full_name, method.name, requests, statuses)
+        read = GetMessageClass(method.input_type).FromString
+        if method.server_streaming:
+            handlers[method.name] = grpc.unary_stream_rpc_method_handler(
+                wrapped.stream(methods[method.name]), request_deserializer=read
+            )
+        else:
+            handlers[method.name] = grpc.unary_unary_rpc_method_handler(
+                wrapped.unary(methods[method.name]),
+                request_deserializer=read,
+                response_serializer=lambda answer: answer.SerializeToString(),
+            )
+    return grpc.method_handlers_generic_handler(described.full_name, handlers)
+
+
+class _Wrapped(NamedTuple):
+    """What surrounds every call of one method."""
+
+    service: str
+    method: str
+    requests: RequestCounts
+    statuses: Statuses
+
+    def unary(self, call: Unary) -> Unary:
+        async def handle(request: Any, context: Context) -> Message:
+            ok = False
+            try:
+                answer = await call(request, context)
+                ok = True
+                return answer
+            except Exception as error:
+                await self._failed(context, error)
             finally:
-                guard.requests.add(described.full_name, method.name, ok=ok)
-            return answer
+                self.requests.add(self.service, self.method, ok=ok)
 
-        return grpc.unary_unary_rpc_method_handler(
-            handle,
-            request_deserializer=GetMessageClass(method.input_type).FromString,
-            response_serializer=lambda answer: answer.SerializeToString(),
-        )
+        return handle
 
-    return grpc.method_handlers_generic_handler(
-        described.full_name, {method.name: handler(method) for method in described.methods}
-    )
+    def stream(self, call: Stream) -> Callable[[Any, Context], Awaitable[None]]:
+        """A stream always ends with an error: the client left, or it can't continue."""
+
+        async def handle(request: Any, context: Context) -> None:
+            try:
+                # Closed immediately in all cases: this detaches the consumer.
+                async with aclosing(call(request, context)) as messages:
+                    async for message in messages:
+                        await context.write(message)
+            except Exception as error:
+                await self._failed(context, error)
+            finally:
+                self.requests.add(self.service, self.method, ok=context.cancelled())
+
+        return handle
+
+    async def _failed(self, context: Context, error: Exception) -> NoReturn:
+        if isinstance(error, SulinaError):
+            await abort(context, error, self.statuses)
+        if isinstance(error, grpc.aio.AbortError | grpc.RpcError):
+            raise error
+        _log.error("%s/%s failed", self.service, self.method, exc_info=error)
+        await context.abort(grpc.StatusCode.INTERNAL, "unexpected error: see the broker's log")

@@ -1,12 +1,15 @@
-"""Errors as gRPC statuses. Danube's tools evaluate the status and print the text."""
+"""Errors as gRPC statuses, with their text."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, NoReturn
 
 import grpc
 
+from broker_containers.doors.grpc_shared.callers import Context
 from broker_containers.doors.grpc_shared.names import BadRequest
+from broker_containers.schemas.errors import InvalidPayload, InvalidSchema
 from broker_containers.security.errors import Denied, Unauthenticated
 from sulina.errors import (
     AlreadyExists,
@@ -24,22 +27,34 @@ from sulina.errors import (
     UnknownOutcome,
 )
 
-MAX_TEXT: Final = 2000
+_MAX_TEXT: Final = 2000
 """Maximum length of a text: it is sent in a header, and headers are limited."""
-
-
-_STATUSES: Final[dict[type, grpc.StatusCode]] = {
+Statuses = Mapping[type[SulinaError], grpc.StatusCode]
+_OF_REQUESTS: Final[Statuses] = {
     BadRequest: grpc.StatusCode.INVALID_ARGUMENT,
     Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
     Denied: grpc.StatusCode.PERMISSION_DENIED,
     NotFound: grpc.StatusCode.NOT_FOUND,
     AlreadyExists: grpc.StatusCode.ALREADY_EXISTS,
     TooLarge: grpc.StatusCode.INVALID_ARGUMENT,
+    # A valid request that the present state does not allow, such as deleting a used namespace.
+    Refused: grpc.StatusCode.FAILED_PRECONDITION,
+}
+FOR_CLIENTS: Final[Statuses] = {
+    **_OF_REQUESTS,
+    InvalidPayload: grpc.StatusCode.INVALID_ARGUMENT,
+    # Retriable, fenced, unknown outcome or damaged: a retry may reach another broker.
+    SulinaError: grpc.StatusCode.UNAVAILABLE,
+}
+"""Chosen by how Danube's stock clients react. On UNAVAILABLE every client looks the topic up again
+and retries. ALREADY_EXISTS ends a client for good. RESOURCE_EXHAUSTED is retried too, forever while
+sending. All others reach the application."""
+FOR_TOOLS: Final[Statuses] = {
+    **_OF_REQUESTS,
+    InvalidSchema: grpc.StatusCode.INVALID_ARGUMENT,
     ProtocolError: grpc.StatusCode.INTERNAL,
     # The broker is stopping; other brokers serve.
     Closed: grpc.StatusCode.UNAVAILABLE,
-    # A valid request that the present state does not allow, such as deleting a used namespace.
-    Refused: grpc.StatusCode.FAILED_PRECONDITION,
     Overloaded: grpc.StatusCode.RESOURCE_EXHAUSTED,
     StorageFull: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Retriable: grpc.StatusCode.UNAVAILABLE,
@@ -47,12 +62,12 @@ _STATUSES: Final[dict[type, grpc.StatusCode]] = {
     Fenced: grpc.StatusCode.UNAVAILABLE,
     UnknownOutcome: grpc.StatusCode.UNKNOWN,
     CorruptEntry: grpc.StatusCode.DATA_LOSS,
+    SulinaError: grpc.StatusCode.INTERNAL,
 }
+"""Danube's admin tools evaluate the status and print the text."""
 
 
-def status_of(error: SulinaError) -> grpc.StatusCode:
-    """The status of the nearest known base class."""
-    for kind in type(error).__mro__:
-        if kind in _STATUSES:
-            return _STATUSES[kind]
-    return grpc.StatusCode.INTERNAL
+async def abort(context: Context, error: SulinaError, statuses: Statuses) -> NoReturn:
+    """End a call with the status of the error's most specific class."""
+    status = next(statuses[kind] for kind in type(error).__mro__ if kind in statuses)
+    await context.abort(status, str(error)[:_MAX_TEXT])
