@@ -1,13 +1,14 @@
-"""Exclusive subscriptions: one consumer, in order, and room for the next when it leaves."""
+"""Exclusive and Failover subscriptions: one consumer receives, in order; then the next one does."""
 
 from __future__ import annotations
 
 import pytest
 
-from sulina import Client, Refused, SubscriptionType
+from sulina import Client, Consumer, Refused, SubscriptionType
 from tests.broker.actions import (
     ack_all,
     bodies,
+    consumers,
     eventually,
     look,
     numbered,
@@ -104,3 +105,107 @@ async def test_a_changed_type_and_what_was_acknowledged_before_survive_a_restart
         assert (await look(later, TOPIC, "s"))["type"] == SubscriptionType.SHARED
         async with later.consumer(TOPIC, "s", type="shared") as consumer:
             assert bodies(await take(consumer, 3)) == numbered(3, first=3)
+
+
+async def becomes_active(consumer: Consumer) -> None:
+    async def active() -> bool:
+        return consumer.active
+
+    await eventually(active)
+
+
+async def test_only_the_consumer_that_came_first_receives(client: Client) -> None:
+    async with consumers(client, TOPIC, "s", 3, type="failover") as (first, second, third):
+        assert (first.active, second.active, third.active) == (True, False, False)
+        await publish(client, TOPIC, numbered(50))
+        assert bodies(await take(first, 50)) == numbered(50)
+        found = await look(client, TOPIC, "s")
+        assert [each["sent"] for each in found["consumers"]] == [50, 0, 0]
+        assert [each["active"] for each in found["consumers"]] == [True, False, False]
+
+
+async def test_a_standby_takes_over_when_the_active_consumer_leaves(client: Client) -> None:
+    async with consumers(client, TOPIC, "s", 2, type="failover") as (first, second):
+        await publish(client, TOPIC, numbered(10))
+        await ack_all(first, (await take(first, 10))[:3])
+        await first.close()
+        await becomes_active(second)
+        await publish(client, TOPIC, numbered(5, first=10))
+        messages = await take(second, 12)
+        assert bodies(messages) == numbered(12, first=3)
+        await second.ack_cumulative(messages[-1])
+        await second.flush_acks()
+        assert (await look(client, TOPIC, "s"))["backlog"] == 0
+
+
+async def test_a_standby_takes_over_when_the_active_connection_is_lost(
+    client: Client, remote: Client, proxy: Proxy
+) -> None:
+    first = await remote.consumer(TOPIC, "s", type="failover").open()
+    async with client.consumer(TOPIC, "s", type="failover") as second:
+        await publish(client, TOPIC, numbered(10))
+        await take(first, 10)
+        proxy.cut_and_refuse()
+        assert bodies(await take(second, 10)) == numbered(10)
+        assert second.active
+        proxy.allow()
+
+        async def first_is_back() -> bool:
+            return len((await look(client, TOPIC, "s"))["consumers"]) == 2
+
+        await eventually(first_is_back)
+        assert second.active
+        assert not first.active, "who comes back stands by"
+
+
+async def test_who_comes_back_stands_before_those_who_came_after_it(
+    client: Client, remote: Client, proxy: Proxy
+) -> None:
+    first = await remote.consumer(TOPIC, "s", type="failover").open()
+    async with consumers(client, TOPIC, "s", 2, type="failover") as (second, third):
+        proxy.cut_and_refuse()
+        await becomes_active(second)
+        proxy.allow()
+
+        async def first_is_back() -> bool:
+            return len((await look(client, TOPIC, "s"))["consumers"]) == 3
+
+        await eventually(first_is_back)
+        await second.close()
+        await becomes_active(first)
+        assert not third.active
+
+
+async def test_standbys_are_promoted_in_the_order_in_which_they_came(client: Client) -> None:
+    async with consumers(client, TOPIC, "s", 3, type="failover") as (first, second, third):
+        await first.close()
+        await becomes_active(second)
+        assert not third.active
+        await second.close()
+        await becomes_active(third)
+        await publish(client, TOPIC, numbered(3))
+        assert bodies(await take(third, 3)) == numbered(3)
+
+
+async def test_a_standby_that_leaves_changes_nothing(client: Client) -> None:
+    async with consumers(client, TOPIC, "s", 2, type="failover") as (first, second):
+        await publish(client, TOPIC, numbered(5))
+        await take(first, 2)
+        await second.close()
+        await publish(client, TOPIC, numbered(5, first=5))
+        assert bodies(await take(first, 8)) == numbered(8, first=2)
+        assert first.active
+
+
+async def test_each_partition_has_its_active_consumer(client: Client) -> None:
+    await client.admin("topic.create", {"topic": TOPIC, "partitions": 2})
+    async with consumers(client, TOPIC, "s", 2, type="failover") as (first, second):
+        await publish(client, TOPIC, numbered(20))
+        assert sorted(bodies(await take(first, 20))) == sorted(numbered(20))
+        await first.close()
+        await publish(client, TOPIC, numbered(20, first=20))
+        messages = await take(second, 40)
+        assert sorted(set(map(int, bodies(messages)))) == list(range(40))
+        for part in (0, 1):
+            mine = [int(each.payload) for each in messages if each.partition == part]
+            assert mine == sorted(mine)

@@ -1,15 +1,22 @@
-"""Requests whose connection is lost while they wait leave nothing half done."""
+"""Connections that are lost, and subscriptions that close, in the middle of a request."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from google.protobuf.message import Message
 
+from broker_containers.subscriptions.subscription import Subscription
+from broker_containers.topics.topic import Topic
 from sulina import Client, NotFound, Start
+from sulina.errors import Retriable
+from sulina.model import SubscriptionType
+from sulina.names import TopicName
 from sulina.runtime.memory_disk import MemoryDisk
+from sulina.runtime.seam import Buffer
 from sulina.wire import commands_pb2 as pb
 from sulina.wire.commands import Command
 from tests.broker.actions import (
@@ -22,6 +29,7 @@ from tests.broker.actions import (
     take,
     until_it_raises,
 )
+from tests.broker.cluster import Cluster
 from tests.broker.memory_cluster import GatedDisk, MemoryCluster
 from tests.broker.peer import Peer
 
@@ -139,3 +147,50 @@ async def test_nobody_opens_a_topic_again_while_it_is_being_deleted() -> None:
         assert list(cluster.broker.loaded()) == []
         with pytest.raises(NotFound):
             await client.topic(TOPIC)
+
+
+class Nobody:
+    """A consumer's end that takes nothing."""
+
+    def deliver(self, frame: Buffer, selection: int | None, attempt: int) -> bool:
+        raise AssertionError("it gave no credit")
+
+    def active_changed(self, active: bool) -> None:
+        raise AssertionError("it is alone")
+
+    def closed(self, reason: Exception) -> None:
+        raise AssertionError("it never joined")
+
+
+async def test_nobody_joins_a_subscription_that_was_closed(
+    cluster: Cluster, client: Client
+) -> None:
+    broker = cluster.broker
+    topic = await broker.topic(TopicName.parse(TOPIC))
+    found = await broker.subscriptions.subscribe(
+        topic, "s", SubscriptionType.SHARED, Start.earliest(), None
+    )
+    await broker.subscriptions.unsubscribe(topic, "s")
+    with pytest.raises(Retriable, match="try again"):
+        found.join("late", Nobody(), (), 0)
+    found.resume()  # of a seek that was under way
+    assert found._paused, "and it delivers nothing any more"
+
+
+async def test_a_consumer_whose_subscription_went_before_it_could_join_comes_again(
+    cluster: Cluster, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = cluster.broker
+    await publish(client, TOPIC, numbered(20))
+    subscribe, found = broker.subscriptions.subscribe, []
+
+    async def gone_the_first_time(topic: Topic, name: str, *rest: Any) -> Subscription:
+        found.append(await subscribe(topic, name, *rest))
+        if len(found) == 1:
+            await broker.subscriptions.unsubscribe(topic, name)
+        return found[-1]
+
+    monkeypatch.setattr(broker.subscriptions, "subscribe", gone_the_first_time)
+    async with client.consumer(TOPIC, "s", start=Start.earliest()) as consumer:
+        assert bodies(await take(consumer, 20)) == numbered(20)
+    assert len(found) == 2

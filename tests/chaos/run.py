@@ -1,4 +1,4 @@
-"""One run: load, faults for some time, then everything is checked."""
+"""One run: producers and consumers with measured pauses, faults for some time, then the checks."""
 
 from __future__ import annotations
 
@@ -6,15 +6,22 @@ import asyncio
 import itertools
 import random
 import time
-from collections.abc import Callable, Iterator
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import sulina
 from broker_containers.local_cluster.ports import ClusterSize
+from sulina import Client, Ticket
+from sulina.errors import Retriable, SulinaError, UnknownOutcome
 from tests.chaos.arena import PATIENCE, Arena, Broken, arena
 from tests.chaos.faults import FAULTS, Fault, choose
-from tests.chaos.load import ChaosLoad, chaos_loads
 from tests.chaos.report import Report, Round
+from tests.faults.model import Sender
+from tests.faults.workload import Workload
 
 _SETTLE_SECONDS = 300.0
 _CALM_SECONDS = 1.0
@@ -151,3 +158,70 @@ def _sentences(error: BaseException) -> Iterator[str]:
             yield from _sentences(each)
     else:
         yield str(error) if isinstance(error, AssertionError) else repr(error)
+
+
+class ChaosLoad(Workload):
+    """A load that notes when each producer was told that a record is stored."""
+
+    def __init__(self, client: Client, rng: random.Random, suffix: str) -> None:
+        super().__init__(client, rng, suffix)
+        self.beats: dict[str, list[float]] = defaultdict(list)
+        """Producer -> when it was told."""
+        self.failed = 0
+        """Publishes that ended with an error, however long they were retried."""
+
+    async def _note(self, sender: Sender, number: int, ticket: Ticket) -> None:
+        try:
+            await super()._note(sender, number, ticket)
+        except SulinaError as error:
+            self.failed += 1
+            raise Broken(f"{sender.name} {number} to {sender.topic} failed: {error}") from None
+        self.beats[sender.name].append(time.monotonic())
+
+    @property
+    def sent(self) -> int:
+        return sum(sender.count for sender in self.model.senders.values())
+
+    def pause(self, begin: float, end: float) -> tuple[float, str]:
+        """The longest time that a producer waited for news, of those that touch these moments,
+        and which producer that was."""
+        longest = 0.0, ""
+        for name, beats in self.beats.items():
+            first = max(bisect_left(beats, begin) - 1, 0)
+            last = min(bisect_left(beats, end) + 1, len(beats))
+            gaps = zip(beats[first:last], beats[first + 1 : last], strict=False)
+            whose = f"{name} of {self.model.senders[name].topic}"
+            longest = max(longest, *((after - before, whose) for before, after in gaps), (0.0, ""))
+        return longest
+
+    async def all_stored(self, since: float) -> None:
+        """Wait until each producer was told of records after ``since``."""
+        while any(
+            not (beats := self.beats[name]) or beats[-1] <= since for name in self.model.senders
+        ):
+            await asyncio.sleep(0.02)
+
+    async def settle_at_last(self) -> None:
+        """As ``settle``; what the cluster can't answer yet is asked again."""
+        while True:
+            try:
+                return await self.settle()
+            except (Retriable, UnknownOutcome):
+                await asyncio.sleep(0.2)
+
+
+@asynccontextmanager
+async def chaos_loads(url: str, seed: int, count: int) -> AsyncIterator[list[ChaosLoad]]:
+    """Loads at work, each with a client of its own. What goes wrong in one comes out of here."""
+    async with AsyncExitStack() as stack:
+        clients = [
+            await stack.enter_async_context(sulina.connect(url, operation_timeout=60.0))
+            for _ in range(count)
+        ]
+        tasks = await stack.enter_async_context(asyncio.TaskGroup())
+        loads = []
+        for number, client in enumerate(clients, 1):
+            load = ChaosLoad(client, random.Random(f"load {seed} {number}"), f"-{number}")
+            await load.start(tasks)
+            loads.append(load)
+        yield loads

@@ -1,14 +1,18 @@
-"""``sulina up --brokers``: a cluster of processes that is restarted and keeps its data."""
+"""A cluster of processes, ``sulina up --brokers``: its ports, its commands, its restarts."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from broker_containers.local_cluster.ports import ClusterSize, RequestedPorts, plan_ports
+from sulina.errors import Refused
 from sulina.metadata.etcd.server import find_etcd
 from tests.cli.blocking_client import BlockingClient
 from tests.cli.runner import SulinaCommand
@@ -86,3 +90,138 @@ def test_the_folder_of_a_single_process_is_refused(tmp_path: Path) -> None:
     (tmp_path / "journal" / "journal-0.log").write_bytes(b"")
     ran = NOBODY("up", "--brokers", "1", "--port", "0", "--data", str(tmp_path), code=1)
     assert "without --brokers" in ran.stderr
+
+
+TOPIC = "/default/t"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterUp]:
+    data: Path = tmp_path_factory.mktemp("cluster") / "data"
+    with ClusterUp(data, "--brokers", "2", "--storage", "1", "--etcd", "1") as running:
+        BlockingClient(running.url).publish(TOPIC, "one", "two")
+        yield running
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_an_operator_describes_a_cluster_moves_topics_and_drains_a_broker(
+    cluster: ClusterUp,
+) -> None:
+    sulina = SulinaCommand(cluster.url)
+    # Describe.
+    shown = sulina("cluster", "describe").stdout
+    assert "broker-1" in shown and "broker-2" in shown
+    described = sulina("cluster", "describe", "--json").json()
+    assert described["leader"] in ("broker-1", "broker-2")
+    assert described["topics"] >= 1  # the system's own are counted as well
+    rows = sulina("broker", "list", "--json").json()
+    assert [row["broker"] for row in rows] == ["broker-1", "broker-2"]
+    assert any(row["topics"] for row in rows)  # how many may change between two looks
+    owner = sulina("topic", "lookup", TOPIC, "--json").json()["broker"]
+    assert owner in sulina("topic", "lookup", TOPIC).stdout
+    assert TOPIC in sulina("broker", "describe", owner, "--topics").lines()
+    assert TOPIC in sulina("broker", "describe", owner, "--json").json()["owns"]
+    [ledger] = sulina("topic", "ledgers", TOPIC, "--json").json()["ledgers"]
+    assert ledger["first_offset"] == 0
+    assert "first offset" in sulina("topic", "ledgers", TOPIC).stdout
+
+    # Move a topic there and back.
+    [other] = {"broker-1", "broker-2"} - {owner}
+    ran = sulina("topic", "move", TOPIC, "--to", other, "--wait")
+    assert ran.stdout == f"moved {TOPIC} from {owner} to {other}\n"
+    assert sulina("topic", "move", TOPIC, "--json").json()["target"] == owner
+    assert "/default/none has no owner" in sulina("topic", "move", "/default/none", code=1).stderr
+
+    # Drain a broker, and activate it.
+    moved = sulina("broker", "drain", owner, "--json").json()
+    assert moved["mode"] == "draining"
+    assert sulina("topic", "lookup", TOPIC, "--json").json()["broker"] == other
+    assert "draining" in sulina("broker", "list").stdout
+    ran = sulina("broker", "drain", other, code=1)
+    assert f"{other} is the only active broker" in ran.stderr
+    assert (
+        sulina("broker", "activate", owner).stdout
+        == f"activated {owner}: it can own topics again\n"
+    )
+    ran = sulina("broker", "drain", "broker-9", code=1)
+    assert "no broker 'broker-9' is running" in ran.stderr
+    assert BlockingClient(cluster.url).read(TOPIC) == ["one", "two"]
+
+    # Delete a topic where no node has an object store.
+    BlockingClient(cluster.url).publish("/default/short-lived", "one")
+    sulina("topic", "delete", "/default/short-lived")
+    assert "/default/short-lived" not in sulina("topic", "list").stdout
+
+    # Balance.
+    assert {row["broker"] for row in sulina("balance", "show", "--json").json()["brokers"]} == {
+        "broker-1",
+        "broker-2",
+    }
+    assert "leader" in sulina("balance", "show").stdout
+    assert "max/mean" in sulina("balance", "plan").stdout
+    assert sulina("balance", "plan", "--json").json()["moves"] == []
+    assert "max/mean" in sulina("balance", "rebalance").stdout
+
+
+FREE = RequestedPorts(port=0, http_port=0)
+
+
+def test_the_same_folder_gives_the_same_ports(tmp_path: Path) -> None:
+    first = plan_ports(tmp_path, ClusterSize(3, 3, 3), FREE)
+    ports = [
+        *(port for both in first.brokers.values() for port in both),
+        *first.storage.values(),
+        *(port for both in first.etcd.values() for port in both),
+    ]
+    assert len(set(ports)) == 15
+    assert plan_ports(tmp_path, ClusterSize(3, 3, 3), FREE) == first
+
+
+def test_brokers_and_storage_nodes_can_be_added_later(tmp_path: Path) -> None:
+    first = plan_ports(tmp_path, ClusterSize(1, 1, 1), FREE)
+    later = plan_ports(tmp_path, ClusterSize(2, 2, 1), FREE)
+    assert later.brokers["broker-1"] == first.brokers["broker-1"]
+    assert set(later.storage) == {"storage-1", "storage-2"}
+    fewer = plan_ports(tmp_path, ClusterSize(1, 2, 1), FREE)
+    assert fewer.storage == later.storage
+
+
+def test_a_storage_node_moves_when_its_port_is_taken_but_etcd_stays(tmp_path: Path) -> None:
+    first = plan_ports(tmp_path, ClusterSize(1, 1, 1), FREE)
+    with socket.create_server(("127.0.0.1", first.storage["storage-1"])):
+        moved = plan_ports(tmp_path, ClusterSize(1, 1, 1), FREE)
+    assert moved.storage != first.storage
+    assert moved.etcd == first.etcd
+    peer = first.etcd["etcd-1"][1]
+    with (
+        socket.create_server(("127.0.0.1", peer)),
+        pytest.raises(Refused, match=f"{peer} is in use, and .* know etcd-1 by this port"),
+    ):
+        plan_ports(tmp_path, ClusterSize(1, 1, 1), FREE)
+
+
+def test_a_cluster_is_not_started_with_fewer_nodes(tmp_path: Path) -> None:
+    plan_ports(tmp_path, ClusterSize(1, 3, 3), FREE)
+    with pytest.raises(Refused, match="with --storage 3"):
+        plan_ports(tmp_path, ClusterSize(1, 2, 3), FREE)
+    with pytest.raises(Refused, match="with --etcd 3"):
+        plan_ports(tmp_path, ClusterSize(1, 3, 1), FREE)
+
+
+@pytest.mark.parametrize("written", ["", "[]", '{"brokers": 1}', "{"])
+def test_an_invalid_ports_file_is_reported_in_a_sentence(tmp_path: Path, written: str) -> None:
+    (tmp_path / "cluster.json").write_text(written)
+    with pytest.raises(Refused, match="is not valid"):
+        plan_ports(tmp_path, ClusterSize(), FREE)
+
+
+def test_the_ports_are_on_disk_before_anything_starts(tmp_path: Path) -> None:
+    plan = plan_ports(tmp_path / "new", ClusterSize(2, 1, 1), FREE)
+    kept = json.loads((tmp_path / "new" / "cluster.json").read_text())
+    assert kept["brokers"]["broker-2"] == list(plan.brokers["broker-2"])
+
+
+def test_ports_beyond_the_last_one_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="is too high for this many"):
+        plan_ports(tmp_path, ClusterSize(3, 1, 1), RequestedPorts(port=0, http_port=65535))

@@ -1,15 +1,17 @@
-"""Every command has help, with valid examples."""
+"""Every command has help with valid examples, and is in docs/reference/cli.md."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
 
 from sulina.cli.app import COMMANDS, SERVER_COMMANDS, app
 from sulina.cli.command import CliCommand
+from sulina.cli.reference import reference
 from sulina.cli.settings import CliSettings
 from tests.cli.runner import SulinaCommand
 
@@ -75,3 +77,12 @@ def test_every_example_is_a_valid_command_line(
                 with open(word, "w"):
                     pass
         command.make_context(" ".join(path), words[len(path) :], obj=CliSettings())
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
+
+
+def test_the_reference_of_the_command_line_is_current() -> None:
+    assert PAGE.read_text() == reference(), (
+        "run: .venv/bin/python -m sulina.cli.reference > docs/reference/cli.md"
+    )

@@ -1,12 +1,16 @@
-"""Trying again: how often, for how long, and what not."""
+"""Small parts of the client: retries, the credit that a broker gets, routing to partitions."""
 
 from __future__ import annotations
 
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from sulina.client.queue import Credit
 from sulina.client.retry import may_retry, retry
+from sulina.client.routing import fnv1a, group_by_partition, partition_of
 from sulina.errors import Fenced, NotFound, Overloaded, Refused, Unavailable, UnknownOutcome
 from sulina.runtime.retry_delay import FIRST_DELAY, LONGEST_DELAY, RetryDelay
 from tests.client.bench import Bench
@@ -69,3 +73,58 @@ async def test_an_attempt_that_hangs_is_cancelled(bench: Bench) -> None:
 
     with pytest.raises(Unavailable):
         await bench.eventually(retry(bench.runtime, 5, attempt))
+
+
+@given(
+    st.integers(1, 100),
+    st.integers(1, 1000),
+    st.lists(st.tuples(st.integers(1, 60), st.integers(1, 600)), max_size=60),
+)
+def test_a_broker_is_never_dry_when_everything_was_taken(
+    records: int, bytes_: int, frames: list[tuple[int, int]]
+) -> None:
+    credit = Credit(records, bytes_)
+    has_records, has_bytes = credit.begin()
+    for size, weight in frames:
+        assert has_records > 0
+        assert has_bytes > 0
+        has_records, has_bytes = has_records - size, has_bytes - weight
+        granted = credit.use(size, weight)
+        if granted is not None:
+            has_records, has_bytes = has_records + granted[0], has_bytes + granted[1]
+        assert has_records <= records
+        assert has_bytes <= bytes_
+
+
+def test_credit_is_given_back_in_lumps() -> None:
+    credit = Credit(1000, 1 << 20)
+    credit.begin()
+    grants = [credit.use(1, 10) for _ in range(1000)]
+    assert [grant for grant in grants if grant] == [(500, 5000), (500, 5000)]
+
+
+def test_the_hash_is_fnv_1a_of_64_bits() -> None:
+    # From the published test vectors of the function.
+    assert fnv1a(b"") == 0xCBF29CE484222325
+    assert fnv1a(b"a") == 0xAF63DC4C8601EC8C
+    assert fnv1a(b"foobar") == 0x85944171F73967E8
+
+
+@given(st.binary(), st.integers(1, 4096))
+def test_a_key_always_goes_to_the_same_existing_partition(key: bytes, partitions: int) -> None:
+    number = partition_of(key, partitions)
+    assert 0 <= number < partitions
+    assert number == partition_of(key, partitions)
+
+
+@given(st.lists(st.one_of(st.none(), st.binary(max_size=3)), min_size=1), st.integers(1, 8))
+def test_grouping_keeps_every_record_once_and_in_order(
+    keys: list[bytes | None], partitions: int
+) -> None:
+    groups = group_by_partition(keys, partitions)
+    assert sorted(index for members in groups.values() for index in members) == [*range(len(keys))]
+    for number, members in groups.items():
+        assert members == sorted(members)
+        for index in members:
+            key = keys[index]
+            assert number == (None if key is None else partition_of(key, partitions))

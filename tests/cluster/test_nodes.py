@@ -1,4 +1,4 @@
-"""Storage nodes that are killed, stand still, lose their disk or fill it, under load.
+"""Storage nodes that are killed, frozen, lose or fill their disk, or flip bits, under load.
 
 While one of three is away every publish succeeds, at the first attempt: the epochs of topics rise
 when one has failed, and here they must not.
@@ -11,6 +11,7 @@ import random
 import signal
 
 from tests.cluster.cluster import Cluster, goes_on
+from tests.storage_service.process import StorageProcess
 
 
 async def test_publishes_go_on_while_a_killed_node_is_away_and_when_it_is_back(
@@ -112,3 +113,64 @@ async def test_a_node_to_spare_takes_the_place_of_a_killed_one_so_that_another_m
             await four.noticed(victim, mark)
             await goes_on(load)
         assert await load.epochs() == before, "a publish failed"
+
+
+async def test_flipped_bits_on_one_node_are_never_served_and_nothing_is_missing(
+    fresh: Cluster, rng: random.Random
+) -> None:
+    async with fresh.load(rng) as load:
+        await fresh.new_broker()  # so that some ledgers are closed and some are open
+        await goes_on(load)
+        before, mark = await load.epochs(), fresh.mark()
+        victim = rng.choice(fresh.nodes)
+        victim.kill()
+        await fresh.noticed(victim, mark)
+        assert flip_bits(victim, rng)
+        mark = fresh.mark()
+        await victim.start()
+        await fresh.welcomed(victim, mark)
+        await goes_on(load)
+        assert await load.epochs() == before, "a publish failed"
+        # Takes over with the damaged node in the ensemble of every open ledger.
+        await fresh.new_broker()
+        await goes_on(load)
+
+
+async def test_with_one_node_damaged_and_one_away_nothing_wrong_is_served_nor_anything_lost(
+    fresh: Cluster, rng: random.Random
+) -> None:
+    async with fresh.load(rng) as load:
+        damaged, away = rng.sample(fresh.nodes, 2)
+        damaged.kill()
+        assert flip_bits(damaged, rng)
+        mark = fresh.mark()
+        await damaged.start()
+        await fresh.welcomed(damaged, mark)
+        mark = fresh.mark()
+        away.kill()
+        await fresh.noticed(away, mark)
+        # These are two faults: publishes may have to wait. A new broker knows nothing from its
+        # cache and has the damaged node to ask.
+        await fresh.new_broker()
+        mark = fresh.mark()
+        await away.start()
+        await fresh.welcomed(away, mark)
+        await goes_on(load)
+
+
+_PLACES = 200
+"""One bit in about so many bytes: few records of a load are spared."""
+
+
+def flip_bits(node: StorageProcess, rng: random.Random) -> int:
+    """Turn bits all over the journal of a node that does not run; returns how many."""
+    assert not node.running
+    flipped = 0
+    for path in node.journal_files():
+        content = bytearray(path.read_bytes())
+        end = len(content.rstrip(b"\0"))
+        for _ in range(end // _PLACES):
+            content[rng.randrange(end)] ^= 1 << rng.randrange(8)
+            flipped += 1
+        path.write_bytes(content)
+    return flipped

@@ -17,7 +17,7 @@ from sulina.errors import NobodyThere, Unavailable
 from sulina.metadata.keys.members import BrokerRecord
 from sulina.metadata.store import MetadataStore
 from sulina.runtime.real_clock import RealClock
-from tests.cluster_services.patience import until
+from tests.cluster_services.conftest import until
 
 LEASE = 600
 """Seconds: what happens here does not happen because a lease runs out."""

@@ -15,7 +15,7 @@ from sulina.metadata.store import MetadataStore
 from sulina.model import SubscriptionType
 from sulina.names import TopicName
 from sulina.runtime.real_clock import RealClock
-from tests.cluster_services.patience import until
+from tests.cluster_services.conftest import until
 from tests.metadata.unreliable import UnreliableStore
 
 ORDERS = TopicName("shop", "orders")

@@ -18,7 +18,7 @@ from sulina.errors import NotFound, Refused, Unavailable
 from sulina.metadata.keys import config as keys
 from sulina.metadata.store import MetadataStore
 from sulina.runtime.real_clock import RealClock
-from tests.cluster_services.patience import until
+from tests.cluster_services.conftest import until
 from tests.metadata.unreliable import UnreliableStore
 
 MIB = 1 << 20

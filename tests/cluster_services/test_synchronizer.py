@@ -25,7 +25,7 @@ from sulina.names import TopicName
 from sulina.runtime.memory_disk import MemoryDisk
 from sulina.runtime.real_clock import RealClock
 from tests.broker.memory_cluster import MemoryCluster
-from tests.cluster_services.patience import until
+from tests.cluster_services.conftest import until
 from tests.metadata.unreliable import UnreliableStore
 
 FAST = SynchronizerTiming(patience_seconds=0.2, pause_seconds=0.05, longest_pause_seconds=0.2)

@@ -1,15 +1,17 @@
-"""What the Dockerfiles, the compose file and the container's options promise, read, not run."""
+"""What the Dockerfiles, the compose file, the options and the SBOM promise; read, not run."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib.util
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
+from dataclasses import dataclass
 from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ import yaml
 from broker_containers.commands.listening import ADMIN_PORT, GRPC_PORT, HTTP_PORT
 from broker_containers.container import command_line
 from broker_containers.health_check import connection
+from requirements.sbom import debian_packages, document, python_packages
 from storage_grpc.container import health_check as storage_check
 from storage_grpc.remote.wire.service import SERVICE
 from storage_grpc.service.process import storage_node
@@ -28,9 +31,8 @@ from storage_grpc.service.settings import ServiceSettings, describe, load
 from sulina.client.address import DEFAULT_PORT
 from sulina.errors import Refused
 from sulina.version import __version__
-from tests.containers.dockerfile import Instruction, stages, values
 from tests.containers.images import BALANCER, BASE, ETCD, ROOT, S3
-from tests.http.broker import running
+from tests.http.client import running
 from tests.support.etcd import free_ports
 
 BROKER = ROOT / "broker_containers" / "Dockerfile"
@@ -263,3 +265,88 @@ async def test_the_health_checks_of_what_serves_are_content(tmp_path: Path) -> N
                 *(sys.executable, "-m", module), cwd=ROOT, env={**os.environ, **places}
             )
             assert await process.wait() == 0, module
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One line of a Dockerfile, continued lines joined."""
+
+    name: str
+    value: str
+
+    @property
+    def words(self) -> list[str]:
+        """The arguments of an instruction in JSON, or divided by spaces."""
+        found: Any = json.loads(self.value) if self.value.startswith("[") else self.value.split()
+        return [str(each) for each in found]
+
+
+def stages(file: Path) -> list[list[Instruction]]:
+    """The instructions of each stage, FROM first; the last one becomes the image."""
+    text = re.sub(r"^\s*#.*\n", "", file.read_text(), flags=re.MULTILINE)
+    found: list[list[Instruction]] = []
+    for line in re.sub(r"\\\n", " ", text).splitlines():
+        if not line.strip():
+            continue
+        name, _, value = line.strip().partition(" ")
+        if name == "FROM":
+            found.append([])
+        found[-1].append(Instruction(name, value.strip()))
+    return found
+
+
+def values(stage: list[Instruction], name: str) -> list[Instruction]:
+    """All instructions of one kind."""
+    return [each for each in stage if each.name == name]
+
+
+REPORT = {
+    "install": [
+        {
+            "metadata": {"name": "Zope.Thing", "version": "2", "license": "A long\ntext"},
+            "download_info": {"archive_info": {"hashes": {"sha256": "ab" * 32}}},
+        },
+        {
+            "metadata": {"name": "attrs", "version": "26.1.0", "license_expression": "MIT"},
+            "download_info": {},
+        },
+    ]
+}
+STATUS = """\
+Package: libc6
+Status: install ok installed
+Architecture: amd64
+Version: 1:2.36-9+deb12u10
+Description: the C library
+ of everybody
+
+Package: gone
+Status: deinstall ok config-files
+Architecture: all
+Version: 1
+"""
+
+
+def test_packages_of_python_have_normal_names_and_the_hash_of_their_file() -> None:
+    attrs, thing = python_packages(REPORT)
+    assert attrs["purl"] == "pkg:pypi/attrs@26.1.0"
+    assert attrs["licenses"] == [{"expression": "MIT"}]
+    assert thing["name"] == "zope-thing"
+    assert thing["hashes"] == [{"alg": "SHA-256", "content": "ab" * 32}]
+    assert "licenses" not in thing
+
+
+def test_packages_of_debian_are_those_that_are_installed() -> None:
+    [libc] = debian_packages(STATUS)
+    assert libc["purl"] == "pkg:deb/debian/libc6@1%3A2.36-9%2Bdeb12u10?arch=amd64"
+
+
+def test_the_document_is_the_same_for_the_same_input() -> None:
+    def made() -> str:
+        return json.dumps(document("x", "1", python_packages(REPORT) + debian_packages(STATUS)))
+
+    assert made() == made()
+    found = json.loads(made())
+    assert found["dependencies"][0]["dependsOn"] == [
+        component["bom-ref"] for component in found["components"]
+    ]

@@ -1,13 +1,19 @@
-"""Brokers of one cluster in this process, each with a port for stock clients."""
+"""Brokers in this process, alone or as one cluster, each with a port for stock clients."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Self
 
 from broker_containers.assembly.clustered_broker import ClusteredBroker
 from broker_containers.assembly.running import DoorSettings
+from broker_containers.assembly.single import run_embedded
+from broker_containers.broker.settings import BrokerSettings
 from broker_containers.doors.danube.settings import DanubeListen, DanubeSettings
+from broker_containers.doors.listen import Listen
 from sulina.names import TopicName
 from tests.danube.gateway import Gateway
 from tests.owners.brokers import QUICK, Brokers
@@ -89,3 +95,25 @@ class DanubeBrokers(Brokers):
 
 def _port(url: str) -> int:
     return int(url.rpartition(":")[2])
+
+
+@dataclass(frozen=True)
+class OneBroker:
+    """Its URLs."""
+
+    url: str
+    """For stock clients."""
+    native_url: str
+    """For ``sulina.connect``."""
+
+
+@asynccontextmanager
+async def one_broker(
+    folder: Path, settings: BrokerSettings | None = None, danube: DanubeListen | None = None
+) -> AsyncIterator[OneBroker]:
+    """A broker with a journal of its own."""
+    door = danube or DanubeListen(port=0)
+    async with run_embedded(folder, Listen(port=0), settings, danube=door) as server:
+        yield OneBroker(
+            f"{door.scheme}://127.0.0.1:{server.addresses.grpc_port}", server.addresses.url
+        )

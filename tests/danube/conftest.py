@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.danube.broker import OneBroker, one_broker
-from tests.danube.environment import stock_python
-from tests.danube.stock import Stock, StockClient
-from tests.support.shared_loop import share_loop
+from tests.danube.brokers import OneBroker, one_broker
+from tests.danube.stock import Stock, StockClient, stock_python
+from tests.support.fixtures import share_loop
 
 _topics = itertools.count(1)
 

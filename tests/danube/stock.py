@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.environment import environment
+
 _AGENT = Path(__file__).with_name("agent.py")
 PATIENCE = 30.0
 """How long a message may take that must come."""
@@ -246,3 +248,8 @@ async def flow(producer: StockProducer, consumer: StockConsumer, *payloads: str)
         message = await consumer.take(60)
         await consumer.ack(message)
         missing.discard(message.payload)
+
+
+def stock_python() -> Path:
+    """The interpreter that has the stock client. Raises ``Unavailable`` with what pip said."""
+    return environment("danube") / "python"

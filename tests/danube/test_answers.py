@@ -14,8 +14,7 @@ import sulina
 from broker_containers.doors.danube import danube_pb2 as pb
 from sulina.model import Start
 from sulina.names import TopicName
-from tests.danube.broker import OneBroker, one_broker
-from tests.danube.brokers import DanubeBrokers
+from tests.danube.brokers import DanubeBrokers, OneBroker, one_broker
 from tests.danube.calls import Calls, status_of
 
 Code = grpc.StatusCode

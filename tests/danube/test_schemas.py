@@ -11,7 +11,7 @@ import pytest
 import sulina
 from sulina.client.codecs import codec_of
 from sulina.model import Start
-from tests.danube.broker import OneBroker
+from tests.danube.brokers import OneBroker
 from tests.danube.stock import StockClient, StockError, StockProducer
 
 

@@ -36,8 +36,7 @@ from sulina.runtime.real_clock import RealClock
 from sulina.wire.decode import Frame
 from tests.auth.broker import Guarded, guarded_broker
 from tests.broker.memory_cluster import GatedDisk, MemoryCluster
-from tests.danube.broker import OneBroker
-from tests.danube.brokers import DanubeBrokers
+from tests.danube.brokers import DanubeBrokers, OneBroker
 from tests.danube.calls import Calls, status_of
 from tests.owners.brokers import ThreeNodes
 

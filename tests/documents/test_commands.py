@@ -21,7 +21,7 @@ import yaml
 
 import sulina
 from sulina.metadata.keys.policy import Policy
-from tests.danube.environment import stock_python
+from tests.danube.stock import stock_python
 from tests.documents.markdown import ROOT, Block, blocks, name, pages
 from tests.support.local_cluster import ClusterUp
 from tests.support.server import SulinaProcess
@@ -35,10 +35,10 @@ RUN_HERE: Final = [
 MIGRATE: Final = "docs/howto/migrate_from_danube.md"
 WATCH: Final = "docs/howto/watch_and_alert.md"
 ELSEWHERE: Final = {
-    "docs/balance.md": "needs a cluster; tests/load, tests/cli/test_cluster.py",
+    "docs/balance.md": "needs a cluster; tests/load, tests/cli/test_cluster_up.py",
     "docs/benchmarks.md": "measures for minutes; tests/benchmarks",
     "docs/client.md": "parts of programs; tests/client and tests/broker use every call",
-    "docs/cluster.md": "needs a cluster; tests/cli/test_cluster.py",
+    "docs/cluster.md": "needs a cluster; tests/cli/test_cluster_up.py",
     "docs/configuration.md": "needs a cluster; tests/cluster_services",
     "docs/containers.md": "needs a container engine; make containers",
     "docs/danube.md": "needs Danube's command line; tests/danube_admin",
@@ -46,7 +46,7 @@ ELSEWHERE: Final = {
     "docs/deploy.md": "needs an AWS account; tests/infra",
     "docs/faults.md": "harms processes for minutes; tests/faults, make chaos",
     "docs/functions.md": "needs an AWS account; tests/functions",
-    "docs/http.md": "tests/http/test_tour.py",
+    "docs/http.md": "tests/http/test_table.py",
     "docs/jobs.md": "needs Spark; tests/spark",
     "docs/lake.md": "needs a lake; tests/lake, tests/spark",
     "docs/local_cloud.md": "installs LocalStack; tests/localstack",

@@ -17,7 +17,7 @@ from aiohttp.test_utils import TestServer
 from functions.discovery import handler as discovery
 from functions.shared.http_event import HttpAnswer, HttpRequest
 from tests.functions.conftest import FunctionAccount
-from tests.http.broker import Running, running
+from tests.http.client import Running, running
 
 
 @pytest.fixture

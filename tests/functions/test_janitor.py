@@ -18,7 +18,7 @@ from sulina.lake.layout import object_key, parse_key
 from sulina.names import TopicName
 from tests.functions.conftest import FunctionAccount
 from tests.functions.lambdas import Lambdas
-from tests.http.broker import running
+from tests.http.client import running
 
 NOTHING = {
     "complete": True,

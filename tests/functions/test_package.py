@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from functions.package import FUNCTIONS, archive, install
-from tests.support.made_once import made_once
+from tests.support.fixtures import made_once
 
 _HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 

@@ -1,4 +1,4 @@
-"""A plain HTTP client for tests: one call, one answer, a bound on every wait."""
+"""An HTTP client with a bound on every wait, and a broker with an HTTP door in this process."""
 
 from __future__ import annotations
 
@@ -6,11 +6,19 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from ssl import SSLContext
 from typing import Any
 
 import aiohttp
+from openapi_schema_validator import OAS31Validator
 from yarl import URL
+
+from broker_containers.assembly.running import RunningBroker
+from broker_containers.assembly.single import run_embedded
+from broker_containers.broker.settings import BrokerSettings, HttpSettings
+from broker_containers.doors.http.routes import Endpoint
+from broker_containers.doors.listen import Listen
 
 SECONDS = 60.0
 PROBLEM = "application/problem+json"
@@ -81,3 +89,42 @@ async def http_client(url: str, **options: Any) -> AsyncIterator[Http]:
     timeout = aiohttp.ClientTimeout(total=SECONDS)
     async with aiohttp.ClientSession(timeout=timeout, **options) as session:
         yield Http(session, url)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The broker and a client of its HTTP door."""
+
+    server: RunningBroker
+    http: Http
+
+    @property
+    def port(self) -> int:
+        assert self.server.addresses.http_port is not None
+        return self.server.addresses.http_port
+
+
+@asynccontextmanager
+async def running(folder: Path, settings: HttpSettings | None = None) -> AsyncIterator[Running]:
+    broker = BrokerSettings(http=settings or HttpSettings())
+    serving = run_embedded(folder / "data", Listen(port=0), broker, http=Listen(port=0))
+    async with (
+        serving as server,
+        http_client(f"http://127.0.0.1:{server.addresses.http_port}") as http,
+    ):
+        yield Running(server, http)
+
+
+def check_documented(endpoint: Endpoint, answer: Answer, document: dict[str, Any]) -> None:
+    """Check status, media type and content of a success."""
+    assert answer.status == endpoint.status, (endpoint.path, answer)
+    operation = document["paths"][endpoint.path][endpoint.verb.lower()]
+    documented = operation["responses"][str(answer.status)]
+    if answer.status == 204:
+        assert not answer.body and "content" not in documented
+        return
+    [(media, content)] = documented["content"].items()
+    assert answer.type.partition(";")[0] == media
+    if media == "application/json":
+        schema = {**content["schema"], "components": document["components"]}
+        OAS31Validator(schema).validate(answer.json)

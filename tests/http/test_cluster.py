@@ -27,8 +27,7 @@ from sulina.runtime.real_clock import RealClock
 from sulina.runtime.real_disk import RealDisk
 from sulina.runtime.real_network import RealNetwork
 from sulina.runtime.real_random import real_random
-from tests.http.client import Http, http_client
-from tests.http.documented import check_documented
+from tests.http.client import Http, check_documented, http_client
 from tests.storage_service.process import storage_processes
 
 PATIENCE = 60.0

@@ -11,8 +11,7 @@ import pytest
 import sulina
 from broker_containers.broker.settings import HttpSettings
 from sulina.client.routing import partition_of
-from tests.http.broker import running
-from tests.http.client import Http, http_client
+from tests.http.client import Http, http_client, running
 from tests.support.server import SulinaProcess
 
 SEVERAL = {"Content-Type": "application/vnd.sulina.messages+json"}

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker_containers.broker.settings import HttpSettings
-from tests.http.broker import running
-from tests.http.client import Http
+from tests.http.client import Http, running
 
 TOPICS = "/api/v1/topics"
 

@@ -1,7 +1,10 @@
-"""The endpoints: what is documented is what is answered."""
+"""The endpoints: what is documented is what is answered, and the tour in docs/http.md works."""
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -12,10 +15,9 @@ from openapi_spec_validator import validate
 from broker_containers.doors.http.openapi import document
 from broker_containers.doors.http.problems import KINDS
 from broker_containers.doors.http.routes import ENDPOINTS, PAGES, PUBLISH, Endpoint
-from tests.http.broker import running
-from tests.http.client import Answer, Http
-from tests.http.documented import check_documented
+from tests.http.client import Answer, Http, check_documented, running
 from tests.operations.examples import EXAMPLES, REFUSED_HERE
+from tests.support.server import SulinaProcess
 
 
 async def call(http: Http, endpoint: Endpoint, arguments: dict[str, Any], **more: Any) -> Answer:
@@ -109,3 +111,26 @@ async def test_the_pages_need_nothing_from_elsewhere(http: Http, path: str) -> N
 async def test_head_is_answered_like_get_without_the_body(http: Http, path: str) -> None:
     answer = await http("HEAD", path)
     assert answer.status == 200 and not answer.body
+
+
+_PAGE = Path(__file__).parents[2] / "docs" / "http.md"
+_CODE = "[status %{http_code}]"
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the tour is one with curl")
+def test_every_command_of_the_tour_succeeds(shared_sulina_process: SulinaProcess) -> None:
+    page = _PAGE.read_text().replace("http://127.0.0.1:8080", shared_sulina_process.http_url)
+    tour, _, rest = page.partition("## Errors")
+    blocks = re.findall(r"```sh\n(.*?)```", tour, re.DOTALL)
+    alone = [block for block in blocks if "$api/cluster" not in block]
+    assert len(alone) == len(blocks) - 1
+    deleting = [block for block in alone if "-X DELETE $api/topics/default/orders\n" in block]
+    alone.sort(key=lambda block: block in deleting)
+    script = "\n".join(alone).replace("sulina up &", "").replace("curl ", f"curl -sS -w '{_CODE}' ")
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    codes = re.findall(r"\[status (\d+)\]", done.stdout)
+    assert len(codes) == script.count("curl ")
+    assert {code[0] for code in codes} == {"2"}, done.stdout
+    assert "problem+json" in rest

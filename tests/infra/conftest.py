@@ -15,7 +15,7 @@ import pytest
 from localstack.emulators.moto import running_moto
 from tests.infra.graph import Graph
 from tests.infra.stack_files import ROOT
-from tests.support.made_once import made_once
+from tests.support.fixtures import made_once
 
 FUNCTIONS = ("discovery", "analytics", "catalog", "janitor", "scaler")
 DOMAIN = "sulina.example.com"

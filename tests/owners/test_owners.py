@@ -1,4 +1,4 @@
-"""Topics have one owner; clients find it, and move with their topics."""
+"""Topics have one owner; clients find it and move with their topics; schemas come before ports."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from typing import Any
 import pytest
 
 import sulina
+from broker_containers.assembly.running import DoorSettings
+from broker_containers.doors.listen import Listen
 from broker_containers.load.move_log import MoveLog
-from sulina import Client, FailurePolicy, NotFound, Start
-from sulina.errors import Refused
-from sulina.metadata.keys import load_balance
+from sulina import Client, FailurePolicy, NotFound, Refused, Start
+from sulina.metadata.keys import load_balance, schemas
+from sulina.metadata.store import Listing
 from sulina.model import Poison
 from sulina.names import TopicName
 from tests.owners.brokers import QUICK, Brokers
+from tests.owners.cuttable import CuttableStore
+from tests.schemas.json_shapes import NAME_AND_AGE
 
 
 async def owner_of(client: Client, topic: str) -> str:
@@ -317,3 +321,51 @@ async def test_behind_one_address_any_broker_leads_to_the_owner() -> None:
                 await flow.more(200)
                 flow.stop()
             flow.check()
+
+
+TOPIC = "/default/people"
+
+
+class OnePort(Brokers):
+    """Brokers that listen on one port, one after the other."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__()
+        self._port = port
+
+    def door_settings(self, name: str) -> DoorSettings:
+        return DoorSettings(Listen(port=self._port))
+
+
+async def test_a_client_that_reconnects_while_a_broker_starts_is_held_to_the_schema(
+    unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loading, loaded = asyncio.Event(), asyncio.Event()
+    plain = CuttableStore.range
+
+    async def slow_for_schemas(self: CuttableStore, prefix: str, **more: object) -> Listing:
+        if prefix.startswith(schemas.BOUND):
+            loading.set()
+            await loaded.wait()
+        return await plain(self, prefix, **more)  # type: ignore[arg-type]
+
+    async with asyncio.timeout(60), OnePort(unused_tcp_port) as brokers:
+        await brokers.start("one")
+        async with sulina.connect(brokers.url("one")) as client:
+            definition = json.dumps(NAME_AND_AGE)
+            subject = {"subject": "people", "type": "json", "definition": definition}
+            made = await client.admin("schema.register", subject)
+            await client.admin("topic.create", {"topic": TOPIC})
+            rule = {"subject": "people", "validation": "enforce", "payload": True}
+            await client.admin("schema.bind", {"topic": TOPIC, **rule})
+            async with client.producer(TOPIC, schema_id=made["id"], schema_version=1) as producer:
+                await brokers.stop("one")
+                monkeypatch.setattr(CuttableStore, "range", slow_for_schemas)
+                starting = asyncio.create_task(brokers.start("one"))
+                await loading.wait()
+                with pytest.raises(ConnectionRefusedError):
+                    await asyncio.open_connection("127.0.0.1", unused_tcp_port)
+                loaded.set()
+                await starting
+                with pytest.raises(Refused, match="people"):
+                    await (await producer.send(b'{"age": "many"}'))

@@ -1,7 +1,8 @@
-"""JSON Schemas at random, and documents that somebody would write by them."""
+"""Schemas that tests share, random JSON Schemas, and documents that match them."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from hypothesis import strategies as st
@@ -136,3 +137,24 @@ def _objects(draw: st.DrawFn, schema: Any) -> dict[str, Any]:
         if wanted is not None and (name in schema.get("required", ()) or draw(st.booleans())):
             found[name] = draw(documents(wanted))
     return found
+
+
+def text(schema: Any) -> bytes:
+    return json.dumps(schema).encode()
+
+
+def fields(*required: str, **properties: Any) -> dict[str, Any]:
+    """A JSON Schema of an object."""
+    return {"type": "object", "properties": properties, "required": list(required)}
+
+
+def record(*members: dict[str, Any], name: str = "Order") -> dict[str, Any]:
+    """An Avro record."""
+    return {"type": "record", "name": name, "fields": list(members)}
+
+
+STRING = {"type": "string"}
+INTEGER = {"type": "integer"}
+NAME = fields(name=STRING)
+NAME_AND_AGE = fields(name=STRING, age=INTEGER)
+NAME_AS_NUMBER = fields(name=INTEGER)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from broker_containers.schemas.avro import Avro
 from broker_containers.schemas.errors import InvalidPayload, InvalidSchema
-from tests.schemas.shapes import record, text
+from tests.schemas.json_shapes import record, text
 
 
 def avro(schema: Any) -> Avro:

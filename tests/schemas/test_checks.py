@@ -18,7 +18,7 @@ from sulina.metadata.keys.topics import TopicRecord
 from sulina.metadata.store import MetadataStore
 from sulina.names import TopicName
 from sulina.runtime.real_clock import RealClock
-from tests.schemas.shapes import NAME, NAME_AND_AGE, text
+from tests.schemas.json_shapes import NAME, NAME_AND_AGE, text
 
 ORDERS = TopicName.parse("/default/orders")
 PATIENCE = 20.0

@@ -20,7 +20,7 @@ from broker_containers.doors.listen import Listen
 from sulina import Client, Refused
 from tests.danube.calls import Calls
 from tests.http.client import Http, http_client
-from tests.schemas.shapes import NAME_AND_AGE
+from tests.schemas.json_shapes import NAME_AND_AGE
 
 TOPIC = "/default/people"
 GOOD, BAD = b'{"name": "Ada", "age": 36}', b'{"age": "many"}'

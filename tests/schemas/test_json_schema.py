@@ -13,8 +13,7 @@ from jsonschema import Draft202012Validator
 
 from broker_containers.schemas.errors import InvalidPayload, InvalidSchema
 from broker_containers.schemas.json_schema import JsonSchema
-from tests.schemas.json_shapes import documents, schemas
-from tests.schemas.shapes import INTEGER, STRING, fields, text
+from tests.schemas.json_shapes import INTEGER, STRING, documents, fields, schemas, text
 
 OLD = "http://json-schema.org/draft-07/schema#"
 

@@ -19,7 +19,15 @@ from sulina.metadata.store import Compare, MetadataStore, Op, TxnResult
 from sulina.names import TopicName
 from sulina.runtime.real_clock import RealClock
 from tests.metadata.manual_clock import ManualClock
-from tests.schemas.shapes import INTEGER, NAME, NAME_AND_AGE, NAME_AS_NUMBER, STRING, fields, text
+from tests.schemas.json_shapes import (
+    INTEGER,
+    NAME,
+    NAME_AND_AGE,
+    NAME_AS_NUMBER,
+    STRING,
+    fields,
+    text,
+)
 
 ORDERS = TopicName.parse("/default/orders")
 

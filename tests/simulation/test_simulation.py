@@ -1,4 +1,4 @@
-"""Many seeds without a violation, with the cluster's services and without; a seed is one run."""
+"""Many seeds without a violation; and without a safeguard, a violation within few seeds."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import sys
 
 import pytest
 
+from tests.simulation.ablation import look_for, table
 from tests.simulation.run import main, parse_seeds, replay_command
 from tests.simulation.simulate import simulate
+from tests.simulation.switches import CLUSTER_SAFEGUARDS, TIER_SAFEGUARDS, Switches, patched
 
 _SEEDS = 220
 _CLUSTER_SEEDS = 80
@@ -97,3 +99,57 @@ def test_the_summary_can_be_had_as_json(capsys: pytest.CaptureFixture[str]) -> N
     assert main(["--seeds", "0-1", "--jobs", "1", "--json"]) == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary["seeds"] == 2 and summary["failed"] == []
+
+
+@pytest.mark.parametrize(
+    "safeguard",
+    [
+        "ack_quorum",
+        "confirm_in_order",
+        "swap_on_change",
+        "recover_on_takeover",
+        "swap_ledger_list",
+        "raise_epoch",
+        "recover_dedup",
+        "guard_cursors",
+        "linearizable_reads",
+    ],
+)
+def test_a_missing_safeguard_is_found_out(safeguard: str) -> None:
+    finding = look_for(safeguard, most=80, jobs=1)
+    assert finding.found is not None
+    assert safeguard in table([finding])
+
+
+@pytest.mark.parametrize(
+    "safeguard",
+    [
+        "claim_by_lease",
+        "removal_first",
+        "check_owner",
+        "paths_with_owners",
+        "lease_ends_locally",
+        "cache_stays_ahead",
+    ],
+)
+def test_a_missing_safeguard_of_the_cluster_is_found_out(safeguard: str) -> None:
+    assert safeguard in CLUSTER_SAFEGUARDS
+    finding = look_for(safeguard, most=60, jobs=1)
+    assert finding.found is not None
+
+
+@pytest.mark.parametrize("safeguard", ["swap_before_delete", "verify_objects"])
+def test_a_missing_safeguard_of_the_cold_tier_is_found_out(safeguard: str) -> None:
+    assert safeguard in TIER_SAFEGUARDS
+    finding = look_for(safeguard, most=16, jobs=1)
+    assert finding.found is not None
+
+
+def test_every_safeguard_of_the_cluster_is_a_switch() -> None:
+    assert set(Switches.names()) > CLUSTER_SAFEGUARDS | TIER_SAFEGUARDS
+
+
+@pytest.mark.parametrize("safeguard", Switches.names())
+def test_what_a_missing_safeguard_replaces_exists(safeguard: str) -> None:
+    with patched(Switches().without(safeguard)):
+        pass

@@ -1,10 +1,13 @@
-"""Storage nodes with TLS: accepted clients, errors of refused ones, new certificates."""
+"""Storage nodes, etcd and a broker's container with TLS: accepted and refused, new certificates."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import random
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +17,7 @@ import trustme
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
+import sulina
 from storage_grpc.container.health_check import connection
 from storage_grpc.entries import Entry
 from storage_grpc.loss_record import LossRecord
@@ -28,6 +32,7 @@ from sulina.runtime.real_clock import RealClock
 from sulina.runtime.tls_files import TlsFiles
 from tests.storage_service.serving import INCARNATION, QUICK, linked, remote, serving
 from tests.support.certificates import issue
+from tests.support.etcd import etcd_servers
 
 
 @pytest.fixture(scope="session")
@@ -268,3 +273,72 @@ async def test_nodes_read_each_others_entries_over_tls(server_files: TlsFiles) -
         found = await entries.read(7, 0, max_entries=1, max_bytes=100)
         await links.close()
     assert found == [Entry(7, 0, -1, b"elsewhere")]
+
+
+_PATIENCE = 60.0
+
+
+async def test_a_broker_whose_certificates_come_as_secrets_works_with_etcd_and_storage_over_tls(
+    tmp_path: Path,
+) -> None:
+    authority = trustme.CA()
+    files = issue(authority, tmp_path, "member")
+    shown = issue(authority, tmp_path / "broker", "broker-1")
+    assert shown.ca and shown.certificate and shown.key
+    etcd = etcd_servers(tmp_path / "etcd", tls=files, client_tls=shown)
+    async with serving(tls=ServerTls(files, ask_clients=True)) as storage:
+        try:
+            await etcd.start()
+            secrets = {
+                f"SULINA_BROKER_{whom}_{part}": path.read_text()
+                for whom in ("ETCD", "STORAGE")
+                for part, path in (
+                    ("CA", shown.ca),
+                    ("CERT", shown.certificate),
+                    ("KEY", shown.key),
+                )
+            }
+            [member] = etcd.settings.endpoints
+            told = {
+                **secrets,
+                "SULINA_BROKER_ID": "broker-1",
+                "SULINA_BROKER_HOST": "127.0.0.1",
+                "SULINA_BROKER_PORT": "0",
+                "SULINA_BROKER_ETCD": f"https://{member}",
+                "SULINA_BROKER_STORAGE_NODE": f"storage-1=127.0.0.1:{storage.port}",
+                "SULINA_BROKER_WRITE_QUORUM": "1",
+                "SULINA_BROKER_ACK_QUORUM": "1",
+                "TMPDIR": str(tmp_path),
+            }
+            assert await _publish_and_receive(told) == b"hello"
+        finally:
+            etcd.kill()
+
+
+async def _publish_and_receive(told: Mapping[str, str]) -> bytes:
+    """Through a broker's container with these settings; it stops cleanly, with exit code 0."""
+    broker = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "broker_containers.container"),
+        env={**os.environ, **told},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert broker.stdout is not None
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            ready = json.loads(await broker.stdout.readline())
+            async with sulina.connect(ready["url"]) as client:
+                async with client.producer("/default/tls") as producer:
+                    await (await producer.send(b"hello"))
+                async with client.consumer(
+                    "/default/tls", "s", start=sulina.Start.earliest()
+                ) as consumer:
+                    message = await anext(aiter(consumer))
+                    await consumer.ack(message)
+                    payload = message.payload
+            broker.terminate()
+            assert await broker.wait() == 0
+    finally:
+        if broker.returncode is None:
+            broker.kill()
+            await broker.wait()
+    return bytes(payload)

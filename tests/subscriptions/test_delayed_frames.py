@@ -1,12 +1,15 @@
-"""Delayed frames: when they are due, what the cursor makes of them, and what they cost."""
+"""Delayed frames: when they are due, what the cursor does with them, and what they cost."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker_containers.subscriptions.delayed_frames import DelayedFrames
 from broker_containers.subscriptions.delivery_window import DeliveryWindow
 from broker_containers.subscriptions.dispatcher import SubscriptionLimits
+from broker_containers.subscriptions.due_times import NEVER, DueTimes
 from broker_containers.subscriptions.ranges import RangeSet
 from sulina.model import SubscriptionType
 from tests.subscriptions.harness import FRAME_BYTES, Bench, Given
@@ -150,3 +153,41 @@ def test_a_delayed_key_holds_nothing_back_and_stays_with_the_owner_of_its_slot()
     assert isinstance(slots, bytes)
     bench.dispatcher.load(0, 1, FRAME_BYTES, slots[:1], None, timed=True)
     assert bench.all() == [Given(given.to, [0])]
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["note", "drop", "take"]), st.integers(0, 5), st.integers(0, 30)),
+    max_size=60,
+)
+
+
+@given(steps)
+def test_frames_are_taken_when_their_earliest_time_has_come(
+    todo: list[tuple[str, int, int]],
+) -> None:
+    timetable = DueTimes()
+    model: dict[int, float] = {}
+    for what, base, time in todo:
+        match what:
+            case "note":
+                timetable.note(base, time)
+                model[base] = min(model.get(base, NEVER), time)
+            case "drop":
+                timetable.drop(base)
+                model.pop(base, None)
+            case _:
+                due = {base for base, due in model.items() if due <= time}
+                taken = timetable.take(time)
+                assert sorted(taken) == sorted(due)
+                model = {base: due for base, due in model.items() if due > time}
+        assert timetable.next_due == min(model.values(), default=NEVER)
+        assert set(timetable) == set(model)
+
+
+def test_what_is_dropped_does_not_pile_up() -> None:
+    timetable = DueTimes()
+    for number in range(20_000):
+        timetable.note(number, 60.0 + number)
+        timetable.drop(number)
+    assert len(timetable._heap) < 3_000
+    assert timetable.next_due == NEVER
