@@ -1,3 +1,1 @@
 """AWS Lambda functions that run next to a cluster, one folder each; see README.md."""
-
-from __future__ import annotations

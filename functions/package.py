@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 _ROOT: Final = Path(__file__).resolve().parents[1]
-FUNCTIONS: Final = ("analytics", "catalog", "discovery", "janitor", "scaler")
+FUNCTIONS: Final = tuple(sorted(path.parent.name for path in _ROOT.glob("functions/*/handler.py")))
 ARCHITECTURES: Final = {"arm64": "aarch64", "x86_64": "x86_64"}
 PYTHON: Final = "3.13"
 """The Lambda runtime that infra/ uses."""

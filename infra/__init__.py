@@ -1,3 +1,1 @@
 """Sulina on AWS: the Pulumi program."""
-
-from __future__ import annotations

@@ -19,7 +19,7 @@ from infra.errors import DeploymentError
 
 INFRA = Path(__file__).resolve().parent
 ROOT = INFRA.parent
-FUNCTIONS = ("discovery", "analytics", "catalog", "janitor", "scaler")
+FUNCTIONS = sorted(path.parent.name for path in ROOT.glob("functions/*/handler.py"))
 _DOCKERFILES = {
     "broker": "broker_containers",
     "storage": "storage_grpc",

@@ -4,5 +4,3 @@
 with the real ``LoadManager``; ``start`` measures single plans from random starts. All results
 follow from a seed, and nothing waits for real time.
 """
-
-from __future__ import annotations

@@ -1,3 +1,1 @@
 """Starts Spark jobs, at most one run of a job at a time."""
-
-from __future__ import annotations

@@ -50,7 +50,6 @@ class LakeSurvey:
     foreign: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     """Partitions whose ledgers the brokers did not report."""
-    """Partitions of topics about which the brokers said nothing."""
     partitions: set[PartitionName] = field(default_factory=set)
     complete: bool = True
     """Whether all objects were examined."""

@@ -1,3 +1,1 @@
 """Publishes the brokers' load to CloudWatch."""
-
-from __future__ import annotations

@@ -1,3 +1,1 @@
 """Code shared by several functions."""
-
-from __future__ import annotations

@@ -1,3 +1,1 @@
 """Lambda functions and the schedules that call them."""
-
-from __future__ import annotations

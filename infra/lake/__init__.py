@@ -1,3 +1,1 @@
 """Ledgers in S3, the Glue table over them, and Spark on EMR Serverless."""
-
-from __future__ import annotations

@@ -1,3 +1,1 @@
 """Alarms and the dashboard."""
-
-from __future__ import annotations

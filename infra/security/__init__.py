@@ -1,3 +1,1 @@
 """Encryption keys, secrets, internal certificates, IAM policies and roles."""
-
-from __future__ import annotations

@@ -1,3 +1,1 @@
 """Log groups and metrics."""
-
-from __future__ import annotations

@@ -6,16 +6,14 @@ moto's end at once, so nothing ever overlaps there, and it does not know tokens.
 from __future__ import annotations
 
 import json
-import re
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-_RUNS = re.compile(r"/applications/([^/]+)/jobruns(?:/([^/]+))?")
+from tests.functions.http_server import Response, ThreadedServer
 
 
-class Emr:
+class Emr(ThreadedServer):
     """The runs of one application, oldest first."""
 
     def __init__(self) -> None:
@@ -23,42 +21,19 @@ class Emr:
         self.requests: list[dict[str, Any]] = []
         self.also: list[dict[str, Any]] = []
         """Runs that somebody else starts at the very moment of the next start."""
-        emr = self
+        super().__init__()
 
-        class Door(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                length = int(self.headers.get("Content-Length", 0))
-                self._answer(emr.start(json.loads(self.rfile.read(length))))
-
-            def do_GET(self) -> None:
-                states = parse_qs(urlsplit(self.path).query).get("states", [])
-                self._answer({"jobRuns": [run for run in emr.runs if run["state"] in states]})
-
-            def do_DELETE(self) -> None:
-                found = _RUNS.fullmatch(self.path)
-                assert found is not None
-                emr.end(found[2], "CANCELLED")
-                self._answer({"applicationId": found[1], "jobRunId": found[2]})
-
-            def _answer(self, value: dict[str, Any]) -> None:
-                body = json.dumps(value).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: Any) -> None:
-                """Not on the terminal."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Door)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+    def respond(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Response:
+        if method == "POST":
+            found = self.start(json.loads(body))
+        elif method == "GET":
+            states = parse_qs(urlsplit(path).query).get("states", [])
+            found = {"jobRuns": [run for run in self.runs if run["state"] in states]}
+        else:
+            *_, application, _, run = path.split("/")
+            self.end(run, "CANCELLED")
+            found = {"applicationId": application, "jobRunId": run}
+        return 200, {"Content-Type": "application/json"}, json.dumps(found).encode()
 
     def start(self, request: dict[str, Any]) -> dict[str, Any]:
         """The same token gives the same run."""
@@ -92,12 +67,3 @@ class Emr:
 
     def under_way(self) -> list[str]:
         return [run["id"] for run in self.runs if run["state"] == "RUNNING"]
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()

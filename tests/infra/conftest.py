@@ -12,12 +12,12 @@ from pathlib import Path
 import boto3
 import pytest
 
+from infra.artifacts import FUNCTIONS
 from localstack.emulators.moto import running_moto
 from tests.infra.graph import Graph
 from tests.infra.stack_files import ROOT
 from tests.support.fixtures import made_once
 
-FUNCTIONS = ("discovery", "analytics", "catalog", "janitor", "scaler")
 DOMAIN = "sulina.example.com"
 _PATIENCE = 540
 """The timeout for all plans together, which take 15 s of CPU on an idle machine."""
@@ -76,7 +76,6 @@ def _make(folder: Path) -> None:
             _plan("public", "prod", public),
             _plan("localstack", "localstack", {}),
             _plan("unbuilt", "dev", {**built, "functionsFolder": "nowhere"}),
-            _plan("nameless", "prod", built),
             _plan("emulated", "prod", {**named, "zoneId": zone}, server.url),
         ]
         (folder / "plans.json").write_text(json.dumps(plans))

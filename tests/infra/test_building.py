@@ -85,6 +85,7 @@ def test_without_images_nothing_runs_yet(graph_of: Callable[[str], Graph]) -> No
     for service in graph.all("ecs/service:Service"):
         assert service.inputs["desiredCount"] == 0
         assert service.inputs["waitForSteadyState"] is False
+    assert graph.one("appautoscaling/target:Target", "brokers").inputs["minCapacity"] == 0
 
 
 def test_what_is_copied_into_images_is_part_of_their_tag() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from infra.artifacts import FUNCTIONS
 from tests.infra.graph import Graph
 from tests.infra.stack_files import ROOT
 
@@ -214,24 +215,6 @@ def test_machines_ask_for_their_role_with_a_token(prod: Graph) -> None:
         assert machine.inputs["associatePublicIpAddress"] is False
 
 
-def test_brokers_stand_behind_tls_listeners_and_are_asked_whether_they_live(prod: Graph) -> None:
-    doors = {"binary": 6655, "grpc": 6650, "http": 8080, "admin": 50051}
-    service = prod.one("ecs/service:Service", "broker").inputs
-    joined = {each["targetGroupArn"]: each["containerPort"] for each in service["loadBalancers"]}
-    for door, port in doors.items():
-        listener = prod.one("lb/listener:Listener", door).inputs
-        target = prod.one("lb/targetGroup:TargetGroup", door)
-        assert (listener["port"], listener["protocol"]) == (port, "TLS")
-        assert listener["sslPolicy"].startswith("ELBSecurityPolicy-TLS13")
-        assert listener["defaultActions"][0]["targetGroupArn"] == target.arn
-        assert target.inputs["port"] == port == joined[target.arn]
-        assert target.inputs["healthCheck"]["path"] == "/health/live"
-        assert target.inputs["healthCheck"]["port"] == "8080"
-        assert target.inputs["deregistrationDelay"] == 30
-    for door in ("grpc", "admin"):
-        assert prod.one("lb/listener:Listener", door).inputs["alpnPolicy"] == "HTTP2Only"
-
-
 def test_brokers_are_scaled_by_the_load_that_the_scaler_tells(prod: Graph) -> None:
     target = prod.one("appautoscaling/target:Target", "brokers").inputs
     assert (target["minCapacity"], target["maxCapacity"]) == (3, 12)
@@ -244,16 +227,6 @@ def test_brokers_are_scaled_by_the_load_that_the_scaler_tells(prod: Graph) -> No
     scaler = prod.one("lambda/function:Function", "scaler").inputs["environment"]["variables"]
     assert scaler["SULINA_METRICS"] == metric["namespace"]
     assert metric["dimensions"] == [{"name": "Cluster", "value": scaler["SULINA_CLUSTER"]}]
-
-
-def test_schedules_start_jobs_through_the_function_that_refuses_overlaps(prod: Graph) -> None:
-    analytics = prod.one("lambda/function:Function", "analytics").arn
-    role = prod.one("iam/role:Role", "schedules").arn
-    for job in ("statistics", "audit", "compaction"):
-        target = prod.one("scheduler/schedule:Schedule", job).inputs["target"]
-        assert target["arn"] == analytics
-        assert target["roleArn"] == role
-        assert json.loads(target["input"])["job"] == job
 
 
 def test_a_new_object_calls_the_catalog_and_only_our_bucket_may(prod: Graph) -> None:
@@ -272,13 +245,8 @@ def test_a_function_logs_to_a_group_that_it_can_not_make_itself(prod: Graph) -> 
     groups = {made.inputs["name"] for made in prod.all("cloudwatch/logGroup:LogGroup")}
     for made in prod.all("lambda/function:Function"):
         assert made.inputs["loggingConfig"]["logGroup"] in groups
-    assert groups == {
-        f"/sulina-prod/{part}"
-        for part in (
-            *("broker", "storage", "etcd"),
-            *("discovery", "analytics", "catalog", "janitor", "scaler"),
-        )
-    }
+    parts = ("broker", "storage", "etcd", *FUNCTIONS)
+    assert groups == {f"/sulina-prod/{part}" for part in parts}
 
 
 def test_alarms_watch_every_member_and_function_and_say_what_to_do(prod: Graph) -> None:
@@ -287,7 +255,7 @@ def test_alarms_watch_every_member_and_function_and_say_what_to_do(prod: Graph) 
         assert f"{member}-machine" in alarms
         assert f"{member}-container" in alarms
         assert f"{member}-disk" in alarms
-    for name in ("discovery", "analytics", "catalog", "janitor", "scaler"):
+    for name in FUNCTIONS:
         assert f"{name}-errors" in alarms
     topic = prod.one("sns/topic:Topic", "alarms").arn
     for alarm in alarms.values():
@@ -328,18 +296,7 @@ def test_localstack_gets_what_it_knows(graph_of: Callable[[str], Graph]) -> None
 
 def test_what_was_not_built_is_told_with_the_command(graph_of: Callable[[str], Graph]) -> None:
     said = graph_of("unbuilt").error
-    assert said == ("nowhere/discovery.zip is missing: build the functions with `make functions`")
-
-
-def test_prod_is_not_deployed_without_a_certificate(graph_of: Callable[[str], Graph]) -> None:
-    assert "sulina:requireTls needs a certificate" in graph_of("nameless").error
-
-
-def test_before_there_are_images_nothing_is_started(graph_of: Callable[[str], Graph]) -> None:
-    imageless = graph_of("public")
-    for service in imageless.all("ecs/service:Service"):
-        assert service.inputs["desiredCount"] == 0
-    assert imageless.one("appautoscaling/target:Target", "brokers").inputs["minCapacity"] == 0
+    assert said == "nowhere/analytics.zip is missing: build the functions with `make functions`"
 
 
 def test_a_public_endpoint_has_no_door_for_administration(

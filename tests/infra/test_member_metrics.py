@@ -117,16 +117,3 @@ def test_a_folder_that_is_not_there_is_told() -> None:
     )
     assert done.returncode == 1
     assert "m can't be measured" in done.stderr
-
-
-def test_the_emulated_log_has_the_filter(emulated: Graph) -> None:
-    found = {each["filterName"]: each for each in emulated.seen["metricFilters"]}
-    assert set(found) == {
-        f"sulina-prod-{kind}-{what}"
-        for kind in ("etcd", "storage")
-        for what in ("disk", "certificates")
-    }
-    for name, made in found.items():
-        [figure] = made["metricTransformations"]
-        expected = "DiskUsed" if name.endswith("disk") else "CertificateDays"
-        assert (figure["metricNamespace"], figure["metricName"]) == ("Sulina", expected)

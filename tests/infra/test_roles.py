@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from infra.artifacts import FUNCTIONS
 from tests.infra.graph import Graph
 from tests.infra.policy import IamPolicy
 
@@ -28,11 +29,7 @@ ROLES = {
     "broker-execution": "ecs-tasks.amazonaws.com",
     "broker-task": "ecs-tasks.amazonaws.com",
     "job": "emr-serverless.amazonaws.com",
-    "discovery": "lambda.amazonaws.com",
-    "analytics": "lambda.amazonaws.com",
-    "catalog": "lambda.amazonaws.com",
-    "janitor": "lambda.amazonaws.com",
-    "scaler": "lambda.amazonaws.com",
+    **dict.fromkeys(FUNCTIONS, "lambda.amazonaws.com"),
     "schedules": "scheduler.amazonaws.com",
 }
 

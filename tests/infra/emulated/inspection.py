@@ -19,16 +19,8 @@ def look(account: EmulatedAccount) -> dict[str, Any]:
         "schedules": _schedules(account),
         "functions": _functions(account),
         "roles": _roles(account),
-        "groups": account.client("ec2").describe_security_groups()["SecurityGroups"],
-        "machines": _machines(account),
-        "volumes": account.client("ec2").describe_volumes()["Volumes"],
         "table": account.client("glue").get_table(DatabaseName="sulina_prod", Name="ledgers"),
         "applications": account.client("emr-serverless").list_applications()["applications"],
-        "scaling": account.client("application-autoscaling").describe_scaling_policies(
-            ServiceNamespace="ecs"
-        )["ScalingPolicies"],
-        "alarms": account.client("cloudwatch").describe_alarms()["MetricAlarms"],
-        "metricFilters": account.client("logs").describe_metric_filters()["metricFilters"],
         "withoutTls": _without_tls(account),
     }
 
@@ -86,11 +78,6 @@ def _roles(account: EmulatedAccount) -> dict[str, Any]:
             "attached": attached,
         }
     return found
-
-
-def _machines(account: EmulatedAccount) -> list[dict[str, Any]]:
-    reservations = account.client("ec2").describe_instances()["Reservations"]
-    return [machine for each in reservations for machine in each["Instances"]]
 
 
 def _without_tls(account: EmulatedAccount) -> str:
