@@ -24,7 +24,7 @@ from tests.faults.seeds import number_from_environment, seeded
 from tests.faults.workload import Workload, workload
 from tests.support.server import SulinaProcess
 
-KILLS = number_from_environment("SULINA_KILLS", 200)
+KILLS = number_from_environment("SULINA_KILLS", 60)
 
 
 async def _let_live(broker: BrokerProcess, load: Workload, rng: random.Random) -> None:

@@ -527,7 +527,7 @@ def load_into(dispatcher: Dispatcher, log: list[Frame], now: float) -> bool:
 
 TestSubscriptionMachine = SubscriptionMachine.TestCase
 TestSubscriptionMachine.settings = settings(
-    max_examples=200,
+    max_examples=120,
     stateful_step_count=60,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
