@@ -15,10 +15,8 @@ from broker_containers.assembly.running import (
 from broker_containers.assembly.services import build_services
 from broker_containers.broker.broker import Broker
 from broker_containers.broker.settings import BrokerSettings
-from broker_containers.doors.danube.settings import DanubeListen
-from broker_containers.doors.danube_admin.settings import AdminListen
 from broker_containers.doors.http.health import journal_check, storage_nodes_check
-from broker_containers.doors.listen import Addresses, Listen
+from broker_containers.doors.listen import Addresses
 from broker_containers.metrics.collectors import storage as storage_metrics
 from broker_containers.operations.settings import SettingHandlers
 from broker_containers.operations.single_broker import SingleBrokerHandlers
@@ -44,23 +42,17 @@ _STORAGE_NODES_SECONDS = 15.0
 @asynccontextmanager
 async def run_embedded(
     folder: Path,
-    listen: Listen,
+    doors: DoorSettings,
     settings: BrokerSettings | None = None,
     journal: JournalSettings | None = None,
-    http: Listen | None = None,
-    danube_admin: AdminListen | None = None,
-    danube: DanubeListen | None = None,
     auth: AuthSettings | None = None,
     tier: str | None = None,
 ) -> AsyncIterator[RunningBroker]:
     """Open or create the data under ``folder`` and serve it: broker, journal and metadata.
 
-    ``http``, ``danube_admin`` and ``danube`` say where those doors listen; without them they are
-    not opened. With ``auth``, clients need tokens. On leaving, clients are notified, cursors are
-    stored and everything is closed cleanly. Raises ``Refused`` if another process uses the folder
-    or a port.
+    With ``auth``, clients need tokens. On leaving, clients are notified, cursors are stored and
+    everything is closed cleanly. Raises ``Refused`` if another process uses the folder or a port.
     """
-    doors = DoorSettings(listen, http, danube_admin, danube)
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(_metadata(folder))
         disk = await stack.enter_async_context(_disk(folder / "journal"))
@@ -88,13 +80,10 @@ async def run_embedded(
 @asynccontextmanager
 async def run_on_storage_nodes(
     folder: Path,
-    listen: Listen,
+    doors: DoorSettings,
     places: Sequence[str],
     settings: BrokerSettings | None = None,
     quorum: QuorumSettings | None = None,
-    http: Listen | None = None,
-    danube_admin: AdminListen | None = None,
-    danube: DanubeListen | None = None,
     auth: AuthSettings | None = None,
 ) -> AsyncIterator[RunningBroker]:
     """Run a broker whose ledgers are replicated over storage nodes (``name=host:port`` each).
@@ -106,7 +95,6 @@ async def run_on_storage_nodes(
     from storage_grpc.remote import RemoteNodes
     from storage_grpc.tier.remote import RemoteTier
 
-    doors = DoorSettings(listen, http, danube_admin, danube)
     copies = quorum or QuorumSettings()
     clock = RealClock()
     async with _metadata(folder) as store, RemoteNodes(places, clock, real_random()) as nodes:

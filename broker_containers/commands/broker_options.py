@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import wraps
+from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from broker_containers.assembly.running import DoorSettings
 from broker_containers.commands.auth_options import auth_options
-from broker_containers.commands.listening import ADMIN_PORT, GRPC_PORT, HTTP_PORT
+from broker_containers.commands.listening import (
+    ADMIN_PORT,
+    GRPC_PORT,
+    HTTP_PORT,
+    danube_admin_listen,
+    danube_listen,
+    port_or_default,
+    tls_context,
+)
+from broker_containers.doors.listen import Listen
+from broker_containers.topics.tiering import TieringSettings
+from storage_grpc.quorum.settings import QuorumSettings
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 _PORT: Final = click.IntRange(0, 65535)
@@ -17,8 +33,84 @@ _FILE: Final = click.Path(exists=True, dir_okay=False)
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
+WRITE_QUORUM: Final[Decorator] = click.option(
+    "--write-quorum",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="Number of storage nodes that store each message.",
+)
+ACK_QUORUM: Final[Decorator] = click.option(
+    "--ack-quorum",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    help="Number of them that must have stored a message before it is acknowledged.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerOptions:
+    """The values of the options that ``broker_options`` adds, by their names."""
+
+    host: str
+    port: int
+    http_port: int | None
+    grpc_port: int | None
+    grpc_advertise: str
+    admin_port: int | None
+    tls_cert: str | None
+    tls_key: str | None
+    auth: Path | None
+    auth_jwt_key: Path | None
+    cache_mb: int
+    write_quorum: int
+    ack_quorum: int
+    tier_after: float
+    tier_local: float
+    log_level: str
+
+    def port_for(self, wanted: int | None, default: int) -> int:
+        """The port of a door, for its option and its default."""
+        return port_or_default(wanted, self.port, default)
+
+    def doors(self, grpc_proxy: str = "") -> DoorSettings:
+        """Where to listen. Raises ``Refused`` for files and URLs that can't be used."""
+        host, port, files = self.host, self.port, (self.tls_cert, self.tls_key)
+        tls = None if self.tls_cert is None else tls_context(self.tls_cert, self.tls_key)
+        return DoorSettings(
+            Listen(host, port, tls),
+            Listen(host, self.port_for(self.http_port, HTTP_PORT), tls),
+            danube_admin_listen(host, port, self.admin_port, *files),
+            danube_listen(host, port, self.grpc_port, *files, self.grpc_advertise, grpc_proxy),
+        )
+
+    @property
+    def quorum(self) -> QuorumSettings:
+        return QuorumSettings(write_quorum=self.write_quorum, ack_quorum=self.ack_quorum)
+
+    @property
+    def tiering(self) -> TieringSettings:
+        return TieringSettings(after_seconds=self.tier_after, local_seconds=self.tier_local)
+
+
 def broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options, in the order in which the help shows them."""
+    """Add the options, in the order in which the help shows them. The command gets all of them as
+    ``options``, a ``BrokerOptions``, after they are checked and logging is set up."""
+
+    @wraps(command)  # keeps the options that it already has
+    def with_options(*positional: Any, **named: Any) -> Any:
+        given = {field.name: named.pop(field.name) for field in fields(BrokerOptions)}
+        options = BrokerOptions(**given)
+        logging.basicConfig(
+            level=options.log_level.upper(),
+            format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        )
+        if options.tls_key is not None and options.tls_cert is None:
+            raise click.UsageError("--tls-key needs a --tls-cert")
+        check_quorum(options.write_quorum, options.ack_quorum)
+        return command(*positional, options=options, **named)
+
     options: list[Decorator] = [
         click.option(
             "--host", default="127.0.0.1", show_default=True, help="Address to listen on."
@@ -49,20 +141,8 @@ def broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
             show_default=True,
             help="Memory for recent messages, in MiB.",
         ),
-        click.option(
-            "--write-quorum",
-            type=click.IntRange(min=1),
-            default=3,
-            show_default=True,
-            help="Number of storage nodes that store each message.",
-        ),
-        click.option(
-            "--ack-quorum",
-            type=click.IntRange(min=1),
-            default=2,
-            show_default=True,
-            help="Number of them that must have stored a message before it is acknowledged.",
-        ),
+        WRITE_QUORUM,
+        ACK_QUORUM,
         click.option(
             "--tier-after",
             type=click.FloatRange(min=1),
@@ -87,10 +167,10 @@ def broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Log level for standard error.",
         ),
     ]
-    command = auth_options(command)
+    decorated = auth_options(with_options)
     for option in reversed(options):
-        command = option(command)
-    return command
+        decorated = option(decorated)
+    return decorated
 
 
 def _port(name: str, what: str, default: int) -> Decorator:

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import click
 
 from broker_containers.assembly.cluster import run_in_cluster
 from broker_containers.assembly.clustered_broker import ClusteredBrokerSettings
-from broker_containers.assembly.running import DoorSettings
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.cluster.settings import ClusterSettings
 from broker_containers.commands.auth_options import auth_settings
-from broker_containers.commands.broker_options import broker_options, check_quorum
-from broker_containers.commands.listening import (
-    HTTP_PORT,
-    danube_admin_listen,
-    danube_listen,
-    port_or_default,
-    tls_context,
-)
+from broker_containers.commands.broker_options import BrokerOptions, broker_options
 from broker_containers.commands.serving import serve_broker
 from broker_containers.commands.tls_options import internal_tls_options
-from broker_containers.doors.listen import Listen
-from broker_containers.topics.tiering import TieringSettings
-from storage_grpc.quorum.settings import QuorumSettings
 from sulina.cli.command import JSON_ONLY, CliCommand
 from sulina.cli.settings import CliSettings
 from sulina.metadata.etcd import EtcdSettings
@@ -101,27 +89,12 @@ def broker_run(
     storage_nodes: tuple[str, ...],
     etcd_tls: TlsFiles | None,
     storage_tls: TlsFiles | None,
-    host: str,
-    port: int,
-    http_port: int | None,
-    grpc_port: int | None,
-    grpc_advertise: str,
+    options: BrokerOptions,
     grpc_proxy: str,
-    admin_port: int | None,
     advertise: str,
     proxy: str,
     labels: tuple[str, ...],
-    write_quorum: int,
-    ack_quorum: int,
     lease_seconds: int,
-    cache_mb: int,
-    tls_cert: str | None,
-    tls_key: str | None,
-    tier_after: float,
-    tier_local: float,
-    auth: Path | None,
-    auth_jwt_key: Path | None,
-    log_level: str,
 ) -> None:
     """Run one broker of a cluster.
 
@@ -129,34 +102,16 @@ def broker_run(
     hands its topics to other brokers and then stops it; a second one stops it immediately. With
     --json it prints one line when it is ready.
     """
-    logging.basicConfig(
-        level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    check_quorum(write_quorum, ack_quorum)
-    tls = None if tls_cert is None else tls_context(tls_cert, tls_key)
-    security = auth_settings(auth, auth_jwt_key)
-    listen = Listen(host, port, tls)
-    doors = DoorSettings(
-        listen,
-        Listen(host, port_or_default(http_port, port, HTTP_PORT), tls),
-        danube_admin_listen(host, port, admin_port, tls_cert, tls_key),
-        danube_listen(
-            host, port, grpc_port, tls_cert, tls_key, grpc_advertise, proxy_url=grpc_proxy
-        ),
-    )
     node = ClusteredBrokerSettings(
         broker=BrokerSettings(
-            broker_id=broker_id,
-            cache_bytes=cache_mb << 20,
-            tier=TieringSettings(after_seconds=tier_after, local_seconds=tier_local),
+            broker_id=broker_id, cache_bytes=options.cache_mb << 20, tier=options.tiering
         ),
-        doors=doors,
+        doors=options.doors(grpc_proxy),
         advertise=advertise,
         labels=labels,
         cluster=ClusterSettings(lease_seconds=lease_seconds, proxy_url=proxy),
-        auth=security,
+        auth=auth_settings(options.auth, options.auth_jwt_key),
     )
-    copies = QuorumSettings(write_quorum=write_quorum, ack_quorum=ack_quorum)
     metadata = EtcdSettings.parse(etcd, tls=etcd_tls)
-    running = run_in_cluster(node, metadata, storage_nodes, copies, storage_tls)
-    serve_broker(settings, Path.cwd(), listen, running)
+    running = run_in_cluster(node, metadata, storage_nodes, options.quorum, storage_tls)
+    serve_broker(settings, Path.cwd(), node.doors.binary, running)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from broker_containers.commands.broker_options import check_quorum
+from broker_containers.commands.broker_options import ACK_QUORUM, WRITE_QUORUM, check_quorum
 from broker_containers.commands.tls_options import internal_tls_options
 from broker_containers.rebuild.plan import CopiedLedger, OnGap
 from broker_containers.rebuild.process import RebuildOutcome, RebuildSettings, run_rebuild
@@ -46,20 +46,8 @@ _COLUMNS = columns("topic", end="next offset") | columns("ledgers", "to_copy", "
 )
 @internal_tls_options
 @click.option("--tier", metavar="URL", default="", help="Object store of tiered ledgers.")
-@click.option(
-    "--write-quorum",
-    type=click.IntRange(1),
-    default=3,
-    show_default=True,
-    help="Number of storage nodes that store each message.",
-)
-@click.option(
-    "--ack-quorum",
-    type=click.IntRange(1),
-    default=2,
-    show_default=True,
-    help="Number of them that must have stored a message before it is acknowledged.",
-)
+@WRITE_QUORUM
+@ACK_QUORUM
 @click.option(
     "--on-gap",
     type=click.Choice(["stop", "older", "newer"]),

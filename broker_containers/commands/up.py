@@ -5,9 +5,8 @@ With ``--brokers``, ``--storage`` or ``--etcd`` it runs a cluster of processes i
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,22 +16,11 @@ from click.core import ParameterSource
 from broker_containers.assembly.single import run_embedded, run_on_storage_nodes
 from broker_containers.broker.settings import BrokerSettings, HttpSettings
 from broker_containers.commands.auth_options import auth_settings
-from broker_containers.commands.broker_options import broker_options, check_quorum
-from broker_containers.commands.listening import (
-    ADMIN_PORT,
-    GRPC_PORT,
-    HTTP_PORT,
-    danube_admin_listen,
-    danube_listen,
-    port_or_default,
-    tls_context,
-)
+from broker_containers.commands.broker_options import BrokerOptions, broker_options
+from broker_containers.commands.listening import ADMIN_PORT, GRPC_PORT, HTTP_PORT
 from broker_containers.commands.serving import serve_broker
-from broker_containers.doors.listen import Listen
 from broker_containers.local_cluster.ports import ClusterSize, ProcessOptions, RequestedPorts
-from broker_containers.topics.tiering import TieringSettings
 from storage_grpc.journal.settings import JournalSettings
-from storage_grpc.quorum.settings import QuorumSettings
 from sulina.cli.command import JSON_ONLY, CliCommand
 from sulina.cli.settings import CliSettings
 from sulina.errors import Refused
@@ -126,28 +114,13 @@ def up(
     brokers: int | None,
     storage: int | None,
     etcd: str | None,
-    host: str,
-    port: int,
-    http_port: int | None,
-    grpc_port: int | None,
-    grpc_advertise: str,
-    admin_port: int | None,
+    options: BrokerOptions,
     http_cors: tuple[str, ...],
-    tls_cert: str | None,
-    tls_key: str | None,
-    auth: Path | None,
-    auth_jwt_key: Path | None,
-    cache_mb: int,
     journal_file_mb: int,
     storage_nodes: tuple[str, ...],
-    write_quorum: int,
-    ack_quorum: int,
     tier: str | None,
-    tier_after: float,
-    tier_local: float,
     broker_id: str,
     no_auto_create: bool,
-    log_level: str,
 ) -> None:
     """Run Sulina in one process, or a cluster of processes on this machine.
 
@@ -158,18 +131,12 @@ def up(
     The brokers of a cluster listen on --port and the ports after it. A process that ends
     unexpectedly is restarted.
     """
-    logging.basicConfig(
-        level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    if tls_key is not None and tls_cert is None:
-        raise click.UsageError("--tls-key needs a --tls-cert")
-    check_quorum(write_quorum, ack_quorum)
-    security = auth_settings(auth, auth_jwt_key)  # creates the file, for all brokers of a cluster
+    # Creates the file, for all brokers of a cluster.
+    security = auth_settings(options.auth, options.auth_jwt_key)
     clustered = any(count is not None for count in (brokers, storage, etcd))
     if data is None:
         data = Path(_CLUSTER_FOLDER if clustered else _FOLDER)
     _check_folder(data)
-    http_port = port_or_default(http_port, port, HTTP_PORT)
     if clustered:
         try:
             import broker_containers.commands.broker_run  # noqa: F401  # which the processes load
@@ -181,62 +148,62 @@ def up(
             ) from None
         _refuse(_SINGLE_PROCESS_ONLY)
         size = ClusterSize(brokers or 3, storage or 3, int(etcd or 3))
-        # There can't be more copies than storage nodes.
-        write_quorum = min(write_quorum, size.storage)
-        files = {
-            "--tls-cert": tls_cert,
-            "--tls-key": tls_key,
-            "--auth": None if auth is None else str(auth.absolute()),
-            "--auth-jwt-key": None if auth_jwt_key is None else str(auth_jwt_key.absolute()),
-        }
-        log = ("--log-level", log_level)
-        options = ProcessOptions(
-            host,
-            write_quorum,
-            min(max(ack_quorum, write_quorum // 2 + 1), write_quorum),
-            broker=(
-                *log,
-                *("--cache-mb", str(cache_mb)),
-                *("--tier-after", str(tier_after), "--tier-local", str(tier_local)),
-                *(word for flag, file in files.items() if file for word in (flag, file)),
-            ),
-            storage=(
-                *log,
-                *("--journal-file-mb", str(journal_file_mb)),
-                *(("--tier", tier) if tier else ()),
-            ),
+        extra = ["--journal-file-mb", str(journal_file_mb), *(("--tier", tier) if tier else ())]
+        requested = RequestedPorts(
+            options.host,
+            options.port,
+            options.port_for(options.http_port, HTTP_PORT),
+            options.port_for(options.admin_port, ADMIN_PORT),
+            options.port_for(options.grpc_port, GRPC_PORT),
         )
-        admin_port = port_or_default(admin_port, port, ADMIN_PORT)
-        grpc_port = port_or_default(grpc_port, port, GRPC_PORT)
-        requested = RequestedPorts(host, port, http_port, admin_port, grpc_port)
-        run_cluster(settings, data, size, requested, options)
+        run_cluster(settings, data, size, requested, _process_options(options, size, extra))
         return
-    tls = None if tls_cert is None else tls_context(tls_cert, tls_key)
-    listen = Listen(host, port, tls)
-    http = Listen(host, http_port, tls)
-    danube_admin = danube_admin_listen(host, port, admin_port, tls_cert, tls_key)
-    danube = danube_listen(host, port, grpc_port, tls_cert, tls_key, grpc_advertise)
+    doors = options.doors()
     broker = BrokerSettings(
         broker_id=broker_id,
-        cache_bytes=cache_mb << 20,
+        cache_bytes=options.cache_mb << 20,
         auto_create_topics=not no_auto_create,
-        tier=TieringSettings(after_seconds=tier_after, local_seconds=tier_local),
+        tier=options.tiering,
         http=HttpSettings(cors_origins=http_cors),
     )
     if storage_nodes:
         if tier:
             raise click.UsageError("--tier applies to the storage nodes: start them with it")
-        copies = QuorumSettings(write_quorum=write_quorum, ack_quorum=ack_quorum)
-        running = run_on_storage_nodes(
-            data, listen, storage_nodes, broker, copies, http, danube_admin, danube, security
-        )
+        running = run_on_storage_nodes(data, doors, storage_nodes, broker, options.quorum, security)
     else:
         file_bytes = journal_file_mb << 20
         journal = JournalSettings(file_bytes=file_bytes, reserve_bytes=min(_RESERVE, file_bytes))
-        running = run_embedded(
-            data, listen, broker, journal, http, danube_admin, danube, security, tier
-        )
-    serve_broker(settings, data, listen, running)
+        running = run_embedded(data, doors, broker, journal, security, tier)
+    serve_broker(settings, data, doors.binary, running)
+
+
+def _process_options(
+    options: BrokerOptions, size: ClusterSize, storage: Sequence[str]
+) -> ProcessOptions:
+    """``storage`` are further options of the storage nodes."""
+    # There can't be more copies than storage nodes.
+    write_quorum = min(options.write_quorum, size.storage)
+    auth, key = (
+        None if file is None else str(file.absolute())
+        for file in (options.auth, options.auth_jwt_key)
+    )
+    flags = {
+        "--cache-mb": str(options.cache_mb),
+        "--tier-after": str(options.tier_after),
+        "--tier-local": str(options.tier_local),
+        "--tls-cert": options.tls_cert,
+        "--tls-key": options.tls_key,
+        "--auth": auth,
+        "--auth-jwt-key": key,
+    }
+    log = ("--log-level", options.log_level)
+    return ProcessOptions(
+        options.host,
+        write_quorum,
+        min(max(options.ack_quorum, write_quorum // 2 + 1), write_quorum),
+        broker=(*log, *(word for flag, value in flags.items() if value for word in (flag, value))),
+        storage=(*log, *storage),
+    )
 
 
 def _refuse(names: Iterable[str]) -> None:

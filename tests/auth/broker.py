@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import sulina
-from broker_containers.assembly.running import RunningBroker
+from broker_containers.assembly.running import DoorSettings, RunningBroker
 from broker_containers.assembly.single import run_embedded
 from broker_containers.doors.danube.settings import DanubeListen, DanubeSettings
 from broker_containers.doors.danube_admin.settings import AdminListen
@@ -63,10 +63,9 @@ async def guarded_broker(
     async with (
         run_embedded(
             folder,
-            Listen(port=0),
-            http=Listen(port=0),
-            danube_admin=AdminListen(port=0),
-            danube=door,
+            DoorSettings(
+                Listen(port=0), http=Listen(port=0), danube_admin=AdminListen(port=0), danube=door
+            ),
             auth=AUTH,
         ) as server,
         sulina.connect(server.addresses.url, token=ROOT) as root,

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import sulina
-from broker_containers.assembly.running import RunningBroker
+from broker_containers.assembly.running import DoorSettings, RunningBroker
 from broker_containers.assembly.single import run_embedded
 from broker_containers.broker.broker import Broker
 from broker_containers.broker.settings import BrokerSettings
@@ -74,7 +74,10 @@ class Cluster:
     async def start(self) -> None:
         running = AsyncExitStack()
         serving = run_embedded(
-            self.folder, Listen(port=self.port), settings=self.settings, journal=self.journal
+            self.folder,
+            DoorSettings(Listen(port=self.port)),
+            settings=self.settings,
+            journal=self.journal,
         )
         self._server = await running.enter_async_context(serving)
         self._running = running

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import sulina
+from broker_containers.assembly.running import DoorSettings
 from broker_containers.assembly.single import run_embedded
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.doors.listen import Listen
@@ -194,13 +195,13 @@ async def test_a_stop_stores_the_cursors_of_all_subscriptions_even_amid_a_flush(
 
 async def test_a_folder_belongs_to_one_broker_at_a_time(cluster: Cluster) -> None:
     with pytest.raises(Refused, match="use"):
-        async with run_embedded(cluster.folder, Listen(port=0)):
+        async with run_embedded(cluster.folder, DoorSettings(Listen(port=0))):
             pass
 
 
 async def test_a_port_that_is_taken_is_told_with_a_remedy(cluster: Cluster, tmp_path: Path) -> None:
     with pytest.raises(Refused, match=r"is another broker running\? Choose another port"):
-        async with run_embedded(tmp_path / "other", Listen(port=cluster.port)):
+        async with run_embedded(tmp_path / "other", DoorSettings(Listen(port=cluster.port))):
             pass
 
 

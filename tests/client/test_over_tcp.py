@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import sulina
+from broker_containers.assembly.running import DoorSettings
 from broker_containers.assembly.single import run_embedded
 from broker_containers.doors.listen import Listen
 from sulina.errors import NotFound, Refused, Unavailable
@@ -180,7 +181,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def secure_port(tmp_path: Path, certificate: Path) -> AsyncIterator[int]:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate, certificate.with_name("key.pem"))
-    async with run_embedded(tmp_path / "data", Listen(port=0, tls=context)) as server:
+    async with run_embedded(tmp_path / "data", DoorSettings(Listen(port=0, tls=context))) as server:
         yield server.addresses.port
 
 

@@ -113,7 +113,7 @@ async def one_broker(
 ) -> AsyncIterator[OneBroker]:
     """A broker with a journal of its own."""
     door = danube or DanubeListen(port=0)
-    async with run_embedded(folder, Listen(port=0), settings, danube=door) as server:
+    async with run_embedded(folder, DoorSettings(Listen(port=0), danube=door), settings) as server:
         yield OneBroker(
             f"{door.scheme}://127.0.0.1:{server.addresses.grpc_port}", server.addresses.url
         )

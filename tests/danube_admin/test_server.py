@@ -17,7 +17,7 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from broker_containers.assembly.running import RunningBroker
+from broker_containers.assembly.running import DoorSettings, RunningBroker
 from broker_containers.assembly.single import run_embedded
 from broker_containers.commands.listening import danube_admin_listen
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
@@ -57,7 +57,7 @@ async def running(
 ) -> AsyncIterator[tuple[RunningBroker, AdminClient]]:
     """A broker in this process, and a client of its admin door."""
     door = listen or AdminListen(port=0)
-    async with run_embedded(folder, Listen(port=0), danube_admin=door) as server:
+    async with run_embedded(folder, DoorSettings(Listen(port=0), danube_admin=door)) as server:
         assert server.addresses.danube_admin_port is not None
         async with admin_client(server.addresses.danube_admin_port) as client:
             yield server, client
@@ -82,7 +82,7 @@ class Slow:
 
 
 async def test_a_broker_has_the_door_only_if_asked(tmp_path: Path) -> None:
-    async with run_embedded(tmp_path, Listen(port=0)) as server:
+    async with run_embedded(tmp_path, DoorSettings(Listen(port=0))) as server:
         assert server.addresses.danube_admin_port is None
 
 
@@ -173,7 +173,7 @@ async def test_a_request_that_is_too_large_is_refused(tmp_path: Path) -> None:
 async def test_a_call_under_way_is_finished_when_the_broker_stops(tmp_path: Path) -> None:
     slow = Slow()
     listen = AdminListen(port=0, settings=AdminSettings(goodbye_seconds=60))
-    serving = run_embedded(tmp_path, Listen(port=0), danube_admin=listen)
+    serving = run_embedded(tmp_path, DoorSettings(Listen(port=0), danube_admin=listen))
     server = await serving.__aenter__()
     assert server.addresses.danube_admin_port is not None
     server.services.operations.handle(NamespaceOperations.list, slow)

@@ -19,6 +19,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from broker_containers.assembly.running import DoorSettings
 from broker_containers.assembly.single import run_embedded
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.doors.listen import Listen
@@ -35,7 +36,7 @@ _EAGER = BrokerSettings(cursor_flush_seconds=0.02, ledger=LedgerSettings(roll_by
 async def _serve(folder: Path, port: int) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    async with run_embedded(folder, Listen(port=port), _EAGER, _SMALL) as server:
+    async with run_embedded(folder, DoorSettings(Listen(port=port)), _EAGER, _SMALL) as server:
         _say(os.getpid(), "ready", port=server.addresses.port)
         await stop.wait()
 

@@ -14,7 +14,7 @@ import aiohttp
 from openapi_schema_validator import OAS31Validator
 from yarl import URL
 
-from broker_containers.assembly.running import RunningBroker
+from broker_containers.assembly.running import DoorSettings, RunningBroker
 from broker_containers.assembly.single import run_embedded
 from broker_containers.broker.settings import BrokerSettings, HttpSettings
 from broker_containers.doors.http.routes import Endpoint
@@ -107,7 +107,9 @@ class Running:
 @asynccontextmanager
 async def running(folder: Path, settings: HttpSettings | None = None) -> AsyncIterator[Running]:
     broker = BrokerSettings(http=settings or HttpSettings())
-    serving = run_embedded(folder / "data", Listen(port=0), broker, http=Listen(port=0))
+    serving = run_embedded(
+        folder / "data", DoorSettings(Listen(port=0), http=Listen(port=0)), broker
+    )
     async with (
         serving as server,
         http_client(f"http://127.0.0.1:{server.addresses.http_port}") as http,

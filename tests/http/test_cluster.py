@@ -174,7 +174,7 @@ async def test_a_single_broker_over_storage_nodes_describes_its_cluster_of_one(
         async with (
             asyncio.timeout(PATIENCE),
             run_on_storage_nodes(
-                tmp_path / "broker", listen, places, quorum=copies, http=listen
+                tmp_path / "broker", DoorSettings(listen, http=listen), places, quorum=copies
             ) as running,
             http_client(running.addresses.http_url) as http,
         ):

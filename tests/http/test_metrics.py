@@ -10,6 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import sulina
+from broker_containers.assembly.running import DoorSettings
 from broker_containers.assembly.single import run_on_storage_nodes
 from broker_containers.broker.settings import HttpSettings
 from broker_containers.doors.http.health import Health, PartHealth
@@ -220,7 +221,7 @@ async def test_a_broker_without_enough_storage_nodes_is_unready_until_they_are_b
         listen = Listen(port=0)
         async with (
             run_on_storage_nodes(
-                tmp_path / "broker", listen, places, quorum=copies, http=listen
+                tmp_path / "broker", DoorSettings(listen, http=listen), places, quorum=copies
             ) as server,
             http_client(f"http://127.0.0.1:{server.addresses.http_port}") as http,
         ):

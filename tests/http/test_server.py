@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import trustme
 
+from broker_containers.assembly.running import DoorSettings
 from broker_containers.assembly.single import run_embedded
 from broker_containers.broker.settings import BrokerSettings, HttpSettings
 from broker_containers.doors.listen import Listen
@@ -30,9 +31,11 @@ async def test_a_taken_port_is_reported_and_nothing_runs(tmp_path: Path) -> None
     async with running(tmp_path) as first:
         taken = Listen(port=first.port)
         with pytest.raises(Refused, match=f"can't listen on 127.0.0.1:{first.port} for HTTP"):
-            async with run_embedded(tmp_path / "other", Listen(port=0), http=taken):
+            async with run_embedded(tmp_path / "other", DoorSettings(Listen(port=0), http=taken)):
                 raise AssertionError("it runs")
-        async with run_embedded(tmp_path / "other", Listen(port=0), http=Listen(port=0)) as second:
+        async with run_embedded(
+            tmp_path / "other", DoorSettings(Listen(port=0), http=Listen(port=0))
+        ) as second:
             assert second.addresses.http_port != first.port
 
 

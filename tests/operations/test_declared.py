@@ -10,6 +10,7 @@ from typing import Any, get_type_hints
 import pytest
 
 import sulina
+from broker_containers.assembly.running import DoorSettings
 from broker_containers.assembly.single import run_embedded
 from broker_containers.doors.http.routes import ENDPOINTS
 from broker_containers.doors.listen import Listen
@@ -117,7 +118,7 @@ async def typed_calls(client: sulina.Client) -> dict[str, SulinaError]:
 
 async def test_the_typed_client_reaches_every_operation_of_one_process(tmp_path: Path) -> None:
     async with (
-        run_embedded(tmp_path, Listen(port=0)) as server,
+        run_embedded(tmp_path, DoorSettings(Listen(port=0))) as server,
         sulina.connect(server.addresses.url) as client,
     ):
         refused = await typed_calls(client)

@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 import sulina
-from broker_containers.assembly.running import RunningBroker
+from broker_containers.assembly.running import DoorSettings, RunningBroker
 from broker_containers.assembly.single import run_embedded
 from broker_containers.doors.danube.settings import DanubeListen
 from broker_containers.doors.listen import Listen
@@ -82,7 +82,9 @@ ALL, NONE = [True] * 3, [False] * 3
 async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
     door = DanubeListen(port=0)
     async with (
-        run_embedded(tmp_path, Listen(port=0), http=Listen(port=0), danube=door) as server,
+        run_embedded(
+            tmp_path, DoorSettings(Listen(port=0), http=Listen(port=0), danube=door)
+        ) as server,
         sulina.connect(server.addresses.url) as native,
         http_client(f"http://127.0.0.1:{server.addresses.http_port}") as http,
         Calls(f"http://127.0.0.1:{server.addresses.grpc_port}") as calls,

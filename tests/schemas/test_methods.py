@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import pytest
 
-from broker_containers.assembly.running import RunningBroker
+from broker_containers.assembly.running import DoorSettings, RunningBroker
 from broker_containers.assembly.single import run_embedded
 from broker_containers.doors.danube_schema import danube_schema_pb2 as pb
 from broker_containers.doors.danube_schema.service import add_to
@@ -35,7 +35,7 @@ from tests.support.shell import CommandResult, Shell
 
 @pytest.fixture
 async def server(tmp_path: Path, store: MetadataStore) -> AsyncIterator[RunningBroker]:
-    async with run_embedded(tmp_path / "data", Listen(port=0)) as server:
+    async with run_embedded(tmp_path / "data", DoorSettings(Listen(port=0))) as server:
         server.services.operations.serve(SchemaHandlers(open_registry(store, RealClock())))
         yield server
 

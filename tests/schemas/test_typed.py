@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 import sulina
+from broker_containers.assembly.running import DoorSettings
 from broker_containers.assembly.single import run_embedded
 from broker_containers.doors.listen import Listen
 from sulina import Refused, TypedConsumer, TypedProducer
@@ -143,7 +144,7 @@ def test_what_has_no_json_is_told_with_what_has() -> None:
 @pytest.fixture
 async def client(tmp_path: Path) -> Any:
     async with (
-        run_embedded(tmp_path, Listen(port=0)) as server,
+        run_embedded(tmp_path, DoorSettings(Listen(port=0))) as server,
         sulina.connect(server.addresses.url) as connected,
     ):
         yield connected
