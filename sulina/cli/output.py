@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -59,11 +59,17 @@ def show_rows(
     columns: Mapping[str, str],
     *,
     nothing: str,
+    readable: Callable[[Any], dict[str, Any]] | None = None,
 ) -> None:
-    """Print rows. ``columns`` maps fields to headings; ``nothing`` is printed without rows."""
+    """Print rows. ``columns`` maps fields to headings; ``nothing`` is printed without rows.
+
+    ``readable`` gives fields of a row that a table shows besides, or in place of, its own.
+    """
     if settings.json:
         write_json(rows)
     elif rows:
+        if readable is not None:
+            rows = [{**plain(row), **readable(row)} for row in rows]
         print_table(rows, columns)
     else:
         click.echo(nothing)
@@ -89,6 +95,14 @@ def print_table(
     for row in rows:
         table.add_row(*(Text(words(row.get(field))) for field in columns))
     console().print(table)
+
+
+def show_fields(settings: CliSettings, value: Any, fields: Any = None) -> None:
+    """Print a value: its fields or, for people, other ones; with ``--json`` the value itself."""
+    if settings.json:
+        write_json(value)
+    else:
+        print_fields(value if fields is None else fields)
 
 
 def print_fields(fields: Any) -> None:

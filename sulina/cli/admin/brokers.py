@@ -19,6 +19,7 @@ from sulina.cli.output import (
     size,
     write_json,
 )
+from sulina.cli.params import POSITIVE
 from sulina.cli.progress import Progress
 from sulina.cli.running import ask, connected, run
 from sulina.cli.settings import CliSettings
@@ -26,7 +27,7 @@ from sulina.errors import Refused, Retriable, UnknownOutcome
 from sulina.operations.json_types import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from sulina.operations.cluster import BrokerRow, ReportedLoad, ResourceUsage
 
@@ -57,9 +58,8 @@ def cluster() -> None:
     """Describe the cluster, and rebuild lost metadata."""
 
 
-def _broker_rows(brokers: Sequence[BrokerRow]) -> list[dict[str, Any]]:
-    """Rows for a table, with the leader marked."""
-    return [{**plain(row), "leads": "*" if row.leader else ""} for row in brokers]
+def _mark_leader(row: BrokerRow) -> dict[str, Any]:
+    return {"leads": "*" if row.leader else ""}
 
 
 @broker.command("list", examples=["sulina broker list", "sulina broker list --json"])
@@ -67,10 +67,8 @@ def _broker_rows(brokers: Sequence[BrokerRow]) -> list[dict[str, Any]]:
 def broker_list(settings: CliSettings) -> None:
     """List the live brokers, and how many topics each serves."""
     rows = ask(settings, lambda admin: admin.brokers.list())
-    if settings.json:
-        write_json(rows)
-        return
-    show_rows(settings, _broker_rows(rows), _BROKER_COLUMNS, nothing="there are no live brokers")
+    nothing = "there are no live brokers"
+    show_rows(settings, rows, _BROKER_COLUMNS, nothing=nothing, readable=_mark_leader)
 
 
 @broker.command("describe", examples=["sulina broker describe broker-1"])
@@ -133,7 +131,7 @@ def _resource_fields(resources: Mapping[str, ResourceUsage]) -> dict[str, str]:
 @click.option("--no-wait", is_flag=True, help="Return before its topics have moved.")
 @click.option(
     "--wait-seconds",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE,
     default=600.0,
     show_default=True,
     help="Maximum time to wait, in seconds.",
@@ -210,4 +208,4 @@ def cluster_describe(settings: CliSettings) -> None:
         return
     fields = {field: value for field, value in plain(found).items() if field != "brokers"}
     print_fields({**fields, "leader": found.leader or "none at the moment"})
-    print_table(_broker_rows(found.brokers), _BROKER_COLUMNS)
+    print_table([{**plain(row), **_mark_leader(row)} for row in found.brokers], _BROKER_COLUMNS)

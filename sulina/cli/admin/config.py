@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from sulina.cli.command import CliGroup
-from sulina.cli.output import columns, moment, print_fields, say, show_rows, write_json
+from sulina.cli.output import columns, moment, say, show_fields, show_rows, write_json
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
 from sulina.errors import NotFound
 from sulina.operations.json_types import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sulina.operations.cluster import SettingRow
 
 
@@ -31,10 +28,9 @@ def config() -> None:
     """
 
 
-def _of_broker(command: Callable[..., None]) -> Callable[..., None]:
-    return click.option(
-        "--broker", metavar="ID", help="Apply to this broker only. [default: all brokers]"
-    )(command)
+_of_broker = click.option(
+    "--broker", metavar="ID", help="Apply to this broker only. [default: all brokers]"
+)
 
 
 @config.command("list", examples=["sulina config list", "sulina config list --changed --json"])
@@ -80,10 +76,7 @@ def get(settings: CliSettings, name: str) -> None:
             names = ", ".join(row.name for row in answer.settings)
             raise NotFound(f"there is no setting {name!r}: choose from {names}")
         found = {**plain(fixed), "changes": "only with a restart"}
-    if settings.json:
-        write_json(found)
-    else:
-        print_fields(found)
+    show_fields(settings, found)
 
 
 @config.command(
@@ -137,15 +130,13 @@ def unset(settings: CliSettings, name: str, broker: str | None) -> None:
 @click.pass_obj
 def history(settings: CliSettings, limit: int) -> None:
     """Show who changed which setting, when, and from what to what, newest first."""
-    found = ask(settings, lambda admin: admin.config.history(limit=limit))
-    rows: Sequence[Any] = found
-    if not settings.json:
-        rows = [
-            {**plain(row), "time": moment(row.at_us), "broker": row.broker or "all"}
-            for row in found
-        ]
-    shown = columns("time", by="changed by", name="setting", broker="broker", old="from", new="to")
-    show_rows(settings, rows, shown, nothing="no setting was changed")
+    show_rows(
+        settings,
+        ask(settings, lambda admin: admin.config.history(limit=limit)),
+        columns("time", by="changed by", name="setting", broker="broker", old="from", new="to"),
+        nothing="no setting was changed",
+        readable=lambda row: {"time": moment(row.at_us), "broker": row.broker or "all"},
+    )
 
 
 def _whose(broker: str | None) -> str:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from sulina import Client
 from sulina.cli.command import CliGroup
 from sulina.cli.failures import ExitCode
 from sulina.cli.output import (
@@ -21,7 +20,7 @@ from sulina.cli.output import (
     size,
     write_json,
 )
-from sulina.cli.params import topic_name
+from sulina.cli.params import NUMBER, POSITIVE, topic_name
 from sulina.cli.progress import Progress
 from sulina.cli.running import ask, connected, run
 from sulina.cli.settings import CliSettings
@@ -31,6 +30,7 @@ from sulina.operations.json_types import plain
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sulina import Client
     from sulina.operations.topics import LedgerRow, Offloading
 
 _LOOK_SECONDS: Final = 0.2
@@ -69,7 +69,7 @@ def list_(settings: CliSettings, name: str) -> None:
 
 @ledger.command("show", examples=["sulina ledger show /default/orders 12"])
 @click.argument("name", metavar="TOPIC", type=topic_name)
-@click.argument("number", metavar="LEDGER", type=click.IntRange(min=0))
+@click.argument("number", metavar="LEDGER", type=NUMBER)
 @click.pass_obj
 def show(settings: CliSettings, name: str, number: int) -> None:
     """Show one ledger and its object."""
@@ -100,7 +100,7 @@ def show(settings: CliSettings, name: str, number: int) -> None:
 @click.option(
     "--within",
     "seconds",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE,
     default=600.0,
     show_default=True,
     help="With --wait, the maximum time to wait, in seconds.",
@@ -159,7 +159,7 @@ async def _left(client: Client, name: str, until: Mapping[str, int]) -> list[Led
     examples=["sulina ledger verify /default/orders", "sulina ledger verify /default/orders 12 13"],
 )
 @click.argument("name", metavar="TOPIC", type=topic_name)
-@click.argument("numbers", metavar="[LEDGER]...", nargs=-1, type=click.IntRange(min=0))
+@click.argument("numbers", metavar="[LEDGER]...", nargs=-1, type=NUMBER)
 @click.pass_obj
 def verify(settings: CliSettings, name: str, numbers: tuple[int, ...]) -> None:
     """Read objects back, and compare their records with the recorded digest.

@@ -9,14 +9,13 @@ import click
 from sulina.cli.command import CliGroup
 from sulina.cli.output import (
     confirm,
-    print_fields,
     readable_limits,
     say,
+    show_fields,
     show_limits,
     show_rows,
-    write_json,
 )
-from sulina.cli.params import limit, namespace_name
+from sulina.cli.params import limit, namespace_name, yes_option
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
 from sulina.operations.json_types import plain
@@ -57,15 +56,13 @@ def list_(settings: CliSettings) -> None:
 def describe(settings: CliSettings, name: str) -> None:
     """Show a namespace's policy, and how many topics it has."""
     described = ask(settings, lambda admin: admin.namespaces.describe(name))
-    if settings.json:
-        write_json(described)
-        return
-    print_fields({**plain(described), "policy": readable_limits(described.policy)})
+    limits = readable_limits(described.policy)
+    show_fields(settings, described, {**plain(described), "policy": limits})
 
 
 @namespace.command("delete", examples=["sulina namespace delete shop"])
 @click.argument("name", metavar="NAMESPACE", type=namespace_name)
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @click.pass_obj
 def delete(settings: CliSettings, name: str, yes: bool) -> None:
     """Delete a namespace that has no topics."""

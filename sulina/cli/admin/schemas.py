@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import click
 
 from sulina.cli.command import CliGroup
 from sulina.cli.failures import ExitCode
-from sulina.cli.output import columns, confirm, moment, print_fields, say, show_rows, write_json
-from sulina.cli.params import topic_name
+from sulina.cli.output import columns, confirm, moment, say, show_fields, show_rows, write_json
+from sulina.cli.params import COUNT, topic_name, yes_option
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
 from sulina.metadata.keys.schemas import Compatibility, SchemaType, Validation
-from sulina.operations.json_types import plain
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _SUFFIXES: Final = {
     ".avsc": SchemaType.AVRO,
@@ -97,9 +93,7 @@ def list_(settings: CliSettings) -> None:
     examples=["sulina schema get orders", "sulina schema get orders --version 2"],
 )
 @click.argument("subject")
-@click.option(
-    "--version", type=click.IntRange(min=1), help="The version to print. [default: the latest]"
-)
+@click.option("--version", type=COUNT, help="The version to print. [default: the latest]")
 @click.pass_obj
 def get(settings: CliSettings, subject: str, version: int | None) -> None:
     """Print a schema as it was registered; with --json, all its fields."""
@@ -115,15 +109,12 @@ def get(settings: CliSettings, subject: str, version: int | None) -> None:
 @click.pass_obj
 def versions(settings: CliSettings, subject: str) -> None:
     """List the versions of a subject."""
-    found = ask(settings, lambda admin: admin.schemas.versions(subject))
-    rows: Sequence[Any] = found
-    if not settings.json:
-        rows = [{**plain(row), "created": moment(row.created_us)} for row in found]
     show_rows(
         settings,
-        rows,
+        ask(settings, lambda admin: admin.schemas.versions(subject)),
         columns("version", "type", "created", "created_by", "description", "fingerprint"),
         nothing=f"{subject} has no versions",
+        readable=lambda row: {"created": moment(row.created_us)},
     )
 
 
@@ -174,8 +165,8 @@ def compatibility(settings: CliSettings, subject: str, mode: str | None) -> None
 
 @schema.command("delete", examples=["sulina schema delete orders --version 1 --yes"])
 @click.argument("subject")
-@click.option("--version", type=click.IntRange(min=1), help="Delete only this version.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--version", type=COUNT, help="Delete only this version.")
+@yes_option
 @click.pass_obj
 def delete(settings: CliSettings, subject: str, version: int | None, yes: bool) -> None:
     """Delete a version, or a subject with all its versions.
@@ -222,10 +213,7 @@ def topic(
                 name, subject=subject, validation=policy, payload=payload
             ),
         )
-    if settings.json:
-        write_json(found)
-    else:
-        print_fields(found)
+    show_fields(settings, found)
 
 
 def _definition(file: Path | None, kind: str | None) -> tuple[str, str | None]:

@@ -11,10 +11,9 @@ import click
 from sulina.cli.admin.roles import binding, role
 from sulina.cli.command import CliGroup
 from sulina.cli.output import columns, confirm, moment, say, show_rows, write_json
-from sulina.cli.params import duration
+from sulina.cli.params import duration, yes_option
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
-from sulina.operations.json_types import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,20 +101,16 @@ def create(
 @click.pass_obj
 def list_(settings: CliSettings) -> None:
     """List the tokens, without their text."""
-    found = ask(settings, lambda admin: admin.tokens.list())
-    rows: Sequence[Any] = found
-    if not settings.json:
-        rows = [
-            {
-                **plain(row),
-                "created": moment(row.created_us),
-                "expires": "never" if row.expires_us is None else moment(row.expires_us),
-            }
-            for row in found
-        ]
-    shown = columns("id", "principal", "created", "expires", "note")
-    nothing = "there are no tokens: `sulina security token create NAME` creates one"
-    show_rows(settings, rows, shown, nothing=nothing)
+    show_rows(
+        settings,
+        ask(settings, lambda admin: admin.tokens.list()),
+        columns("id", "principal", "created", "expires", "note"),
+        nothing="there are no tokens: `sulina security token create NAME` creates one",
+        readable=lambda row: {
+            "created": moment(row.created_us),
+            "expires": "never" if row.expires_us is None else moment(row.expires_us),
+        },
+    )
 
 
 @token.command("revoke", examples=["sulina security token revoke 3f9c1e20ab"])
@@ -174,7 +169,7 @@ def withdraw(settings: CliSettings, principal: str, grants: tuple[str, ...]) -> 
 
 @security.command("delete", examples=["sulina security delete billing --yes"])
 @click.argument("principal", metavar="NAME")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @click.pass_obj
 def delete(settings: CliSettings, principal: str, yes: bool) -> None:
     """Delete the principal NAME and all its tokens."""

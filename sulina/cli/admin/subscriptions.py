@@ -18,7 +18,14 @@ from sulina.cli.output import (
     show_rows,
     write_json,
 )
-from sulina.cli.params import START_METAVAR, TYPE, position, topic_name
+from sulina.cli.params import (
+    NUMBER,
+    START_METAVAR,
+    position,
+    subscription_options,
+    topic_name,
+    yes_option,
+)
 from sulina.cli.running import connected, run
 from sulina.cli.settings import CliSettings
 from sulina.model import Backoff, Poison, Start, SubscriptionType
@@ -63,23 +70,7 @@ def _ask_each(
 )
 @click.argument("topic", type=topic_name)
 @click.argument("name")
-@click.option(
-    "--type",
-    "type_",
-    type=TYPE,
-    default="exclusive",
-    show_default=True,
-    help="How consumers share the messages.",
-)
-@click.option(
-    "--from",
-    "start",
-    type=position,
-    default="latest",
-    metavar=START_METAVAR,
-    show_default=True,
-    help="Where it starts.",
-)
+@subscription_options("How consumers share the messages.", "Where it starts.")
 @click.pass_obj
 def create(settings: CliSettings, topic: str, name: str, type_: str, start: Start) -> None:
     """Create a subscription before its first consumer connects."""
@@ -129,7 +120,7 @@ def describe(settings: CliSettings, topic: str, name: str) -> None:
 @subscription.command("delete", examples=["sulina subscription delete /default/orders billing"])
 @click.argument("topic", type=topic_name)
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @click.pass_obj
 def delete(settings: CliSettings, topic: str, name: str, yes: bool) -> None:
     """Delete a subscription and its position. Asks for confirmation on a terminal."""
@@ -174,25 +165,15 @@ def seek(settings: CliSettings, topic: str, name: str, start: Start) -> None:
 @click.argument("topic", type=topic_name)
 @click.argument("name")
 @click.option(
-    "--max-redelivery-count",
-    type=click.IntRange(min=0),
-    help="Redeliveries before a message counts as poison.",
+    "--max-redelivery-count", type=NUMBER, help="Redeliveries before a message counts as poison."
 )
 @click.option(
     "--ack-timeout-ms",
-    type=click.IntRange(min=0),
+    type=NUMBER,
     help="Time after which an unacknowledged message is redelivered; 0 means never.",
 )
-@click.option(
-    "--base-redelivery-delay-ms",
-    type=click.IntRange(min=0),
-    help="Delay before the first redelivery.",
-)
-@click.option(
-    "--max-redelivery-delay-ms",
-    type=click.IntRange(min=0),
-    help="Longest delay between redeliveries.",
-)
+@click.option("--base-redelivery-delay-ms", type=NUMBER, help="Delay before the first redelivery.")
+@click.option("--max-redelivery-delay-ms", type=NUMBER, help="Longest delay between redeliveries.")
 @click.option(
     "--backoff",
     type=click.Choice([each.value for each in Backoff]),
@@ -236,7 +217,7 @@ def policy(settings: CliSettings, /, topic: str, name: str, **changes: Any) -> N
 @click.argument("name")
 @click.option(
     "--max-unacked",
-    type=click.IntRange(min=0),
+    type=NUMBER,
     help="Maximum unacknowledged messages of all its consumers; 0 leaves it to each consumer.",
 )
 @click.pass_obj

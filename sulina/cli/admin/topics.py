@@ -16,11 +16,12 @@ from sulina.cli.output import (
     print_fields,
     print_table,
     say,
+    show_fields,
     show_limits,
     show_rows,
     write_json,
 )
-from sulina.cli.params import limit, namespace_name, topic_name
+from sulina.cli.params import NUMBER, limit, namespace_name, topic_name, yes_option
 from sulina.cli.progress import Progress
 from sulina.cli.running import ask, connected, run
 from sulina.cli.settings import CliSettings
@@ -71,12 +72,10 @@ def topic() -> None:
 )
 @click.option(
     "--expect-records",
-    type=click.IntRange(min=0),
+    type=NUMBER,
     help="Expected records per second, in and out; a cluster uses it to place the topic.",
 )
-@click.option(
-    "--expect-bytes", type=click.IntRange(min=0), help="Expected bytes per second, in and out."
-)
+@click.option("--expect-bytes", type=NUMBER, help="Expected bytes per second, in and out.")
 @click.pass_obj
 def create(
     settings: CliSettings,
@@ -152,7 +151,7 @@ def describe(settings: CliSettings, name: str) -> None:
 
 @topic.command("delete", examples=["sulina topic delete /default/orders --yes"])
 @click.argument("name", metavar="TOPIC", type=topic_name)
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @click.pass_obj
 def delete(settings: CliSettings, name: str, yes: bool) -> None:
     """Delete a topic, its messages and its subscriptions. Asks for confirmation on a terminal."""
@@ -200,10 +199,7 @@ def lookup(settings: CliSettings, name: str) -> None:
     For a partitioned topic, name a partition: /default/clicks-part-0.
     """
     found = ask(settings, lambda admin: admin.topics.lookup(name))
-    if settings.json:
-        write_json(found)
-    else:
-        print_fields(found)
+    show_fields(settings, found)
 
 
 @topic.command(

@@ -10,7 +10,7 @@ import click
 from sulina.cli.bench.coordinator import BenchPlan, BenchResult, run_benchmark
 from sulina.cli.command import CliCommand
 from sulina.cli.output import print_fields, write_json
-from sulina.cli.params import COMPRESSION, topic_name
+from sulina.cli.params import COUNT, POSITIVE, compression_option, topic_name
 from sulina.cli.running import run
 from sulina.cli.settings import CliSettings
 
@@ -38,16 +38,10 @@ _DEFAULT_SECONDS = 5.0
     show_default=True,
     help="Message size in bytes.",
 )
-@click.option("--count", type=click.IntRange(min=1), help="Total number of messages to publish.")
+@click.option("--count", type=COUNT, help="Total number of messages to publish.")
+@click.option("--seconds", type=POSITIVE, help="How long to publish. [default: 5]")
 @click.option(
-    "--seconds",
-    type=click.FloatRange(min=0, min_open=True),
-    help="How long to publish. [default: 5]",
-)
-@click.option(
-    "--rate",
-    type=click.FloatRange(min=0, min_open=True),
-    help="Total messages per second. [default: as fast as possible]",
+    "--rate", type=POSITIVE, help="Total messages per second. [default: as fast as possible]"
 )
 @click.option(
     "--producers",
@@ -63,13 +57,7 @@ _DEFAULT_SECONDS = 5.0
     show_default=True,
     help="Number of consumer processes.",
 )
-@click.option(
-    "--compression",
-    type=COMPRESSION,
-    default="none",
-    show_default=True,
-    help="Compression of message batches.",
-)
+@compression_option
 @click.pass_obj
 def bench(
     settings: CliSettings,

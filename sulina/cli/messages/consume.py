@@ -15,7 +15,7 @@ import click
 from sulina.cli.command import CliCommand
 from sulina.cli.messages.printing import Printer, printing_options
 from sulina.cli.output import plural
-from sulina.cli.params import START_METAVAR, TYPE, position, topic_name
+from sulina.cli.params import COUNT, POSITIVE, subscription_options, topic_name
 from sulina.cli.pipes import abandoned, is_pipe, write
 from sulina.cli.running import connected, run
 from sulina.cli.settings import COMMON, CliSettings
@@ -48,28 +48,12 @@ _UNSUBSCRIBE_SECONDS: Final = 2.0
     help="Continue this subscription, which is created if necessary. "
     "[default: a temporary one, deleted at the end]",
 )
-@click.option(
-    "--type",
-    "type_",
-    type=TYPE,
-    default="exclusive",
-    show_default=True,
-    help="The subscription type.",
-)
-@click.option(
-    "--from",
-    "start",
-    type=position,
-    default="latest",
-    metavar=START_METAVAR,
-    show_default=True,
-    help="Where a new subscription starts.",
-)
-@click.option("--count", type=click.IntRange(min=1), help="Exit after this many messages.")
+@subscription_options("The subscription type.", "Where a new subscription starts.")
+@click.option("--count", type=COUNT, help="Exit after this many messages.")
 @click.option(
     "--timeout",
     "idle_seconds",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE,
     metavar="SECONDS",
     help="Exit after this many seconds without a message.",
 )

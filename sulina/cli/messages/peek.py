@@ -9,7 +9,7 @@ import click
 
 from sulina.cli.command import CliCommand
 from sulina.cli.messages.printing import Printer, printing_options
-from sulina.cli.params import START_METAVAR, position, topic_name
+from sulina.cli.params import COUNT, START_METAVAR, position, topic_name
 from sulina.cli.pipes import write
 from sulina.cli.running import connected, run
 from sulina.cli.settings import CliSettings
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     metavar=START_METAVAR,
     help="Where to start. [default: earliest]",
 )
-@click.option("--last", type=click.IntRange(min=1), help="Start this many messages before the end.")
+@click.option("--last", type=COUNT, help="Start this many messages before the end.")
 @click.option(
     "--count",
-    type=click.IntRange(min=1),
+    type=COUNT,
     help="Maximum number of messages. [default: 10, or the value of --last]",
 )
 @printing_options

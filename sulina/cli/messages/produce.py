@@ -14,7 +14,15 @@ import click
 from sulina.cli.command import CliCommand
 from sulina.cli.messages.sources import MessageSource, Pacer, limited
 from sulina.cli.output import plural, say, size
-from sulina.cli.params import COMPRESSION, attribute, duration, moment, topic_name
+from sulina.cli.params import (
+    COUNT,
+    POSITIVE,
+    attribute,
+    compression_option,
+    duration,
+    moment,
+    topic_name,
+)
 from sulina.cli.progress import Progress
 from sulina.cli.running import connected, run
 from sulina.cli.settings import CliSettings
@@ -59,14 +67,10 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--count",
-    type=click.IntRange(min=1),
+    type=COUNT,
     help="Publish this many messages: MESSAGEs are repeated, input is read no further.",
 )
-@click.option(
-    "--rate",
-    type=click.FloatRange(min=0, min_open=True),
-    help="Maximum messages per second.",
-)
+@click.option("--rate", type=POSITIVE, help="Maximum messages per second.")
 @click.option(
     "--delay",
     type=duration,
@@ -79,13 +83,7 @@ if TYPE_CHECKING:
     metavar="TIME",
     help="Deliver at this time, such as 2026-05-01T12:30:00Z, not before.",
 )
-@click.option(
-    "--compression",
-    type=COMPRESSION,
-    default="none",
-    show_default=True,
-    help="Compression of message batches.",
-)
+@compression_option
 @click.option(
     "--non-reliable",
     is_flag=True,
