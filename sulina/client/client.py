@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import builtins
-import contextlib
 import json
 import os
 import ssl
-import types
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -15,8 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack, overload
 
 from sulina.client.address import parse_addresses
 from sulina.client.arguments import ConsumerArguments, ProducerArguments
-from sulina.client.codecs import codec_of
-from sulina.client.consumer import Consumer
 from sulina.client.options import (
     ClientOptions,
     ConsumerOptions,
@@ -25,15 +21,12 @@ from sulina.client.options import (
     parse_compression,
 )
 from sulina.client.pool import Pool
-from sulina.client.producer import Producer
-from sulina.client.reader import ReadResult, read_once
 from sulina.client.retry import retry
-from sulina.client.session import closed_error
+from sulina.client.session import AsyncResource, closed_error
 from sulina.client.silent_brokers import SilentBrokerCheck
 from sulina.client.tasks import run_all
 from sulina.client.topics import TopicInfo, TopicLookup
-from sulina.client.typed import TypedConsumer, TypedProducer
-from sulina.errors import Refused, SulinaError
+from sulina.errors import Refused
 from sulina.model import Delivery, FailurePolicy, Start, SubscriptionType
 from sulina.names import TopicName, check_label
 from sulina.runtime.real_clock import RealClock
@@ -45,6 +38,11 @@ from sulina.wire import commands_pb2 as pb
 from sulina.wire.commands import Command
 
 if TYPE_CHECKING:
+    # Imported where they are used: programs that only administer need none, and they load slowly.
+    from sulina.client.consumer import Consumer
+    from sulina.client.producer import Producer
+    from sulina.client.reader import ReadResult
+    from sulina.client.typed import TypedConsumer, TypedProducer
     from sulina.operations.client import AdminClient
 
 _T = TypeVar("_T")
@@ -92,7 +90,7 @@ def connect(
     return Client(url, options, runtime)
 
 
-class Client:
+class Client(AsyncResource):
     """Connections to a cluster. Created by ``sulina.connect``; use it in ``async with``.
 
     Closing the client closes its producers and consumers. A client belongs to one event loop; any
@@ -142,22 +140,9 @@ class Client:
             await self._silent_brokers.close()
             await self._pool.close()
 
-    async def __aenter__(self) -> Self:
-        return await self.open()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: types.TracebackType | None,
-    ) -> None:
-        if error is None:
-            await self.close()
-        elif isinstance(error, Exception):
-            with contextlib.suppress(SulinaError):  # the error that is being raised came first
-                await self.close()
-        else:
-            await self._close([each.abandon for each in self._open])
+    async def abandon(self) -> None:
+        """Close without waiting for the brokers: pending records fail. Raises nothing."""
+        await self._close([each.abandon for each in self._open])
 
     # ---- producers and consumers ----
 
@@ -237,14 +222,17 @@ class Client:
         )
         if schema is None:
             return self._producer(options)
+        from sulina.client.typed import TypedProducer
 
         def make(schema_id: int, schema_version: int) -> Producer:
             named = replace(options, schema_id=schema_id, schema_version=schema_version)
             return self._producer(named)
 
-        return TypedProducer(codec_of(schema), options.subject, self.admin, make)
+        return TypedProducer(schema, options.subject, self.admin, make)
 
     def _producer(self, options: ProducerOptions) -> Producer:
+        from sulina.client.producer import Producer
+
         self._check_open()
         producer = Producer(options, self._options, self._topics, self._runtime, self._forget)
         self._open[producer] = None
@@ -323,9 +311,13 @@ class Client:
         )
         consumer: Consumer
         if schema is None:
+            from sulina.client.consumer import Consumer
+
             consumer = Consumer(*arguments)
         else:
-            consumer = TypedConsumer.reading(codec_of(schema), *arguments)
+            from sulina.client.typed import TypedConsumer
+
+            consumer = TypedConsumer.reading(schema, *arguments)
         self._open[consumer] = None
         return consumer
 
@@ -362,6 +354,8 @@ class Client:
         name = str(TopicName.parse(topic))
         if max_records < 1 or max_bytes < 1:
             raise Refused("max_records and max_bytes must be at least 1")
+        from sulina.client.reader import read_once
+
         return await self._try(lambda: read_once(self._topics, name, start, max_records, max_bytes))
 
     @cached_property
@@ -371,7 +365,6 @@ class Client:
         A call waits for the broker, at most for the operation timeout. It raises the broker's
         error, and ``UnknownOutcome`` if the connection is lost before the broker has answered.
         """
-        # Most programs administer nothing, and the declarations take a while to load.
         from sulina.operations.client import AdminClient
 
         return AdminClient(self._run_operation)

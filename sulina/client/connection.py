@@ -19,7 +19,7 @@ from sulina.runtime.deadline import within
 from sulina.runtime.seam import Buffer, Runtime
 from sulina.wire import commands_pb2 as pb
 from sulina.wire.commands import PROTOCOL_VERSION, Command, Incoming, error_from
-from sulina.wire.header import HEADER_SIZE, MAX_BODY
+from sulina.wire.limits import HEADER_SIZE, MAX_BODY
 from sulina.wire.stream import CommandStream
 
 LARGEST_COMMAND: Final = HEADER_SIZE + MAX_BODY + (64 << 10)

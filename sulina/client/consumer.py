@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import types
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Final, Self
@@ -15,7 +14,7 @@ from sulina.client.partition_consumer import PartitionConsumer
 from sulina.client.queue import Credit
 from sulina.client.receiver import Receiver
 from sulina.client.retry import retry
-from sulina.client.session import closed_error
+from sulina.client.session import AsyncResource, closed_error
 from sulina.client.tasks import run_all, run_all_or_cancel, stop_tasks
 from sulina.client.topics import TopicInfo, TopicLookup
 from sulina.errors import Closed, Refused, SulinaError, UnknownOutcome
@@ -29,7 +28,7 @@ _ACK_BATCHES: Final = 16
 _LEAST_QUEUE_BYTES: Final = 64 << 10
 
 
-class Consumer:
+class Consumer(AsyncResource):
     """Receives from one subscription. Created by ``Client.consumer``; use it in ``async with``.
 
     Iterate over it for single messages, or over :meth:`batches` for whole frames, which is much
@@ -174,20 +173,6 @@ class Consumer:
         await run_all([part.close for part in self._parts])
         self._receiver.end(closed_error("consumer"))
         self._on_close(self)
-
-    async def __aenter__(self) -> Self:
-        return await self.open()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: types.TracebackType | None,
-    ) -> None:
-        if error is None or isinstance(error, Exception):
-            await self.close()
-        else:
-            await self.abandon()
 
     # ---- receiving ----
 

@@ -9,7 +9,7 @@ from typing import Final
 from sulina.errors import Refused
 from sulina.model import Delivery, FailurePolicy, Start, SubscriptionType
 from sulina.wire.compression import Compression, compress
-from sulina.wire.header import MAX_RECORDS
+from sulina.wire.limits import MAX_RECORDS
 
 ORDERED_TYPES: Final = (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
 _QUEUE_RECORDS_ORDERED: Final = 50_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import types
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Self
@@ -17,7 +16,7 @@ from sulina.client.partition_producer import PartitionProducer
 from sulina.client.records import RecordColumns, as_attributes, as_key, as_payload, as_time
 from sulina.client.retry import retry
 from sulina.client.routing import group_by_partition, partition_of
-from sulina.client.session import closed_error
+from sulina.client.session import AsyncResource, closed_error
 from sulina.client.tasks import run_all, run_all_or_cancel, stop_tasks
 from sulina.client.tickets import FrameOutcome, Ticket
 from sulina.client.topics import TopicLookup
@@ -31,7 +30,7 @@ def _turn() -> Generator[None, None, None]:
     yield
 
 
-class Producer:
+class Producer(AsyncResource):
     """Publishes records to one topic. Created by ``Client.producer``; use it in ``async with``.
 
     Records sent to the same topic or partition are stored in the order in which the sends
@@ -173,23 +172,6 @@ class Producer:
         await run_all([part.close for part in self._parts])
         self._budget.wake()
         self._on_close(self)
-
-    async def __aenter__(self) -> Self:
-        return await self.open()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: types.TracebackType | None,
-    ) -> None:
-        if error is None:
-            await self.close()
-        elif isinstance(error, Exception):
-            with contextlib.suppress(SulinaError):  # the error that is being raised came first
-                await self.close()
-        else:
-            await self.abandon()
 
     # ---- sending ----
 

@@ -7,8 +7,10 @@ with growing pauses, until it succeeds, is refused, or the reconnect timeout has
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from typing import Final, Protocol
+from types import TracebackType
+from typing import Final, Protocol, Self
 
 from sulina.client.connection import Connection
 from sulina.client.options import ClientOptions
@@ -129,6 +131,40 @@ class TopicSession:
                     return error
             else:
                 return None
+
+
+class AsyncResource:
+    """Opened by ``async with``, closed at its end; not waiting for the broker if cancelled.
+
+    An error that ends the block is raised in place of errors of ``close``.
+    """
+
+    async def open(self) -> Self:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        raise NotImplementedError
+
+    async def abandon(self) -> None:
+        """Close without waiting for the broker. Raises nothing."""
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            await self.close()
+        elif isinstance(error, Exception):
+            with contextlib.suppress(SulinaError):
+                await self.close()
+        else:
+            await self.abandon()
 
 
 def closed_error(what: str) -> Closed:

@@ -7,16 +7,15 @@ with. A consumer decodes with its own class, whatever that version was.
 
 from __future__ import annotations
 
-import types
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Generic, Self, TypeVar
 
-from sulina.client.codecs import ValueCodec
+from sulina.client.codecs import ValueCodec, codec_of
 from sulina.client.consumer import Consumer
 from sulina.client.delays import Delay, DeliverAt
 from sulina.client.message import Batch, Message
 from sulina.client.producer import Producer
-from sulina.client.session import closed_error
+from sulina.client.session import AsyncResource, closed_error
 from sulina.client.tickets import Ticket
 from sulina.errors import Closed, NotFound
 
@@ -55,10 +54,10 @@ class TypedConsumer(Consumer, Generic[T]):
     _codec: ValueCodec
 
     @classmethod
-    def reading(cls, codec: ValueCodec, *arguments: Any) -> TypedConsumer[T]:
-        """A consumer that decodes with ``codec``; ``arguments`` are those of ``Consumer``."""
+    def reading(cls, schema: type[T], *arguments: Any) -> TypedConsumer[T]:
+        """A consumer of values of ``schema``; ``arguments`` are those of ``Consumer``."""
         made = cls(*arguments)
-        made._codec = codec
+        made._codec = codec_of(schema)
         return made
 
     async def receive(self, timeout: float | None = None) -> TypedMessage[T]:
@@ -72,7 +71,7 @@ class TypedConsumer(Consumer, Generic[T]):
         return TypedMessage(message.batch, message.index, message.payload, self._codec)
 
 
-class TypedProducer(Generic[T]):
+class TypedProducer(AsyncResource, Generic[T]):
     """Publishes values. Created by ``Client.producer`` with a ``schema``; use it in ``async with``.
 
     >>> async with client.producer("/default/orders", schema=Order) as producer:
@@ -80,10 +79,10 @@ class TypedProducer(Generic[T]):
     """
 
     def __init__(
-        self, codec: ValueCodec, subject: str, ask: Ask, make: Callable[[int, int], Producer]
+        self, schema: type[T], subject: str, ask: Ask, make: Callable[[int, int], Producer]
     ) -> None:
         """``make`` creates the underlying producer for a schema id and version."""
-        self._codec = codec
+        self._codec = codec_of(schema)
         self._ask = ask
         self._make = make
         self._producer: Producer | None = None
@@ -171,15 +170,8 @@ class TypedProducer(Generic[T]):
         if self._producer is not None:
             await self._producer.close()
 
-    async def __aenter__(self) -> Self:
-        return await self.open()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: types.TracebackType | None,
-    ) -> None:
+    async def abandon(self) -> None:
+        """Like ``Producer.abandon``."""
         self._closed = True
         if self._producer is not None:
-            await self._producer.__aexit__(kind, error, trace)
+            await self._producer.abandon()

@@ -31,10 +31,12 @@ from crc32c import crc32c
 
 from sulina.errors import CorruptFrame
 from sulina.runtime.seam import Buffer
+from sulina.wire.limits import HEADER_SIZE as HEADER_SIZE
+from sulina.wire.limits import MAX_BODY as MAX_BODY
+from sulina.wire.limits import MAX_RECORDS as MAX_RECORDS
 
 MAGIC: Final = b"SLF1"
 VERSION: Final = 1
-HEADER_SIZE: Final = 88
 
 COMPRESSION_MASK: Final = 0b0000_0011
 HAS_KEYS: Final = 0b0000_0100
@@ -45,10 +47,6 @@ DELAYED: Final = 0b0100_0000
 _KNOWN_FLAGS: Final = 0b0111_1111
 _RECORD_FLAGS: Final = HAS_KEYS | HAS_ATTRIBUTES | HAS_TIMES | DELAYED
 
-MAX_RECORDS: Final = 1 << 16
-"""Maximum number of records in a frame, so that a selection has at most 8 KiB."""
-MAX_BODY: Final = 64 << 20
-"""Maximum size of a frame's body in bytes, both stored and decompressed."""
 MAX_NAME: Final = 1024
 MAX_ATTRIBUTES: Final = 1 << 20
 """Maximum number of attributes in a frame: they take far more memory once decoded."""
