@@ -104,9 +104,7 @@ class SecurityRecords:
                 raise Refused(f"{principal!r} would have more than {auth.MAX_GRANTS} grants")
             return replace(before, grants=more)
 
-        made = await auth.change_principal(self._store, principal, change)
-        assert made is not None
-        return made
+        return await auth.change_principal(self._store, principal, change)
 
     async def withdraw(self, principal: str, grants: Sequence[Grant]) -> PrincipalRecord:
         """Remove grants. Raises ``NotFound`` for a principal or a grant that does not exist."""
@@ -120,9 +118,7 @@ class SecurityRecords:
             left = tuple(grant for grant in current.grants if grant not in grants)
             return replace(current, grants=left)
 
-        made = await auth.change_principal(self._store, principal, change)
-        assert made is not None
-        return made
+        return await auth.change_principal(self._store, principal, change)
 
     async def rights(self) -> list[Rights]:
         """The rights of all principals, by name: their own grants, and those of bindings."""

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from sulina.errors import Refused
-from sulina.metadata import cas
 from sulina.metadata.keys import record
-from sulina.metadata.keys.path import name_of, part
+from sulina.metadata.keys.path import part
 from sulina.metadata.store import KeyValue, MetadataStore
 from sulina.model import EVERYTHING, Action
 from sulina.names import TopicName, check_label, check_namespace
@@ -115,18 +114,12 @@ def token_key(token_id: str) -> str:
 
 async def list_principals(store: MetadataStore) -> dict[str, PrincipalRecord]:
     """All principals, by name."""
-    return {
-        name_of(item.key.removeprefix(PRINCIPALS)): record.decode(PrincipalRecord, item)
-        for item in await list_under(store, PRINCIPALS)
-    }
+    return record.by_name(PrincipalRecord, PRINCIPALS, await list_under(store, PRINCIPALS))
 
 
 async def list_tokens(store: MetadataStore) -> dict[str, TokenRecord]:
     """All tokens, by id."""
-    return {
-        name_of(item.key.removeprefix(TOKENS)): record.decode(TokenRecord, item)
-        for item in await list_under(store, TOKENS)
-    }
+    return record.by_name(TokenRecord, TOKENS, await list_under(store, TOKENS))
 
 
 async def list_under(store: MetadataStore, prefix: str) -> list[KeyValue]:
@@ -142,17 +135,7 @@ async def list_under(store: MetadataStore, prefix: str) -> list[KeyValue]:
 
 
 async def change_principal(
-    store: MetadataStore,
-    name: str,
-    change: Callable[[PrincipalRecord | None], PrincipalRecord | None],
-) -> PrincipalRecord | None:
-    """Replace a principal by ``change(current)``; None leaves it unchanged."""
-
-    def swap(item: KeyValue | None) -> bytes | None:
-        made = change(None if item is None else record.decode(PrincipalRecord, item))
-        return None if made is None else record.encode(made)
-
-    written = await cas.update(store, principal_key(name), swap)
-    if written is None:
-        return None
-    return record.decode(PrincipalRecord, KeyValue(principal_key(name), written, 0, 0, 0, 0))
+    store: MetadataStore, name: str, change: Callable[[PrincipalRecord | None], PrincipalRecord]
+) -> PrincipalRecord:
+    """Replace a principal by ``change(current)``, which gets None if there is none yet."""
+    return await record.update(store, PrincipalRecord, principal_key(name), change)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sulina.errors import Refused, TooLarge
 from sulina.metadata.check import MAX_TXN_BYTES, MAX_TXN_OPS, check_txn
 from sulina.metadata.keys import record
-from sulina.metadata.keys.path import name_of, part, state_root
+from sulina.metadata.keys.path import part, state_root
 from sulina.metadata.store import Compare, MetadataStore, Put
 from sulina.names import TopicName
 
@@ -65,18 +65,13 @@ def key(topic: TopicName, subscription: str) -> str:
 
 async def get(store: MetadataStore, topic: TopicName, subscription: str) -> CursorRecord | None:
     """A subscription's cursor, if it has one."""
-    item = await store.get(key(topic, subscription))
-    return None if item is None else record.decode(CursorRecord, item)
+    return await record.get(store, CursorRecord, key(topic, subscription))
 
 
 async def list_all(store: MetadataStore, topic: TopicName) -> dict[str, CursorRecord]:
     """A topic's cursors, by subscription."""
-    prefix = root(topic)
-    listing = await store.range(prefix)
-    return {
-        name_of(item.key.removeprefix(prefix)): record.decode(CursorRecord, item)
-        for item in listing.items
-    }
+    listing = await store.range(root(topic))
+    return record.by_name(CursorRecord, root(topic), listing.items)
 
 
 async def put_all(store: MetadataStore, writes: Iterable[CursorWrite]) -> list[CursorWrite]:

@@ -33,8 +33,7 @@ def key(number: int) -> str:
 
 async def get(store: MetadataStore, number: int) -> ConsumerRecord | None:
     """A consumer, or None."""
-    item = await store.get(key(number))
-    return None if item is None else record.decode(ConsumerRecord, item)
+    return await record.get(store, ConsumerRecord, key(number))
 
 
 async def put(store: MetadataStore, number: int, wanted: ConsumerRecord, lease: int) -> int:

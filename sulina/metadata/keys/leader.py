@@ -9,7 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sulina.metadata.keys import record
-from sulina.metadata.store import Absent, Compare, Delete, Get, MetadataStore, ModRevisionIs, Put
+from sulina.metadata.store import (
+    Absent,
+    Compare,
+    Delete,
+    Get,
+    KeyValue,
+    MetadataStore,
+    ModRevisionIs,
+    Put,
+)
 
 KEY = "/cluster/leader"
 
@@ -32,10 +41,7 @@ class Leadership:
 
 async def look(store: MetadataStore) -> Leadership:
     """The current leadership."""
-    item = await store.get(KEY)
-    if item is None:
-        return Leadership(None, 0)
-    return Leadership(record.decode(LeaderRecord, item), item.mod_revision)
+    return _leadership(await store.get(KEY))
 
 
 async def take(store: MetadataStore, wanted: LeaderRecord, lease: int) -> Leadership:
@@ -43,7 +49,10 @@ async def take(store: MetadataStore, wanted: LeaderRecord, lease: int) -> Leader
     result = await store.txn([Absent(KEY)], [Put(KEY, record.encode(wanted), lease)], [Get(KEY)])
     if result.succeeded:
         return Leadership(wanted, result.revision)
-    item = result.responses[0].item
+    return _leadership(result.responses[0].item)
+
+
+def _leadership(item: KeyValue | None) -> Leadership:
     if item is None:
         return Leadership(None, 0)
     return Leadership(record.decode(LeaderRecord, item), item.mod_revision)

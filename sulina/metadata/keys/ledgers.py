@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sulina.metadata import cas
 from sulina.metadata.keys import ledger_pages, record
 from sulina.metadata.keys.ledger_list import LedgerList, LedgerRef, LedgerState, TieredRef
 from sulina.metadata.keys.path import state_root
@@ -19,7 +18,6 @@ from sulina.metadata.store import (
     Compare,
     Delete,
     Get,
-    KeyValue,
     MetadataStore,
     ModRevisionIs,
     Op,
@@ -120,23 +118,17 @@ class LedgerIds:
             return first
 
     async def _take(self) -> range:
-        taken = range(0)
+        def take(current: _Next | None) -> _Next:
+            return _Next((current or _Next()).next + _IDS_AT_ONCE)
 
-        def take(item: KeyValue | None) -> bytes:
-            nonlocal taken
-            first = 1 if item is None else record.decode(_Next, item).next
-            taken = range(first, first + _IDS_AT_ONCE)
-            return record.encode(_Next(taken.stop))
-
-        await cas.update(self._store, NEXT_ID, take)
-        return taken
+        after = (await record.update(self._store, _Next, NEXT_ID, take)).next
+        return range(after - _IDS_AT_ONCE, after)
 
 
 async def skip_ids(store: MetadataStore, highest: int) -> None:
     """Assign only ids above ``highest``, because lost metadata had used the others."""
 
-    def skip(item: KeyValue | None) -> bytes:
-        first = 1 if item is None else record.decode(_Next, item).next
-        return record.encode(_Next(max(first, highest + 1)))
+    def skip(current: _Next | None) -> _Next:
+        return _Next(max((current or _Next()).next, highest + 1))
 
-    await cas.update(store, NEXT_ID, skip)
+    await record.update(store, _Next, NEXT_ID, skip)

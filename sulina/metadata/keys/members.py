@@ -13,7 +13,7 @@ from enum import StrEnum
 from sulina.errors import Overloaded, Refused
 from sulina.metadata import cas
 from sulina.metadata.keys import record
-from sulina.metadata.keys.path import name_of, part
+from sulina.metadata.keys.path import part
 from sulina.metadata.store import Compare, KeyValue, MetadataStore, ModRevisionIs, Put
 from sulina.names import check_label
 
@@ -80,8 +80,7 @@ def decode(item: KeyValue) -> BrokerRecord:
 
 async def list_all(store: MetadataStore) -> dict[str, BrokerRecord]:
     """All registered brokers."""
-    items = (await store.range(REGISTER)).items
-    return {name_of(item.key.removeprefix(REGISTER)): decode(item) for item in items}
+    return record.by_name(BrokerRecord, REGISTER, (await store.range(REGISTER)).items)
 
 
 async def set_state(

@@ -19,7 +19,6 @@ from sulina.metadata.store import (
     Compare,
     Delete,
     DeletePrefix,
-    KeyValue,
     MetadataStore,
     ModRevisionIs,
     Present,
@@ -60,10 +59,10 @@ async def create(store: MetadataStore, namespace: str, policy: Policy) -> None:
 
 async def get_policy(store: MetadataStore, namespace: str) -> Policy:
     """A namespace's policy. Raises ``NotFound`` if there is no such namespace."""
-    item = await store.get(policy_key(namespace))
-    if item is None:
+    policy = await record.get(store, Policy, policy_key(namespace))
+    if policy is None:
         raise missing(namespace)
-    return record.decode(Policy, item)
+    return policy
 
 
 async def update_policy(store: MetadataStore, namespace: str, changes: Mapping[str, Any]) -> Policy:
@@ -73,18 +72,13 @@ async def update_policy(store: MetadataStore, namespace: str, changes: Mapping[s
     ``NotFound`` if there is no such namespace, ``Refused`` for invalid limits, and ``Overloaded``
     if others keep changing the policy at the same time.
     """
-    policy = Policy()
 
-    def change(item: KeyValue | None) -> bytes | None:
-        nonlocal policy
-        if item is None:
+    def change(current: Policy | None) -> Policy:
+        if current is None:
             raise missing(namespace)
-        current = record.decode(Policy, item)
-        policy = current.with_changes(changes)
-        return None if policy == current else record.encode(policy)
+        return current.with_changes(changes)
 
-    await cas.update(store, policy_key(namespace), change)
-    return policy
+    return await record.update(store, Policy, policy_key(namespace), change)
 
 
 async def list_names(store: MetadataStore) -> list[str]:

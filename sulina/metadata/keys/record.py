@@ -10,11 +10,14 @@ import dataclasses
 import functools
 import json
 import types
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from sulina.errors import CorruptEntry, SulinaError
-from sulina.metadata.store import KeyValue
+from sulina.metadata import cas
+from sulina.metadata.keys.path import name_of
+from sulina.metadata.store import KeyValue, MetadataStore
 
 R = TypeVar("R")
 
@@ -31,6 +34,37 @@ def decode(kind: type[R], item: KeyValue) -> R:
     except (ValueError, TypeError, SulinaError) as error:
         raise CorruptEntry(f"the metadata at {item.key} cannot be read: {error}") from error
     return record
+
+
+def by_name(kind: type[R], prefix: str, items: Iterable[KeyValue]) -> dict[str, R]:
+    """Records by name: what follows ``prefix`` in their keys."""
+    return {name_of(item.key.removeprefix(prefix)): decode(kind, item) for item in items}
+
+
+async def get(store: MetadataStore, kind: type[R], key: str) -> R | None:
+    """The record of type ``kind`` at a key, or None."""
+    item = await store.get(key)
+    return None if item is None else decode(kind, item)
+
+
+async def update(
+    store: MetadataStore, kind: type[R], key: str, change: Callable[[R | None], R]
+) -> R:
+    """Replace a record by ``change(current)`` and return it.
+
+    Nothing is written if it is equal to the current one. ``change`` may raise, and runs again on
+    the newer record after a lost race. Durable when it returns. Raises ``Overloaded`` after too
+    many lost races.
+    """
+    changed: list[R] = []
+
+    def swap(item: KeyValue | None) -> bytes | None:
+        current = None if item is None else decode(kind, item)
+        changed.append(change(current))
+        return None if changed[-1] == current else encode(changed[-1])
+
+    await cas.update(store, key, swap)
+    return changed[-1]
 
 
 def _plain(value: Any) -> Any:

@@ -14,7 +14,7 @@ from sulina.errors import Overloaded, Refused
 from sulina.metadata import cas
 from sulina.metadata.keys import record
 from sulina.metadata.keys.auth import AUTH, list_under
-from sulina.metadata.keys.path import name_of, part
+from sulina.metadata.keys.path import part
 from sulina.metadata.store import Delete, KeyValue, MetadataStore, ModRevisionIs
 from sulina.names import check_label
 
@@ -64,30 +64,25 @@ def decode(item: KeyValue) -> RoleRecord:
 
 async def get(store: MetadataStore, name: str) -> RoleRecord | None:
     """A role, or None."""
-    item = await store.get(key(name))
-    return None if item is None else decode(item)
+    return await record.get(store, RoleRecord, key(name))
 
 
 async def list_all(store: MetadataStore) -> dict[str, RoleRecord]:
     """All roles, by name, in the order of their keys."""
-    return {
-        name_of(item.key.removeprefix(ROLES)): decode(item)
-        for item in await list_under(store, ROLES)
-    }
+    return record.by_name(RoleRecord, ROLES, await list_under(store, ROLES))
 
 
 async def put(store: MetadataStore, name: str, wanted: RoleRecord) -> None:
     """Create or replace a role. Raises ``Refused`` if it is a different system role."""
 
-    def swap(item: KeyValue | None) -> bytes:
-        found = None if item is None else decode(item)
-        if found is not None and found.system and found != wanted:
+    def change(current: RoleRecord | None) -> RoleRecord:
+        if current is not None and current.system and current != wanted:
             raise Refused(
                 f"the role {name!r} is a system role and cannot be changed: use another name"
             )
-        return record.encode(wanted)
+        return wanted
 
-    await cas.update(store, key(name), swap)
+    await record.update(store, RoleRecord, key(name), change)
 
 
 async def delete(store: MetadataStore, name: str) -> bool:

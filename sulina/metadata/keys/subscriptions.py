@@ -10,12 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from sulina.errors import AlreadyExists, NotFound, Refused
-from sulina.metadata import cas
 from sulina.metadata.keys import cursors, record
 from sulina.metadata.keys.cursors import CursorRecord
-from sulina.metadata.keys.path import name_of, part, topic_root
+from sulina.metadata.keys.path import part, topic_root
 from sulina.metadata.keys.topics import exists, missing
-from sulina.metadata.store import Absent, Delete, Get, KeyValue, MetadataStore, Put
+from sulina.metadata.store import Absent, Delete, Get, MetadataStore, Put
 from sulina.model import FailurePolicy, SubscriptionType
 from sulina.names import TopicName, check_label
 
@@ -73,18 +72,13 @@ async def get(
     store: MetadataStore, topic: TopicName, subscription: str
 ) -> SubscriptionRecord | None:
     """A subscription's record, or None."""
-    item = await store.get(key(topic, subscription))
-    return None if item is None else record.decode(SubscriptionRecord, item)
+    return await record.get(store, SubscriptionRecord, key(topic, subscription))
 
 
 async def list_all(store: MetadataStore, topic: TopicName) -> dict[str, SubscriptionRecord]:
     """A topic's subscriptions by name, in the order of their keys."""
-    prefix = root(topic)
-    listing = await store.range(prefix)
-    return {
-        name_of(item.key.removeprefix(prefix)): record.decode(SubscriptionRecord, item)
-        for item in listing.items
-    }
+    listing = await store.range(root(topic))
+    return record.by_name(SubscriptionRecord, root(topic), listing.items)
 
 
 async def change(
@@ -97,18 +91,13 @@ async def change(
 
     Raises ``NotFound`` if there is no such subscription.
     """
-    altered = SubscriptionRecord()
 
-    def swap(item: KeyValue | None) -> bytes | None:
-        nonlocal altered
-        if item is None:
+    def change(current: SubscriptionRecord | None) -> SubscriptionRecord:
+        if current is None:
             raise NotFound(f"there is no subscription {subscription!r} of {topic}: create it first")
-        current = record.decode(SubscriptionRecord, item)
-        altered = alter(current)
-        return None if altered == current else record.encode(altered)
+        return alter(current)
 
-    await cas.update(store, key(topic, subscription), swap)
-    return altered
+    return await record.update(store, SubscriptionRecord, key(topic, subscription), change)
 
 
 async def update_failure_policy(

@@ -190,19 +190,15 @@ async def mark_deleting(store: MetadataStore, topic: TopicName) -> TopicRecord:
 
     Raises ``NotFound``; ``Refused`` for a partition.
     """
-    marked = TopicRecord()
 
-    def mark(item: KeyValue | None) -> bytes:
-        nonlocal marked
-        if item is None:
+    def mark(current: TopicRecord | None) -> TopicRecord:
+        if current is None:
             raise missing(topic)
-        marked = replace(record.decode(TopicRecord, item), state=TopicState.DELETING)
-        if marked.partition_of:
-            raise Refused(f"{topic} is a partition: delete {marked.partition_of} instead")
-        return record.encode(marked)
+        if current.partition_of:
+            raise Refused(f"{topic} is a partition: delete {current.partition_of} instead")
+        return replace(current, state=TopicState.DELETING)
 
-    await cas.update(store, key(topic), mark)
-    return marked
+    return await record.update(store, TopicRecord, key(topic), mark)
 
 
 async def _drop(store: MetadataStore, topic: TopicName, group: list[TopicName]) -> None:

@@ -12,11 +12,10 @@ from enum import StrEnum
 from typing import Any
 
 from sulina.errors import NotFound, Refused
-from sulina.metadata import cas
 from sulina.metadata.keys import namespaces, record
 from sulina.metadata.keys.path import name_of, topic_root, topics_root
 from sulina.metadata.keys.policy import Policy, PolicyOverrides
-from sulina.metadata.store import KeyValue, MetadataStore, Present
+from sulina.metadata.store import MetadataStore, Present
 from sulina.model import Delivery
 from sulina.names import MAX_PARTITIONS, TopicName
 
@@ -64,8 +63,7 @@ def exists(topic: TopicName) -> Present:
 
 async def get(store: MetadataStore, topic: TopicName) -> TopicRecord | None:
     """A topic's record, in any state, or None."""
-    item = await store.get(key(topic))
-    return None if item is None else record.decode(TopicRecord, item)
+    return await record.get(store, TopicRecord, key(topic))
 
 
 async def list_all(store: MetadataStore, namespace: str) -> dict[TopicName, TopicRecord]:
@@ -89,13 +87,10 @@ async def update_policy(
     limits, for a partition, and while the topic is being created or deleted; ``Overloaded`` if
     others keep changing the topic at the same time.
     """
-    policy = PolicyOverrides()
 
-    def change(item: KeyValue | None) -> bytes | None:
-        nonlocal policy
-        if item is None:
+    def change(current: TopicRecord | None) -> TopicRecord:
+        if current is None:
             raise missing(topic)
-        current = record.decode(TopicRecord, item)
         if current.partition_of:
             raise Refused(
                 f"{topic} is a partition and uses the policy of {current.partition_of}: "
@@ -105,11 +100,9 @@ async def update_policy(
             raise Refused(
                 f"{topic} is not ready: finish its creation or deletion first, by repeating it"
             )
-        policy = current.policy.with_changes(changes)
-        return None if policy == current.policy else record.encode(replace(current, policy=policy))
+        return replace(current, policy=current.policy.with_changes(changes))
 
-    await cas.update(store, key(topic), change)
-    return policy
+    return (await record.update(store, TopicRecord, key(topic), change)).policy
 
 
 async def effective_policy(store: MetadataStore, topic: TopicName) -> Policy:
