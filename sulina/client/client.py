@@ -17,8 +17,8 @@ from sulina.client.options import (
     ClientOptions,
     ConsumerOptions,
     ProducerOptions,
+    choice,
     default_queue_records,
-    parse_compression,
 )
 from sulina.client.pool import Pool
 from sulina.client.retry import retry
@@ -36,6 +36,7 @@ from sulina.runtime.seam import Runtime
 from sulina.version import __version__
 from sulina.wire import commands_pb2 as pb
 from sulina.wire.commands import Command
+from sulina.wire.compression import Compression
 
 if TYPE_CHECKING:
     # Imported where they are used: programs that only administer need none, and they load slowly.
@@ -207,7 +208,7 @@ class Client(AsyncResource):
         options = ProducerOptions(
             topic=str(parsed),
             name=self._label("producer", name),
-            delivery=None if delivery is None else _delivery(delivery),
+            delivery=None if delivery is None else choice(Delivery, "delivery", delivery),
             exclusive=exclusive,
             create=create,
             batch_bytes=batch_bytes,
@@ -215,7 +216,7 @@ class Client(AsyncResource):
             linger=linger_ms / 1000,
             max_pending_bytes=max_pending_bytes,
             send_timeout=send_timeout,
-            compression=parse_compression(compression),
+            compression=choice(Compression, "compression", compression),
             schema_id=schema_id,
             schema_version=schema_version,
             subject=subject or "",
@@ -288,7 +289,7 @@ class Client(AsyncResource):
         Raises ``Refused`` for invalid arguments, and ``Closed`` after :meth:`close`.
         """
         self._check_open()
-        kind = _subscription_type(type)
+        kind = choice(SubscriptionType, "the subscription type", type)
         arguments = (
             ConsumerOptions(
                 topic=str(TopicName.parse(topic)),
@@ -395,18 +396,3 @@ class Client(AsyncResource):
     def _check_open(self) -> None:
         if self._closed:
             raise closed_error("client")
-
-
-def _delivery(value: Delivery | str) -> Delivery:
-    try:
-        return Delivery(value)
-    except ValueError:
-        raise Refused(f"delivery must be reliable or non_reliable, not {value!r}") from None
-
-
-def _subscription_type(value: SubscriptionType | str) -> SubscriptionType:
-    try:
-        return SubscriptionType(value)
-    except ValueError:
-        names = ", ".join(each.value for each in SubscriptionType)
-        raise Refused(f"the subscription type must be one of {names}, not {value!r}") from None

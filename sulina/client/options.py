@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from enum import Enum
+from typing import Final, TypeVar
 
 from sulina.errors import Refused
 from sulina.model import Delivery, FailurePolicy, Start, SubscriptionType
 from sulina.wire.compression import Compression, compress
 from sulina.wire.limits import MAX_RECORDS
 
+_E = TypeVar("_E", bound=Enum)
 ORDERED_TYPES: Final = (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
 _QUEUE_RECORDS_ORDERED: Final = 50_000
 _QUEUE_RECORDS_SHARED: Final = 1_000
@@ -113,10 +115,10 @@ def default_queue_records(type_: SubscriptionType) -> int:
     return _QUEUE_RECORDS_ORDERED if type_ in ORDERED_TYPES else _QUEUE_RECORDS_SHARED
 
 
-def parse_compression(value: str) -> Compression:
-    """A method by its name, such as ``zstd``. Raises ``Refused`` for any other."""
+def choice(kind: type[_E], what: str, value: str) -> _E:
+    """The member of ``kind`` with this name, such as ``zstd``. Raises ``Refused`` for any other."""
     try:
-        return Compression[value.upper()]
+        return kind[str(value).upper()]
     except KeyError:
-        names = ", ".join(method.name.lower() for method in Compression)
-        raise Refused(f"compression must be one of {names}, not {value!r}") from None
+        names = ", ".join(member.name.lower() for member in kind)
+        raise Refused(f"{what} must be one of {names}, not {value!r}") from None
