@@ -16,12 +16,16 @@ from broker_containers.cluster.election import Election
 from broker_containers.cluster.failure_detector import FailureDetector
 from broker_containers.cluster.isolation import IsolationMonitor
 from broker_containers.cluster.leader_tasks import LeaderTasks
-from broker_containers.cluster.liveness import BinaryLivenessConnector, LivenessConnector
 from broker_containers.cluster.load_reports import LoadReporter
 from broker_containers.cluster.membership import Membership
 from broker_containers.cluster.metadata_cache import MetadataCache, follow_policies
 from broker_containers.cluster.ownership import Ownership
-from broker_containers.cluster.peers import Connect, Peers
+from broker_containers.cluster.peers import (
+    BinaryLivenessConnector,
+    Connect,
+    LivenessConnector,
+    Peers,
+)
 from broker_containers.cluster.settings import ClusterSettings
 from broker_containers.cluster.synchronizer import Synchronizer
 from broker_containers.cluster.tables import ClusterTables

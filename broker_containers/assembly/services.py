@@ -8,8 +8,7 @@ from broker_containers.broker.broker import Broker
 from broker_containers.doors.listen import Addresses
 from broker_containers.doors.services import OtherBrokers, Services
 from broker_containers.operations.ledgers import LedgerHandlers
-from broker_containers.operations.messages import MessageHandlers
-from broker_containers.operations.publishing import Publisher
+from broker_containers.operations.messages import MessageHandlers, Publisher
 from broker_containers.operations.running import OperationRouter, Operations
 from broker_containers.operations.schemas import SchemaHandlers
 from broker_containers.operations.security import SecurityHandlers

@@ -9,9 +9,9 @@ import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Protocol
 
 from broker_containers.broker.settings import BrokerSettings
-from broker_containers.broker.topic_metadata import StoredTopicMetadata, TopicMetadata
 from broker_containers.broker.topic_owners import OwnsEveryTopic, TopicAddress, TopicOwners
 from broker_containers.subscriptions.cursors import CursorWriter
 from broker_containers.subscriptions.dead_letters import (
@@ -43,11 +43,47 @@ from sulina.metadata.keys import (
     unreferenced_objects,
 )
 from sulina.metadata.keys.ledgers import LedgerIds, LedgerRef
+from sulina.metadata.keys.policy import Policy
 from sulina.metadata.keys.topics import TopicRecord, TopicState
 from sulina.metadata.store import MetadataStore
 from sulina.model import Delivery
 from sulina.names import TopicName
 from sulina.runtime.seam import Clock
+
+
+class TopicMetadata(Protocol):
+    """How a broker reads topic records and policies: from the store, or from a cache.
+
+    May be slightly out of date: writes must be guarded by what the store holds.
+    """
+
+    async def describe(self, name: TopicName) -> TopicRecord | None:
+        """A topic's record in any state, or None."""
+        ...
+
+    async def policy(self, name: TopicName) -> Policy:
+        """The policy in force for a topic. Raises ``NotFound``."""
+        ...
+
+    async def gone(self, name: TopicName) -> None:
+        """Wait until a deleted topic is no longer found here."""
+        ...
+
+
+class StoredTopicMetadata:
+    """Reads from the store every time."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+
+    async def describe(self, name: TopicName) -> TopicRecord | None:
+        return await topics.get(self._store, name)
+
+    async def policy(self, name: TopicName) -> Policy:
+        return await topics.effective_policy(self._store, name)
+
+    async def gone(self, name: TopicName) -> None: ...
+
 
 _log = logging.getLogger(__name__)
 

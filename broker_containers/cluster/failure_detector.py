@@ -19,8 +19,8 @@ from contextlib import suppress
 from typing import Final
 
 from broker_containers.cluster.election import Election
-from broker_containers.cluster.liveness import LivenessConnector
 from broker_containers.cluster.membership import Membership
+from broker_containers.cluster.peers import LivenessConnector
 from broker_containers.cluster.tables import ClusterTables
 from sulina.errors import NobodyThere, SulinaError
 from sulina.metadata.keys import leader

@@ -17,17 +17,16 @@ import json
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
-from broker_containers.cluster.balance_summary import summary
 from broker_containers.cluster.election import Election
 from broker_containers.cluster.settings import ClusterSettings
 from broker_containers.cluster.tables import ClusterTables
 from broker_containers.load.decision import Move, NewTopic, Placement, RebalancePlan, SkipReason
 from broker_containers.load.manager import LoadManager
 from broker_containers.load.move_log import MoveLog
-from broker_containers.load.view import BrokerInfo, ClusterView
+from broker_containers.load.view import BrokerInfo, BrokerLoad, ClusterView, balance_of
 from sulina.errors import NotFound, Refused, Retriable, SulinaError, UnknownOutcome
 from sulina.metadata.check import MAX_TXN_OPS
 from sulina.metadata.keys import assignments, load_balance, topics
@@ -134,8 +133,21 @@ class LeaderTasks:
             await self._post()
 
     def summary(self) -> dict[str, Any]:
-        """How the load is distributed, and what was done about it."""
-        return summary(self.view(), self.manager.settings, self.reasons, self.moves)
+        """Brokers by load, how even it is, what was moved, and the counted reasons for not moving.
+
+        For people, tools and ``/cluster/load_balance``.
+        """
+        brokers, settings = self.view().brokers.values(), self.manager.settings
+        balance = balance_of(brokers)
+        return {
+            "ranking": settings.ranking.value,
+            "high": settings.high_start,
+            "low": settings.low_start,
+            "balance": {**asdict(balance), "max_over_mean": balance.max_over_mean},
+            "brokers": [_ranked(one) for one in sorted(brokers, key=_by_load)],
+            "reasons": {reason.value: count for reason, count in sorted(self.reasons.items())},
+            "moves": dict(self.moves),
+        }
 
     async def _post(self) -> None:
         """Store the summary for the other brokers."""
@@ -325,3 +337,17 @@ class LeaderTasks:
             elif await topics.get(self._store, change.topic) is None:
                 await assignments.forget(self._store, change.topic)
         return last
+
+
+def _by_load(broker: BrokerLoad) -> tuple[float, str]:
+    return -broker.load, broker.id
+
+
+def _ranked(broker: BrokerLoad) -> dict[str, Any]:
+    return {
+        "broker": broker.id,
+        "load": broker.load,
+        "topics": len(broker.topics),
+        "state": broker.state.value,
+        "trust": broker.trust,
+    }

@@ -1,4 +1,4 @@
-"""Options of the commands that run a broker."""
+"""Options of the commands that run a broker, and for TLS within a cluster."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from broker_containers.commands.listening import (
 from broker_containers.doors.listen import Listen
 from broker_containers.topics.tiering import TieringSettings
 from storage_grpc.quorum.settings import QuorumSettings
+from sulina.runtime.tls_files import TlsFiles
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 _PORT: Final = click.IntRange(0, 65535)
@@ -188,3 +189,35 @@ def check_quorum(write_quorum: int, ack_quorum: int) -> None:
         raise click.UsageError(
             "--ack-quorum must be more than half of --write-quorum, and not exceed it"
         )
+
+
+_SERVERS: Final = {"etcd": "etcd", "storage": "storage nodes"}
+
+
+def internal_tls_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options. The command gets ``etcd_tls`` and ``storage_tls``: ``TlsFiles`` or None."""
+
+    @wraps(command)  # keeps the options that it already has
+    def with_files(*positional: Any, **named: Any) -> Any:
+        for server in _SERVERS:
+            ca, certificate, key = (named.pop(f"{server}_{part}") for part in ("ca", "cert", "key"))
+            if key is not None and certificate is None:
+                raise click.UsageError(f"--{server}-key needs a --{server}-cert")
+            given = ca is not None or certificate is not None
+            named[f"{server}_tls"] = TlsFiles(ca, certificate, key) if given else None
+        return command(*positional, **named)
+
+    decorated: Callable[..., Any] = with_files
+    for server, words in reversed(_SERVERS.items()):
+        for option in (
+            _file(f"--{server}-key", "Private key of that certificate (PEM)."),
+            _file(f"--{server}-cert", f"Client certificate for {words} (PEM)."),
+            _file(f"--{server}-ca", f"Use TLS to {words}, and trust these CA certificates (PEM)."),
+        ):
+            decorated = option(decorated)
+    return decorated
+
+
+def _file(name: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    # Its existence is checked where it is read, with a more specific error.
+    return click.option(name, type=click.Path(path_type=Path), metavar="FILE", help=text)

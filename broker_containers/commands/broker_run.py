@@ -11,9 +11,12 @@ from broker_containers.assembly.clustered_broker import ClusteredBrokerSettings
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.cluster.settings import ClusterSettings
 from broker_containers.commands.auth_options import auth_settings
-from broker_containers.commands.broker_options import BrokerOptions, broker_options
+from broker_containers.commands.broker_options import (
+    BrokerOptions,
+    broker_options,
+    internal_tls_options,
+)
 from broker_containers.commands.serving import serve_broker
-from broker_containers.commands.tls_options import internal_tls_options
 from sulina.cli.command import JSON_ONLY, CliCommand
 from sulina.cli.settings import CliSettings
 from sulina.metadata.etcd import EtcdSettings

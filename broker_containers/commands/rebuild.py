@@ -6,8 +6,12 @@ from typing import Any
 
 import click
 
-from broker_containers.commands.broker_options import ACK_QUORUM, WRITE_QUORUM, check_quorum
-from broker_containers.commands.tls_options import internal_tls_options
+from broker_containers.commands.broker_options import (
+    ACK_QUORUM,
+    WRITE_QUORUM,
+    check_quorum,
+    internal_tls_options,
+)
 from broker_containers.rebuild.plan import CopiedLedger, OnGap
 from broker_containers.rebuild.process import RebuildOutcome, RebuildSettings, run_rebuild
 from storage_grpc.quorum.settings import QuorumSettings

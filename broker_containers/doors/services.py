@@ -8,7 +8,7 @@ from typing import Protocol
 from broker_containers.broker.broker import Broker
 from broker_containers.doors.listen import Addresses
 from broker_containers.metrics.requests import RequestCounts
-from broker_containers.operations.publishing import Publisher
+from broker_containers.operations.messages import Publisher
 from broker_containers.operations.running import Operations
 from broker_containers.schemas.checks import SchemaChecks
 from broker_containers.security.authority import Authority

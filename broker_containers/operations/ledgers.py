@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker_containers.broker.broker import Broker
 from broker_containers.operations.running import handles
-from broker_containers.operations.topic_rows import parts_of
+from broker_containers.operations.topics import parts_of
 from broker_containers.topic_log.managed_ledger import ManagedLedger
 from storage_grpc.tier.tier import Tier, head_of, key_of
 from sulina.errors import CorruptEntry, NotFound, Refused, Unavailable

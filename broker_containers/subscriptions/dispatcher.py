@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from broker_containers.subscriptions.ack_timeouts import take_timed_out
 from broker_containers.subscriptions.consumers import AttachedConsumer, ConsumerSink
 from broker_containers.subscriptions.dead_letters import DeadLetter
-from broker_containers.subscriptions.delivery_window import DeliveryWindow
+from broker_containers.subscriptions.delivery_window import DeliveryWindow, take_timed_out
 from broker_containers.subscriptions.due_times import NEVER
 from broker_containers.subscriptions.key_shared import KeySharedSelector
 from broker_containers.subscriptions.loaded_frame import Flight, LoadedFrame

@@ -9,19 +9,100 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from broker_containers.topic_log.dedup import Dedup
-from broker_containers.topic_log.ledger_scan import (
-    ScannedLedger,
-    read_control_frame,
-    scan,
-    scan_object,
-)
+from broker_containers.topic_log.ledger_lookup import needed_tier
 from storage_grpc.ledgers import Ledgers
-from storage_grpc.tier.tier import Tier
-from sulina.errors import SulinaError
+from storage_grpc.tier.tier import Tier, head_of
+from sulina.errors import StorageFailed, SulinaError
 from sulina.metadata.keys import closing
 from sulina.metadata.keys.ledgers import LedgerList, LedgerRef, LedgerState
 from sulina.metadata.store import MetadataStore
 from sulina.names import TopicName
+from sulina.runtime.seam import Buffer
+from sulina.wire.decode import Frame
+from sulina.wire.header import HEADER_SIZE, parse_header
+
+_HEADS_AT_ONCE = 4096
+_READ_AT_ONCE = 4 << 20
+
+
+@dataclass(slots=True)
+class ScannedLedger:
+    """The result of scanning a ledger."""
+
+    end: int
+    """The offset after its last record."""
+    records: int = 0
+    bytes: int = 0
+    first_time: int = 0
+    last_time: int = 0
+    has_snapshot: bool = False
+
+
+async def scan(
+    ledgers: Ledgers, ref: LedgerRef, last_entry: int | None, dedup: Dedup
+) -> ScannedLedger:
+    """Read the headers of all entries up to ``last_entry`` and update ``dedup``.
+
+    Raises ``StorageFailed`` if offsets are not consecutive: serving such a ledger would show a
+    gap or a repeat. Raises ``CorruptEntry`` for a damaged entry.
+    """
+    found = ScannedLedger(end=ref.first_offset)
+    entry = 0
+    while last_entry is not None and entry <= last_entry:
+        heads = await ledgers.read(
+            ref.id, entry, max_entries=_HEADS_AT_ONCE, max_bytes=1 << 20, head=HEADER_SIZE
+        )
+        for head in heads[: last_entry - entry + 1]:
+            header = parse_header(head.payload)
+            if header.is_control:
+                (whole,) = await ledgers.read(ref.id, head.entry, max_entries=1, max_bytes=1)
+                dedup.restore(Frame(whole.payload).payloads[0])
+                found.has_snapshot = True
+                continue
+            if header.base_offset != found.end:
+                raise StorageFailed(
+                    f"ledger {ref.id} continues at offset {header.base_offset}, not {found.end} "
+                    f"(entry {head.entry}): its data must be repaired manually"
+                )
+            dedup.stored(header)
+            found.end = header.next_offset
+            found.records += header.count
+            found.bytes += header.size
+            found.first_time = found.first_time or header.first_time
+            found.last_time = max(found.last_time, header.last_time)
+        entry += len(heads)
+    return found
+
+
+async def scan_object(
+    tier: Tier | None, topic: TopicName, ref: LedgerRef, dedup: Dedup
+) -> ScannedLedger:
+    """The same for a tiered ledger. If it has a closing frame, only that is read."""
+    assert ref.last_offset is not None
+    tier, head = needed_tier(tier, ref), head_of(topic, ref)
+    offset = ref.first_offset
+    for frame in await tier.control(head):
+        dedup.restore(Frame(frame).payloads[0])
+        offset = parse_header(frame).base_offset
+    while offset <= ref.last_offset:
+        for frame in await tier.read(head, offset, _READ_AT_ONCE):
+            header = parse_header(frame)
+            dedup.stored(header)
+            offset = header.next_offset
+    return _known(ref)
+
+
+def read_control_frame(ref: LedgerRef, control: Buffer, dedup: Dedup) -> ScannedLedger:
+    """The state at the end of a closed ledger, from the list and its closing control frame."""
+    dedup.restore(Frame(control).payloads[0])
+    return _known(ref)
+
+
+def _known(ref: LedgerRef) -> ScannedLedger:
+    assert ref.last_offset is not None
+    return ScannedLedger(
+        ref.last_offset + 1, ref.records, ref.bytes, ref.first_time_us, ref.last_time_us, True
+    )
 
 
 @dataclass(frozen=True, slots=True)

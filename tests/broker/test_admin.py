@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker_containers.broker.settings import BrokerSettings
-from broker_containers.operations.topic_rows import topic_rows
+from broker_containers.operations.topics import topic_rows
 from sulina import AlreadyExists, Client, Delivery, NotFound, Refused, Retriable, Start
 from sulina.metadata.keys import topics
 from sulina.names import TopicName

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import grpc
 
-from broker_containers.doors.danube_admin.numbers import number_of
+from broker_containers.doors.danube_admin.cluster_map import number_of
 from broker_containers.local_cluster.ports import ClusterSize, RequestedPorts, plan_ports
 from tests.danube_admin.client import AdminClient
 from tests.support.server import SulinaProcess

@@ -10,7 +10,7 @@ from dataclasses import replace
 import grpc
 import pytest
 
-from broker_containers.doors.danube_admin.numbers import number_of
+from broker_containers.doors.danube_admin.cluster_map import number_of
 from broker_containers.doors.danube_admin.server import AdminServer
 from broker_containers.doors.danube_admin.settings import AdminListen
 from broker_containers.load.settings import BalanceSettings, RankingName

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from broker_containers.load.decision import NewTopic, SkipReason
-from broker_containers.load.forecast import MAX_SWING, Profile, between
-from broker_containers.load.history import SAMPLES, LoadHistory
+from broker_containers.load.history import MAX_SWING, SAMPLES, LoadHistory, Profile, between
 from broker_containers.load.manager import LoadManager
 from broker_containers.load.report import LoadReport
 from broker_containers.load.settings import BalanceSettings, RankingName

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from broker_containers.topic_log import takeover
 from broker_containers.topic_log.dedup import Dedup
-from broker_containers.topic_log.ledger_scan import ScannedLedger, scan
 from broker_containers.topic_log.managed_ledger import ManagedLedger
+from broker_containers.topic_log.takeover import ScannedLedger, scan
 from storage_grpc.entries import Entry
 from storage_grpc.journal import reader
 from storage_grpc.journal.format import IMAGE_SIZE

@@ -9,8 +9,7 @@ from typing import Final
 from google.protobuf.message import Message
 
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
-from broker_containers.doors.danube_admin.cluster_map import ClusterMap, status_of_broker
-from broker_containers.doors.danube_admin.numbers import number_of
+from broker_containers.doors.danube_admin.cluster_map import ClusterMap, number_of, status_of_broker
 from broker_containers.doors.danube_admin.settings import AdminSettings
 from broker_containers.doors.danube_admin.unload import Unloading
 from broker_containers.doors.grpc_shared.calls import AdminService

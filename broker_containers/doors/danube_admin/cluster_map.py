@@ -5,10 +5,11 @@ A single broker is a cluster of one: it leads, and serves every topic.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
-from broker_containers.doors.danube_admin.numbers import number_of
 from broker_containers.doors.grpc_shared.names import BadRequest
 from broker_containers.operations.running import Operations
 from sulina.errors import NotFound
@@ -17,6 +18,19 @@ from sulina.model import Delivery
 from sulina.names import TopicName
 from sulina.operations.cluster import BrokerRow
 from sulina.operations.topics import TopicOperations
+
+_LARGEST: Final = (1 << 64) - 1
+
+
+def number_of(broker: str) -> int:
+    """The number of a broker, where Danube's protocol has no field for an id; never 0: no broker.
+
+    An id that is a number is that number. Any other number is derived from the id, so that it is
+    the same on every broker and after every restart.
+    """
+    if broker.isascii() and broker.isdecimal() and 0 < int(broker) <= _LARGEST:
+        return int(broker)
+    return int.from_bytes(hashlib.sha256(broker.encode()).digest()[:8], "big") or 1
 
 
 def status_of_broker(row: BrokerRow) -> str:

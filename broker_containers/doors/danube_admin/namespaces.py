@@ -1,4 +1,4 @@
-"""NamespaceAdmin."""
+"""NamespaceAdmin and ClusterAdmin."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from google.protobuf.message import Message
 
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
-from broker_containers.doors.danube_admin.cluster_map import ClusterMap
+from broker_containers.doors.danube_admin.cluster_map import ClusterMap, number_of
 from broker_containers.doors.grpc_shared.calls import AdminService
 from broker_containers.doors.grpc_shared.names import namespace_name
 from sulina.operations.client import AdminClient
@@ -42,3 +42,25 @@ class NamespaceAdmin(AdminService):
         name = namespace_name(request.name)
         limits = asdict(await self._admin.namespaces.policy(name))
         return pb.PolicyResponse(policies=json.dumps({**_NO_LIMITS, **limits}))
+
+
+class ClusterAdmin(AdminService):
+    """What Danube reports of its Raft group, reported of the brokers.
+
+    Sulina's brokers form no Raft group; metadata is in etcd. Each running broker is reported as a
+    voter, the term is that of the leader's election, and what was applied last is the revision of
+    the metadata that the answering broker has seen.
+    """
+
+    def __init__(self, admin: AdminClient) -> None:
+        self._admin = admin
+
+    async def cluster_status(self, _: pb.Empty) -> Message:
+        found = await self._admin.cluster.describe()
+        return pb.ClusterStatusResponse(
+            leader_id=0 if found.leader is None else number_of(found.leader),
+            current_term=found.term,
+            last_applied=found.revision,
+            voters=[number_of(row.broker) for row in found.brokers],
+            self_node_id=number_of(found.answered_by),
+        )

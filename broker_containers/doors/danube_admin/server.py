@@ -11,8 +11,7 @@ from grpc_reflection.v1alpha import reflection
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
 from broker_containers.doors.danube_admin.brokers import BrokerAdmin
 from broker_containers.doors.danube_admin.cluster_map import ClusterMap
-from broker_containers.doors.danube_admin.clusters import ClusterAdmin
-from broker_containers.doors.danube_admin.namespaces import NamespaceAdmin
+from broker_containers.doors.danube_admin.namespaces import ClusterAdmin, NamespaceAdmin
 from broker_containers.doors.danube_admin.security import SecurityAdmin
 from broker_containers.doors.danube_admin.settings import AdminListen, AdminSettings
 from broker_containers.doors.danube_admin.topics import TopicAdmin

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from broker_containers.broker.broker import Broker
 from broker_containers.doors.http.bodies import json_object
-from broker_containers.operations.publishing import Publisher
+from broker_containers.operations.messages import Publisher
 from sulina.client.routing import group_by_partition
 from sulina.errors import Overloaded, Refused, Retriable, StorageFull, SulinaError, UnknownOutcome
 from sulina.names import TopicName
