@@ -36,6 +36,16 @@ def escape(value: str) -> str:
     return value.translate(_ESCAPES)
 
 
+Samples = float | Iterable[tuple[Mapping[str, str], float]]
+"""One value without labels, or one value per set of labels."""
+
+
+def _lines(name: str, value: Samples) -> Iterable[str]:
+    if isinstance(value, Iterable):
+        return [f"{name}{labels(each)} {one}" for each, one in value]
+    return [f"{name} {value}"]
+
+
 class Exposition:
     """The text of one collection. All samples of a family must be added together."""
 
@@ -47,19 +57,13 @@ class Exposition:
         head = f"# HELP {name} {help_}\n# TYPE {name} {kind}"
         self._families.append("\n".join((head, *lines, "")).encode())
 
-    def one(self, name: str, kind: MetricType, help_: str, value: float) -> None:
-        """Add a family with one sample and no labels."""
-        self.family(name, kind, help_, [f"{name} {value}"])
+    def counter(self, name: str, help_: str, value: Samples) -> None:
+        """Add a counter."""
+        self.family(name, MetricType.COUNTER, help_, _lines(name, value))
 
-    def each(
-        self,
-        name: str,
-        kind: MetricType,
-        help_: str,
-        samples: Iterable[tuple[Mapping[str, str], float]],
-    ) -> None:
-        """Add a family with one sample per set of labels."""
-        self.family(name, kind, help_, [f"{name}{labels(each)} {value}" for each, value in samples])
+    def gauge(self, name: str, help_: str, value: Samples) -> None:
+        """Add a gauge."""
+        self.family(name, MetricType.GAUGE, help_, _lines(name, value))
 
     def histogram(self, name: str, help_: str, value: Histogram) -> None:
         """Add a histogram without labels."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_containers.metrics.exposition import Exposition, MetricType
+from broker_containers.metrics.exposition import Exposition
 from broker_containers.topics.histogram import LATENCY_MS, Histogram
 
 
@@ -19,9 +19,8 @@ class RequestCounts:
         self._counts[key] = self._counts.get(key, 0) + 1
 
     def write(self, text: Exposition) -> None:
-        text.each(
+        text.counter(
             "danube_broker_rpc_total",
-            MetricType.COUNTER,
             "Requests answered.",
             (
                 ({"service": service, "method": method, "result": "ok" if ok else "error"}, count)

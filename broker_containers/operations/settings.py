@@ -44,15 +44,15 @@ class SettingHandlers:
 
     @handles(ConfigOperations.set)
     async def set(self, name: str, value: Any, *, broker: str = "", by: str = "") -> SettingChange:
-        return SettingChange(**await self._config.set(name, value, broker=broker, by=by))
+        return await self._config.set(name, value, broker=broker, by=by)
 
     @handles(ConfigOperations.unset)
     async def unset(self, name: str, *, broker: str = "", by: str = "") -> SettingChange:
-        return SettingChange(**await self._config.unset(name, broker=broker, by=by))
+        return await self._config.unset(name, broker=broker, by=by)
 
     @handles(ConfigOperations.history)
     async def history(self, *, limit: int = 100) -> tuple[PastChange, ...]:
-        return tuple(PastChange(**each) for each in await self._config.history(min(limit, KEPT)))
+        return tuple(await self._config.history(min(limit, KEPT)))
 
 
 def _row(setting: Setting, config: RuntimeConfig, stored: StoredSettings) -> SettingRow:

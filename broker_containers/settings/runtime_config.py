@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from broker_containers.settings.live_settings import LiveSettings
@@ -23,6 +24,7 @@ from sulina.metadata.keys.config import ChangeRecord, StoredSettings
 from sulina.metadata.keys.path import name_of
 from sulina.metadata.prefix_cache import CachedTable, PrefixCache
 from sulina.metadata.store import MetadataStore
+from sulina.operations.cluster import PastChange, SettingChange
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
 
@@ -77,8 +79,8 @@ class RuntimeConfig:
 
     # ---- changing ----
 
-    async def set(self, name: str, value: Any, *, broker: str = "", by: str = "") -> dict[str, Any]:
-        """Change a setting for all brokers or for one; returns what was done, as JSON values.
+    async def set(self, name: str, value: Any, *, broker: str = "", by: str = "") -> SettingChange:
+        """Change a setting for all brokers or for one; returns what was done.
 
         Durable when this returns, and in force on this broker unless its watch is behind.
         Raises ``NotFound`` for an unknown name and ``Refused`` for a bad value.
@@ -86,7 +88,7 @@ class RuntimeConfig:
         setting = find(name)
         return await self._change(setting, setting.text(setting.parse(value)), broker, by)
 
-    async def unset(self, name: str, *, broker: str = "", by: str = "") -> dict[str, Any]:
+    async def unset(self, name: str, *, broker: str = "", by: str = "") -> SettingChange:
         """Remove a stored value, also of a setting that only newer versions know."""
         known = SETTINGS.get(name)
         if known is None and name not in self.stored().of(broker):
@@ -95,7 +97,7 @@ class RuntimeConfig:
 
     async def _change(
         self, setting: Setting | str, new: str | None, broker: str, by: str
-    ) -> dict[str, Any]:
+    ) -> SettingChange:
         name = setting if isinstance(setting, str) else setting.name
         if broker and new is not None and SETTINGS[name].scope is SettingScope.CLUSTER:
             raise Refused(
@@ -110,19 +112,13 @@ class RuntimeConfig:
         wanted = ChangeRecord(name, broker, None, new, by[:_LONGEST_NAME], self._clock.wall_us())
         done = await config.change(self._store, wanted, check)
         if done is None:
-            return {"name": name, "broker": broker, "old": new, "new": new, "changed": False}
+            return SettingChange(name, broker, new, new, changed=False)
         noted, revision = done
         try:
             await within(self._clock, _SEEN_SECONDS, self.prefix_cache.reached(revision))
         except TimeoutError:
             _log.warning("%s was changed, but this broker has not seen the change yet", name)
-        return {
-            "name": name,
-            "broker": broker,
-            "old": noted.old,
-            "new": noted.new,
-            "changed": True,
-        }
+        return SettingChange(name, broker, noted.old, noted.new, changed=True)
 
     def _check(self, setting: Setting, before: StoredSettings, after: StoredSettings) -> None:
         """Raise ``Refused`` if the change makes settings contradict each other."""
@@ -143,20 +139,10 @@ class RuntimeConfig:
         inside = {path: value for path, value in values.items() if path[:-1] == setting.path[:-1]}
         self.base.with_all(inside)
 
-    async def history(self, limit: int) -> list[dict[str, Any]]:
+    async def history(self, limit: int) -> list[PastChange]:
         """The last changes, newest first, each with its time, author, old and new value."""
-        return [
-            {
-                "number": number,
-                "name": noted.name,
-                "broker": noted.broker,
-                "old": noted.old,
-                "new": noted.new,
-                "by": noted.by,
-                "at_us": noted.at_us,
-            }
-            for number, noted in await config.history(self._store, limit)
-        ]
+        found = await config.history(self._store, limit)
+        return [PastChange(number, **asdict(noted)) for number, noted in found]
 
     # ---- following ----
 

@@ -152,9 +152,9 @@ async def test_the_history_says_who_changed_what(store: MetadataStore) -> None:
         await config.set("log.level", "debug", by="ann@desk")
         await config.unset("log.level", by="bob@desk")
         newest, oldest = await config.history(10)
-        assert (newest["by"], newest["old"], newest["new"]) == ("bob@desk", "debug", None)
-        assert (oldest["by"], oldest["old"], oldest["new"]) == ("ann@desk", None, "debug")
-        assert oldest["at_us"] > 0
+        assert (newest.by, newest.old, newest.new) == ("bob@desk", "debug", None)
+        assert (oldest.by, oldest.old, oldest.new) == ("ann@desk", None, "debug")
+        assert oldest.at_us > 0
 
 
 async def test_a_broker_that_hears_nothing_says_yes_only_to_what_is_stored(
@@ -164,7 +164,7 @@ async def test_a_broker_that_hears_nothing_says_yes_only_to_what_is_stored(
     deaf.deaf = True
     async with broker(deaf) as config:
         done = await config.set("log.level", "debug")
-        assert done["changed"]
+        assert done.changed
         assert (await keys.list_all(store)).cluster == {"log.level": "debug"}
         await config.prefix_cache.refresh()
         assert config.current.log_level == "debug"

@@ -15,7 +15,7 @@ from broker_containers.assembly.single import run_on_storage_nodes
 from broker_containers.broker.settings import HttpSettings
 from broker_containers.doors.http.health import Health, PartHealth
 from broker_containers.doors.listen import Listen
-from broker_containers.metrics.exposition import Exposition, MetricType
+from broker_containers.metrics.exposition import Exposition
 from broker_containers.topics.histogram import Histogram
 from storage_grpc.quorum.settings import QuorumSettings
 from sulina.errors import Unavailable
@@ -158,7 +158,7 @@ def test_a_histogram_counts_values_up_to_each_bound() -> None:
 @pytest.mark.parametrize("value", ['"', "\\", "\n", "a\\nb", '{a="b"}', "", "ü"])
 def test_any_label_is_read_back_as_it_was(value: str) -> None:
     text = Exposition()
-    text.each("m", MetricType.GAUGE, "Something.", [({"label": value}, 1)])
+    text.gauge("m", "Something.", [({"label": value}, 1)])
     assert parse(text.encode().decode()) == {("m", (("label", value),)): 1.0}
 
 

@@ -13,7 +13,7 @@ import psutil
 from broker_containers.broker.broker import Broker
 from broker_containers.metrics.collectors.storage import write_tier
 from broker_containers.metrics.collectors.topics import TopicMetrics
-from broker_containers.metrics.exposition import Exposition, MetricType, Write
+from broker_containers.metrics.exposition import Exposition, Write
 from broker_containers.schemas.checks import SchemaChecks
 from broker_containers.topics.histogram import LAG_SECONDS, Histogram
 from sulina.runtime.seam import Clock
@@ -35,19 +35,16 @@ class ProcessMetrics:
             files = self._process.num_fds()
             threads = self._process.num_threads()
             started = self._process.create_time()
-        text.one(
+        text.counter(
             "process_cpu_seconds_total",
-            MetricType.COUNTER,
             "CPU time in seconds, user and system.",
             round(times.user + times.system, 3),
         )
-        text.one("process_resident_memory_bytes", MetricType.GAUGE, "Resident memory.", memory.rss)
-        text.one("process_virtual_memory_bytes", MetricType.GAUGE, "Virtual memory.", memory.vms)
-        text.one("process_open_fds", MetricType.GAUGE, "Open file descriptors.", files)
-        text.one("process_threads", MetricType.GAUGE, "Threads.", threads)
-        text.one(
-            "process_start_time_seconds", MetricType.GAUGE, "Start time (Unix seconds).", started
-        )
+        text.gauge("process_resident_memory_bytes", "Resident memory.", memory.rss)
+        text.gauge("process_virtual_memory_bytes", "Virtual memory.", memory.vms)
+        text.gauge("process_open_fds", "Open file descriptors.", files)
+        text.gauge("process_threads", "Threads.", threads)
+        text.gauge("process_start_time_seconds", "Start time (Unix seconds).", started)
 
 
 class LoopLag:
@@ -101,30 +98,25 @@ class BrokerMetrics:
             text = Exposition()
             broker = self._broker
             identity = {"broker_id": broker.settings.broker_id, "version": __version__}
-            text.each(
-                "danube_broker_info", MetricType.GAUGE, "This broker; always 1.", [(identity, 1)]
-            )
+            text.gauge("danube_broker_info", "This broker; always 1.", [(identity, 1)])
             await self._topics.write(text, list(broker.loaded()))
             text.histogram(
                 "danube_producer_send_latency_ms",
                 "Milliseconds from receiving a frame until it is durable.",
                 broker.publish_latency.seen,
             )
-            text.one(
+            text.gauge(
                 "sulina_tail_cache_bytes",
-                MetricType.GAUGE,
                 "Memory used by the newest frames, kept for consumers at the tail.",
                 broker.cache.bytes,
             )
-            text.one(
+            text.gauge(
                 "sulina_ledgers_overloaded",
-                MetricType.GAUGE,
                 "1 while publishers are held back because too many bytes wait to become durable.",
                 int(broker.ledgers.overloaded),
             )
-            text.each(
+            text.gauge(
                 "sulina_connections",
-                MetricType.GAUGE,
                 "Connected clients, by door.",
                 (({"door": door}, count()) for door, count in self._connections.items()),
             )
@@ -144,15 +136,13 @@ def of_schemas(checks: SchemaChecks) -> Write:
     """Metrics of all topics together; the log names the topic of each failure."""
 
     def write(text: Exposition) -> None:
-        text.one(
+        text.counter(
             "sulina_schema_checks_total",
-            MetricType.COUNTER,
             "Messages and frames whose schema was checked.",
             checks.checked,
         )
-        text.each(
+        text.counter(
             "sulina_schema_failures_total",
-            MetricType.COUNTER,
             "Messages that do not match their topic's schema, by whether they were accepted.",
             (({"result": "refused"}, checks.refused), ({"result": "taken"}, checks.warned)),
         )

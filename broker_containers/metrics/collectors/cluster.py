@@ -7,7 +7,7 @@ from broker_containers.cluster.leader_tasks import LeaderTasks
 from broker_containers.cluster.ownership import Ownership
 from broker_containers.cluster.tables import ClusterTables
 from broker_containers.load.view import balance_of
-from broker_containers.metrics.exposition import Exposition, MetricType, Write
+from broker_containers.metrics.exposition import Exposition, Write
 
 
 def of_cluster(
@@ -20,17 +20,16 @@ def of_cluster(
     """Members, owners, and the leader's decisions with their reasons."""
 
     def write(text: Exposition) -> None:
-        text.one("sulina_cluster_brokers", MetricType.GAUGE, "Live brokers.", len(tables.living()))
+        text.gauge("sulina_cluster_brokers", "Live brokers.", len(tables.living()))
         owned = sum(1 for _ in tables.topics_of(me))
-        text.one("sulina_cluster_topics_owned", MetricType.GAUGE, "Topics this broker owns.", owned)
-        text.one(
+        text.gauge("sulina_cluster_topics_owned", "Topics this broker owns.", owned)
+        text.counter(
             "sulina_cluster_topics_handed_over",
-            MetricType.COUNTER,
             "Topics this broker handed over to another broker.",
             ownership.moved_away,
         )
         leads = election.term > 0
-        text.one("sulina_cluster_leader", MetricType.GAUGE, "1 on the leader.", int(leads))
+        text.gauge("sulina_cluster_leader", "1 on the leader.", int(leads))
         if leads:
             _write_leader(text, tables, leader_tasks)
 
@@ -39,32 +38,28 @@ def of_cluster(
 
 def _write_leader(text: Exposition, tables: ClusterTables, leader_tasks: LeaderTasks) -> None:
     waiting = len(tables.unassigned.items)
-    text.one("sulina_cluster_unassigned", MetricType.GAUGE, "Topics without an owner.", waiting)
+    text.gauge("sulina_cluster_unassigned", "Topics without an owner.", waiting)
     moving = sum(1 for owner in tables.owners.items.values() if owner.to)
-    text.one("sulina_cluster_moving", MetricType.GAUGE, "Topics moving to another owner.", moving)
-    text.each(
+    text.gauge("sulina_cluster_moving", "Topics moving to another owner.", moving)
+    text.counter(
         "sulina_balance_moves",
-        MetricType.COUNTER,
         "Topics moved to another owner, by cause.",
         (({"why": why}, count) for why, count in sorted(leader_tasks.moves.items())),
     )
-    text.each(
+    text.counter(
         "sulina_balance_not_moved",
-        MetricType.COUNTER,
         "Decisions not to move a topic, by reason.",
         (({"reason": each.value}, count) for each, count in sorted(leader_tasks.reasons.items())),
     )
     view = leader_tasks.view()
-    text.each(
+    text.gauge(
         "sulina_balance_load",
-        MetricType.GAUGE,
         "Load of each broker as measured by the leader; 1 is full.",
         (({"broker": one.id}, one.load) for one in view.brokers.values()),
     )
     balance = balance_of(view.brokers.values())
-    text.one(
+    text.gauge(
         "sulina_balance_max_over_mean",
-        MetricType.GAUGE,
         "Ratio of the highest broker load to the mean.",
         balance.max_over_mean,
     )

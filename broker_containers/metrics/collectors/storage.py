@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker_containers.broker.broker import Broker
-from broker_containers.metrics.exposition import Exposition, MetricType, Write
+from broker_containers.metrics.exposition import Exposition, Write
 from storage_grpc.journal import JournalStore
 from storage_grpc.quorum.nodes import Nodes
 from storage_grpc.quorum.settings import QuorumSettings
@@ -14,17 +14,15 @@ def of_journal(entries: JournalStore) -> Write:
 
     def write(text: Exposition) -> None:
         files, size = entries.usage
-        text.one("sulina_journal_files", MetricType.GAUGE, "Journal files.", files)
-        text.one("sulina_journal_bytes", MetricType.GAUGE, "Size of the journal files.", size)
-        text.one(
+        text.gauge("sulina_journal_files", "Journal files.", files)
+        text.gauge("sulina_journal_bytes", "Size of the journal files.", size)
+        text.gauge(
             "sulina_journal_pending_bytes",
-            MetricType.GAUGE,
             "Bytes appended and not yet durable.",
             entries.pending_bytes,
         )
-        text.one(
+        text.gauge(
             "sulina_journal_damaged_places",
-            MetricType.GAUGE,
             "Damaged regions found at startup; the data in them is not served.",
             len(entries.recovery.damaged) + entries.recovery.corrupt_records,
         )
@@ -37,15 +35,13 @@ def of_nodes(nodes: Nodes, settings: QuorumSettings) -> Write:
 
     def write(text: Exposition) -> None:
         healthy = len(nodes.choose(settings.write_quorum))
-        text.one(
+        text.gauge(
             "sulina_storage_nodes_healthy",
-            MetricType.GAUGE,
             "Healthy storage nodes, counted up to the write quorum.",
             healthy,
         )
-        text.one(
+        text.gauge(
             "sulina_storage_nodes_needed",
-            MetricType.GAUGE,
             "Storage nodes needed to publish.",
             settings.ack_quorum,
         )
@@ -76,6 +72,6 @@ def write_tier(text: Exposition, broker: Broker) -> None:
          "count more than once.", broker.object_cleanup.deleted),
     )  # fmt: skip
     for name, help_, value in gauges:
-        text.one(f"sulina_tier_{name}", MetricType.GAUGE, help_, value)
+        text.gauge(f"sulina_tier_{name}", help_, value)
     for name, help_, total in totals:
-        text.one(f"sulina_tier_{name}", MetricType.COUNTER, help_, total)
+        text.counter(f"sulina_tier_{name}", help_, total)

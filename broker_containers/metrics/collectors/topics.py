@@ -111,7 +111,7 @@ class Totals:
             ("redelivered", "Messages redelivered.", sums.redelivered),
         )
         for name, help_, value in counters:
-            text.one(f"sulina_broker_{name}_total", MetricType.COUNTER, help_, value)
+            text.counter(f"sulina_broker_{name}_total", help_, value)
         present = (
             ("producers", "Producers of all topics.", gauges.producers),
             ("consumers", "Consumers of all topics.", gauges.consumers),
@@ -119,7 +119,7 @@ class Totals:
             ("backlog_messages", "Unacknowledged messages of all subscriptions.", gauges.backlog),
         )
         for name, help_, value in present:
-            text.one(f"sulina_broker_{name}", MetricType.GAUGE, help_, value)
+            text.gauge(f"sulina_broker_{name}", help_, value)
 
 
 _TOPICS_AT_ONCE = 100
@@ -130,57 +130,54 @@ _T = TypeVar("_T")
 @dataclass(frozen=True, slots=True)
 class _Family(Generic[_T]):
     name: str
-    kind: MetricType
     help: str
     value: Callable[[_T], int]
+
+    def write(self, text: Exposition, lines: list[str]) -> None:
+        """Counters have names that end with ``_total``."""
+        counts = self.name.endswith("_total")
+        kind = MetricType.COUNTER if counts else MetricType.GAUGE
+        text.family(self.name, kind, self.help, lines)
 
 
 _TOPIC: Sequence[_Family[Topic]] = (
     _Family(
         "danube_topic_messages_in_total",
-        MetricType.COUNTER,
         "Messages published to the topic.",
         lambda topic: topic.counters.records_in,
     ),
     _Family(
         "danube_topic_bytes_in_total",
-        MetricType.COUNTER,
         "Bytes of the frames published to the topic.",
         lambda topic: topic.counters.bytes_in,
     ),
     _Family(
         "sulina_topic_frames_in_total",
-        MetricType.COUNTER,
         "Frames published to the topic.",
         lambda topic: topic.counters.frames_in,
     ),
     _Family(
         "sulina_topic_repeats_total",
-        MetricType.COUNTER,
         "Frames that producers sent again although they were stored.",
         lambda topic: topic.counters.repeats,
     ),
     _Family(
         "sulina_topic_stored_messages",
-        MetricType.GAUGE,
         "Messages stored and readable.",
         lambda topic: topic.log.end - topic.log.start,
     ),
     _Family(
         "danube_topic_active_producers",
-        MetricType.GAUGE,
         "Producers of the topic.",
         lambda topic: len(topic.producers),
     ),
     _Family(
         "danube_topic_active_consumers",
-        MetricType.GAUGE,
         "Consumers of the topic.",
         lambda topic: topic.consumer_count,
     ),
     _Family(
         "danube_topic_active_subscriptions",
-        MetricType.GAUGE,
         "Subscriptions of the topic.",
         lambda topic: len(topic.subscriptions),
     ),
@@ -189,73 +186,61 @@ _TOPIC: Sequence[_Family[Topic]] = (
 _SUBSCRIPTION: Sequence[_Family[Subscription]] = (
     _Family(
         "danube_subscription_lag_messages",
-        MetricType.GAUGE,
         "Messages published and not acknowledged (upper bound).",
         lambda found: found.backlog,
     ),
     _Family(
         "danube_subscription_active_consumers",
-        MetricType.GAUGE,
         "Consumers of the subscription.",
         lambda found: len(found.consumers),
     ),
     _Family(
         "danube_consumer_messages_out_total",
-        MetricType.COUNTER,
         "Messages delivered to the subscription's consumers, including redeliveries.",
         lambda found: found.counters.delivered,
     ),
     _Family(
         "danube_consumer_bytes_out_total",
-        MetricType.COUNTER,
         "Bytes of the frames delivered to the subscription's consumers.",
         lambda found: found.counters.bytes_out,
     ),
     _Family(
         "sulina_subscription_acknowledged_total",
-        MetricType.COUNTER,
         "Messages acknowledged.",
         lambda found: found.counters.acknowledged,
     ),
     _Family(
         "danube_subscription_nack_total",
-        MetricType.COUNTER,
         "Messages negatively acknowledged by consumers.",
         lambda found: found.counters.nacked,
     ),
     _Family(
         "danube_subscription_redelivery_total",
-        MetricType.COUNTER,
         "Messages redelivered.",
         lambda found: found.counters.redelivered,
     ),
     _Family(
         "danube_subscription_dlq_total",
-        MetricType.COUNTER,
         "Messages moved to the dead-letter topic.",
         lambda found: found.counters.dead_lettered,
     ),
     _Family(
         "sulina_subscription_ack_timeouts_total",
-        MetricType.COUNTER,
         "Messages not acknowledged before the ack timeout.",
         lambda found: found.counters.timed_out,
     ),
     _Family(
         "sulina_subscription_dropped_total",
-        MetricType.COUNTER,
         "Messages dropped by the failure policy.",
         lambda found: found.counters.dropped,
     ),
     _Family(
         "sulina_subscription_skipped_total",
-        MetricType.COUNTER,
         "Messages skipped because they were deleted before delivery.",
         lambda found: found.counters.skipped,
     ),
     _Family(
         "sulina_subscription_stalled",
-        MetricType.GAUGE,
         "1 while messages cannot be read from storage.",
         lambda found: int(found.stalled is not None),
     ),
@@ -294,15 +279,14 @@ class TopicMetrics:
                 await self._clock.sleep(0)
         self._totals.write(text)
         for topic_family, lines in zip(_TOPIC, of_topics, strict=True):
-            text.family(topic_family.name, topic_family.kind, topic_family.help, lines)
+            topic_family.write(text, lines)
             await self._clock.sleep(0)
         for family, lines in zip(_SUBSCRIPTION, of_subscriptions, strict=True):
-            text.family(family.name, family.kind, family.help, lines)
+            family.write(text, lines)
             await self._clock.sleep(0)
-        text.one("danube_broker_topics_owned", MetricType.GAUGE, "Open topics.", len(topics))
-        text.each(
+        text.gauge("danube_broker_topics_owned", "Open topics.", len(topics))
+        text.gauge(
             "sulina_metrics_left_out",
-            MetricType.GAUGE,
             "Topics and subscriptions without individual series; totals include them.",
             [
                 ({"what": "topics"}, len(topics) - shown_topics),
