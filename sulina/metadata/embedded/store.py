@@ -70,7 +70,6 @@ class EmbeddedStore:
                     self._expiry.stop(lease)
 
     async def get(self, key: str) -> KeyValue | None:
-        """The current value of a key, or None."""
         self._check_open()
         check.check_key(key)
         return self._state.get(key)
@@ -83,7 +82,6 @@ class EmbeddedStore:
         after: str | None = None,
         keys_only: bool = False,
     ) -> Listing:
-        """The keys that start with exactly ``prefix``, in order, at one revision."""
         self._check_open()
         check.check_range(prefix, after, limit)
         items: list[KeyValue] = []
@@ -94,40 +92,33 @@ class EmbeddedStore:
         return Listing(tuple(items), self._state.revision, more=False)
 
     async def put(self, key: str, value: bytes, *, lease: int = 0) -> int:
-        """Create or change a key; returns the new revision."""
         return (await self.txn((), (Put(key, value, lease),))).revision
 
     async def delete(self, key: str) -> bool:
-        """Delete a key; returns whether it existed."""
         return (await self.txn((), (Delete(key),))).responses[0].deleted > 0
 
     async def txn(
         self, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()
     ) -> TxnResult:
-        """Run ``then`` if every comparison holds, otherwise ``otherwise``, atomically."""
         size = check.check_txn(compares, then, otherwise)
         return await self._committer.commit(
             lambda uncommitted: uncommitted.run(compares, then, otherwise), size
         )
 
     async def grant(self, ttl_seconds: int) -> Lease:
-        """A new lease."""
         check.check_ttl(ttl_seconds)
         sent = self._clock.now()
         lease = await self._committer.commit(lambda uncommitted: uncommitted.grant(ttl_seconds))
         return Lease(lease, ttl_seconds, self, self._clock, sent)
 
     async def renew_lease(self, lease: int) -> bool:
-        """Restart the lease's time to live; False if it no longer exists."""
         self._check_open()
         return self._expiry.renew(lease)
 
     async def revoke_lease(self, lease: int) -> None:
-        """End the lease and delete its keys in one revision; does nothing if it is gone."""
         await self._committer.commit(lambda uncommitted: uncommitted.revoke(lease))
 
     def watch(self, prefix: str, *, from_revision: int) -> HistoryWatch:
-        """Changes of keys that start with ``prefix``, from ``from_revision`` on."""
         self._check_open()
         check.check_prefix(prefix)
         check.check_from_revision(from_revision)
@@ -139,7 +130,6 @@ class EmbeddedStore:
         self._history.compact(revision, self._state.revision)
 
     async def close(self) -> None:
-        """Finish the calls in flight and release everything; later calls raise ``Closed``."""
         if self._closed:
             return
         self._closed = True

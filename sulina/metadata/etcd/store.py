@@ -40,7 +40,6 @@ class EtcdStore:
         return cls(settings, EtcdGateway(settings, clock))
 
     async def get(self, key: str) -> KeyValue | None:
-        """The current value of a key, or None."""
         self._gateway.check_open()
         check.check_key(key)
         answer = await self._gateway.call("/kv/range", self._codec.one(key), repeatable=True)
@@ -55,10 +54,6 @@ class EtcdStore:
         after: str | None = None,
         keys_only: bool = False,
     ) -> Listing:
-        """The keys that start with exactly ``prefix``, in order, at one revision.
-
-        With ``keys_only`` the values are not read and are empty in the result.
-        """
         self._gateway.check_open()
         check.check_range(prefix, after, limit)
         return await list_keys(
@@ -66,7 +61,6 @@ class EtcdStore:
         )
 
     async def put(self, key: str, value: bytes, *, lease: int = 0) -> int:
-        """Create or change a key; returns the new revision. ``NotFound`` if the lease is gone."""
         self._gateway.check_open()
         op = Put(key, value, lease)
         check.check_txn((), (op,), ())
@@ -74,7 +68,6 @@ class EtcdStore:
         return revision_of(answer.body)
 
     async def delete(self, key: str) -> bool:
-        """Delete a key; returns whether it existed."""
         self._gateway.check_open()
         check.check_key(key)
         request = self._codec.one(key)
@@ -84,7 +77,6 @@ class EtcdStore:
     async def txn(
         self, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()
     ) -> TxnResult:
-        """Run ``then`` if every comparison holds, else ``otherwise``: all of it, or nothing."""
         self._gateway.check_open()
         check.check_txn(compares, then, otherwise)
         reads_only = all(isinstance(op, Get | GetPrefix) for op in (*then, *otherwise))
@@ -103,7 +95,6 @@ class EtcdStore:
         return Lease(lease, ttl, self, self._gateway.clock, answer.sent)
 
     async def renew_lease(self, lease: int) -> bool:
-        """Restart the lease's time to live; False if it no longer exists."""
         for _ in range(2):  # a leader that has not applied the grant yet answers 0
             request = {"ID": str(lease)}
             answer = await self._gateway.call("/lease/keepalive", request, repeatable=True)
@@ -112,7 +103,6 @@ class EtcdStore:
         return False
 
     async def revoke_lease(self, lease: int) -> None:
-        """End the lease and delete its keys in one revision; does nothing if it is gone."""
         try:
             await self._gateway.call("/lease/revoke", {"ID": str(lease)}, repeatable=True)
         except NotFound:
@@ -154,7 +144,6 @@ class EtcdStore:
             return
 
     async def close(self) -> None:
-        """Finish the calls in flight and release everything; later calls raise ``Closed``."""
         for watch in tuple(self._watches):
             await watch.end(Closed("the metadata store is closed"))
         await self._gateway.close()

@@ -103,12 +103,10 @@ def principal_rest(name: str) -> str:
 
 
 def principal_key(name: str) -> str:
-    """The key of a principal."""
     return PRINCIPALS + principal_rest(name)
 
 
 def token_key(token_id: str) -> str:
-    """The key of a token."""
     return TOKENS + part(check_label("token", token_id))
 
 

@@ -125,7 +125,6 @@ def _root(scope: BindingScope, resource: str) -> str:
 
 
 def decode(item: KeyValue) -> Binding:
-    """Decode a binding."""
     scope, *resource, binding_id = item.key.removeprefix(BINDINGS).split("/")
     reach = Reach(BindingScope(scope), name_of("".join(resource)))
     return Binding(name_of(binding_id), reach, record.decode(BindingRecord, item))

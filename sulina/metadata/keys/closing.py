@@ -28,7 +28,6 @@ class _Closing:
 
 
 def key(topic: TopicName) -> str:
-    """The key."""
     return state_root(topic) + "closing"
 
 

@@ -54,12 +54,10 @@ class CursorWrite:
 
 
 def root(topic: TopicName) -> str:
-    """The prefix of a topic's cursors."""
     return state_root(topic) + "cursors/"
 
 
 def key(topic: TopicName, subscription: str) -> str:
-    """The key of a subscription's cursor."""
     return root(topic) + part(subscription)
 
 

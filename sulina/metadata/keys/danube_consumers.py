@@ -27,7 +27,6 @@ class ConsumerRecord:
 
 
 def key(number: int) -> str:
-    """The key of a consumer."""
     return f"{CONSUMERS}{number}"
 
 

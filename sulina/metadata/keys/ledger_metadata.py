@@ -92,7 +92,6 @@ class StoredMetadata:
 
 
 def key(ledger: int) -> str:
-    """The key of a ledger's metadata."""
     return f"{ROOT}{ledger:020d}/metadata"
 
 

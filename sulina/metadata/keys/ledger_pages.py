@@ -22,12 +22,10 @@ PAGE = 100
 
 
 def root(topic: TopicName) -> str:
-    """The prefix of a topic's pages."""
     return state_root(topic) + "ledger-pages/"
 
 
 def key(topic: TopicName, first: int) -> str:
-    """The key of a page."""
     return f"{root(topic)}{first:020d}"
 
 

@@ -40,7 +40,6 @@ class StoredLedgers:
 
 
 def key(topic: TopicName) -> str:
-    """The key of a topic's ledger list."""
     return state_root(topic) + "ledgers"
 
 

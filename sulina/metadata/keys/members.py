@@ -64,17 +64,14 @@ def check_broker_id(name: str) -> str:
 
 
 def register_key(broker: str) -> str:
-    """The key of a broker's registration."""
     return REGISTER + part(broker)
 
 
 def state_key(broker: str) -> str:
-    """The key of a broker's desired state."""
     return f"{BROKERS}{part(broker)}/state"
 
 
 def decode(item: KeyValue) -> BrokerRecord:
-    """Decode a registration."""
     return record.decode(BrokerRecord, item)
 
 

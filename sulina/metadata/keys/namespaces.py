@@ -30,7 +30,6 @@ PERMANENT_NAMESPACES = ("default", "system")
 
 
 def policy_key(namespace: str) -> str:
-    """The key of a namespace's policy."""
     return namespace_root(namespace) + "policy"
 
 

@@ -58,7 +58,6 @@ def key(name: str) -> str:
 
 
 def decode(item: KeyValue) -> RoleRecord:
-    """Decode a role."""
     return record.decode(RoleRecord, item)
 
 

@@ -185,17 +185,14 @@ def subject_root(subject: str) -> str:
 
 
 def subject_key(subject: str) -> str:
-    """The key of a subject's record."""
     return subject_root(subject) + "metadata"
 
 
 def version_key(subject: str, number: int) -> str:
-    """The key of a version."""
     return f"{subject_root(subject)}versions/{number}"
 
 
 def id_key(schema_id: int) -> str:
-    """The key of an id."""
     return f"{IDS}{schema_id}"
 
 

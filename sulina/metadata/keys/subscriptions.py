@@ -35,12 +35,10 @@ MAX_UNACKED: Final = 1 << 20
 
 
 def root(topic: TopicName) -> str:
-    """The prefix of a topic's subscriptions."""
     return topic_root(topic) + "subscriptions/"
 
 
 def key(topic: TopicName, subscription: str) -> str:
-    """The key of a subscription's record."""
     return root(topic) + part(subscription)
 
 

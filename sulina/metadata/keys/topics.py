@@ -52,7 +52,6 @@ class TopicRecord:
 
 
 def key(topic: TopicName) -> str:
-    """The key of a topic's record."""
     return topic_root(topic) + "topic"
 
 
