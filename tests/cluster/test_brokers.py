@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
 
 import pytest
 
 from tests.cluster.cluster import Cluster, goes_on
 from tests.cluster.test_nodes import flip_bits
 from tests.faults.seeds import number_from_environment
-from tests.support.wire import Wire
 
 
 async def test_a_new_broker_takes_over_while_a_node_is_away(
@@ -40,54 +38,19 @@ async def test_a_broker_killed_while_a_node_stands_still_is_followed_by_another(
         await goes_on(load)
 
 
+@pytest.mark.parametrize("lost_disks", [0, 1])
 async def test_everything_killed_at_once_comes_back_with_all_that_was_acknowledged(
-    three: Cluster, rng: random.Random
+    three: Cluster, rng: random.Random, lost_disks: int
 ) -> None:
     async with three.load(rng) as load:
         three.broker.kill()
         for node in three.nodes:
             node.kill()
+        for node in rng.sample(three.nodes, lost_disks):
+            node.wipe()
         await asyncio.gather(*(node.start() for node in three.nodes))
         await asyncio.to_thread(three.broker.start)
         await goes_on(load)
-
-
-async def test_everything_killed_at_once_with_one_disk_lost_comes_back_with_all_acknowledged(
-    three: Cluster, rng: random.Random
-) -> None:
-    async with three.load(rng) as load:
-        three.broker.kill()
-        for node in three.nodes:
-            node.kill()
-        rng.choice(three.nodes).wipe()
-        await asyncio.gather(*(node.start() for node in three.nodes))
-        await asyncio.to_thread(three.broker.start)
-        await goes_on(load)
-
-
-PARTITIONS = {
-    "cut": Wire.cut,
-    "silent": Wire.block,
-    "silent-there": lambda wire: wire.block(back=False),
-    "silent-back": lambda wire: wire.block(there=False),
-}
-
-
-@pytest.mark.parametrize("part", PARTITIONS.values(), ids=PARTITIONS)
-async def test_publishes_go_on_while_one_node_is_cut_off(
-    three: Cluster, rng: random.Random, part: Callable[[Wire], None]
-) -> None:
-    async with three.load(rng) as load:
-        before, mark = await load.epochs(), three.mark()
-        number = rng.randrange(3)
-        part(three.wires[number])
-        await three.noticed(three.nodes[number], mark)
-        await goes_on(load)
-        mark = three.mark()
-        three.wires[number].heal()
-        await three.welcomed(three.nodes[number], mark)
-        await goes_on(load)
-        assert await load.epochs() == before, "a publish failed"
 
 
 async def test_publishes_wait_while_all_nodes_are_cut_off_and_go_on_afterwards(

@@ -9,56 +9,43 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
+from collections.abc import Callable
+
+import pytest
 
 from tests.cluster.cluster import Cluster, goes_on
 from tests.storage_service.process import StorageProcess
 
 
-async def test_publishes_go_on_while_a_killed_node_is_away_and_when_it_is_back(
-    three: Cluster, rng: random.Random
+def _lose_disk(cluster: Cluster, number: int) -> None:
+    cluster.nodes[number].kill()
+    cluster.nodes[number].wipe()
+
+
+FAULTS: dict[str, Callable[[Cluster, int], None]] = {
+    "killed": lambda cluster, number: cluster.nodes[number].kill(),
+    "frozen": lambda cluster, number: cluster.nodes[number].freeze(),
+    "empty-disk": _lose_disk,
+    "cut": lambda cluster, number: cluster.wires[number].cut(),
+    "silent": lambda cluster, number: cluster.wires[number].block(),
+    "silent-there": lambda cluster, number: cluster.wires[number].block(back=False),
+    "silent-back": lambda cluster, number: cluster.wires[number].block(there=False),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+async def test_publishes_go_on_while_a_node_is_away_and_when_it_is_back(
+    three: Cluster, rng: random.Random, fault: Callable[[Cluster, int], None]
 ) -> None:
     async with three.load(rng) as load:
         before, mark = await load.epochs(), three.mark()
-        victim = rng.choice(three.nodes)
-        victim.kill()
-        await three.noticed(victim, mark)
+        number = rng.randrange(3)
+        fault(three, number)
+        await three.noticed(three.nodes[number], mark)
         await goes_on(load)
         mark = three.mark()
-        await victim.start()
-        await three.welcomed(victim, mark)
-        await goes_on(load)
-        assert await load.epochs() == before, "a publish failed"
-
-
-async def test_publishes_go_on_while_a_node_stands_still_for_longer_than_the_time_out(
-    three: Cluster, rng: random.Random
-) -> None:
-    async with three.load(rng) as load:
-        before, mark = await load.epochs(), three.mark()
-        victim = rng.choice(three.nodes)
-        victim.freeze()
-        await three.noticed(victim, mark)
-        await goes_on(load)
-        mark = three.mark()
-        victim.thaw()
-        await three.welcomed(victim, mark)
-        await goes_on(load)
-        assert await load.epochs() == before, "a publish failed"
-
-
-async def test_a_node_that_comes_back_with_an_empty_disk_takes_part_and_nothing_is_missing(
-    three: Cluster, rng: random.Random
-) -> None:
-    async with three.load(rng) as load:
-        before, mark = await load.epochs(), three.mark()
-        victim = rng.choice(three.nodes)
-        victim.kill()
-        await three.noticed(victim, mark)
-        await goes_on(load)
-        victim.wipe()
-        mark = three.mark()
-        await victim.start()
-        await three.welcomed(victim, mark)
+        await three.heal()
+        await three.welcomed(three.nodes[number], mark)
         await goes_on(load)
         assert await load.epochs() == before, "a publish failed"
 
