@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from tests.cli.blocking_client import BlockingClient
-from tests.cli.runner import SulinaCommand
+from tests.cli.runner import BlockingClient, SulinaCommand
 from tests.support.fixtures import shared_sulina_process as shared_sulina_process
 from tests.support.server import SulinaProcess
 

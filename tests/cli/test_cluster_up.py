@@ -14,8 +14,7 @@ import pytest
 from broker_containers.local_cluster.ports import ClusterSize, RequestedPorts, plan_ports
 from sulina.errors import Refused
 from sulina.metadata.etcd.server import find_etcd
-from tests.cli.blocking_client import BlockingClient
-from tests.cli.runner import SulinaCommand
+from tests.cli.runner import BlockingClient, SulinaCommand
 from tests.support.local_cluster import ClusterUp, wait_gone
 
 NOBODY = SulinaCommand("sulina://127.0.0.1:1")

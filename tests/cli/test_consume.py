@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.cli.blocking_client import BlockingClient
-from tests.cli.runner import SulinaCommand, finish
+from tests.cli.runner import BlockingClient, SulinaCommand, finish
 
 
 def test_messages_are_printed_one_per_line(

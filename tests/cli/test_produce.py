@@ -8,8 +8,7 @@ import signal
 import time
 from pathlib import Path
 
-from tests.cli.blocking_client import BlockingClient
-from tests.cli.runner import SulinaCommand, finish
+from tests.cli.runner import BlockingClient, SulinaCommand, finish
 
 
 def test_arguments_are_published_and_the_last_offset_is_printed(

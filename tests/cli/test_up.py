@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.blocking_client import BlockingClient
-from tests.cli.runner import SulinaCommand, finish
+from tests.cli.runner import BlockingClient, SulinaCommand, finish
 from tests.support.fixtures import sulina_process as sulina_process
 from tests.support.server import SulinaProcess
 

@@ -91,7 +91,7 @@ async def _torn() -> _Torn:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("tear", "step"), [(_cut, 1), (_zeroed, 8), (_garbled, 8)])
+@pytest.mark.parametrize(("tear", "step"), [(_cut, 3), (_zeroed, 8), (_garbled, 8)])
 async def test_a_broker_on_a_journal_torn_at_any_byte_serves_the_acknowledged_prefix(
     tear: Tear, step: int
 ) -> None:

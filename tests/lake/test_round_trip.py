@@ -30,8 +30,7 @@ from tests.lake.ledgers import (
     ledger_of,
     ledgers,
 )
-from tests.wire.lies import columns_of, lie, sealed, with_columns
-from tests.wire.records import NOW, delayed_sample, sample
+from tests.wire.records import NOW, columns_of, delayed_sample, lie, sample, sealed, with_columns
 
 ROW_GROUPS = st.sampled_from([1, 700, 2000, 1 << 20])
 

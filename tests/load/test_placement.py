@@ -1,20 +1,26 @@
-"""Where topics go that need a broker."""
+"""Where topics go that need a broker, rankings by load, and validated settings."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker_containers.load.decision import MoveReason, NewTopic, SkipReason
 from broker_containers.load.placement import drain, failover, manual_move, place
+from broker_containers.load.ranking import ranking_of
+from broker_containers.load.report import LoadReport, TopicLoad
 from broker_containers.load.rules import PlacementRule
-from broker_containers.load.settings import BalanceSettings
+from broker_containers.load.settings import BalanceSettings, Full, RankingName, Weights
 from broker_containers.load.view import BrokerLoad, ClusterView
 from sulina.errors import NotFound, Refused
 from sulina.metadata.keys.members import BrokerMode
-from tests.load.clusters import cluster
+from sulina.runtime.resources import Resources, Usage
+from tests.load.clusters import PATIENT, cluster
 
 SETTINGS = BalanceSettings()
 
@@ -161,3 +167,99 @@ def test_a_person_may_move_a_topic_within_the_rules_or_by_force() -> None:
     assert (move.source, move.target, move.cost, move.why) == ("a", "b", 0.5, MoveReason.MANUAL)
     with pytest.raises(NotFound, match="/d/2 has no broker"):
         manual_move(view, "/d/2", "b", settings)
+
+
+BUSY = Resources(
+    cpu=Usage(2, 4),
+    memory=Usage(1e9, 4e9),
+    disk_space=Usage(1e9, 10e9),
+    disk_io=Usage(50e6),
+    network_in=Usage(25e6, 125e6),
+    network_out=Usage(50e6, 125e6),
+)
+TOPICS = (
+    TopicLoad("/d/heavy", 9_000, 20e6, 9_000, 40e6, 3, 3, 5 << 30),
+    TopicLoad("/d/light", 1_000, 5e6, 1_000, 10e6, 1, 1, 0),
+    TopicLoad("/d/idle"),
+)
+REPORT = LoadReport("b", 1, BUSY, TOPICS, connections=4_000)
+
+
+def test_the_simple_ranking_counts_topics() -> None:
+    ranking = ranking_of(BalanceSettings(ranking=RankingName.SIMPLE))
+    report = LoadReport("b", 1, BUSY, TOPICS, TopicLoad("", 5), 7)
+    assert ranking.measure(report).load(7) == 10
+
+
+def test_the_composite_ranking_is_a_third_each_of_topics_cpu_and_memory() -> None:
+    measured = ranking_of(BalanceSettings(ranking=RankingName.COMPOSITE)).measure(REPORT)
+    assert measured.load(0) == pytest.approx((3 / 10_000 + 0.5 + 0.25) / 3)
+    assert measured.base == pytest.approx(0.25 / 3)
+
+
+def test_the_weighted_ranking_is_the_weighted_mean_of_all_parts() -> None:
+    measured = ranking_of(BalanceSettings()).measure(REPORT)
+    expected = (
+        0.40 * 0.5 + 0.05 * 0.25 + 0.05 * 0.1 + 0.05 * 0.25 + 0.15 * 0.2 + 0.15 * 0.4
+        + 0.05 * 3 / 10_000 + 0.05 * 0.4 + 0.05 * 0.5
+    )  # fmt: skip
+    assert measured.load(0) == pytest.approx(expected)
+
+
+def test_a_topic_costs_what_it_does() -> None:
+    weights = Weights(cpu=1, memory=0, disk=0, network_in=0, network_out=0, topics=0,
+                      connections=0, backlog=0)  # fmt: skip
+    costs = ranking_of(BalanceSettings(weights=weights)).measure(REPORT).costs
+    assert sum(costs) == pytest.approx(0.5)
+    assert costs[0] > 4 * costs[1] > costs[2] == 0
+
+
+def test_what_no_topic_causes_is_base() -> None:
+    idle = LoadReport("b", 1, BUSY, (TopicLoad("/d/idle"),))
+    measured = ranking_of(BalanceSettings()).measure(idle)
+    assert measured.base > 0.3
+    assert measured.costs[0] == pytest.approx(0.05 / 10_000)
+
+
+@PATIENT
+@given(st.integers(1, 3))
+def test_topics_told_as_a_sum_cost_what_they_cost_one_by_one(detailed: int) -> None:
+    ranking = ranking_of(BalanceSettings())
+    whole = ranking.measure(REPORT)
+    short = LoadReport.bounded("b", 1, BUSY, TOPICS, connections=4_000, detailed=detailed)
+    measured = ranking.measure(short)
+    assert measured.load(short.rest_count) == pytest.approx(whole.load(0))
+    assert measured.work == pytest.approx(whole.work)
+
+
+@pytest.mark.parametrize(
+    ("make", "complaint"),
+    [
+        (lambda: BalanceSettings(high_stop=1.2), "thresholds must rise"),
+        (lambda: BalanceSettings(low_start=0.9), "thresholds must rise"),
+        (lambda: Weights(cpu=-1), "0 or more"),
+        (lambda: Weights(**dict.fromkeys(Weights().shares(), 0.0)), "at least one"),
+        (lambda: Full(topics=0), "above 0"),
+        (lambda: BalanceSettings(moves_per_interval=0), "set enabled to false"),
+        (lambda: BalanceSettings(load_per_interval=1.5), "at most 1"),
+        (lambda: BalanceSettings(stale_seconds=1), "more than fresh_seconds"),
+        (lambda: BalanceSettings(confirm_seconds=-1), "negative"),
+        (lambda: BalanceSettings(confirm_seconds=float("nan")), "negative"),
+        (lambda: BalanceSettings(smoothing_seconds=0), "more than 0"),
+        (lambda: PlacementRule.from_dict({"pattern": "payments"}), "start with '/'"),
+        (lambda: PlacementRule.from_dict({"pattern": "/p/*"}), "says nothing"),
+        (lambda: PlacementRule("/p/*", require=("a",), avoid=("a",)), "requires and avoids"),
+        (lambda: PlacementRule.from_dict({"labels": ["a"]}), "not a rule"),
+    ],
+)
+def test_a_wrong_setting_is_refused_with_the_remedy(
+    make: Callable[[], object], complaint: str
+) -> None:
+    with pytest.raises(Refused, match=complaint):
+        make()
+
+
+def test_only_the_proportions_of_weights_matter() -> None:
+    tenfold = {name: 10 * share for name, share in Weights().shares().items()}
+    assert Weights(**tenfold).shares() == pytest.approx(Weights().shares())
+    assert sum(Weights().shares().values()) == pytest.approx(1)

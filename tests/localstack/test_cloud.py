@@ -17,8 +17,7 @@ from localstack.cloud.folder import cloud_folder
 from localstack.emulators.credentials import Credentials
 from localstack.emulators.s3 import s3_client
 from sulina.errors import Refused
-from tests.cli.blocking_client import BlockingClient
-from tests.cli.runner import SulinaCommand
+from tests.cli.runner import BlockingClient, SulinaCommand
 from tests.support.local_cluster import ClusterUp, wait_gone
 
 

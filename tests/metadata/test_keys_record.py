@@ -1,7 +1,9 @@
-"""Records as JSON, and keys from names."""
+"""Records as JSON, keys from names, and the desired states of brokers."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -10,9 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sulina.errors import CorruptEntry, Refused
-from sulina.metadata.keys import cursors, ledgers, path, record, subscriptions
+from sulina.metadata.embedded import EmbeddedStore
+from sulina.metadata.keys import cursors, ledgers, members, path, record, subscriptions
+from sulina.metadata.keys.members import BrokerMode, BrokerState
 from sulina.metadata.store import KeyValue
 from sulina.names import TopicName
+from tests.metadata.manual_clock import ManualClock
 
 
 class Colour(StrEnum):
@@ -100,3 +105,34 @@ def test_keys_are_where_the_design_says() -> None:
     assert ledgers.key(topic) == "/state/default/orders/ledgers"
     assert cursors.key(topic, "a b/c") == "/state/default/orders/cursors/a%20b%2Fc"
     assert subscriptions.key(topic, "ü") == "/topics/default/orders/subscriptions/%C3%BC"
+
+
+DRAINING = BrokerState(BrokerMode.DRAINING)
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[EmbeddedStore]:
+    store = await EmbeddedStore.open(ManualClock())
+    yield store
+    await store.close()
+
+
+async def test_of_two_brokers_drained_at_the_same_time_one_stays_active(
+    store: EmbeddedStore,
+) -> None:
+    outcomes = await asyncio.gather(
+        members.set_state(store, "one", DRAINING, ["two"]),
+        members.set_state(store, "two", DRAINING, ["one"]),
+        return_exceptions=True,
+    )
+    [refused] = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    assert isinstance(refused, Refused)
+    assert "is the only active broker" in str(refused)
+
+
+async def test_a_broker_is_drained_again_once_another_is_active(store: EmbeddedStore) -> None:
+    await members.set_state(store, "one", DRAINING, ["two"])
+    with pytest.raises(Refused, match="two is the only active broker"):
+        await members.set_state(store, "two", DRAINING, ["one"])
+    await members.set_state(store, "one", BrokerState(), ["two"])
+    await members.set_state(store, "two", DRAINING, ["one"])

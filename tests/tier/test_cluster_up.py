@@ -6,8 +6,7 @@ import os
 import signal
 from pathlib import Path
 
-from tests.cli.blocking_client import BlockingClient
-from tests.cli.runner import SulinaCommand
+from tests.cli.runner import BlockingClient, SulinaCommand
 from tests.support.local_cluster import ClusterUp
 
 TOPIC = "/default/clustered"

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.blocking_client import BlockingClient
-from tests.cli.runner import SulinaCommand
+from tests.cli.runner import BlockingClient, SulinaCommand
 from tests.support.server import SulinaProcess
 
 TOPIC = "/default/tiered"

@@ -24,9 +24,18 @@ from sulina.wire.decode import Frame
 from sulina.wire.encode import Origin, encode_control_frame, encode_frame
 from sulina.wire.stream import CommandStream
 from tests.wire.bodies import EXAMPLES
-from tests.wire.lies import FIELDS, columns_of, lie, sealed, with_columns
 from tests.wire.loopback import opened
-from tests.wire.records import NOW, assert_sound, delayed_sample, sample
+from tests.wire.records import (
+    FIELDS,
+    NOW,
+    assert_sound,
+    columns_of,
+    delayed_sample,
+    lie,
+    sample,
+    sealed,
+    with_columns,
+)
 
 _MEMORY_KIB = 512 << 10
 _LIMIT = 256 << 10

@@ -27,15 +27,19 @@ from sulina.wire.header import (
     parse_header,
     read_due,
 )
-from tests.wire.lies import FIELDS, columns_of, lie, sealed, with_columns
 from tests.wire.records import (
+    FIELDS,
     MAX_SEQUENCE,
     NOW,
     Records,
     assert_sound,
+    columns_of,
     delayed_sample,
+    lie,
     records,
     sample,
+    sealed,
+    with_columns,
 )
 
 BROKERS_PART = range(72, 88)
