@@ -13,8 +13,8 @@ from tests.simulation.run import main, parse_seeds, replay_command
 from tests.simulation.simulate import simulate
 from tests.simulation.switches import CLUSTER_SAFEGUARDS, TIER_SAFEGUARDS, Switches, patched
 
-_SEEDS = 120
-_CLUSTER_SEEDS = 50
+_SEEDS = 220
+_CLUSTER_SEEDS = 80
 _TIER_SEEDS = 8
 _A_TEST = 10
 
