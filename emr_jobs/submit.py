@@ -21,10 +21,6 @@ from emr_jobs.java import FAST_ARROW
 from emr_jobs.package import CODE, ENVIRONMENT, JOBS
 from sulina.errors import Refused, SulinaError, Unavailable
 
-RELEASE: Final = "emr-spark-8.0.0"
-"""The EMR release that the jobs are built and tested for, with Spark 4.0.2."""
-TYPE: Final = "SPARK"
-
 _EXAMPLES: Final = """\
 examples:
   python -m emr_jobs.submit ledger_audit --application 00abc123 --artifacts s3://code/sulina \\
@@ -54,18 +50,6 @@ class JobRun:
     tags: Mapping[str, str] = field(default_factory=dict)
     token: str = ""
     """The client token: requests with the same token start one run. By default it is random."""
-
-
-def application_request(name: str, *, token: str) -> dict[str, Any]:
-    """The CreateApplication request for an application that can run the jobs."""
-    return {
-        "name": name,
-        "releaseLabel": RELEASE,
-        "type": TYPE,
-        "clientToken": token,
-        "autoStartConfiguration": {"enabled": True},
-        "autoStopConfiguration": {"enabled": True, "idleTimeoutMinutes": 15},
-    }
 
 
 def job_request(run: JobRun) -> dict[str, Any]:
@@ -105,13 +89,13 @@ def job_request(run: JobRun) -> dict[str, Any]:
     return request
 
 
-def check(request: Mapping[str, Any], operation: str = "StartJobRun") -> None:
-    """Raises ``Refused`` if the request does not match the service model."""
+def check(request: Mapping[str, Any]) -> None:
+    """Raises ``Refused`` if the StartJobRun request does not match the service model."""
     import botocore.session
     from botocore.validate import ParamValidator
 
     model = botocore.session.get_session().get_service_model("emr-serverless")
-    shape = model.operation_model(operation).input_shape
+    shape = model.operation_model("StartJobRun").input_shape
     report = ParamValidator().validate(dict(request), shape)
     problems = [report.generate_report()] if report.has_errors() else []
     for name, member in shape.members.items():
@@ -123,7 +107,7 @@ def check(request: Mapping[str, Any], operation: str = "StartJobRun") -> None:
         ):
             problems.append(f"{name} is {value!r} but must match {rules.get('pattern')}")
     if problems:
-        raise Refused(f"invalid {operation} request: {'; '.join(problems)}")
+        raise Refused(f"invalid StartJobRun request: {'; '.join(problems)}")
 
 
 def upload(folder: Path, artifacts: str, client: Any) -> list[str]:

@@ -11,18 +11,9 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from emr_jobs.jobs import running
 from emr_jobs.jobs.compacted import CompactedTable, Uncompacted, todo
-from emr_jobs.jobs.running import (
-    DONE,
-    Result,
-    add_scheme,
-    add_source,
-    command,
-    parser,
-    run,
-    session,
-    source_options,
-)
+from emr_jobs.jobs.running import DONE, Result
 from emr_jobs.jobs.stores import read_records, spark_path
 from emr_jobs.source.objects import list_parts
 from emr_jobs.source.options import StoreLocation, parse_options
@@ -40,8 +31,7 @@ _EXAMPLES = """\
 
 def main(argv: Sequence[str]) -> int:
     """Run the job."""
-    arguments = parser(__spec__.name, __doc__, _EXAMPLES)
-    add_source(arguments)
+    arguments = running.parser(__spec__.name, __doc__, _EXAMPLES)
     arguments.add_argument("--table", required=True, help="the table: a folder or a URL")
     arguments.add_argument(
         "--file-records",
@@ -49,13 +39,13 @@ def main(argv: Sequence[str]) -> int:
         default=5_000_000,
         help="maximum number of records per file (default: 5000000)",
     )
-    add_scheme(arguments)
-    return run(arguments.parse_args(argv), work)
+    running.add_scheme(arguments)
+    return running.run(arguments.parse_args(argv), work)
 
 
 def work(arguments: argparse.Namespace) -> tuple[int, Result]:
     """Compact new records. Of two concurrent runs on a table, the later fails with ``Refused``."""
-    options = source_options(arguments)
+    options = running.source_options(arguments)
     bounds = {"startTime", "endTime", "startOffset", "endOffset"} & options.keys()
     if bounds:
         raise Refused(
@@ -70,7 +60,7 @@ def work(arguments: argparse.Namespace) -> tuple[int, Result]:
     result: Result = {"job": "compaction", "table": arguments.table, "run": number, "records": 0}
     if not pieces:
         return DONE, {**result, "topics": {}}
-    spark = session(arguments, "compaction")
+    spark = running.session(arguments, "compaction")
     target = f"{spark_path(spark, arguments.table)}/data"
     _write(
         spark,
@@ -110,4 +100,4 @@ def _write(spark: SparkSession, frames: list[DataFrame], path: str, file_records
 
 
 if __name__ == "__main__":
-    command(main)
+    running.command(main)

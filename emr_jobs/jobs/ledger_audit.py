@@ -13,18 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from emr_jobs.jobs import running
 from emr_jobs.jobs.auditing import SCHEMA, audit_object
-from emr_jobs.jobs.running import (
-    DONE,
-    FAULTS_FOUND,
-    Result,
-    add_source,
-    command,
-    parser,
-    run,
-    session,
-    source_options,
-)
+from emr_jobs.jobs.running import DONE, FAULTS_FOUND, Result
 from emr_jobs.source.footers import read_footer
 from emr_jobs.source.objects import (
     FOOTER_THREADS,
@@ -49,8 +40,7 @@ _MAX_FAULTS = 1000
 
 def main(argv: Sequence[str]) -> int:
     """Run the job."""
-    arguments = parser(__spec__.name, __doc__, _EXAMPLES)
-    add_source(arguments)
+    arguments = running.parser(__spec__.name, __doc__, _EXAMPLES)
     arguments.add_argument(
         "--late-seconds",
         type=float,
@@ -60,15 +50,15 @@ def main(argv: Sequence[str]) -> int:
     arguments.add_argument(
         "--allow-late", action="store_true", help="count late records, but not as faults"
     )
-    return run(arguments.parse_args(argv), work)
+    return running.run(arguments.parse_args(argv), work)
 
 
 def work(arguments: argparse.Namespace) -> tuple[int, Result]:
     """Audit all objects in tasks, then the transitions between them on the driver."""
-    options = parse_options(source_options(arguments))
+    options = parse_options(running.source_options(arguments))
     storage = LakeStorage(options.location)
     chosen = spans(storage, options.topics, options.bounds)
-    spark = session(arguments, "ledger-audit")
+    spark = running.session(arguments, "ledger-audit")
     late_us = round(arguments.late_seconds * 1e6)
     objects = with_times(storage, chosen)
     slices = max(1, -(-len(objects) // _OBJECTS_PER_TASK))
@@ -194,4 +184,4 @@ def _repeats(producer: str, ranges: list[tuple[int, int, str]]) -> list[dict[str
 
 
 if __name__ == "__main__":
-    command(main)
+    running.command(main)

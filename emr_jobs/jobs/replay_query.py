@@ -12,17 +12,8 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from emr_jobs.jobs.running import (
-    DONE,
-    Result,
-    add_clock_skew,
-    add_source,
-    command,
-    parser,
-    run,
-    session,
-    source_options,
-)
+from emr_jobs.jobs import running
+from emr_jobs.jobs.running import DONE, Result
 from sulina.errors import Refused
 
 if TYPE_CHECKING:
@@ -40,9 +31,8 @@ _RECORD = ("payload", "key", "attributes")
 
 def main(argv: Sequence[str]) -> int:
     """Run the job."""
-    arguments = parser(__spec__.name, __doc__, _EXAMPLES)
-    add_source(arguments)
-    add_clock_skew(arguments)
+    arguments = running.parser(__spec__.name, __doc__, _EXAMPLES)
+    running.add_clock_skew(arguments)
     arguments.add_argument("--query", required=True, help="SQL query on the view records")
     arguments.add_argument("--url", required=True, help="broker URL: sulina://broker:6655")
     arguments.add_argument("--to", required=True, help="the topic to publish to")
@@ -70,7 +60,7 @@ def main(argv: Sequence[str]) -> int:
         "--registry", default="", help="schema registry URL instead: http://broker:8080"
     )
     arguments.add_argument("--subject", default="", help="the schema's subject in the registry")
-    return run(arguments.parse_args(argv), work)
+    return running.run(arguments.parse_args(argv), work)
 
 
 def work(arguments: argparse.Namespace) -> tuple[int, Result]:
@@ -82,8 +72,8 @@ def work(arguments: argparse.Namespace) -> tuple[int, Result]:
         raise Refused(
             "--producer needs --order-by: a run can only continue if the order of rows is fixed"
         )
-    spark = session(arguments, "replay-query")
-    options = source_options(
+    spark = running.session(arguments, "replay-query")
+    options = running.source_options(
         arguments,
         payload=arguments.payload,
         payloadSchema=arguments.payload_schema,
@@ -121,4 +111,4 @@ def as_records(rows: DataFrame) -> DataFrame:
 
 
 if __name__ == "__main__":
-    command(main)
+    running.command(main)

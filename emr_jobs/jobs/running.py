@@ -41,33 +41,28 @@ Result = dict[str, Any]
 
 
 def parser(module: str, what: str, examples: str) -> argparse.ArgumentParser:
-    """A parser with the arguments that all jobs have."""
+    """A parser with the arguments that all jobs have, including those that select records."""
     found = argparse.ArgumentParser(
         prog=f"python -m {module}",
         description=what,
         epilog=f"examples:\n{examples}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    found.add_argument("--result", default="", help="also write the JSON result to this file")
-    found.add_argument(
-        "--master", default="", help="Spark master, such as local[2]; not with spark-submit"
-    )
-    return found
-
-
-def add_source(to: argparse.ArgumentParser) -> None:
-    """Add the arguments that select a job's records."""
-    to.add_argument("--path", required=True, help="the lake: a folder, or s3://bucket/prefix")
-    to.add_argument(
+    add = found.add_argument
+    add("--result", default="", help="also write the JSON result to this file")
+    add("--master", default="", help="Spark master, such as local[2]; not with spark-submit")
+    add("--path", required=True, help="the lake: a folder, or s3://bucket/prefix")
+    add(
         "--topic",
         required=True,
         help="a topic, a comma-separated list, or a pattern such as /default/*",
     )
-    to.add_argument("--endpoint", default="", help="URL of an S3-compatible store other than AWS")
-    to.add_argument("--start-time", default="", help="first publish time: 2026-05-01T00:00:00Z")
-    to.add_argument("--end-time", default="", help="end of the publish times, exclusive")
-    to.add_argument("--start-offset", default="", help="first offset")
-    to.add_argument("--end-offset", default="", help="end of the offsets, exclusive")
+    add("--endpoint", default="", help="URL of an S3-compatible store other than AWS")
+    add("--start-time", default="", help="first publish time: 2026-05-01T00:00:00Z")
+    add("--end-time", default="", help="end of the publish times, exclusive")
+    add("--start-offset", default="", help="first offset")
+    add("--end-offset", default="", help="end of the offsets, exclusive")
+    return found
 
 
 def add_clock_skew(to: argparse.ArgumentParser) -> None:

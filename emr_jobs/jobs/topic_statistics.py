@@ -10,18 +10,8 @@ from collections.abc import Sequence
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
-from emr_jobs.jobs.running import (
-    DONE,
-    Result,
-    add_clock_skew,
-    add_scheme,
-    add_source,
-    command,
-    parser,
-    run,
-    session,
-    source_options,
-)
+from emr_jobs.jobs import running
+from emr_jobs.jobs.running import DONE, Result
 from emr_jobs.jobs.stores import read_records, spark_path
 from sulina.errors import Refused
 
@@ -38,9 +28,8 @@ _MAX_ROWS = 10_000
 
 def main(argv: Sequence[str]) -> int:
     """Run the job."""
-    arguments = parser(__spec__.name, __doc__, _EXAMPLES)
-    add_source(arguments)
-    add_clock_skew(arguments)
+    arguments = running.parser(__spec__.name, __doc__, _EXAMPLES)
+    running.add_clock_skew(arguments)
     arguments.add_argument(
         "--window", default="1 hour", help="window length, such as '5 minutes' (default: 1 hour)"
     )
@@ -49,16 +38,16 @@ def main(argv: Sequence[str]) -> int:
     )
     arguments.add_argument("--output", default="", help="write all windows here, as Parquet")
     arguments.add_argument("--chart", default="", help="draw the rates to this file (PNG, SVG)")
-    add_scheme(arguments)
-    return run(arguments.parse_args(argv), work)
+    running.add_scheme(arguments)
+    return running.run(arguments.parse_args(argv), work)
 
 
 def work(arguments: argparse.Namespace) -> tuple[int, Result]:
     """The statistics: at most 10,000 windows in the result, all windows in ``--output``."""
-    spark = session(arguments, "topic-statistics")
+    spark = running.session(arguments, "topic-statistics")
     output = spark_path(spark, arguments.output) if arguments.output else ""
     columns = "namespace,topic,partition,offset,publish_time,producer,key,payload"
-    options = source_options(arguments, columns=columns)
+    options = running.source_options(arguments, columns=columns)
     frame = read_records(spark, arguments.scheme, options)
     windows = by_window(frame, arguments.window).cache()
     try:
@@ -168,4 +157,4 @@ def _topic() -> Column:
 
 
 if __name__ == "__main__":
-    command(main)
+    running.command(main)

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TypeVar
 
 from infra.errors import DeploymentError
 
 PROJECT = "sulina"
+_T = TypeVar("_T")
 
 
 class Values:
@@ -25,56 +28,40 @@ class Values:
 
     def text(self, name: str, default: str = "", pattern: str = "", wanted: str = "") -> str:
         """Text that fully matches ``pattern``; ``wanted`` describes the pattern in the error."""
-        value = self._value(name)
-        if value is None:
-            return default
-        if pattern and not re.fullmatch(pattern, value):
-            raise self.error(name, f"must be {wanted}")
-        return value
+        return self._checked(
+            name,
+            default,
+            lambda value: value if not pattern or re.fullmatch(pattern, value) else None,
+            f"must be {wanted}",
+        )
 
     def number(self, name: str, default: int, lowest: int, highest: int) -> int:
         """A whole number from ``lowest`` to ``highest``."""
-        value = self._value(name)
-        if value is None:
-            return default
-        try:
-            found = int(value)
-        except ValueError:
-            found = lowest - 1
-        if not lowest <= found <= highest:
-            raise self.error(name, f"must be a whole number from {lowest:,} to {highest:,}")
-        return found
+        return self._checked(
+            name,
+            default,
+            lambda value: found if lowest <= (found := int(value)) <= highest else None,
+            f"must be a whole number from {lowest:,} to {highest:,}",
+        )
 
     def fraction(self, name: str, default: float) -> float:
         """A number greater than 0 and less than 1."""
-        value = self._value(name)
-        if value is None:
-            return default
-        try:
-            found = float(value)
-        except ValueError:
-            found = 0.0
-        if not 0 < found < 1:
-            raise self.error(name, "must be a number between 0 and 1, such as 0.6")
-        return found
+        return self._checked(
+            name,
+            default,
+            lambda value: found if 0 < (found := float(value)) < 1 else None,
+            "must be a number between 0 and 1, such as 0.6",
+        )
 
     def flag(self, name: str, default: bool) -> bool:
         """true or false."""
-        value = self._value(name)
-        if value is None:
-            return default
-        if value not in ("true", "false"):
-            raise self.error(name, "must be true or false")
-        return value == "true"
+        known = {"true": True, "false": False}
+        return self._checked(name, default, known.get, "must be true or false")
 
     def choice(self, name: str, default: str, allowed: Sequence[str]) -> str:
         """One of the values in ``allowed``."""
-        value = self._value(name)
-        if value is None:
-            return default
-        if value not in allowed:
-            raise self.error(name, f"must be one of {', '.join(allowed)}")
-        return value
+        known = {value: value for value in allowed}
+        return self._checked(name, default, known.get, f"must be one of {', '.join(allowed)}")
 
     def listing(self, name: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
         """A comma-separated list."""
@@ -112,6 +99,18 @@ class Values:
             f"{PROJECT}:{name} {now} but {wanted}: set it with "
             f"`pulumi config set {PROJECT}:{name} <value>`"
         )
+
+    def _checked(
+        self, name: str, default: _T, parse: Callable[[str], _T | None], wanted: str
+    ) -> _T:
+        """The parsed value; an error if ``parse`` returns None or raises ``ValueError``."""
+        value = self._value(name)
+        if value is None:
+            return default
+        with suppress(ValueError):
+            if (found := parse(value)) is not None:
+                return found
+        raise self.error(name, wanted)
 
     def _value(self, name: str) -> str | None:
         self._read.add(name)

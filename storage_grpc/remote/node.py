@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Final
 
 from google.protobuf.message import Message
@@ -87,12 +88,7 @@ class RemoteNode:
         if head is None and max_entries > 1:
             # Large reads gain nothing in a batch, and would be copied twice.
             return self._entries(await self._ask_raw("Read", request), ledger, first)
-
-        async def single() -> pb.Told:
-            return pb.Told(entries=await self._ask_raw("Read", request))
-
-        told = await self._reads.call(pb.Ask(read=request), single)
-        return self._entries(told.entries, ledger, first)
+        return await self._batched_read("Read", request, pb.Ask(read=request))
 
     async def recovery_read(
         self, ledger: int, first: int, *, max_entries: int, max_bytes: int
@@ -104,12 +100,16 @@ class RemoteNode:
             max_entries=min(max_entries, _INT64_MAX),
             max_bytes=min(max_bytes, _INT64_MAX),
         )
+        return await self._batched_read("RecoveryRead", request, pb.Ask(recovery_read=request))
 
+    async def _batched_read(
+        self, name: str, request: pb.ReadRequest | pb.RecoveryReadRequest, ask: pb.Ask
+    ) -> list[Entry]:
         async def single() -> pb.Told:
-            return pb.Told(entries=await self._ask_raw("RecoveryRead", request))
+            return pb.Told(entries=await self._ask_raw(name, request))
 
-        told = await self._reads.call(pb.Ask(recovery_read=request), single)
-        return self._entries(told.entries, ledger, first)
+        told = await self._reads.call(ask, single)
+        return self._entries(told.entries, request.ledger, request.first)
 
     async def fence(self, ledger: int) -> FencedLedger:
         check_ids(ledger, 0, -1)
@@ -145,14 +145,7 @@ class RemoteNode:
         reply = await self._link.ask("Stat", request, pb.StatReply, self.incarnation)
         if not reply.known:
             return None
-        return LedgerStat(
-            first_entry=reply.first_entry,
-            last_entry=reply.last_entry,
-            last_before_gap=reply.last_before_gap,
-            lac=reply.lac,
-            fenced=reply.fenced,
-            bytes=reply.bytes,
-        )
+        return LedgerStat(**{each.name: getattr(reply, each.name) for each in fields(LedgerStat)})
 
     async def close(self) -> None:
         """Cancel all calls; unanswered ones have an unknown outcome."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from typing import Any, Never, TypeVar
 
 import grpc
@@ -151,15 +152,7 @@ class StorageCalls:
         stat = self._store.stat(request.ledger)
         if stat is None:
             return pb.StatReply(known=False)
-        return pb.StatReply(
-            known=True,
-            first_entry=stat.first_entry,
-            last_entry=stat.last_entry,
-            last_before_gap=stat.last_before_gap,
-            lac=stat.lac,
-            fenced=stat.fenced,
-            bytes=stat.bytes,
-        )
+        return pb.StatReply(known=True, **asdict(stat))
 
 
 async def abort(context: Context, error: SulinaError) -> Never:

@@ -30,61 +30,45 @@ _RESERVE: Final = 32 << 20
 _DATA: Final = Path(".sulina/storage")
 
 
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
+def _setting(default: Any, text: str) -> Any:
+    return field(default=default, metadata={"help": text})
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
     """Settings of one storage node. Raises ``Refused`` for an invalid value."""
 
-    data: Path = field(
-        default=_DATA, metadata=_help("folder of the journal, created if it does not exist")
+    data: Path = _setting(  # noqa: RUF009
+        _DATA, "folder of the journal, created if it does not exist"
     )
-    host: str = field(default="127.0.0.1", metadata=_help("address to listen on"))
-    port: int = field(default=6660, metadata=_help("port to listen on; 0 picks a free one"))
-    id: str = field(default="storage-1", metadata=_help("name of the node, unique in the cluster"))
-    journal_file_mb: int = field(default=256, metadata=_help("size of a journal file in MiB"))
-    max_entry_mb: int = field(default=64, metadata=_help("maximum size of an entry in MiB"))
-    max_pending_mb: int = field(
-        default=64, metadata=_help("MiB that may wait for the disk before senders are held back")
+    host: str = _setting("127.0.0.1", "address to listen on")
+    port: int = _setting(6660, "port to listen on; 0 picks a free one")
+    id: str = _setting("storage-1", "name of the node, unique in the cluster")
+    journal_file_mb: int = _setting(256, "size of a journal file in MiB")
+    max_entry_mb: int = _setting(64, "maximum size of an entry in MiB")
+    max_pending_mb: int = _setting(
+        64, "MiB that may wait for the disk before senders are held back"
     )
-    tier: str = field(
-        default="",
-        metadata=_help(
-            "object store for closed ledgers: s3://bucket/prefix, file:///folder, "
-            "gs://bucket/prefix, redis://host:port/0/prefix; none if empty"
-        ),
+    tier: str = _setting(
+        "",
+        "object store for closed ledgers: s3://bucket/prefix, file:///folder, "
+        "gs://bucket/prefix, redis://host:port/0/prefix; none if empty",
     )
-    tier_cache_mb: int = field(
-        default=CACHE_BYTES >> 20,
-        metadata=_help("MiB of memory for frames of objects that consumers replay"),
+    tier_cache_mb: int = _setting(
+        CACHE_BYTES >> 20, "MiB of memory for frames of objects that consumers replay"
     )
-    tls_cert: str = field(
-        default="", metadata=_help("certificate for TLS (PEM, with its chain); no TLS if empty")
+    tls_cert: str = _setting("", "certificate for TLS (PEM, with its chain); no TLS if empty")
+    tls_key: str = _setting("", "key of the certificate (PEM), if it is in a separate file")
+    tls_ca: str = _setting(
+        "",
+        "certificate authorities (PEM) that other storage nodes and clients are verified "
+        "with; those of the operating system if empty",
     )
-    tls_key: str = field(
-        default="", metadata=_help("key of the certificate (PEM), if it is in a separate file")
+    tls_clients: str = _setting(
+        ANY_CLIENT, f"clients to accept with TLS: {ANY_CLIENT}, or only those with a {CERTIFICATE}"
     )
-    tls_ca: str = field(
-        default="",
-        metadata=_help(
-            "certificate authorities (PEM) that other storage nodes and clients are verified "
-            "with; those of the operating system if empty"
-        ),
-    )
-    tls_clients: str = field(
-        default=ANY_CLIENT,
-        metadata=_help(
-            f"clients to accept with TLS: {ANY_CLIENT}, or only those with a {CERTIFICATE}"
-        ),
-    )
-    stop_seconds: float = field(
-        default=10.0, metadata=_help("seconds to finish pending calls when the node stops")
-    )
-    log_level: str = field(
-        default="warning", metadata=_help(f"least severe messages to log: {', '.join(LOG_LEVELS)}")
-    )
+    stop_seconds: float = _setting(10.0, "seconds to finish pending calls when the node stops")
+    log_level: str = _setting("warning", f"least severe messages to log: {', '.join(LOG_LEVELS)}")
 
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65536:

@@ -11,6 +11,9 @@ from sulina.errors import UnknownOutcome
 from sulina.lake.summary import ObjectHead, ObjectSummary
 from sulina.names import TopicName
 
+_SUMMARY = tuple(pb.VerifyTieredReply.DESCRIPTOR.fields_by_name)
+"""The fields of a summary in addition to those of the object's head."""
+
 
 def to_head(head: ObjectHead) -> pb.ObjectHead:
     """The message for a head."""
@@ -37,28 +40,10 @@ def unpack_frames(message: bytes, who: str) -> list[memoryview]:
 
 def to_summary(summary: ObjectSummary) -> pb.VerifyTieredReply:
     """The message for a summary."""
-    return pb.VerifyTieredReply(
-        last_offset=summary.last_offset,
-        records=summary.records,
-        first_time_us=summary.first_time_us,
-        last_time_us=summary.last_time_us,
-        digest=summary.digest,
-        bytes=summary.bytes,
-        size=summary.size,
-    )
+    return pb.VerifyTieredReply(**{name: getattr(summary, name) for name in _SUMMARY})
 
 
 def from_summary(head: ObjectHead, reply: pb.VerifyTieredReply) -> ObjectSummary:
     """The summary in a message, for the object of ``head``."""
-    return ObjectSummary(
-        head.topic,
-        head.ledger,
-        head.first_offset,
-        reply.last_offset,
-        reply.records,
-        reply.first_time_us,
-        reply.last_time_us,
-        reply.digest,
-        reply.bytes,
-        reply.size,
-    )
+    found = {name: getattr(reply, name) for name in _SUMMARY}
+    return ObjectSummary(head.topic, head.ledger, head.first_offset, **found)

@@ -15,7 +15,7 @@ import pytest
 
 from emr_jobs.package import CODE, ENVIRONMENT, JOBS, pack_code, pack_environment, write_manifest
 from emr_jobs.package import main as package
-from emr_jobs.submit import JobRun, application_request, check, job_request, upload
+from emr_jobs.submit import JobRun, job_request, upload
 from emr_jobs.submit import main as submit
 from localstack.emulators.server import EmulatorServer
 from sulina.errors import Refused, Unavailable
@@ -131,12 +131,6 @@ def test_what_the_service_would_refuse_is_refused_here(wrong: dict[str, Any], to
         job_request(JobRun(**values))
 
 
-def test_the_application_is_of_the_release_that_the_jobs_are_tested_on() -> None:
-    request = application_request("sulina", token="once")
-    check(request, "CreateApplication")
-    assert (request["releaseLabel"], request["type"]) == ("emr-spark-8.0.0", "SPARK")
-
-
 def test_a_dry_run_tells_the_request_and_mistakes_are_sentences(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -161,11 +155,8 @@ def test_an_emulated_account_takes_the_package_and_the_request(
     keys = upload(tmp_path, "s3://spark-code/sulina", s3)
     assert "sulina/sulina.zip" in keys and "sulina/jobs/compaction.py" in keys
     emr = boto3.client("emr-serverless")
-    # The emulator does not know the newest release; all else is as it will be.
-    application = emr.create_application(
-        **{**application_request("sulina", token="once"), "releaseLabel": "emr-7.0.0"}
-    )["applicationId"]
-    run = JobRun("compaction", application, ROLE, "s3://spark-code/sulina")
+    made = emr.create_application(name="sulina", releaseLabel="emr-7.0.0", type="SPARK")
+    run = JobRun("compaction", made["applicationId"], ROLE, "s3://spark-code/sulina")
     assert emr.start_job_run(**job_request(run))["jobRunId"]
 
 
