@@ -50,10 +50,6 @@ class BrokerProcess:
         """Kill it without a warning."""
         os.kill(self.pid, signal.SIGKILL)
 
-    def tell_to_stop(self) -> None:
-        """Ask it to stop as an operator does."""
-        os.kill(self.pid, signal.SIGTERM)
-
     async def _hear(self, wanted: str) -> dict[str, Any]:
         assert self._forker.stdout is not None
         while True:
