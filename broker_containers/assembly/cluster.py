@@ -13,22 +13,15 @@ from broker_containers.assembly.clustered_broker import (
     following_metadata,
     joined_cluster,
 )
-from broker_containers.assembly.running import LedgerStorage, RunningBroker, open_broker
-from broker_containers.doors.http.health import storage_nodes_check
-from broker_containers.metrics.collectors import storage as storage_metrics
-from storage_grpc.quorum.ledgers import QuorumLedgers
+from broker_containers.assembly.running import RunningBroker, open_broker, storage_on
 from storage_grpc.quorum.settings import QuorumSettings
 from storage_grpc.remote import RemoteNodes, RemoteSettings
-from storage_grpc.tier.remote import RemoteTier
 from sulina.metadata.batching import BatchingStore
 from sulina.metadata.etcd import EtcdSettings, EtcdStore
 from sulina.runtime.real_clock import RealClock
 from sulina.runtime.real_network import RealNetwork
 from sulina.runtime.real_random import real_random
 from sulina.runtime.tls_files import TlsFiles
-
-_STORAGE_NODES_SECONDS = 15.0
-"""How long a start waits for enough storage nodes."""
 
 
 @asynccontextmanager
@@ -50,14 +43,7 @@ async def run_in_cluster(
     try:
         remote = RemoteSettings(tls=storage_tls)
         async with RemoteNodes(places, clock, real_random(), remote) as nodes:
-            who = "an ack quorum of storage nodes"
-            await nodes.ready_within(_STORAGE_NODES_SECONDS, quorum.ack_quorum, who)
-            storage = LedgerStorage(
-                QuorumLedgers(nodes, store, clock, quorum),
-                storage_nodes_check(nodes, quorum),
-                storage_metrics.of_nodes(nodes, quorum),
-                RemoteTier(nodes, store, clock),
-            )
+            storage = await storage_on(nodes, store, clock, quorum)
             # Brokers are clients of each other, and authenticate with the root token.
             root = "" if settings.auth is None else settings.auth.root
             connect = partial(sulina.connect, token=root)

@@ -11,19 +11,28 @@ from broker_containers.broker.broker import Broker
 from broker_containers.doors.binary.server import BinaryServer
 from broker_containers.doors.danube.settings import DanubeListen
 from broker_containers.doors.danube_admin.settings import AdminListen
-from broker_containers.doors.http.health import Check, Health, metadata_check
+from broker_containers.doors.http.health import Check, Health, metadata_check, storage_nodes_check
 from broker_containers.doors.listen import Addresses, Listen
 from broker_containers.doors.services import Services
+from broker_containers.metrics.collectors import storage as storage_metrics
 from broker_containers.metrics.collectors.broker import BrokerMetrics, of_schemas
 from broker_containers.metrics.exposition import Write
 from storage_grpc.journal.recover import RecoveryReport
 from storage_grpc.ledgers import Ledgers
+from storage_grpc.quorum.ledgers import QuorumLedgers
+from storage_grpc.quorum.settings import QuorumSettings
 from storage_grpc.tier.tier import Tier
+from sulina.metadata.store import MetadataStore
+from sulina.runtime.seam import Clock
+
+_STORAGE_NODES_SECONDS = 15.0
+"""How long a start waits for enough storage nodes."""
 
 if TYPE_CHECKING:
     from broker_containers.doors.danube.server import DanubeServer
     from broker_containers.doors.danube_admin.server import AdminServer
     from broker_containers.doors.http.server import HttpServer
+    from storage_grpc.remote import RemoteNodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +46,23 @@ class LedgerStorage:
     tier: Tier | None = None
     recovery: RecoveryReport | None = None
     """What the journal found when it was opened, if it is in this process."""
+
+
+async def storage_on(
+    nodes: RemoteNodes, store: MetadataStore, clock: Clock, quorum: QuorumSettings
+) -> LedgerStorage:
+    """Ledgers replicated over storage nodes. Waits until an ack quorum of them answers, and raises
+    ``Unavailable`` if that takes too long."""
+    from storage_grpc.tier.remote import RemoteTier
+
+    who = "an ack quorum of storage nodes"
+    await nodes.ready_within(_STORAGE_NODES_SECONDS, quorum.ack_quorum, who)
+    return LedgerStorage(
+        QuorumLedgers(nodes, store, clock, quorum),
+        storage_nodes_check(nodes, quorum),
+        storage_metrics.of_nodes(nodes, quorum),
+        RemoteTier(nodes, store, clock),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,12 @@ from broker_containers.assembly.running import (
     LedgerStorage,
     RunningBroker,
     open_broker,
+    storage_on,
 )
 from broker_containers.assembly.services import build_services
 from broker_containers.broker.broker import Broker
 from broker_containers.broker.settings import BrokerSettings
-from broker_containers.doors.http.health import journal_check, storage_nodes_check
+from broker_containers.doors.http.health import journal_check
 from broker_containers.doors.listen import Addresses
 from broker_containers.metrics.collectors import storage as storage_metrics
 from broker_containers.operations.settings import SettingHandlers
@@ -25,7 +26,6 @@ from broker_containers.settings.apply import single_broker_config
 from broker_containers.topic_log.cleanup import delete_orphans
 from storage_grpc.journal import JournalSettings, JournalStore
 from storage_grpc.ledgers import EmbeddedLedgers
-from storage_grpc.quorum.ledgers import QuorumLedgers
 from storage_grpc.quorum.settings import QuorumSettings
 from storage_grpc.tier.opening import open_tier
 from sulina.metadata.embedded import EmbeddedStore
@@ -34,9 +34,6 @@ from sulina.runtime.real_clock import RealClock
 from sulina.runtime.real_disk import RealDisk
 from sulina.runtime.real_random import real_random
 from sulina.runtime.seam import Clock
-
-_STORAGE_NODES_SECONDS = 15.0
-"""How long a start waits for enough storage nodes."""
 
 
 @asynccontextmanager
@@ -93,19 +90,10 @@ async def run_on_storage_nodes(
     """
     # gRPC takes a while to load, and only this function needs it.
     from storage_grpc.remote import RemoteNodes
-    from storage_grpc.tier.remote import RemoteTier
 
-    copies = quorum or QuorumSettings()
     clock = RealClock()
     async with _metadata(folder) as store, RemoteNodes(places, clock, real_random()) as nodes:
-        who = "an ack quorum of storage nodes"
-        await nodes.ready_within(_STORAGE_NODES_SECONDS, copies.ack_quorum, who)
-        storage = LedgerStorage(
-            QuorumLedgers(nodes, store, clock, copies),
-            storage_nodes_check(nodes, copies),
-            storage_metrics.of_nodes(nodes, copies),
-            RemoteTier(nodes, store, clock),
-        )
+        storage = await storage_on(nodes, store, clock, quorum or QuorumSettings())
         async with single_broker(doors, store, storage, clock, settings, auth) as running:
             yield running
 

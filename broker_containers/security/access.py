@@ -28,24 +28,9 @@ class Need:
         return f"{action} on {'everything' if self.scope == EVERYTHING else self.scope}"
 
 
-SIGNED_IN: Final = Need()
-CLUSTER: Final = Need(Action.CLUSTER, EVERYTHING)
-BROKERS: Final = Need(Action.BROKERS, EVERYTHING)
-
-
 def of_topic(action: Action | None, topic: TopicName | str) -> Need:
     """A right on one topic."""
     return Need(action, str(topic))
-
-
-def of_namespace(namespace: str) -> Need:
-    """The right to administer a namespace."""
-    return Need(Action.NAMESPACES, f"/{namespace}/*")
-
-
-def topics_of_namespace(namespace: str) -> Need:
-    """The right to list its topics: for administrators of the namespace or of its topics."""
-    return Need(Action.NAMESPACES, f"/{namespace}/*", instead=Action.TOPICS)
 
 
 class Access:

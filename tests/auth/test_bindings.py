@@ -8,13 +8,9 @@ import pytest
 from broker_containers.operations.running import authorize
 from broker_containers.security.access import (
     ANYONE,
-    BROKERS,
-    CLUSTER,
     Access,
     Need,
-    of_namespace,
     of_topic,
-    topics_of_namespace,
 )
 from broker_containers.security.errors import Denied, Unauthenticated
 from broker_containers.security.jwt import read_jwt
@@ -183,6 +179,10 @@ async def test_http_lists_all_rights_of_a_principal_with_their_source(
 
 
 ORDERS = "/default/orders"
+NAMESPACE = Need(Action.NAMESPACES, "/default/*")
+TOPICS = Need(Action.NAMESPACES, "/default/*", instead=Action.TOPICS)
+CLUSTER = Need(Action.CLUSTER, "*")
+BROKERS = Need(Action.BROKERS, "*")
 NOW_US = 0
 
 
@@ -204,8 +204,8 @@ def somebody(*grants: str) -> Access:
         ("produce:*", of_topic(Action.PRODUCE, ORDERS), True),
         ("produce:*", of_topic(Action.ADMIN, ORDERS), False),
         (f"admin:{ORDERS}", of_topic(Action.CONSUME, ORDERS), True),
-        (f"admin:{ORDERS}", of_namespace("default"), False),
-        ("admin:/default/*", of_namespace("default"), True),
+        (f"admin:{ORDERS}", NAMESPACE, False),
+        ("admin:/default/*", NAMESPACE, True),
         ("admin:/default/*", Need(Action.ADMIN, "*"), False),
         ("admin:*", Need(Action.ADMIN, "*"), True),
         ("schemas:orders", Need(Action.SCHEMAS, "orders"), True),
@@ -220,11 +220,11 @@ def somebody(*grants: str) -> Access:
         (f"topics:{ORDERS}", of_topic(Action.TOPICS, f"{ORDERS}-part-1"), True),
         ("topics:*", of_topic(Action.PRODUCE, ORDERS), False),
         ("topics:*", of_topic(Action.CONSUME, ORDERS), False),
-        ("topics:/default/*", of_namespace("default"), False),
-        ("topics:/default/*", topics_of_namespace("default"), True),
-        (f"topics:{ORDERS}", topics_of_namespace("default"), False),
-        ("namespaces:/default/*", topics_of_namespace("default"), True),
-        ("namespaces:/default/*", of_namespace("other"), False),
+        ("topics:/default/*", NAMESPACE, False),
+        ("topics:/default/*", TOPICS, True),
+        (f"topics:{ORDERS}", TOPICS, False),
+        ("namespaces:/default/*", TOPICS, True),
+        ("namespaces:/default/*", Need(Action.NAMESPACES, "/other/*"), False),
         ("namespaces:*", of_topic(None, ORDERS), False),
         ("cluster:*", CLUSTER, True),
         ("cluster:*", BROKERS, False),

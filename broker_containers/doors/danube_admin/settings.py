@@ -17,12 +17,6 @@ class AdminSettings:
     """Maximum size of a request."""
     call_seconds: float = 30.0
     """Timeout of a call, unless the client sets a shorter one."""
-    unload_seconds: float = 60.0
-    """How long UnloadBroker waits for topics to move, unless the call says."""
-    max_unload_seconds: float = 600.0
-    """The maximum that a call may set."""
-    max_unload_parallel: int = 32
-    """Maximum concurrent moves of UnloadBroker with namespaces; 8 unless the call says."""
     goodbye_seconds: float = 3.0
     """How long calls in progress may take when the broker stops."""
 

@@ -26,7 +26,12 @@ from sulina.operations.cluster import BrokerRow
 from sulina.runtime.seam import Clock
 
 _POLL_SECONDS: Final = 0.1
+_WAIT_SECONDS: Final = 60.0
+"""How long to wait for topics to move, unless the call says."""
+_MAX_WAIT_SECONDS: Final = 600.0
 _PARALLEL: Final = 8
+"""Concurrent moves of chosen namespaces, unless the call says."""
+_MAX_PARALLEL: Final = 32
 _MAX_NAMED: Final = 100
 """Failed topics that an answer names."""
 
@@ -59,7 +64,7 @@ class Unloading:
         end = self._clock.now() + self._wait_seconds(request)
         failed: dict[str, str] = {}
         if include or exclude:
-            at_once = min(request.max_parallel or _PARALLEL, self._settings.max_unload_parallel)
+            at_once = min(request.max_parallel or _PARALLEL, _MAX_PARALLEL)
             failed = await self._move(topics, at_once, end)
         else:
             await self._admin.brokers.drain(place.broker, reason="UnloadBroker")
@@ -74,8 +79,7 @@ class Unloading:
         )
 
     def _wait_seconds(self, request: pb.UnloadBrokerRequest) -> float:
-        settings = self._settings
-        return min(request.timeout_seconds or settings.unload_seconds, settings.max_unload_seconds)
+        return min(request.timeout_seconds or _WAIT_SECONDS, _MAX_WAIT_SECONDS)
 
     async def _check_targets(self, place: BrokerRow) -> None:
         others = [one for one in await self._places.brokers() if one.broker != place.broker]
