@@ -102,6 +102,7 @@ class ClusteredBroker:
             self.cache,
             storage.tier,
         )
+        self.cache.count_into(self.broker.quotas.stored)
         self.membership = Membership(store, clock, me, BrokerRecord(""), cluster.lease_seconds)
         self.tables.brokers.on_change(self.membership.changed)
         self.election = Election(store, clock, self.tables, self.membership, cluster)

@@ -15,7 +15,7 @@ from broker_containers.doors.http.health import Check, Health, metadata_check, s
 from broker_containers.doors.listen import Addresses, Listen
 from broker_containers.doors.services import Services
 from broker_containers.metrics.collectors import storage as storage_metrics
-from broker_containers.metrics.collectors.broker import BrokerMetrics, of_schemas
+from broker_containers.metrics.collectors.broker import BrokerMetrics, of_quotas, of_schemas
 from broker_containers.metrics.exposition import Write
 from storage_grpc.journal.recover import RecoveryReport
 from storage_grpc.ledgers import Ledgers
@@ -150,7 +150,7 @@ def _http_door(
     broker = services.broker
     collected = BrokerMetrics(broker, broker.settings.http.metrics_topics)
     own = services.requests.write, storage.metrics, of_schemas(services.schemas)
-    for write in (*metrics, *own):
+    for write in (*metrics, *own, of_quotas(broker.quotas)):
         collected.add(write)
     collected.add_connections({"binary": lambda: binary.connections})
     needed = {"metadata": metadata_check(broker.store), "storage": storage.ready}

@@ -9,6 +9,7 @@ from broker_containers.doors.listen import Addresses
 from broker_containers.doors.services import OtherBrokers, Services
 from broker_containers.operations.ledgers import LedgerHandlers
 from broker_containers.operations.messages import MessageHandlers, Publisher
+from broker_containers.operations.quotas import QuotaHandlers
 from broker_containers.operations.running import OperationRouter, Operations
 from broker_containers.operations.schemas import SchemaHandlers
 from broker_containers.operations.security import SecurityHandlers
@@ -39,6 +40,8 @@ def build_services(
     store, clock = broker.store, broker.clock
     authority = Authority(store, clock, auth)
     schemas = SchemaChecks(open_registry(store, clock), store)
+    broker.quotas.schemas = lambda: len(schemas.ids.items)
+    schemas.registry.before_new_subject = broker.quotas.check_new_subject
     publisher = Publisher(broker, schemas)
     operations = Operations(router)
     operations.serve(
@@ -47,6 +50,7 @@ def build_services(
         LedgerHandlers(broker, operations.client),
         MessageHandlers(broker, publisher),
         SchemaHandlers(schemas.registry),
+        QuotaHandlers(broker),
         SecurityHandlers(store, SecurityRecords(store, clock, secret_text), authority),
         *handlers,
     )

@@ -13,6 +13,8 @@ from typing import Protocol
 
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.broker.topic_owners import OwnsEveryTopic, TopicAddress, TopicOwners
+from broker_containers.quotas.quotas import Quotas
+from broker_containers.quotas.stored_counts import topic_keys
 from broker_containers.subscriptions.cursors import CursorWriter
 from broker_containers.subscriptions.dead_letters import (
     DeadLetter,
@@ -113,6 +115,7 @@ class Broker:
         self.clock = clock
         self.cache = TailCache(settings.cache_bytes)
         self.publish_latency = PublishLatency(clock)
+        self.quotas = Quotas(store, clock, settings.broker_id, follow_topics=metadata is None)
         self._ids = LedgerIds(store)
         self._topics: dict[TopicName, asyncio.Task[Topic]] = {}
         self._unloading: dict[TopicName, asyncio.Task[None]] = {}
@@ -129,6 +132,7 @@ class Broker:
             self.cursors,
             self._shielded,
             self._send_dead_letter,
+            self.quotas,
         )
         self.retention = Retention(clock, settings.retention_seconds, self.loaded)
         self.tiering = Tiering(tier, clock, settings.tier, self.loaded)
@@ -137,6 +141,7 @@ class Broker:
 
     async def __aenter__(self) -> Broker:
         await namespaces.create_first(self.store)
+        await self.quotas.__aenter__()
         self._background = [
             asyncio.create_task(self.cursors.run()),
             asyncio.create_task(self.retention.run()),
@@ -161,6 +166,7 @@ class Broker:
         for start in range(0, len(names), _CLOSED_AT_ONCE):
             batch = names[start : start + _CLOSED_AT_ONCE]
             await asyncio.gather(*(self.unload(name, reason) for name in batch))
+        await self.quotas.__aexit__()
 
     # ---- topics ----
 
@@ -210,7 +216,7 @@ class Broker:
         expected_records: int = 0,
         expected_bytes: int = 0,
     ) -> None:
-        """Create a topic. Raises ``AlreadyExists`` unless ``exist_ok``.
+        """Create a topic. Raises ``AlreadyExists`` unless ``exist_ok``, and ``QuotaExceeded``.
 
         The expected records and bytes per second, in plus out, help to choose a broker for it.
         """
@@ -222,10 +228,19 @@ class Broker:
             expected_bytes=expected_bytes,
         )
         try:
-            await self._shielded.run(topic_lifecycle.create(self.store, name, wanted))
+            with self.quotas.creating(name.namespace, topic_keys(name, partitions)):
+                await self._shielded.run(topic_lifecycle.create(self.store, name, wanted))
         except AlreadyExists:
             if not exist_ok:
                 raise
+
+    async def grow_topic(self, name: TopicName, partitions: int) -> None:
+        """Let a partitioned topic have at least this many partitions.
+
+        Raises as ``topic_lifecycle.grow``, and ``QuotaExceeded``.
+        """
+        with self.quotas.creating(name.namespace, topic_keys(name, partitions)):
+            await self._shielded.run(topic_lifecycle.grow(self.store, name, partitions))
 
     async def topic(
         self, name: TopicName, *, create: bool = True, delivery: Delivery | None = None
@@ -265,7 +280,7 @@ class Broker:
             self._metadata.policy(name), self._open_log(name, record)
         )
         tail, latency = self.cache.tail(), self.publish_latency
-        topic = Topic(name, record.delivery, policy, log, tail, latency)
+        topic = Topic(name, record.delivery, policy, log, tail, latency, self.quotas)
         await self.subscriptions.restore(topic)
         return topic
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 
 from broker_containers.broker.broker import Broker
+from broker_containers.quotas.stored_counts import Stored, StoredCounts, kind_of_topic
 from sulina.metadata.keys import namespaces, record, subscriptions, topics
 from sulina.metadata.keys.path import NAMESPACES, TOPICS, name_of, part
 from sulina.metadata.keys.policy import Policy
@@ -44,6 +45,7 @@ class MetadataCache:
             TOPICS, _topic_or_subscription
         )
         found.on_change(self._topic_changed)
+        self._found = found
         self._watchers: list[PolicyWatcher] = []
         self.prefix_caches = (
             PrefixCache(store, clock, NAMESPACES, [self._policies]),
@@ -118,6 +120,10 @@ class MetadataCache:
         """The known namespaces, sorted."""
         return sorted(name_of(rest.partition("/")[0]) for rest in self._policies.items)
 
+    def count_into(self, counts: StoredCounts) -> None:
+        """Report all topics and subscriptions to ``counts``. Call it before entering."""
+        self._found.on_change(lambda rest, found: counts.changed(rest, _kind(found)))
+
     def on_policy(self, watcher: PolicyWatcher) -> None:
         """Call ``watcher`` when the policy of a namespace, or of one topic, changed.
 
@@ -171,6 +177,12 @@ def follow_policies(broker: Broker, cache: MetadataCache) -> None:
                 found.policy = cache.known_policy(name) or found.policy
 
     cache.on_policy(changed)
+
+
+def _kind(found: TopicRecord | SubscriptionRecord | None) -> Stored | None:
+    if isinstance(found, TopicRecord):
+        return kind_of_topic(found)
+    return None if found is None else Stored.SUBSCRIPTIONS
 
 
 def _policy(item: KeyValue) -> Policy | None:

@@ -9,6 +9,7 @@ idempotent, so repeating it is safe.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -69,6 +70,8 @@ class SchemaRegistry:
         self._store = store
         self.run_blocking = run_blocking
         self._formats = Formats(compiler, run_blocking)
+        self.before_new_subject: Callable[[], None] = lambda: None
+        """Called before a subject is created; what it raises prevents that."""
         self.topics = TopicSchemas(store)
         """Bindings of topics to subjects."""
 
@@ -94,7 +97,9 @@ class SchemaRegistry:
             if current is not None and same is not None:
                 new = same.number == maybe
                 return Registered(current.id, same.number, same.fingerprint, new)
-            if current is not None:
+            if current is None:
+                self.before_new_subject()
+            else:
                 await self._check(subject, current, understood, schema_type)
             number = 1 if current is None else current.next_version
             stamped = replace(version, number=number, created_us=self.clock.wall_us())

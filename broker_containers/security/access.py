@@ -71,6 +71,11 @@ class Access:
         )
 
     @property
+    def limited_as(self) -> str:
+        """The principal whose quotas apply; empty for brokers, and without authentication."""
+        return "" if self.is_root else self.principal
+
+    @property
     def is_root(self) -> bool:
         """Whether it belongs to the root token, which other brokers use."""
         return self is ROOT or self is ANYONE

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from broker_containers.quotas.quotas import Held
 from sulina.runtime.seam import Buffer
 
 
@@ -44,6 +45,8 @@ class AttachedConsumer:
     progress: float = 0.0
     """When it last returned credit or acknowledged something."""
     granted: int = field(default=0, repr=False)
+    held: Held | None = field(default=None, repr=False)
+    """Its share of the quotas, released when it leaves."""
 
     @property
     def can_take(self) -> bool:

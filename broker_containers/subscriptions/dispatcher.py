@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
+from broker_containers.quotas.quotas import Held
 from broker_containers.subscriptions.consumers import AttachedConsumer, ConsumerSink
 from broker_containers.subscriptions.dead_letters import DeadLetter
 from broker_containers.subscriptions.delivery_window import DeliveryWindow, take_timed_out
@@ -95,12 +96,19 @@ class Dispatcher:
     # ---- members ----
 
     def join(
-        self, name: str, sink: ConsumerSink, key_filters: tuple[str, ...], now: float
+        self,
+        name: str,
+        sink: ConsumerSink,
+        key_filters: tuple[str, ...],
+        now: float,
+        held: Held | None = None,
     ) -> AttachedConsumer:
         """Add a consumer. One with the same name replaces the previous one."""
         if key_filters and self.type is not SubscriptionType.KEY_SHARED:
             raise Refused("key filters need a key_shared subscription")
-        member = AttachedConsumer(self._next_number, name, sink, key_filters, progress=now)
+        member = AttachedConsumer(
+            self._next_number, name, sink, key_filters, progress=now, held=held
+        )
         before = next((m for m in self.members.values() if m.name == name), None)
         if before is not None:
             before.sink.closed(Refused(f"another consumer named {name!r} took over"))
@@ -125,6 +133,8 @@ class Dispatcher:
 
     def _remove(self, member: AttachedConsumer) -> None:
         self.members.pop(member.number, None)
+        if member.held is not None:
+            member.held.release()
         self.window.recall(member.number)
         self._flights_changed()
 

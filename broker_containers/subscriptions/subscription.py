@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
+from broker_containers.quotas.quotas import Held
 from broker_containers.subscriptions.consumers import AttachedConsumer, ConsumerSink
 from broker_containers.subscriptions.dead_letters import DeadLetter
 from broker_containers.subscriptions.delivery_window import DeliveryWindow
@@ -83,7 +84,12 @@ class Subscription:
     # ---- consumers ----
 
     def join(
-        self, name: str, sink: ConsumerSink, key_filters: tuple[str, ...], limit: int
+        self,
+        name: str,
+        sink: ConsumerSink,
+        key_filters: tuple[str, ...],
+        limit: int,
+        held: Held | None = None,
     ) -> AttachedConsumer:
         """Attach a consumer. Raises ``Refused`` or ``Overloaded`` if it is not allowed.
 
@@ -96,7 +102,7 @@ class Subscription:
             raise Overloaded(f"{self.name!r} has {len(members)} consumers, its policy's limit")
         if not members and not self._dispatcher.reliable:
             self._skip_to_end()
-        member = self._dispatcher.join(name, sink, key_filters, self._clock.now())
+        member = self._dispatcher.join(name, sink, key_filters, self._clock.now(), held)
         if key_filters:
             self._forget_loaded_keys()
         return member

@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Protocol
 
+from broker_containers.quotas.quotas import Held
 from sulina.errors import Refused, SulinaError
 from sulina.wire.encode import producer_id
 
@@ -42,8 +43,10 @@ class PublishOutcome:
 class TopicProducer:
     """A connected producer. Outcomes are reported in batches, once per turn of the event loop."""
 
-    def __init__(self, name: str, sink: ProducerSink) -> None:
+    def __init__(self, name: str, sink: ProducerSink, held: Held | None = None) -> None:
+        """``held`` is its share of the quotas, which the topic releases."""
         self.name = name
+        self.held = held
         self.id = producer_id(name)
         self.sink = sink
         self._slots: deque[PublishOutcome] = deque()

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from broker_containers.quotas.quotas import Quotas
+from broker_containers.quotas.stored_counts import subscription_keys
 from broker_containers.subscriptions.cursors import CursorWriter
 from broker_containers.subscriptions.dispatcher import SubscriptionLimits
 from broker_containers.subscriptions.subscription import SendDeadLetter, Subscription
@@ -36,6 +38,7 @@ class SubscriptionManager:
         cursors: CursorWriter,
         shielded: ShieldedTasks,
         send_dead_letter: SendDeadLetter,
+        quotas: Quotas,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -45,6 +48,7 @@ class SubscriptionManager:
         self._cursors = cursors
         self._shielded = shielded
         self._send_dead_letter = send_dead_letter
+        self._quotas = quotas
 
     async def restore(self, topic: Topic) -> None:
         """Open the stored subscriptions. Call it only after the topic's log is fenced.
@@ -108,7 +112,8 @@ class SubscriptionManager:
         wanted = SubscriptionRecord(type_, self._clock.wall_us(), policy)
         place = CursorRecord(await topic.resolve(start))
         try:
-            await subscriptions.create(self._store, topic.name, name, wanted, place)
+            with self._quotas.creating(topic.name.namespace, subscription_keys(topic.name, name)):
+                await subscriptions.create(self._store, topic.name, name, wanted, place)
         except AlreadyExists:
             if name not in topic.subscriptions:
                 # Created a moment ago, here for another consumer or by the previous owner.

@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from functools import partial
 
+from broker_containers.quotas.quotas import Live, Quotas
+from broker_containers.subscriptions.consumers import AttachedConsumer, ConsumerSink
 from broker_containers.subscriptions.subscription import Subscription
 from broker_containers.topic_log.dedup import Verdict
 from broker_containers.topic_log.log import Log
@@ -50,6 +52,7 @@ class Topic:
         log: Log,
         tail: TopicTail,
         latency: PublishLatency | None = None,
+        quotas: Quotas | None = None,
     ) -> None:
         self.name = name
         self.delivery = delivery
@@ -58,6 +61,7 @@ class Topic:
         self.tail = tail
         self.counters = TopicCounters()
         self._latency = latency
+        self._quotas = quotas
         self.producers: dict[str, TopicProducer] = {}
         self.subscriptions: dict[str, Subscription] = {}
         self._exclusive: TopicProducer | None = None
@@ -66,11 +70,15 @@ class Topic:
 
     # ---- producers ----
 
-    async def attach(self, name: str, sink: ProducerSink, *, exclusive: bool) -> TopicProducer:
+    async def attach(
+        self, name: str, sink: ProducerSink, *, exclusive: bool, principal: str | None = None
+    ) -> TopicProducer:
         """Attach a producer; one of the same name replaces the previous one.
 
         Waits for the log to be repaired if an append failed. Raises ``Refused`` if the topic has
-        an exclusive producer, ``Overloaded`` at the limit of producers.
+        an exclusive producer, ``Overloaded`` at a limit of producers. It counts in the quotas of
+        ``principal``, if that is not empty; None is for the broker's own producers, which count in
+        none.
         """
         await self._usable_log()
         before = self.producers.get(name)
@@ -82,9 +90,14 @@ class Topic:
         limit = self.policy.max_producers_per_topic
         if limit and others >= limit:
             raise Overloaded(f"{self.name} has {others} producers, its policy allows {limit}")
+        held = None
+        if self._quotas is not None and principal is not None:
+            instead = None if before is None else before.held
+            held = self._quotas.hold(Live.PRODUCERS, self.name.namespace, principal, instead)
         if before is not None:
             before.sink.closed(Refused(f"another producer named {name!r} took over"))
-        producer = TopicProducer(name, sink)
+            _release(before)
+        producer = TopicProducer(name, sink, held)
         self.producers[name] = producer
         self._exclusive = producer if exclusive else None
         return producer
@@ -99,6 +112,7 @@ class Topic:
 
     def detach(self, producer: TopicProducer) -> None:
         """Detach a producer. What it sent stays."""
+        _release(producer)
         if self.producers.get(producer.name) is producer:
             del self.producers[producer.name]
         if self._exclusive is producer:
@@ -218,13 +232,33 @@ class Topic:
             raise NotFound(f"{self.name} has no subscription {name!r}")
         return found
 
-    def check_consumer(self, subscription: Subscription, name: str) -> None:
-        """Raise ``Overloaded`` if one more consumer would exceed the topic's limit."""
+    def join(
+        self,
+        subscription: Subscription,
+        name: str,
+        sink: ConsumerSink,
+        key_filters: tuple[str, ...],
+        principal: str,
+    ) -> AttachedConsumer:
+        """Attach a consumer, which counts in the quotas of ``principal`` unless that is empty.
+
+        One of the same name replaces the previous one. Raises as ``Subscription.join``, and
+        ``Overloaded`` at a limit of consumers.
+        """
+        before = next((each for each in subscription.consumers if each.name == name), None)
         limit = self.policy.max_consumers_per_topic
-        if limit and all(consumer.name != name for consumer in subscription.consumers):
-            present = self.consumer_count
-            if present >= limit:
-                raise Overloaded(f"{self.name} has {present} consumers, its policy's limit")
+        if limit and before is None and (present := self.consumer_count) >= limit:
+            raise Overloaded(f"{self.name} has {present} consumers, its policy's limit")
+        limit = self.policy.max_consumers_per_subscription
+        if self._quotas is None:
+            return subscription.join(name, sink, key_filters, limit)
+        instead = None if before is None else before.held
+        held = self._quotas.hold(Live.CONSUMERS, self.name.namespace, principal, instead)
+        try:
+            return subscription.join(name, sink, key_filters, limit, held)
+        except BaseException:
+            held.release()
+            raise
 
     @property
     def consumer_count(self) -> int:
@@ -237,11 +271,17 @@ class Topic:
         """Disconnect everybody; accepted publishes are finished first."""
         for producer in list(self.producers.values()):
             producer.sink.closed(reason)
+            _release(producer)
         self.producers.clear()
         for subscription in list(self.subscriptions.values()):
             await subscription.close(reason)
         await self.log.close()
         self.tail.clear()
+
+
+def _release(producer: TopicProducer) -> None:
+    if producer.held is not None:
+        producer.held.release()
 
 
 def _error_of(appended: asyncio.Future[CachedFrame]) -> SulinaError | None:

@@ -32,6 +32,7 @@ COMMANDS: Final = {
         "Create, list, describe, seek and delete subscriptions.",
     ),
     "namespace": ("sulina.cli.admin.namespaces", "Create, list, describe and delete namespaces."),
+    "quota": ("sulina.cli.admin.quotas", "Show and change quotas and their use."),
     "schema": ("sulina.cli.admin.schemas", "Register, check and look up schemas."),
     "security": ("sulina.cli.admin.security", "Manage tokens, grants, roles and bindings."),
     "cluster": ("sulina.cli.admin.brokers", "Describe the cluster, and rebuild lost metadata."),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         ConfigOperations,
     )
     from sulina.operations.messages import MessageOperations
+    from sulina.operations.quotas import QuotaOperations
     from sulina.operations.schemas import SchemaOperations
     from sulina.operations.security import (
         BindingOperations,
@@ -63,6 +64,7 @@ class AdminClient:
         "subscriptions", "SubscriptionOperations"
     )
     ledgers: LazyGroup[LedgerOperations] = LazyGroup("topics", "LedgerOperations")
+    quotas: LazyGroup[QuotaOperations] = LazyGroup("quotas", "QuotaOperations")
     schemas: LazyGroup[SchemaOperations] = LazyGroup("schemas", "SchemaOperations")
     cluster: LazyGroup[ClusterOperations] = LazyGroup("cluster", "ClusterOperations")
     brokers: LazyGroup[BrokerOperations] = LazyGroup("cluster", "BrokerOperations")

@@ -106,7 +106,7 @@ class Requests:
         handle = self._attachments.new_handle()
         attached = BinaryProducer(self._attachments, handle, topic, self._schemas.of(topic))
         producer = attached.producer = await topic.attach(
-            body.name, attached, exclusive=body.exclusive
+            body.name, attached, exclusive=body.exclusive, principal=self._access().limited_as
         )
         if not self._attachments.stream.open:
             attached.detach()
@@ -148,9 +148,8 @@ class Requests:
         )
         handle = self._attachments.new_handle()
         attached = BinaryConsumer(self._attachments, handle, topic)
-        topic.check_consumer(subscription, body.consumer)
-        limit = topic.policy.max_consumers_per_subscription
-        member = subscription.join(body.consumer, attached, tuple(body.key_filters), limit)
+        filters, principal = tuple(body.key_filters), self._access().limited_as
+        member = topic.join(subscription, body.consumer, attached, filters, principal)
         attached.subscription, attached.member = subscription, member
         if not self._attachments.stream.open:
             attached.leave()

@@ -19,6 +19,7 @@ from broker_containers.doors.binary.attachments import Attachments, BinaryProduc
 from broker_containers.doors.binary.requests import Request, Requests
 from broker_containers.doors.binary.tunnel import Tunnel
 from broker_containers.doors.services import Services
+from broker_containers.quotas.quotas import Held, Live
 from broker_containers.security.access import UNIDENTIFIED
 from sulina.errors import Overloaded, ProtocolError, Refused, SulinaError, UnknownOutcome
 from sulina.model import Delivery
@@ -67,6 +68,7 @@ class BinarySession:
         self._attachments = Attachments(self.stream, broker.settings.max_peers)
         self._requests = Requests(services, self._attachments, lambda: self._access)
         self._greeted = False
+        self._held: Held | None = None
         self._seen = broker.clock.now()
         self._refused = ""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -122,6 +124,8 @@ class BinarySession:
             producer.detach()
         for consumer in self._attachments.consumers.values():
             consumer.leave()
+        if self._held is not None:
+            self._held.release()
         self._closed(self)
 
     def received(self, incoming: Incoming) -> None:
@@ -168,6 +172,13 @@ class BinarySession:
             return
         self._token = body.token
         self._greeted = True
+        principal = self._access.limited_as
+        try:
+            self._held = self._broker.quotas.hold(Live.CONNECTIONS, "", principal)
+        except Overloaded as error:
+            self.stream.send(Command.ERROR, request, error_body(error))
+            self.close()
+            return
         settings = self._broker.settings
         self.stream.limit = settings.max_frame_bytes + _ENVELOPE
         if body.broker not in ("", settings.broker_id):

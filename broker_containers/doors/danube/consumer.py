@@ -52,14 +52,14 @@ class DanubeConsumer:
         self._wanted = asyncio.Event()
 
     def join(
-        self, subscription: Subscription, name: str, filters: tuple[str, ...], limit: int
+        self, subscription: Subscription, name: str, filters: tuple[str, ...], principal: str
     ) -> None:
         """Attach to a subscription. Nothing is delivered before :meth:`messages` runs.
 
-        Raises the same errors as ``Subscription.join``.
+        Raises the same errors as ``Topic.join``.
         """
         self._subscription = subscription
-        self._member = subscription.join(name, self, filters, limit)
+        self._member = self.topic.join(subscription, name, self, filters, principal)
 
     def leave(self, reason: SulinaError) -> None:
         """Detach: unacknowledged messages are delivered again, perhaps to other consumers."""

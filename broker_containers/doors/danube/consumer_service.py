@@ -74,7 +74,7 @@ class ConsumerService:
         await topic_record(self._broker, topic)
 
         async def here() -> pb.ConsumerResponse:
-            number = await self._consumers.subscribe(record)
+            number = await self._consumers.subscribe(record, self._callers.limited_as(context))
             self._misdirected.pop(number, None)
             return pb.ConsumerResponse(
                 request_id=request.request_id,
@@ -98,7 +98,7 @@ class ConsumerService:
             self._callers.check_topic(context, Action.CONSUME, topic)
             owner = await self._routing.locations.owner(topic)
             if not owner:
-                async with aclosing(self._serve(number)) as messages:
+                async with aclosing(self._serve(number, context)) as messages:
                     async for message in messages:
                         # Rights may be revoked while a stream is open.
                         self._callers.check_topic(context, Action.CONSUME, topic)
@@ -124,8 +124,8 @@ class ConsumerService:
             raise Retriable(f"consumer {number} is unknown: subscribe again")
         return topic
 
-    async def _serve(self, number: int) -> AsyncGenerator[bytes]:
-        consumer = await self._consumers.open(number)
+    async def _serve(self, number: int, context: Context) -> AsyncGenerator[bytes]:
+        consumer = await self._consumers.open(number, self._callers.limited_as(context))
         self._misdirected.pop(number, None)
         try:
             async with aclosing(consumer.messages()) as messages:

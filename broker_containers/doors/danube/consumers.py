@@ -48,18 +48,18 @@ class Consumers:
         self._settings = settings
         self._here: dict[int, _Session] = {}
 
-    async def subscribe(self, record: ConsumerRecord) -> int:
+    async def subscribe(self, record: ConsumerRecord, principal: str) -> int:
         """Attach a consumer to a subscription, created if it is new; returns its number.
 
         A consumer that is attached already is replaced. Raises ``NotFound`` if the topic does not
         exist, ``Refused`` if the subscription takes no further consumer.
         """
         number = consumer_number(record.topic, record.subscription, record.name)
-        await self._join(number, record)
+        await self._join(number, record, principal)
         await self._directory.note(number, record)
         return number
 
-    async def _join(self, number: int, record: ConsumerRecord) -> DanubeConsumer:
+    async def _join(self, number: int, record: ConsumerRecord, principal: str) -> DanubeConsumer:
         broker = self._broker
         if number not in self._here and len(self._here) >= broker.settings.max_peers:
             raise Overloaded("the broker has too many consumers: try again later")
@@ -67,14 +67,12 @@ class Consumers:
         subscription = await broker.subscriptions.subscribe(
             topic, record.subscription, record.type, Start.latest(), None
         )
-        topic.check_consumer(subscription, record.name)
         consumer = DanubeConsumer(topic, self._broker_url)
-        limit = topic.policy.max_consumers_per_subscription
-        consumer.join(subscription, record.name, record.key_filters, limit)
+        consumer.join(subscription, record.name, record.key_filters, principal)
         self._here[number] = _Session(record, consumer, broker.clock.now())
         return consumer
 
-    async def open(self, number: int) -> DanubeConsumer:
+    async def open(self, number: int, principal: str) -> DanubeConsumer:
         """The consumer for a new stream. Raises ``Retriable`` if the number is unknown."""
         session = self._here.get(number)
         if session is not None:
@@ -86,7 +84,7 @@ class Consumers:
             record = await self._directory.find(number)
         if record is None:
             raise Retriable(f"consumer {number} is unknown: subscribe again")
-        consumer = await self._join(number, record)
+        consumer = await self._join(number, record, principal)
         await self._directory.note(number, record)
         return consumer
 

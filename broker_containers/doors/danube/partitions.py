@@ -9,7 +9,6 @@ from __future__ import annotations
 from broker_containers.broker.broker import Broker
 from broker_containers.doors.danube.topic_locations import topic_record
 from sulina.errors import AlreadyExists, NotFound
-from sulina.metadata.keys import topic_lifecycle
 from sulina.model import Delivery
 from sulina.names import MAX_PARTITIONS, TopicName
 
@@ -30,7 +29,7 @@ async def ensure_partition(broker: Broker, name: TopicName, delivery: Delivery) 
     try:
         await broker.create_topic(base, delivery, number + 1)
     except AlreadyExists:
-        await topic_lifecycle.grow(broker.store, base, number + 1)
+        await broker.grow_topic(base, number + 1)
 
 
 async def partitions_of(broker: Broker, name: TopicName) -> list[str]:

@@ -69,10 +69,12 @@ class DanubeProducer:
         self._waiting: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
 
-    async def attach(self, name: str, now_us: int, *, exclusive: bool) -> None:
+    async def attach(self, name: str, now_us: int, *, exclusive: bool, principal: str) -> None:
         """Attach to the topic. Raises the same errors as ``Topic.attach``."""
         self.name = name
-        self._producer = await self.topic.attach(name, self, exclusive=exclusive)
+        self._producer = await self.topic.attach(
+            name, self, exclusive=exclusive, principal=principal
+        )
         # Stock clients send no sequence numbers, so a retry can't be told from a new message.
         # Numbers that start at the current time are new, whatever happened to earlier frames.
         last = self.topic.log.dedup.last_sequence(self._producer.id)

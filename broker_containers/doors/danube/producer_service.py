@@ -57,6 +57,7 @@ class ProducerService:
                 delivery,
                 request.schema_ref.subject,
                 exclusive=request.producer_access_mode == pb.Exclusive,
+                principal=self._callers.limited_as(context),
             )
             return pb.ProducerResponse(
                 request_id=request.request_id,
@@ -105,7 +106,8 @@ class ProducerService:
         name = label("producer", request.producer_name)
 
         async def here() -> pb.MessageResponse:
-            await (await self._producers.at(topic, name)).send(record)
+            principal = self._callers.limited_as(context)
+            await (await self._producers.at(topic, name, principal)).send(record)
             return pb.MessageResponse(request_id=request.request_id)
 
         return await self._routing.answer(topic, context, _SEND, request, pb.MessageResponse, here)

@@ -44,7 +44,14 @@ class Producers:
         return None if found is None or found.gone is not None else found
 
     async def create(
-        self, topic: TopicName, name: str, delivery: Delivery, subject: str, *, exclusive: bool
+        self,
+        topic: TopicName,
+        name: str,
+        delivery: Delivery,
+        subject: str,
+        *,
+        exclusive: bool,
+        principal: str,
     ) -> int:
         """Attach a producer unless it is attached already; returns its number.
 
@@ -52,10 +59,10 @@ class Producers:
         """
         if subject:
             await self._schemas.registry.topics.bind(topic, subject)
-        await self._attach(topic, name, delivery, exclusive=exclusive)
+        await self._attach(topic, name, delivery, principal, exclusive=exclusive)
         return producer_number(str(topic), name)
 
-    async def at(self, topic: TopicName, name: str) -> DanubeProducer:
+    async def at(self, topic: TopicName, name: str, principal: str) -> DanubeProducer:
         """The producer for a message, attached again if necessary.
 
         Raises ``Retriable`` if another broker serves the topic, ``Refused`` if another client holds
@@ -65,15 +72,21 @@ class Producers:
         if found is not None and (found.gone is None or found.replaced):
             found.seen = self._broker.clock.now()
             return found
-        return await self._attach(topic, name, None, exclusive=False)
+        return await self._attach(topic, name, None, principal, exclusive=False)
 
     async def _attach(
-        self, topic: TopicName, name: str, delivery: Delivery | None, *, exclusive: bool
+        self,
+        topic: TopicName,
+        name: str,
+        delivery: Delivery | None,
+        principal: str,
+        *,
+        exclusive: bool,
     ) -> DanubeProducer:
         number = producer_number(str(topic), name)
         task = self._attaching.get(number)
         if task is None:
-            work = self._attach_once(number, topic, name, delivery, exclusive=exclusive)
+            work = self._attach_once(number, topic, name, delivery, principal, exclusive=exclusive)
             task = asyncio.create_task(work)
             self._attaching[number] = task
             task.add_done_callback(lambda _: self._attaching.pop(number, None))
@@ -86,6 +99,7 @@ class Producers:
         name: TopicName,
         producer: str,
         delivery: Delivery | None,
+        principal: str,
         *,
         exclusive: bool,
     ) -> DanubeProducer:
@@ -97,7 +111,8 @@ class Producers:
                 raise Overloaded("the broker has too many producers: try again later")
             check = self._schemas.of(topic)
             found = DanubeProducer(topic, broker.ledgers, broker.clock, check)
-            await found.attach(producer, broker.clock.wall_us(), exclusive=exclusive)
+            now_us = broker.clock.wall_us()
+            await found.attach(producer, now_us, exclusive=exclusive, principal=principal)
             self._producers[number] = self._by_name[str(name), producer] = found
         found.seen = broker.clock.now()
         return found

@@ -40,6 +40,10 @@ class Callers:
         _, _, address = context.peer().partition(":")  # such as ipv4:127.0.0.1:1234
         return Caller(self.access(context), self._door, unquote(address))
 
+    def limited_as(self, context: Context) -> str:
+        """The principal whose quotas apply to the caller; empty for none."""
+        return self.access(context).limited_as
+
     def check(self, context: Context, need: Need) -> None:
         """Raise unless the caller has the right."""
         if self.on:

@@ -9,6 +9,7 @@ import grpc
 
 from broker_containers.doors.grpc_shared.callers import Context
 from broker_containers.doors.grpc_shared.names import BadRequest
+from broker_containers.quotas.quotas import QuotaExceeded
 from broker_containers.schemas.errors import InvalidPayload, InvalidSchema
 from broker_containers.security.errors import Denied, Unauthenticated
 from sulina.errors import (
@@ -34,6 +35,7 @@ _OF_REQUESTS: Final[Statuses] = {
     BadRequest: grpc.StatusCode.INVALID_ARGUMENT,
     Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
     Denied: grpc.StatusCode.PERMISSION_DENIED,
+    QuotaExceeded: grpc.StatusCode.RESOURCE_EXHAUSTED,
     NotFound: grpc.StatusCode.NOT_FOUND,
     AlreadyExists: grpc.StatusCode.ALREADY_EXISTS,
     TooLarge: grpc.StatusCode.INVALID_ARGUMENT,

@@ -10,6 +10,7 @@ from typing import Annotated, Final
 from aiohttp import web
 
 from broker_containers.operations.running import NeedsCluster
+from broker_containers.quotas.quotas import QuotaExceeded
 from broker_containers.schemas.errors import InvalidPayload
 from broker_containers.security.errors import Denied, Unauthenticated
 from sulina.errors import (
@@ -51,6 +52,7 @@ NO_SUCH_PATH = ProblemKind("no-such-path", 404, "There is nothing at this path")
 _KINDS: dict[type[SulinaError], ProblemKind] = {
     Unauthenticated: ProblemKind("unauthenticated", 401, "A valid token is required"),
     Denied: ProblemKind("denied", 403, "The token does not allow this"),
+    QuotaExceeded: ProblemKind("quota-exceeded", 403, "A quota would be exceeded"),
     InvalidPayload: ProblemKind("invalid-payload", 422, "The message does not match its schema"),
     NeedsCluster: NO_SUCH_PATH,
     NotFound: ProblemKind("not-found", 404, "It does not exist"),

@@ -14,12 +14,14 @@ from broker_containers.broker.broker import Broker
 from broker_containers.metrics.collectors.storage import write_tier
 from broker_containers.metrics.collectors.topics import TopicMetrics
 from broker_containers.metrics.exposition import Exposition, Write
+from broker_containers.quotas.quotas import Quotas, limit_names
 from broker_containers.schemas.checks import SchemaChecks
 from broker_containers.topics.histogram import LAG_SECONDS, Histogram
 from sulina.runtime.seam import Clock
 from sulina.version import __version__
 
 _EVERY_SECONDS = 0.25
+_MOST_SUBJECTS = 1_000
 
 
 class ProcessMetrics:
@@ -130,6 +132,31 @@ class BrokerMetrics:
             )
             self._process.write(text)
             return text.encode()
+
+
+def of_quotas(quotas: Quotas) -> Write:
+    """Use and limit of each quota with a limit, for at most a thousand subjects."""
+
+    def write(text: Exposition) -> None:
+        use: list[tuple[Mapping[str, str], float]] = []
+        allowed: list[tuple[Mapping[str, str], float]] = []
+        for scope, name in quotas.subjects()[:_MOST_SUBJECTS]:
+            for limit in limit_names(scope):
+                most = quotas.limit((scope, name), limit) if limit != "when_full" else 0
+                used = quotas.use((scope, name), limit)
+                if most and used is not None:
+                    label = {"scope": scope, "name": name, "limit": limit}
+                    use.append((label, used))
+                    allowed.append((label, most))
+        text.gauge("sulina_quota_use", "Use of each quota with a limit.", use)
+        text.gauge("sulina_quota_limit", "The limit of each quota.", allowed)
+        text.counter(
+            "sulina_quota_refusals_total",
+            "How often something was refused or delayed because a quota was reached, by limit.",
+            (({"limit": limit}, count) for limit, count in sorted(quotas.refused.items())),
+        )
+
+    return write
 
 
 def of_schemas(checks: SchemaChecks) -> Write:

@@ -1,0 +1,1 @@
+"""Quotas of namespaces, principals and brokers: limits in force, use, and enforcement."""

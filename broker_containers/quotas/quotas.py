@@ -1,0 +1,230 @@
+"""The quotas in force on this broker, what is in use, and the checks before something is added.
+
+Quotas are mirrored from the metadata store, so a change takes effect on every broker within
+milliseconds, and applies to what is added from then on: what exists stays. Topics, partitions and
+subscriptions are counted for the whole cluster (``stored_counts`` says how exactly); producers,
+consumers and connections by each broker.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager, suppress
+from dataclasses import fields
+from enum import StrEnum
+from typing import Final
+
+from broker_containers.quotas.stored_counts import Stored, StoredCounts, kind_of
+from sulina.errors import Overloaded, Refused, SulinaError
+from sulina.metadata.keys import quotas, record
+from sulina.metadata.keys.path import TOPICS, part
+from sulina.metadata.keys.quotas import DEFAULTS, EVERY, UNLIMITED, Quota, QuotaScope
+from sulina.metadata.prefix_cache import CachedTable, PrefixCache
+from sulina.metadata.store import KeyValue, MetadataStore
+from sulina.runtime.deadline import within
+from sulina.runtime.seam import Clock
+
+SYSTEM: Final = "system"
+"""The namespace of Sulina's own topics has no default limits."""
+_REMEMBERED: Final = 10_000
+_CAUGHT_UP_SECONDS: Final = 2.0
+Subject = tuple[QuotaScope, str]
+
+
+class QuotaExceeded(Refused):
+    """A namespace has as many topics, partitions, subscriptions or bytes as its quota allows."""
+
+
+class Live(StrEnum):
+    """What exists only while it is connected to a broker, by the name of its limit."""
+
+    PRODUCERS = "producers"
+    CONSUMERS = "consumers"
+    CONNECTIONS = "connections"
+
+
+_LIVE: Final = frozenset(map(str, Live))
+_STORED: Final = frozenset(map(str, Stored))
+
+
+class Held:
+    """One producer, consumer or connection that counts until it is released."""
+
+    __slots__ = ("counts", "what", "where")
+
+    def __init__(
+        self, counts: Counter[tuple[Subject, Live]], what: Live, where: tuple[Subject, ...]
+    ) -> None:
+        self.counts = counts
+        self.what = what
+        self.where = where
+        for subject in where:
+            counts[subject, what] += 1
+
+    def release(self) -> None:
+        """Stop counting it. May be called more than once."""
+        where, self.where = self.where, ()
+        for subject in where:
+            self.counts[subject, self.what] -= 1
+            if not self.counts[subject, self.what]:
+                del self.counts[subject, self.what]
+
+
+class Quotas:
+    """Use as ``async with``; entering waits until the quotas are loaded. Until then, and where
+    nothing is set, the defaults apply."""
+
+    def __init__(
+        self, store: MetadataStore, clock: Clock, broker_id: str, *, follow_topics: bool = True
+    ) -> None:
+        """Without ``follow_topics`` another part reports changed topics to ``stored``."""
+        self._clock = clock
+        self._broker = QuotaScope.BROKER, broker_id
+        self._set = CachedTable(quotas.QUOTAS, _quota)
+        self._set.on_change(self._changed)
+        self._caches = [PrefixCache(store, clock, quotas.QUOTAS, [self._set])]
+        self.stored = StoredCounts(clock)
+        if follow_topics:
+            counted = CachedTable(TOPICS, kind_of)
+            counted.on_change(self.stored.changed)
+            self._caches.append(PrefixCache(store, clock, TOPICS, [counted]))
+        self._limits: dict[Subject, Quota] = {}
+        self.refused: Counter[str] = Counter()
+        """How often each limit was reached."""
+        self._live: Counter[tuple[Subject, Live]] = Counter()
+        self.schemas: Callable[[], int] = lambda: 0
+        """How many subjects the schema registry has."""
+        self._running = AsyncExitStack()
+
+    async def __aenter__(self) -> Quotas:
+        async with AsyncExitStack() as stack:
+            for cache in self._caches:
+                await stack.enter_async_context(cache)
+            self._running = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._running.aclose()
+
+    async def caught_up(self) -> None:
+        """Wait until quotas stored before the call apply here, or two seconds."""
+        with suppress(SulinaError, TimeoutError):
+            await within(self._clock, _CAUGHT_UP_SECONDS, self._caches[0].refresh())
+
+    def _changed(self, rest: str, quota: Quota | None) -> None:
+        self._limits.clear()
+
+    # ---- limits and use ----
+
+    def own(self, subject: Subject) -> Quota:
+        """The limits that a subject sets itself."""
+        return self._set.items.get(f"{subject[0]}/{part(subject[1])}", Quota())
+
+    def limits(self, subject: Subject) -> Quota:
+        """The limits in force: its own, else those of ``*``, else the defaults."""
+        found = self._limits.get(subject)
+        if found is None:
+            scope, name = subject
+            general = self.own((scope, EVERY)).over(DEFAULTS[scope])
+            if name == SYSTEM and scope is QuotaScope.NAMESPACE:
+                general = UNLIMITED
+            if len(self._limits) >= _REMEMBERED:
+                self._limits.clear()
+            found = self._limits[subject] = self.own(subject).over(general)
+        return found
+
+    def limit(self, subject: Subject, name: str) -> int:
+        """One limit in force; 0 is none."""
+        value: int | None = getattr(self.limits(subject), name)
+        return value or 0
+
+    def use(self, subject: Subject, name: str) -> int | None:
+        """What is in use of a limit, here or in the cluster; None if that is not counted."""
+        if name in _LIVE:
+            return self._live[subject, Live(name)]
+        if name == "schemas":
+            return self.schemas()
+        if name in _STORED and subject[0] is QuotaScope.NAMESPACE:
+            return self.stored.use(subject[1], Stored(name))
+        return None
+
+    def subjects(self) -> list[Subject]:
+        """Everything that sets a quota, stores topics or is connected to this broker, sorted."""
+        found = {
+            quotas.subject_of(rest) for rest, quota in self._set.items.items() if quota != Quota()
+        }
+        found.update(subject for subject, _ in self._live)
+        found.update((QuotaScope.NAMESPACE, name) for name in self.stored.namespaces())
+        return sorted(found | {self._broker})
+
+    # ---- adding ----
+
+    @contextmanager
+    def creating(self, namespace: str, wanted: Mapping[str, Stored]) -> Iterator[None]:
+        """Count what the block stores. Raises ``QuotaExceeded`` if there is no room for it."""
+        subject = QuotaScope.NAMESPACE, namespace
+        for kind, count in self.stored.missing(wanted).items():
+            use, limit = self.stored.use(namespace, kind), self.limit(subject, kind)
+            if limit and use + count > limit:
+                self.refused[kind] += 1
+                more = "one more" if count == 1 else f"{count:,} more"
+                raise QuotaExceeded(_sentence(subject, kind, use, limit, f"{more} would exceed"))
+        with self.stored.creating(wanted):
+            yield
+
+    def check_new_subject(self) -> None:
+        """Raise ``QuotaExceeded`` if the registry has as many subjects as the quota allows.
+
+        Subjects that are being registered concurrently may exceed it.
+        """
+        use, limit = self.schemas(), self.limit(self._broker, "schemas")
+        if limit and use >= limit:
+            self.refused["schemas"] += 1
+            raise QuotaExceeded(
+                _sentence(self._broker, "schemas", use, limit, "one more would exceed")
+            )
+
+    def hold(
+        self, what: Live, namespace: str, principal: str, instead_of: Held | None = None
+    ) -> Held:
+        """Count a producer, consumer or connection; raises ``Overloaded`` at a limit.
+
+        ``principal`` is empty for callers without limits of their own, ``namespace`` for
+        connections. ``instead_of`` is one that this one replaces.
+        """
+        where: tuple[Subject, ...] = (self._broker,)
+        if namespace:
+            where += ((QuotaScope.NAMESPACE, namespace),)
+        if principal:
+            where += ((QuotaScope.PRINCIPAL, principal),)
+        for subject in where:
+            limit = self.limit(subject, what)
+            use = self._live[subject, what]
+            if instead_of is not None and subject in instead_of.where:
+                use -= 1
+            if limit and use >= limit:
+                self.refused[what] += 1
+                raise Overloaded(_sentence(subject, what, use, limit, "that is"))
+        return Held(self._live, what, where)
+
+
+def limit_names(scope: QuotaScope) -> list[str]:
+    """The limits that exist in a scope."""
+    found = DEFAULTS[scope]
+    names = (field.name for field in fields(Quota))
+    return [name for name in names if getattr(found, name) is not None]
+
+
+def _sentence(subject: Subject, name: str, use: int, limit: int, link: str) -> str:
+    scope, who = subject
+    return (
+        f"the {scope} {who!r} has {use:,} {name}, and {link} its quota of {limit:,}. Remove some, "
+        "or ask an administrator of the cluster to raise it: "
+        f"`sulina quota set {scope} {who} {name}=...`"
+    )
+
+
+def _quota(item: KeyValue) -> Quota:
+    quotas.subject_of(item.key.removeprefix(quotas.QUOTAS))  # raises for another scope
+    return record.decode(Quota, item)
