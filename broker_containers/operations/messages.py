@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from broker_containers.broker.broker import Broker
 from broker_containers.operations.running import handles
+from broker_containers.quotas.rates import Direction
 from broker_containers.schemas.checks import SchemaChecks
 from broker_containers.topics.single_publish import publish_one
 from sulina.errors import Overloaded, Refused, StorageFull, SulinaError, UnknownOutcome
@@ -107,6 +108,13 @@ class Publisher:
                 batch = _take(queue)
                 await self._publish(name, batch)
                 self._bytes -= sum(waiting.size for waiting in batch)
+                quotas = self._broker.quotas
+                await quotas.pace(
+                    Direction.PUBLISH,
+                    quotas.where(name.namespace, ""),
+                    sum(len(waiting.messages) for waiting in batch),
+                    sum(waiting.size for waiting in batch),
+                )
         finally:
             del self._queues[name]
             for waiting in (*batch, *queue):

@@ -11,7 +11,8 @@ from typing import Any, Unpack
 
 from broker_containers.broker.broker import Broker
 from broker_containers.operations.running import handles
-from broker_containers.quotas.quotas import Subject, limit_names
+from broker_containers.quotas.quotas import limit_names
+from broker_containers.quotas.rates import Subject
 from sulina.metadata.keys import quotas
 from sulina.metadata.keys.quotas import EVERY, QuotaScope, WhenFull
 from sulina.names import check_label, check_namespace

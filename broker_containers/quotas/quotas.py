@@ -15,6 +15,7 @@ from dataclasses import fields
 from enum import StrEnum
 from typing import Final
 
+from broker_containers.quotas.rates import Direction, Rates, Subject
 from broker_containers.quotas.stored_counts import Stored, StoredCounts, kind_of
 from sulina.errors import Overloaded, Refused, SulinaError
 from sulina.metadata.keys import quotas, record
@@ -29,7 +30,11 @@ SYSTEM: Final = "system"
 """The namespace of Sulina's own topics has no default limits."""
 _REMEMBERED: Final = 10_000
 _CAUGHT_UP_SECONDS: Final = 2.0
-Subject = tuple[QuotaScope, str]
+_RATES: Final = {
+    name: direction
+    for direction in Direction
+    for name in (f"{direction}_bytes", f"{direction}_records")
+}
 
 
 class QuotaExceeded(Refused):
@@ -90,6 +95,9 @@ class Quotas:
             counted.on_change(self.stored.changed)
             self._caches.append(PrefixCache(store, clock, TOPICS, [counted]))
         self._limits: dict[Subject, Quota] = {}
+        self._rates = Rates(self.limit)
+        self.limited: frozenset[Direction] = frozenset()
+        """The directions in which some rate is limited: in the others, nothing needs counting."""
         self.refused: Counter[str] = Counter()
         """How often each limit was reached."""
         self._live: Counter[tuple[Subject, Live]] = Counter()
@@ -114,6 +122,13 @@ class Quotas:
 
     def _changed(self, rest: str, quota: Quota | None) -> None:
         self._limits.clear()
+        self._rates.forget()
+        found = self._set.items.values()
+        self.limited = frozenset(
+            direction
+            for name, direction in _RATES.items()
+            if any(getattr(each, name) for each in found)
+        )
 
     # ---- limits and use ----
 
@@ -143,6 +158,8 @@ class Quotas:
         """What is in use of a limit, here or in the cluster; None if that is not counted."""
         if name in _LIVE:
             return self._live[subject, Live(name)]
+        if name in _RATES:
+            return self._rates.last_second(subject, name, self._clock.now())
         if name == "schemas":
             return self.schemas()
         if name in _STORED and subject[0] is QuotaScope.NAMESPACE:
@@ -185,6 +202,15 @@ class Quotas:
                 _sentence(self._broker, "schemas", use, limit, "one more would exceed")
             )
 
+    def where(self, namespace: str, principal: str) -> tuple[Subject, ...]:
+        """The subjects in whose quotas something counts; the arguments may be empty."""
+        found: tuple[Subject, ...] = (self._broker,)
+        if namespace:
+            found += ((QuotaScope.NAMESPACE, namespace),)
+        if principal:
+            found += ((QuotaScope.PRINCIPAL, principal),)
+        return found
+
     def hold(
         self, what: Live, namespace: str, principal: str, instead_of: Held | None = None
     ) -> Held:
@@ -193,11 +219,7 @@ class Quotas:
         ``principal`` is empty for callers without limits of their own, ``namespace`` for
         connections. ``instead_of`` is one that this one replaces.
         """
-        where: tuple[Subject, ...] = (self._broker,)
-        if namespace:
-            where += ((QuotaScope.NAMESPACE, namespace),)
-        if principal:
-            where += ((QuotaScope.PRINCIPAL, principal),)
+        where = self.where(namespace, principal)
         for subject in where:
             limit = self.limit(subject, what)
             use = self._live[subject, what]
@@ -207,6 +229,30 @@ class Quotas:
                 self.refused[what] += 1
                 raise Overloaded(_sentence(subject, what, use, limit, "that is"))
         return Held(self._live, what, where)
+
+    # ---- rates ----
+
+    def delay(
+        self, direction: Direction, where: tuple[Subject, ...], records: int, bytes_: int
+    ) -> float:
+        """Count records that pass, and return the seconds to wait before the next ones.
+
+        Call it only for a ``direction`` in ``limited``.
+        """
+        longest, now = 0.0, self._clock.now()
+        for subject in where:
+            wait, why = self._rates.take(direction, subject, records, bytes_, now)
+            if wait:
+                self.refused[why] += 1
+                longest = max(longest, wait)
+        return longest
+
+    async def pace(
+        self, direction: Direction, where: tuple[Subject, ...], records: int, bytes_: int
+    ) -> None:
+        """Count records that pass, and wait as long as the rates require."""
+        if direction in self.limited:
+            await self._clock.sleep(self.delay(direction, where, records, bytes_))
 
 
 def limit_names(scope: QuotaScope) -> list[str]:

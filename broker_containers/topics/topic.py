@@ -61,7 +61,7 @@ class Topic:
         self.tail = tail
         self.counters = TopicCounters()
         self._latency = latency
-        self._quotas = quotas
+        self.quotas = quotas
         self.producers: dict[str, TopicProducer] = {}
         self.subscriptions: dict[str, Subscription] = {}
         self._exclusive: TopicProducer | None = None
@@ -91,9 +91,9 @@ class Topic:
         if limit and others >= limit:
             raise Overloaded(f"{self.name} has {others} producers, its policy allows {limit}")
         held = None
-        if self._quotas is not None and principal is not None:
+        if self.quotas is not None and principal is not None:
             instead = None if before is None else before.held
-            held = self._quotas.hold(Live.PRODUCERS, self.name.namespace, principal, instead)
+            held = self.quotas.hold(Live.PRODUCERS, self.name.namespace, principal, instead)
         if before is not None:
             before.sink.closed(Refused(f"another producer named {name!r} took over"))
             _release(before)
@@ -250,10 +250,10 @@ class Topic:
         if limit and before is None and (present := self.consumer_count) >= limit:
             raise Overloaded(f"{self.name} has {present} consumers, its policy's limit")
         limit = self.policy.max_consumers_per_subscription
-        if self._quotas is None:
+        if self.quotas is None:
             return subscription.join(name, sink, key_filters, limit)
         instead = None if before is None else before.held
-        held = self._quotas.hold(Live.CONSUMERS, self.name.namespace, principal, instead)
+        held = self.quotas.hold(Live.CONSUMERS, self.name.namespace, principal, instead)
         try:
             return subscription.join(name, sink, key_filters, limit, held)
         except BaseException:

@@ -6,6 +6,8 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass
 
+from broker_containers.quotas.quotas import Quotas
+from broker_containers.quotas.rates import Direction
 from broker_containers.schemas.checks import TopicSchemaCheck
 from broker_containers.security.access import Access, of_topic
 from broker_containers.security.errors import Denied
@@ -19,7 +21,7 @@ from sulina.runtime.seam import Buffer
 from sulina.wire import commands_pb2 as pb
 from sulina.wire import selection
 from sulina.wire.commands import Command, error_body
-from sulina.wire.header import FrameHeader
+from sulina.wire.header import FrameHeader, parse_header
 from sulina.wire.stream import CommandStream
 
 
@@ -80,13 +82,33 @@ class BinaryConsumer:
         self.topic = topic
         self.subscription: Subscription | None = None
         self.member: AttachedConsumer | None = None
+        self._paused = False
+        """Whether the rates of its quotas allow no delivery at the moment."""
 
     def deliver(self, frame: Buffer, chosen: int | None, attempt: int) -> bool:
         body = pb.Deliver(consumer=self._handle, attempt=attempt)
         if chosen is not None:
             body.selection = selection.to_bytes(chosen)
         self._stream.send(Command.DELIVER, 0, body, frame)
-        return self._stream.writable
+        quotas = self.topic.quotas
+        if quotas is not None and Direction.DISPATCH in quotas.limited:
+            self._slow_down(quotas, frame, chosen)
+        return self._stream.writable and not self._paused
+
+    def _slow_down(self, quotas: Quotas, frame: Buffer, chosen: int | None) -> None:
+        """Deliver nothing more until the rates of its quotas allow it."""
+        if self.member is None or self.member.held is None:
+            return
+        records = parse_header(frame).count if chosen is None else chosen.bit_count()
+        delay = quotas.delay(Direction.DISPATCH, self.member.held.where, records, len(frame))
+        if delay:
+            self._paused = True
+            asyncio.get_running_loop().call_later(delay, self._resume)
+
+    def _resume(self) -> None:
+        self._paused = False
+        if self._stream.writable:
+            self.writable_again()
 
     def active_changed(self, active: bool) -> None:
         body = pb.ActiveChanged(consumer=self._handle, active=active)
@@ -100,7 +122,7 @@ class BinaryConsumer:
         self._stream.send(Command.CONSUMER_CLOSED, 0, body)
 
     def writable_again(self) -> None:
-        if self.subscription is not None and self.member is not None:
+        if self.subscription is not None and self.member is not None and not self._paused:
             self.subscription.writable(self.member)
 
     def leave(self) -> None:

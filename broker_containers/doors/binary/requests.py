@@ -18,6 +18,7 @@ from broker_containers.doors.binary.attachments import (
     BinaryProducer,
 )
 from broker_containers.doors.services import Services
+from broker_containers.quotas.rates import Direction
 from broker_containers.security.access import Access, Caller, Need, of_topic
 from sulina.errors import Refused
 from sulina.model import Action
@@ -190,7 +191,14 @@ class Requests:
         async with self._reading:  # one reply at a time: many large ones would fill the memory
             await self._attachments.writable()
             frames = await topic.log.reader(offset).read(min(body.max_bytes or 1, _READ_LIMIT))
-        frames = frames[: max(body.max_frames, 1)]
+            frames = frames[: max(body.max_frames, 1)]
+            quotas = self._broker.quotas
+            await quotas.pace(
+                Direction.DISPATCH,
+                quotas.where(topic.name.namespace, self._access().limited_as),
+                sum(frame.header.count for frame in frames),
+                sum(frame.header.size for frame in frames),
+            )
         following = frames[-1].header.next_offset if frames else topic.log.end
         answer = pb.FramesRead(next_offset=following, at_end=following >= topic.log.end)
         return Reply(Command.FRAMES_READ, answer, tuple(frame.data for frame in frames))

@@ -20,6 +20,7 @@ from broker_containers.doors.binary.requests import Request, Requests
 from broker_containers.doors.binary.tunnel import Tunnel
 from broker_containers.doors.services import Services
 from broker_containers.quotas.quotas import Held, Live
+from broker_containers.quotas.rates import Direction
 from broker_containers.security.access import UNIDENTIFIED
 from sulina.errors import Overloaded, ProtocolError, Refused, SulinaError, UnknownOutcome
 from sulina.model import Delivery
@@ -41,6 +42,8 @@ _STORAGE = "storage"
 """Reason for not reading from a connection: too much waits to become durable."""
 _SCHEMAS = "schemas"
 """Reason for not reading from a connection: too many frames wait for a schema check."""
+_RATE = "rate"
+"""Reason for not reading from a connection: it published faster than a quota allows."""
 _CLOCKS_APART_US = 60_000_000
 """Tolerance for a producer's clock that is ahead of the broker's."""
 _MOST_UNCHECKED = 4 << 20
@@ -75,6 +78,7 @@ class BinarySession:
         self._others = services.other_brokers
         self._tunnel: Tunnel | None = None
         self._unchecked_bytes = 0
+        self._resume_at = 0.0
 
     def close(self) -> None:
         """Close the connection after sending what is queued; then ``lost`` is called."""
@@ -86,7 +90,8 @@ class BinarySession:
 
     def silent_since(self, moment: float) -> bool:
         """Whether the client has sent nothing since ``moment``, although the broker was reading."""
-        return self._seen < moment and not self.stream.is_held(_STORAGE)
+        held = self.stream.is_held(_STORAGE) or self.stream.is_held(_RATE)
+        return self._seen < moment and not held
 
     def recheck(self) -> None:
         """Apply changed rights: detach producers and consumers, or close the connection."""
@@ -209,6 +214,7 @@ class BinarySession:
         if attached is None or attached.producer is None:
             self._attachments.check_given(body.producer)
             return  # closed by the broker, which has notified the client
+        held = attached.producer.held
         try:
             header = check_frame(data)
             if header.is_delayed:
@@ -224,6 +230,11 @@ class BinarySession:
             attached.topic.publish(attached.producer, body.number, data, header)
         else:
             self._check_schema(attached, Unchecked(body.number, data, header))
+        quotas = self._broker.quotas
+        if Direction.PUBLISH in quotas.limited and held is not None:
+            delay = quotas.delay(Direction.PUBLISH, held.where, header.count, header.size)
+            if delay:
+                self._slow_down(delay)
         if self._broker.ledgers.overloaded and not self.stream.is_held(_STORAGE):
             self.stream.hold(_STORAGE)
             self._run(self._wait_for_storage())
@@ -259,6 +270,19 @@ class BinarySession:
                 attached.topic.publish(producer, frame.number, frame.data, frame.header)
             else:
                 producer.finish(producer.start(frame.number), problem)
+
+    def _slow_down(self, seconds: float) -> None:
+        """Read nothing more for this long."""
+        self._resume_at = max(self._resume_at, self._broker.clock.now() + seconds)
+        if not self.stream.is_held(_RATE):
+            self.stream.hold(_RATE)
+            self._run(self._wait_for_rate())
+
+    async def _wait_for_rate(self) -> None:
+        clock = self._broker.clock
+        while (left := self._resume_at - clock.now()) > 0:
+            await clock.sleep(left)
+        self.stream.release(_RATE)
 
     async def _wait_for_storage(self) -> None:
         await self._broker.ledgers.wait_writable()

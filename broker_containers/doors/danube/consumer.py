@@ -16,6 +16,7 @@ from typing import Final
 from broker_containers.doors.danube import danube_pb2 as pb
 from broker_containers.doors.danube.messages import messages_of
 from broker_containers.doors.danube.settings import MAX_MESSAGE_BYTES
+from broker_containers.quotas.rates import Direction
 from broker_containers.subscriptions.consumers import AttachedConsumer
 from broker_containers.subscriptions.subscription import Subscription
 from broker_containers.topics.topic import Topic
@@ -76,6 +77,11 @@ class DanubeConsumer:
             while self._frames:
                 frame, chosen = self._frames.popleft()
                 opened = self._open(frame, chosen)
+                quotas, member = self.topic.quotas, self._member
+                if quotas is not None and member is not None and member.held is not None:
+                    records = opened.header.count if chosen is None else chosen.bit_count()
+                    where = member.held.where
+                    await quotas.pace(Direction.DISPATCH, where, records, len(frame))
                 for message in messages_of(opened, chosen, self.topic.name, self._broker_url):
                     if self.gone is not None:
                         raise self.gone

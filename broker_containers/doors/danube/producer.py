@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Final
 
 from broker_containers.doors.danube.batch_delay import BatchDelay
 from broker_containers.doors.danube.messages import DanubeRecord, frame_of
+from broker_containers.quotas.rates import Direction
 from broker_containers.schemas.checks import TopicSchemaCheck
 from broker_containers.topics.producers import TopicProducer
 from broker_containers.topics.topic import Topic
@@ -156,11 +158,10 @@ class DanubeProducer:
 
     def _publish(self) -> None:
         self._scheduled = False
-        if self._under_way or not self._pending or self._producer is None:
+        if self._under_way or not self._pending or self._producer is None or self._waiting:
             return
         if self._ledgers.overloaded:
-            if self._waiting is None:
-                self._waiting = asyncio.create_task(self._wait_for_storage())
+            self._waiting = asyncio.create_task(self._wait(self._ledgers.wait_writable()))
             return
         self.seen = self._clock.now()
         self._under_way = self._take()
@@ -172,11 +173,17 @@ class DanubeProducer:
             return
         self._sequence += len(records)
         self._frames += 1
+        quotas, held = self.topic.quotas, self._producer.held
         self.topic.publish(self._producer, self._frames, frame, parse_header(frame))
+        if quotas is not None and held is not None and Direction.PUBLISH in quotas.limited:
+            delay = quotas.delay(Direction.PUBLISH, held.where, len(records), len(frame))
+            if delay:
+                self._waiting = asyncio.create_task(self._wait(self._clock.sleep(delay)))
 
-    async def _wait_for_storage(self) -> None:
+    async def _wait(self, until: Awaitable[None]) -> None:
+        """Publish nothing before ``until``."""
         try:
-            await self._ledgers.wait_writable()
+            await until
         finally:
             self._waiting = None
         self._soon()
