@@ -30,6 +30,7 @@ from broker_containers.topics.histogram import PublishLatency
 from broker_containers.topics.retention import Retention
 from broker_containers.topics.shielded_tasks import ShieldedTasks
 from broker_containers.topics.single_publish import publish_one
+from broker_containers.topics.storage_quotas import StorageQuotas
 from broker_containers.topics.subscription_manager import SubscriptionManager
 from broker_containers.topics.tiering import Tiering
 from broker_containers.topics.topic import Topic
@@ -134,7 +135,9 @@ class Broker:
             self._send_dead_letter,
             self.quotas,
         )
-        self.retention = Retention(clock, settings.retention_seconds, self.loaded)
+        self.retention = Retention(
+            clock, settings.retention_seconds, self.loaded, StorageQuotas(store, self.quotas)
+        )
         self.tiering = Tiering(tier, clock, settings.tier, self.loaded)
         self.object_cleanup = ObjectCleanup(tier, store, clock)
         self._background: list[asyncio.Task[None]] = []

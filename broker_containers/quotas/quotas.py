@@ -94,12 +94,16 @@ class Quotas:
             counted = CachedTable(TOPICS, kind_of)
             counted.on_change(self.stored.changed)
             self._caches.append(PrefixCache(store, clock, TOPICS, [counted]))
+        self._seen: dict[str, Quota] = {}
         self._limits: dict[Subject, Quota] = {}
         self._rates = Rates(self.limit)
         self.limited: frozenset[Direction] = frozenset()
         """The directions in which some rate is limited: in the others, nothing needs counting."""
         self.refused: Counter[str] = Counter()
         """How often each limit was reached."""
+        self._bytes: dict[tuple[str, str], int] = {}
+        self.full: dict[str, str] = {}
+        """Why producers of a namespace are refused: it stores more than its quota allows."""
         self._live: Counter[tuple[Subject, Live]] = Counter()
         self.schemas: Callable[[], int] = lambda: 0
         """How many subjects the schema registry has."""
@@ -121,8 +125,13 @@ class Quotas:
             await within(self._clock, _CAUGHT_UP_SECONDS, self._caches[0].refresh())
 
     def _changed(self, rest: str, quota: Quota | None) -> None:
+        if self._seen.get(rest, Quota()) == (quota or Quota()):
+            return  # listed again: what was counted stays
+        self._seen[rest] = quota or Quota()
         self._limits.clear()
         self._rates.forget()
+        self._bytes.clear()
+        self.full.clear()  # until the next count
         found = self._set.items.values()
         self.limited = frozenset(
             direction
@@ -160,6 +169,8 @@ class Quotas:
             return self._live[subject, Live(name)]
         if name in _RATES:
             return self._rates.last_second(subject, name, self._clock.now())
+        if name in ("stored_bytes", "backlog_bytes"):
+            return self._bytes.get((subject[1], name))
         if name == "schemas":
             return self.schemas()
         if name in _STORED and subject[0] is QuotaScope.NAMESPACE:
@@ -184,9 +195,8 @@ class Quotas:
         for kind, count in self.stored.missing(wanted).items():
             use, limit = self.stored.use(namespace, kind), self.limit(subject, kind)
             if limit and use + count > limit:
-                self.refused[kind] += 1
                 more = "one more" if count == 1 else f"{count:,} more"
-                raise QuotaExceeded(_sentence(subject, kind, use, limit, f"{more} would exceed"))
+                raise self.exceeded(subject, kind, use, limit, f"{more} would exceed")
         with self.stored.creating(wanted):
             yield
 
@@ -197,10 +207,7 @@ class Quotas:
         """
         use, limit = self.schemas(), self.limit(self._broker, "schemas")
         if limit and use >= limit:
-            self.refused["schemas"] += 1
-            raise QuotaExceeded(
-                _sentence(self._broker, "schemas", use, limit, "one more would exceed")
-            )
+            raise self.exceeded(self._broker, "schemas", use, limit, "one more would exceed")
 
     def where(self, namespace: str, principal: str) -> tuple[Subject, ...]:
         """The subjects in whose quotas something counts; the arguments may be empty."""
@@ -229,6 +236,26 @@ class Quotas:
                 self.refused[what] += 1
                 raise Overloaded(_sentence(subject, what, use, limit, "that is"))
         return Held(self._live, what, where)
+
+    # ---- bytes ----
+
+    def count_bytes(self, namespace: str, name: str, use: int) -> None:
+        """The stored bytes or the backlog of a namespace were counted."""
+        self._bytes[namespace, name] = use
+
+    def set_full(self, namespace: str, reason: str) -> None:
+        """Refuse the producers of a namespace from now on, or no longer if there is no reason."""
+        if reason:
+            self.full[namespace] = reason
+        else:
+            self.full.pop(namespace, None)
+
+    def exceeded(
+        self, subject: Subject, name: str, use: int, limit: int, link: str
+    ) -> QuotaExceeded:
+        """The error for a limit that is reached, which is counted."""
+        self.refused[name] += 1
+        return QuotaExceeded(_sentence(subject, name, use, limit, link))
 
     # ---- rates ----
 
@@ -264,8 +291,9 @@ def limit_names(scope: QuotaScope) -> list[str]:
 
 def _sentence(subject: Subject, name: str, use: int, limit: int, link: str) -> str:
     scope, who = subject
+    what = name.replace("_", " ")
     return (
-        f"the {scope} {who!r} has {use:,} {name}, and {link} its quota of {limit:,}. Remove some, "
+        f"the {scope} {who!r} has {use:,} {what}, and {link} its quota of {limit:,}. Remove some, "
         "or ask an administrator of the cluster to raise it: "
         f"`sulina quota set {scope} {who} {name}=...`"
     )

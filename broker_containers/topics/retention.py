@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 
 from broker_containers.topic_log.managed_ledger import ManagedLedger
+from broker_containers.topics.storage_quotas import StorageQuotas
 from broker_containers.topics.topic import Topic
 from sulina.errors import SulinaError
 from sulina.metadata.keys.ledgers import LedgerRef
@@ -40,12 +41,17 @@ class Retention:
     """Applies the policies of open topics periodically."""
 
     def __init__(
-        self, clock: Clock, interval: float, topics: Callable[[], Iterable[Topic]]
+        self,
+        clock: Clock,
+        interval: float,
+        topics: Callable[[], Iterable[Topic]],
+        storage_quotas: StorageQuotas,
     ) -> None:
         self._clock = clock
         self.interval = interval
         """Seconds between rounds; a change applies after the current round."""
         self._topics = topics
+        self._storage_quotas = storage_quotas
 
     async def run(self) -> None:
         """Run until cancelled. A topic that fails is tried again in the next round."""
@@ -56,6 +62,14 @@ class Retention:
                     await self.apply(topic)
                 except SulinaError as error:
                     _log.warning("retention of %s failed; will retry: %s", topic.name, error)
+            await self.apply_quotas()
+
+    async def apply_quotas(self) -> None:
+        """Count stored bytes, and apply the quotas of them. A failure is logged."""
+        try:
+            await self._storage_quotas.apply(list(self._topics()))
+        except SulinaError as error:
+            _log.warning("counting stored bytes for quotas failed; will retry: %s", error)
 
     async def apply(self, topic: Topic) -> int:
         """Delete a topic's expired ledgers; returns how many."""

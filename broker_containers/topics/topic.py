@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from functools import partial
 
-from broker_containers.quotas.quotas import Live, Quotas
+from broker_containers.quotas.quotas import Live, QuotaExceeded, Quotas
 from broker_containers.subscriptions.consumers import AttachedConsumer, ConsumerSink
 from broker_containers.subscriptions.subscription import Subscription
 from broker_containers.topic_log.dedup import Verdict
@@ -156,6 +156,8 @@ class Topic:
     ) -> SulinaError | None:
         if header.is_control or header.producer_id != producer.id:
             return Refused(f"the frame was not sent by producer {producer.name!r}")
+        if self.quotas is not None and self.name.namespace in self.quotas.full:
+            return QuotaExceeded(self.quotas.full[self.name.namespace])
         limit = self.policy.max_message_size
         # Frames are decoded only if a record in them could exceed the limit.
         if limit and header.raw_length > limit:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, TypedDict, Unpack
 
-from sulina.metadata.keys.auth import Action
 from sulina.metadata.keys.quotas import QuotaScope, WhenFull
+from sulina.model import Action
 from sulina.operations.declaration import (
     CLUSTER,
     GET,

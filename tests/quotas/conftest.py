@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from tests.auth.broker import Guarded, guarded_broker
-from tests.support.shared_loop import share_loop
+from tests.support.fixtures import share_loop
 
 _numbers = itertools.count(1)
 
