@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sulina.errors import CorruptEntry, Fenced, NotFound, Refused, TooLarge
+from sulina.errors import CorruptEntry, Fenced, NotFound, Refused, StorageFull, TooLarge
 from sulina.runtime.seam import Buffer
 
 MAX_LEDGER = (1 << 64) - 1
@@ -118,6 +118,11 @@ class EntryStore(Protocol):
 
     def ledgers(self) -> list[int]:
         """Ids of all known ledgers, ascending."""
+        ...
+
+    @property
+    def full(self) -> StorageFull | None:
+        """Why entries are refused for lack of space; None while there is space."""
         ...
 
     @property

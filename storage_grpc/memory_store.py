@@ -46,6 +46,7 @@ class MemoryEntryStore:
         self._ledgers: dict[int, _Ledger] = {}
         self._deleted: set[int] = set()
         self._closed = False
+        self.full: StorageFull | None = None
 
     def append(
         self,

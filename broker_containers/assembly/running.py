@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker_containers.broker.broker import Broker
@@ -15,7 +16,12 @@ from broker_containers.doors.http.health import Check, Health, metadata_check, s
 from broker_containers.doors.listen import Addresses, Listen
 from broker_containers.doors.services import Services
 from broker_containers.metrics.collectors import storage as storage_metrics
-from broker_containers.metrics.collectors.broker import BrokerMetrics, of_quotas, of_schemas
+from broker_containers.metrics.collectors.broker import (
+    BrokerMetrics,
+    of_machine,
+    of_quotas,
+    of_schemas,
+)
 from broker_containers.metrics.exposition import Write
 from storage_grpc.journal.recover import RecoveryReport
 from storage_grpc.ledgers import Ledgers
@@ -23,6 +29,7 @@ from storage_grpc.quorum.ledgers import QuorumLedgers
 from storage_grpc.quorum.settings import QuorumSettings
 from storage_grpc.tier.tier import Tier
 from sulina.metadata.store import MetadataStore
+from sulina.runtime.machine_watch import MachineWatch
 from sulina.runtime.seam import Clock
 
 _STORAGE_NODES_SECONDS = 15.0
@@ -73,6 +80,8 @@ class DoorSettings:
     http: Listen | None = None
     danube_admin: AdminListen | None = None
     danube: DanubeListen | None = None
+    certificates: tuple[Path, ...] = ()
+    """Certificates in files, of which the broker says when they expire."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +117,7 @@ async def open_broker(
     """
     broker, addresses = services.broker, services.addresses
     async with AsyncExitStack() as stack:
+        watch = await stack.enter_async_context(MachineWatch(broker.clock, doors.certificates))
         await stack.enter_async_context(services.authority)
         await stack.enter_async_context(services.schemas)
         binary = BinaryServer(services, doors.binary)
@@ -115,7 +125,7 @@ async def open_broker(
         stack.push_async_callback(binary.close)
         await stack.enter_async_context(broker)
         stack.push_async_callback(services.publisher.close)
-        http = _http_door(services, doors.http, storage, metrics, binary)
+        http = _http_door(services, doors.http, storage, metrics, binary, watch)
         danube_admin = _danube_admin_door(services, doors.danube_admin)
         danube = _danube_door(services, doors.danube)
 
@@ -142,6 +152,7 @@ def _http_door(
     storage: LedgerStorage,
     metrics: Sequence[Write],
     binary: BinaryServer,
+    watch: MachineWatch,
 ) -> HttpServer | None:
     if listen is None:
         return None
@@ -150,10 +161,14 @@ def _http_door(
     broker = services.broker
     collected = BrokerMetrics(broker, broker.settings.http.metrics_topics)
     own = services.requests.write, storage.metrics, of_schemas(services.schemas)
-    for write in (*metrics, *own, of_quotas(broker.quotas)):
+    for write in (*metrics, *own, of_quotas(broker.quotas), of_machine(watch, broker.clock)):
         collected.add(write)
     collected.add_connections({"binary": lambda: binary.connections})
-    needed = {"metadata": metadata_check(broker.store), "storage": storage.ready}
+    needed = {
+        "metadata": metadata_check(broker.store),
+        "storage": storage.ready,
+        "descriptors": watch.check_descriptors,
+    }
     health = Health(broker.settings.broker_id, broker.clock, needed)
     return HttpServer(services, listen, health, collected)
 

@@ -84,6 +84,7 @@ class BrokerOptions:
             Listen(host, self.port_for(self.http_port, HTTP_PORT), tls),
             danube_admin_listen(host, port, self.admin_port, *files),
             danube_listen(host, port, self.grpc_port, *files, self.grpc_advertise, grpc_proxy),
+            () if self.tls_cert is None else (Path(self.tls_cert),),
         )
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -105,11 +106,13 @@ def broker_run(
     hands its topics to other brokers and then stops it; a second one stops it immediately. With
     --json it prints one line when it is ready.
     """
+    doors = options.doors(grpc_proxy)
+    used = [tls.certificate for tls in (etcd_tls, storage_tls) if tls is not None]
     node = ClusteredBrokerSettings(
         broker=BrokerSettings(
             broker_id=broker_id, cache_bytes=options.cache_mb << 20, tier=options.tiering
         ),
-        doors=options.doors(grpc_proxy),
+        doors=replace(doors, certificates=(*doors.certificates, *(each for each in used if each))),
         advertise=advertise,
         labels=labels,
         cluster=ClusterSettings(lease_seconds=lease_seconds, proxy_url=proxy),

@@ -26,6 +26,7 @@ from sulina.cli.running import run
 from sulina.cli.settings import DEFAULT_URL, CliSettings
 from sulina.client.address import Address
 from sulina.runtime.machine import tune_for_frames
+from sulina.runtime.machine_watch import raise_descriptor_limit
 from sulina.version import __version__
 
 _T = TypeVar("_T")
@@ -45,6 +46,7 @@ def serve_broker(
 
     def announce(running: RunningBroker) -> None:
         tune_for_frames()
+        raise_descriptor_limit()
         _announce(settings, data, listen, running)
 
     serve(settings, broker, announce, stopping="notifying clients, storing cursors")

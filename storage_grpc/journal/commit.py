@@ -8,6 +8,7 @@ futures complete only after the sync.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 
@@ -18,6 +19,14 @@ from storage_grpc.journal.reader import JournalReader
 from storage_grpc.journal.settings import JournalSettings
 from storage_grpc.journal.writer import JournalWriter, RecordGroup
 from sulina.errors import Overloaded, StorageFailed, StorageFull, SulinaError
+from sulina.runtime.deadline import within
+from sulina.runtime.seam import Clock
+
+_log = logging.getLogger(__name__)
+_LOOK_SECONDS = 2.0
+"""How often a full journal looks for space while nothing is appended."""
+_LOG_SECONDS = 60.0
+"""How often a full journal is logged at most."""
 
 
 class JournalCommitter:
@@ -29,6 +38,7 @@ class JournalCommitter:
         writer: JournalWriter,
         reader: JournalReader,
         settings: JournalSettings,
+        clock: Clock,
         changed: Callable[[], None],
     ) -> None:
         self._index = index
@@ -46,6 +56,15 @@ class JournalCommitter:
         self.pending_bytes = 0
         self._failure: Exception | None = None
         """Why it takes no more records."""
+        self.full: StorageFull | None = None
+        """Why the last entries were refused; None once there is space for them again."""
+        self.refused_full = 0
+        """Entries refused because there was no space."""
+        self._refused_bytes = 0
+        self._clock = clock
+        self._log_from = clock.now()
+        self._logged = False
+        """Whether the log says that it is full."""
         self._task = asyncio.create_task(self._run(), name="journal-commit")
 
     def submit(self, item: PendingRecord) -> None:
@@ -86,10 +105,54 @@ class JournalCommitter:
 
     async def _run(self) -> None:
         while not (self._stopping and not self._waiting):
-            await self._wake.wait()
+            try:
+                await self._woken()
+            except TimeoutError:
+                await self._look_for_space()
+                continue
             self._wake.clear()
             while self._waiting:
                 await self._commit_next()
+
+    async def _woken(self) -> None:
+        if self.full is None:
+            await self._wake.wait()
+        else:
+            await within(self._clock, _LOOK_SECONDS, self._wake.wait())
+
+    async def _look_for_space(self) -> None:
+        """Find out whether what was refused would fit now, so that no append has to be tried."""
+        before = self._writer.file
+        try:
+            file = await self._writer.prepare(self._refused_bytes, spare=True)
+        except StorageFull as full:
+            self.full = full
+        except Exception as error:
+            self._failure = error
+        else:
+            if file is not before:
+                self._changed()
+            self._has_space()
+
+    def starts_full(self, full: StorageFull) -> None:
+        """There was no space for a first file: look for some."""
+        self.full, self._logged = full, True
+        _log.error("the journal refuses appends until there is space: %s", full)
+        self._wake.set()
+
+    def _is_full(self, full: StorageFull, entries: list[PendingRecord]) -> None:
+        self.refused_full += len(entries)
+        self._refused_bytes = max(record_size(item.length) for item in entries)
+        self.full, now = full, self._clock.now()
+        if now >= self._log_from:
+            self._log_from, self._logged = now + _LOG_SECONDS, True
+            _log.error("the journal refuses appends until there is space: %s", full)
+
+    def _has_space(self) -> None:
+        self.full = None
+        if self._logged:
+            self._logged = False
+            _log.warning("the journal has space again and takes appends")
 
     async def _commit_next(self) -> None:
         group = self._take()
@@ -99,6 +162,7 @@ class JournalCommitter:
             # Any error, so that no caller waits forever. A failed sync is never retried: the next
             # one may succeed without having written what the first one did not.
             self._failure = error
+            _log.error("%s", self._failed(error))
             group += self._waiting
             self._waiting.clear()
             self._refuse(group, self._failed(error))
@@ -120,7 +184,10 @@ class JournalCommitter:
             everything = [*group, *self._waiting]
             self._waiting.clear()
             group[:] = [item for item in everything if item.kind != RecordKind.ENTRY]
-            self._refuse([item for item in everything if item.kind == RecordKind.ENTRY], full)
+            entries = [item for item in everything if item.kind == RecordKind.ENTRY]
+            if entries:
+                self._is_full(full, entries)
+            self._refuse(entries, full)
             try:
                 await self._write(group)
             except StorageFull as still_full:
@@ -149,6 +216,8 @@ class JournalCommitter:
                     item.crc,
                 )
             await self._writer.write(layout)
+            if self.full is not None and any(item.kind == RecordKind.ENTRY for item in records):
+                self._has_space()
         for item in group:
             self._apply(item)
         self._release(group)

@@ -37,6 +37,7 @@ class JournalStore:
     def __init__(
         self,
         disk: Disk,
+        clock: Clock,
         settings: JournalSettings,
         randomness: Randomness,
         recovered: RecoveredJournal,
@@ -56,7 +57,7 @@ class JournalStore:
             disk, self._index, self._files, self._writer, self._incarnation
         )
         self._committer = JournalCommitter(
-            self._index, self._writer, self._reader, settings, self._housekeeper.wake
+            self._index, self._writer, self._reader, settings, clock, self._housekeeper.wake
         )
         self._loop = asyncio.get_running_loop()
         self._closing: asyncio.Task[None] | None = None
@@ -73,13 +74,13 @@ class JournalStore:
         began = clock.now()
         recovered = await recover(disk, settings)
         recovery = recovered.report(clock.now() - began)
-        store = cls(disk, settings, randomness, recovered, recovery)
+        store = cls(disk, clock, settings, randomness, recovered, recovery)
         try:
             await store._writer.prepare(0, spare=False)
             for name in recovered.leftovers:
                 await disk.remove(name)
-        except StorageFull:
-            pass
+        except StorageFull as full:
+            store._committer.starts_full(full)
         except BaseException:
             await store._committer.stop()
             raise
@@ -182,6 +183,16 @@ class JournalStore:
     def check_room(self) -> None:
         """Raise ``Overloaded`` or ``StorageFailed`` if it takes no entries now."""
         self._committer.check_room()
+
+    @property
+    def full(self) -> StorageFull | None:
+        """Why entries are refused for lack of space; None while there is space."""
+        return self._committer.full
+
+    @property
+    def refused_full(self) -> int:
+        """Entries refused for lack of space so far."""
+        return self._committer.refused_full
 
     @property
     def usage(self) -> tuple[int, int]:

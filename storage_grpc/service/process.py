@@ -21,11 +21,15 @@ from storage_grpc.service.tls import ServerTls
 from storage_grpc.tier.opening import open_tier, without_secrets
 from sulina.errors import StorageFailed, StorageFull, SulinaError
 from sulina.runtime.machine import boot_id, tune_for_frames
+from sulina.runtime.machine_watch import MachineWatch, raise_descriptor_limit
 from sulina.runtime.real_clock import RealClock
 from sulina.runtime.real_disk import RealDisk
 from sulina.runtime.real_random import real_random
+from sulina.runtime.seam import Clock
 
 _log = logging.getLogger(__name__)
+_HEALTH_SECONDS = 1.0
+"""How often the health service follows the state of the disk."""
 
 
 @asynccontextmanager
@@ -50,9 +54,13 @@ async def storage_node(
             async with _tier(settings, LocalNode(settings.id, store, loss_record)) as tier:
                 server = StorageServer(identity, store, tier, _tls(settings))
                 await server.start(settings.host, settings.port)
+                showing = asyncio.create_task(_show_health(server, RealClock()), name="health")
+                files = None if settings.tls is None else settings.tls.certificate
                 try:
-                    yield server, store
+                    async with MachineWatch(RealClock(), () if files is None else (files,)):
+                        yield server, store
                 finally:
+                    showing.cancel()
                     await server.stop(settings.stop_seconds)
                 with suppress(StorageFull, StorageFailed):
                     await loss_record.save()
@@ -61,6 +69,12 @@ async def storage_node(
             await store.close(clean=clean)
     finally:
         await disk.close()
+
+
+async def _show_health(server: StorageServer, clock: Clock) -> None:
+    while True:
+        await clock.sleep(_HEALTH_SECONDS)
+        server.show_health()
 
 
 @asynccontextmanager
@@ -124,6 +138,7 @@ async def _serve(settings: ServiceSettings, as_json: bool) -> int:
     try:
         async with storage_node(settings) as (server, store):
             tune_for_frames()
+            raise_descriptor_limit()
             ready = True
             _announce(settings, server, store, as_json)
             await stop.wait()

@@ -62,6 +62,8 @@ class StorageServer:
         self._tier_calls = TierCalls(self._calls, self._node, member, tier, _MAX_READ_BYTES, others)
         self._sessions: set[AppendSession] = set()
         self._writable = True
+        self._shown = True
+        """Whether the health service reports that it takes appends."""
         self._stopping = False
         self._health = health.aio.HealthServicer()
         self._setting_health: asyncio.Task[None] | None = None
@@ -146,13 +148,24 @@ class StorageServer:
         if error_at_end is not None:
             await abort(context, error_at_end)
 
+    @property
+    def writable(self) -> bool:
+        """Whether it takes appends: its disk works, has space, and it is not stopping."""
+        return self._writable and not self._stopping and self._store.full is None
+
     def _disk_failed(self) -> None:
         """Report that the node takes no appends until it restarts."""
-        if self._writable:
-            self._writable = False
-            self._setting_health = asyncio.create_task(
-                self._health.set(SERVICE, health_pb2.HealthCheckResponse.NOT_SERVING)
-            )
+        self._writable = False
+        self.show_health()
+
+    def show_health(self) -> None:
+        """Report through the health service whether it takes appends, if that has changed."""
+        writable = self.writable
+        if writable is not self._shown and not self._stopping:
+            self._shown = writable
+            status = health_pb2.HealthCheckResponse
+            shown = status.SERVING if writable else status.NOT_SERVING
+            self._setting_health = asyncio.create_task(self._health.set(SERVICE, shown))
 
     def _hello(self) -> pb.HelloReply:
         return pb.HelloReply(
@@ -163,7 +176,7 @@ class StorageServer:
             protocol=PROTOCOL,
             max_entry_bytes=self._identity.max_entry_bytes,
             max_read_bytes=_MAX_READ_BYTES,
-            writable=self._writable and not self._stopping,
+            writable=self.writable,
             tier="" if self._tier is None else self._tier.place,
             life=self._identity.loss_record.life,
         )

@@ -26,6 +26,7 @@ _T = TypeVar("_T")
 _LOCK = "lock"
 _TEMPORARY = ".tmp"
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_TOO_MANY_FILES = {errno.EMFILE, errno.ENFILE}
 _UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL, errno.ENODEV}
 _MAX_BUFFERS = min(1024, os.sysconf("SC_IOV_MAX"))
 
@@ -216,6 +217,12 @@ class RealDisk:
         reason = error.strerror or str(error)
         if error.errno in _FULL:
             return StorageFull(f"cannot {action} {subject}: {reason}; free some space there")
+        if error.errno in _TOO_MANY_FILES:
+            # Not a fault of the disk: the same call succeeds once files or connections are closed.
+            return StorageFull(
+                f"cannot {action} {subject}: {reason}; close connections, or raise the limit of "
+                "open files"
+            )
         if isinstance(error, FileNotFoundError):
             return NotFound(f"cannot {action} {subject}: it does not exist")
         return StorageFailed(f"cannot {action} {subject}: {reason}; check the disk")

@@ -124,6 +124,12 @@ class CommandStream(asyncio.BufferedProtocol):
             self._transport.abort()
 
     @property
+    def descriptor(self) -> int:
+        """The number of its file descriptor; -1 if it has none."""
+        socket = self._transport.get_extra_info("socket") if self._transport else None
+        return -1 if socket is None else int(socket.fileno())
+
+    @property
     def peer(self) -> str:
         """The other side's address, for logs."""
         address = self._transport.get_extra_info("peername") if self._transport else None

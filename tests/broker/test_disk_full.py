@@ -12,6 +12,7 @@ import pytest
 from crc32c import crc32c
 
 from broker_containers.broker.settings import BrokerSettings
+from broker_containers.doors.http.health import journal_check
 from sulina import Client, FailurePolicy, Producer, Start, StorageFull, UnknownOutcome
 from sulina.errors import StorageFailed
 from sulina.runtime.memory_disk import MemoryDisk
@@ -94,6 +95,23 @@ async def test_a_publish_that_finds_no_space_fails_with_a_clear_error(client: Cl
         assert any(text is not None and "no space is left" in text for text in said)
         assert None not in said
     assert len(await read_all(client, TOPIC)) == confirmed
+
+
+async def test_a_broker_with_a_full_disk_is_not_ready_until_there_is_space(
+    client: Client, cluster: MemoryCluster, disk: MemoryDisk
+) -> None:
+    ready = journal_check(cluster.store)
+    assert await ready() == "it takes appends"
+    await fill(client)
+    with pytest.raises(StorageFull, match="no space is left"):
+        await ready()
+    disk.capacity = 4 * SPACE
+
+    async def is_ready() -> bool:
+        return cluster.store.full is None
+
+    await eventually(is_ready)  # without another publish
+    assert await ready() == "it takes appends"
 
 
 async def test_reads_and_acknowledgements_go_on_while_the_disk_is_full(client: Client) -> None:

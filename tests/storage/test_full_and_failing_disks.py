@@ -54,6 +54,43 @@ async def test_a_full_disk_refuses_appends_and_goes_on_when_there_is_space() -> 
     await store.close()
 
 
+async def has_space(store: JournalStore) -> None:
+    async with asyncio.timeout(60):
+        while store.full is not None:
+            await asyncio.sleep(0.05)
+
+
+async def test_a_full_journal_says_so_once_and_notices_space_by_itself(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = MemoryDisk(capacity=300_000)
+    store = await open_journal(disk)
+    content = await append_until_full(store, 1, 2000)
+    for _ in range(3):
+        with pytest.raises(StorageFull):
+            await store.append(1, len(content), len(content) - 1, b"x" * 2000)
+    assert "no space is left" in str(store.full)
+    assert store.refused_full == 4
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "the journal refuses appends until there is space" in caplog.text
+    disk.capacity = 600_000
+    await has_space(store)
+    assert "the journal has space again" in caplog.text
+    await fill(store, 1, [b"again"] * 20, first=len(content))
+    assert await payloads(store, 1) == content + [b"again"] * 20
+    await store.close()
+
+
+async def test_a_journal_that_starts_without_space_says_so() -> None:
+    disk = MemoryDisk(capacity=100)
+    store = await open_journal(disk)
+    assert "space" in str(store.full)
+    disk.capacity = None
+    await has_space(store)
+    await fill(store, 1, [b"taken"])
+    await store.close()
+
+
 async def test_deleting_a_ledger_on_a_full_disk_makes_space() -> None:
     disk = MemoryDisk(capacity=400_000)
     store = await open_journal(disk)

@@ -277,3 +277,22 @@ def test_a_code_of_the_future_is_an_unknown_outcome() -> None:
 def test_a_status_without_a_code_is_an_unknown_outcome(status: grpc.StatusCode) -> None:
     assert type(error_of_call(failed_call(status), "x")) is UnknownOutcome
     assert type(error_of_call(failed_call(status, (CODE_KEY, "?")), "x")) is UnknownOutcome
+
+
+async def test_a_full_node_says_that_it_takes_no_appends_until_it_has_space() -> None:
+    store = MemoryEntryStore()
+    async with serving(store) as server, linked(server.port) as link:
+        store.full = StorageFull("no space is left")
+        assert not (await link.hello(5)).writable
+        server.show_health()
+        await eventually_health(server.port, health_pb2.HealthCheckResponse.NOT_SERVING)
+        store.full = None
+        assert (await link.hello(5)).writable
+        server.show_health()
+        await eventually_health(server.port, health_pb2.HealthCheckResponse.SERVING)
+
+
+async def eventually_health(port: int, wanted: int) -> None:
+    async with asyncio.timeout(30):
+        while await health_of(port) != wanted:
+            await asyncio.sleep(0.02)

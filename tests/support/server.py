@@ -27,7 +27,8 @@ class SulinaProcess:
     clients find the restarted broker again.
     """
 
-    def __init__(self, data: Path, *arguments: str) -> None:
+    def __init__(self, data: Path, *arguments: str, prefix: tuple[str, ...] = ()) -> None:
+        """``prefix`` is a command that runs it, such as a shell with other limits."""
         self.data = data
         """The data folder; it may be missing. Beside it the log is kept."""
         self.ready: dict[str, Any] = {}
@@ -37,6 +38,7 @@ class SulinaProcess:
         self.admin_port = 0
         self.grpc_port = 0
         self._arguments = arguments
+        self._prefix = prefix
         self._log = data.with_name(data.name + ".log")
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -68,7 +70,15 @@ class SulinaProcess:
         arguments = (*ports, *danube, "--data", str(self.data), "--json")
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "sulina.cli", "up", *arguments, *self._arguments],
+                [
+                    *self._prefix,
+                    sys.executable,
+                    "-m",
+                    "sulina.cli",
+                    "up",
+                    *arguments,
+                    *self._arguments,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

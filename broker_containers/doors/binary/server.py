@@ -9,6 +9,7 @@ from broker_containers.doors.listen import Listen
 from broker_containers.doors.services import Services
 from sulina.errors import Refused
 from sulina.runtime.deadline import within
+from sulina.runtime.machine_watch import descriptor_limit, reserve
 from sulina.wire.stream import CommandStream
 
 _FLUSH_SECONDS = 2.0
@@ -101,6 +102,10 @@ class BinaryServer:
         self._sessions.add(session)
         if len(self._sessions) > self._services.broker.settings.max_connections:
             return "the broker has too many connections: try again later"
+        limit = descriptor_limit()
+        # The system assigns the lowest free number, so a high one says how many are in use.
+        if session.stream.descriptor >= limit - reserve(limit):
+            session.abort()  # it would keep its descriptor until it sends something
         return self.away
 
     def _closed(self, session: BinarySession) -> None:

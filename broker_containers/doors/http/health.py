@@ -95,6 +95,8 @@ def journal_check(entries: JournalStore) -> Check:
     """Whether the journal of this process takes appends."""
 
     async def check() -> str:
+        if entries.full is not None:
+            raise entries.full.with_traceback(None)
         try:
             entries.check_room()
         except Overloaded:

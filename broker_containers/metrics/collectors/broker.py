@@ -17,6 +17,7 @@ from broker_containers.metrics.exposition import Exposition, Write
 from broker_containers.quotas.quotas import Quotas, limit_names
 from broker_containers.schemas.checks import SchemaChecks
 from broker_containers.topics.histogram import LAG_SECONDS, Histogram
+from sulina.runtime.machine_watch import MachineWatch
 from sulina.runtime.seam import Clock
 from sulina.version import __version__
 
@@ -132,6 +133,36 @@ class BrokerMetrics:
             )
             self._process.write(text)
             return text.encode()
+
+
+def of_machine(watch: MachineWatch, clock: Clock) -> Write:
+    """What the machine lacks: file descriptors, a steady clock, valid certificates."""
+
+    def write(text: Exposition) -> None:
+        text.gauge("process_max_fds", "File descriptors allowed.", watch.descriptors.limit)
+        text.gauge(
+            "sulina_descriptors_scarce",
+            "1 while so few file descriptors are free that new connections are refused.",
+            int(watch.descriptors.scarce),
+        )
+        text.counter(
+            "sulina_clock_jumps_total",
+            "How often the wall clock moved a second more or less than the monotonic clock.",
+            watch.clock_jumps,
+        )
+        text.gauge(
+            "sulina_clock_last_jump_seconds",
+            "The last jump of the wall clock, negative if it went back.",
+            watch.last_jump_seconds,
+        )
+        now = clock.wall_us() / 1e6
+        text.gauge(
+            "sulina_certificate_expires_seconds",
+            "Seconds until each certificate of this broker expires, negative afterwards.",
+            (({"file": file.name}, round(at - now)) for file, at in watch.expires.items()),
+        )
+
+    return write
 
 
 def of_quotas(quotas: Quotas) -> Write:

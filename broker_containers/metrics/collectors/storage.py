@@ -22,6 +22,16 @@ def of_journal(entries: JournalStore) -> Write:
             entries.pending_bytes,
         )
         text.gauge(
+            "sulina_journal_full",
+            "1 while appends are refused for lack of disk space or file descriptors.",
+            int(entries.full is not None),
+        )
+        text.counter(
+            "sulina_journal_full_refusals_total",
+            "Entries refused for lack of disk space or file descriptors.",
+            entries.refused_full,
+        )
+        text.gauge(
             "sulina_journal_damaged_places",
             "Damaged regions found at startup; the data in them is not served.",
             len(entries.recovery.damaged) + entries.recovery.corrupt_records,
