@@ -137,7 +137,7 @@ class JournalCommitter:
     def starts_full(self, full: StorageFull) -> None:
         """There was no space for a first file: look for some."""
         self.full, self._logged = full, True
-        _log.error("the journal refuses appends until there is space: %s", full)
+        _log.warning("the journal refuses appends until there is space: %s", full)
         self._wake.set()
 
     def _is_full(self, full: StorageFull, entries: list[PendingRecord]) -> None:
@@ -146,7 +146,7 @@ class JournalCommitter:
         self.full, now = full, self._clock.now()
         if now >= self._log_from:
             self._log_from, self._logged = now + _LOG_SECONDS, True
-            _log.error("the journal refuses appends until there is space: %s", full)
+            _log.warning("the journal refuses appends until there is space: %s", full)
 
     def _has_space(self) -> None:
         self.full = None

@@ -71,7 +71,7 @@ async def test_a_full_journal_says_so_once_and_notices_space_by_itself(
             await store.append(1, len(content), len(content) - 1, b"x" * 2000)
     assert "no space is left" in str(store.full)
     assert store.refused_full == 4
-    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert len(caplog.records) == 1
     assert "the journal refuses appends until there is space" in caplog.text
     disk.capacity = 600_000
     await has_space(store)
