@@ -151,6 +151,11 @@ class ClusteredBroker:
         living = self.tables.living().items()
         return [found.url for one, found in living if one != self.membership.broker]
 
+    def danube_urls(self) -> list[str]:
+        """The URLs of the other brokers for Danube's clients."""
+        living = self.tables.living().items()
+        return [found.grpc for one, found in living if one != self.membership.broker and found.grpc]
+
     def metrics(self) -> Write:
         """The metrics about the cluster."""
         return of_cluster(

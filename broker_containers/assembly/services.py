@@ -20,6 +20,7 @@ from broker_containers.schemas.registry import open_registry
 from broker_containers.security.authority import Authority
 from broker_containers.security.records import SecurityRecords
 from broker_containers.security.settings import AuthSettings
+from broker_containers.security.throttle import TokenThrottle
 from sulina.runtime.machine import secret_text
 
 
@@ -54,4 +55,13 @@ def build_services(
         SecurityHandlers(store, SecurityRecords(store, clock, secret_text), authority),
         *handlers,
     )
-    return Services(broker, operations, publisher, authority, schemas, addresses, other_brokers)
+    return Services(
+        broker,
+        operations,
+        publisher,
+        authority,
+        TokenThrottle(clock),
+        schemas,
+        addresses,
+        other_brokers,
+    )

@@ -14,7 +14,7 @@ class HttpSettings:
     """Limits of a broker's HTTP door."""
 
     max_connections: int = 256
-    """Further connections are answered with 503 and closed."""
+    """Further connections replace idle ones, or get 503 unless they check the broker's health."""
     request_seconds: float = 30.0
     """Timeout of a request, from its headers to its response."""
     silent_seconds: float = 15.0
@@ -59,6 +59,12 @@ class BrokerSettings:
     max_peers: int = 65_536
     """Maximum number of producers and consumers per connection."""
     max_connections: int = 10_000
+    max_unidentified: int = 512
+    """Maximum number of connections per door that have not shown a valid token, if clients need
+    tokens. Beyond it, a new connection replaces an idle one or is refused. HTTP: at most half
+    of its connections."""
+    max_unidentified_per_address: int = 128
+    """The same per client address."""
     ledger: LedgerSettings = field(default_factory=LedgerSettings)
     tier: TieringSettings = field(default_factory=TieringSettings)
     subscription: SubscriptionLimits = field(default_factory=SubscriptionLimits)

@@ -12,6 +12,7 @@ from broker_containers.operations.messages import Publisher
 from broker_containers.operations.running import Operations
 from broker_containers.schemas.checks import SchemaChecks
 from broker_containers.security.authority import Authority
+from broker_containers.security.throttle import TokenThrottle
 from sulina.wire.stream import CommandStream
 
 
@@ -26,6 +27,10 @@ class OtherBrokers(Protocol):
         """Where clients reach the other brokers; empty if all share one address."""
         ...
 
+    def danube_urls(self) -> list[str]:
+        """Where the other brokers' ports for Danube's clients are."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Services:
@@ -38,6 +43,8 @@ class Services:
     """Publishes messages for callers that are not producers."""
     authority: Authority
     """Decides what the holder of a token may do."""
+    throttle: TokenThrottle
+    """Slows down callers that present invalid tokens."""
     schemas: SchemaChecks
     """Checks messages against the schemas of their topics."""
     addresses: Addresses

@@ -73,6 +73,10 @@ _BROKER: Final = (
            1, 1 << 20, **_new),
     _count("broker.max_connections", "Maximum number of connections over the binary protocol.",
            1, 1 << 20, **_new),
+    _count("broker.max_unidentified", "Maximum number of connections per door that have not shown "
+           "a valid token.", 1, 1 << 20, **_restart),
+    _count("broker.max_unidentified_per_address", "The same for the connections of one client "
+           "address.", 1, 1 << 20, **_restart),
     _bytes("ledger.roll_bytes", "Size at which a topic starts a new ledger.",
            64 * _KIB, 64 * _GIB),
     _seconds("ledger.roll_seconds", "Age at which a topic starts a new ledger.",
@@ -190,7 +194,8 @@ _BALANCE: Final = (
 )  # fmt: skip
 
 _HTTP: Final = (
-    _count("http.max_connections", "Maximum number of HTTP connections; others get 503.",
+    _count("http.max_connections", "Maximum number of HTTP connections; further ones replace idle "
+           "ones, or get 503 unless they check the broker's health.",
            1, 1 << 20, **_restart),
     _seconds("http.request_seconds", "Timeout of a request, from its headers to its response.",
              0.1, 600, **_restart),

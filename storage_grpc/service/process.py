@@ -105,18 +105,12 @@ def run(settings: ServiceSettings, *, as_json: bool) -> int:
     logging.basicConfig(
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    logging.getLogger("grpc._cython.cygrpc").addFilter(_is_relevant)
     try:
         # Not uvloop: gRPC has its own poller and is no faster with it.
         return asyncio.run(_serve(settings, as_json))
     except (SulinaError, OSError) as error:
         sys.stderr.write(f"storage node: {error}\n")
         return 1
-
-
-def _is_relevant(record: logging.LogRecord) -> bool:
-    """False for the traceback that gRPC logs when a client disconnects during a call."""
-    return "ExecuteBatchError" not in record.getMessage()
 
 
 async def _serve(settings: ServiceSettings, as_json: bool) -> int:

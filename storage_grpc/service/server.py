@@ -23,6 +23,7 @@ from storage_grpc.service.calls import Context, StorageCalls, abort
 from storage_grpc.service.tier_calls import ServedTier, TierCalls
 from storage_grpc.service.tls import ServerTls, server_credentials
 from sulina.errors import Refused, SulinaError, Unavailable
+from sulina.runtime.grpc_log import shorten_grpc_log
 from sulina.version import __version__
 
 _MAX_READ_BYTES = 16 << 20
@@ -112,6 +113,7 @@ class StorageServer:
                 f"can't listen on {address}: another process uses the port, or the address does "
                 "not belong to this machine; choose another host or port"
             ) from None
+        shorten_grpc_log()
         await self._server.start()
         await self._health.set(SERVICE, health_pb2.HealthCheckResponse.SERVING)
         return self

@@ -1,6 +1,7 @@
 """Sends and receives commands: an asyncio protocol that receives without extra copies.
 
-A large command is received directly into the buffer that its frame is kept in. Writing is bounded:
+A large command is received directly into the buffer that its frame is kept in; the buffer grows
+with the bytes that arrive, not with the length that the peer announces. Writing is bounded:
 while the peer does not read, ``writable`` is false and the peer's commands are not read either, so
 that answers do not accumulate.
 """
@@ -17,6 +18,10 @@ from sulina.runtime.seam import Buffer
 from sulina.wire.commands import LENGTH_FIELD, PREFIX, Command, Incoming, pack, unpack
 
 _CHUNK = 64 << 10
+_FIRST_LARGE = 256 << 10
+_GROWTH = 4
+"""The buffer of a large command grows by this factor as its bytes arrive: a peer that announces a
+large command and sends none of it costs little."""
 _WRITE_HIGH = 2 << 20
 _WRITE_LOW = 512 << 10
 
@@ -66,11 +71,12 @@ class CommandStream(asyncio.BufferedProtocol):
         self._control_limit = control_limit
         self._trusting = trusting
         self._transport: asyncio.Transport | None = None
-        self._chunk = bytearray(_CHUNK)
+        self._chunk = bytearray()  # allocated when the first bytes arrive
         self._view = memoryview(self._chunk)
         self._start = self._end = 0
         self._large: memoryview | None = None  # a command that does not fit into the chunk
         self._large_end = 0
+        self._large_length = 0
         self._held: set[str] = set()
         self.writable = True
         self.open = False
@@ -130,6 +136,12 @@ class CommandStream(asyncio.BufferedProtocol):
         return -1 if socket is None else int(socket.fileno())
 
     @property
+    def address(self) -> str:
+        """The other side's host, without its port; empty if it is unknown."""
+        found = self._transport.get_extra_info("peername") if self._transport else None
+        return str(found[0]) if isinstance(found, tuple) else ""
+
+    @property
     def peer(self) -> str:
         """The other side's address, for logs."""
         address = self._transport.get_extra_info("peername") if self._transport else None
@@ -166,6 +178,9 @@ class CommandStream(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._large is not None and self.open:
             return self._large[self._large_end :]
+        if not self._chunk:
+            self._chunk = bytearray(_CHUNK)
+            self._view = memoryview(self._chunk)
         if self._start == self._end or not self.open:
             self._start = self._end = 0
         elif self._start and len(self._chunk) - self._end < _CHUNK // 4:
@@ -183,9 +198,15 @@ class CommandStream(asyncio.BufferedProtocol):
                 self._take_commands()
             else:
                 self._large_end += nbytes
-                if self._large_end == len(self._large):
+                if self._large_end == self._large_length:
                     command, self._large = self._large, None
                     self._handler.received(unpack(command, self._control_limit))
+                elif self._large_end == len(self._large):
+                    grown = memoryview(
+                        bytearray(min(self._large_length, _GROWTH * self._large_end))
+                    )
+                    grown[: self._large_end] = self._large
+                    self._large = grown
         except ProtocolError as error:
             self._handler.broke_protocol(error)
             self.close()
@@ -206,7 +227,8 @@ class CommandStream(asyncio.BufferedProtocol):
                 self._handler.received(unpack(memoryview(bytearray(have)), self._control_limit))
             elif length > _CHUNK // 2:
                 # Too large for the chunk: receive the rest directly into its own buffer.
-                self._large = memoryview(bytearray(length))
+                self._large = memoryview(bytearray(min(length, _FIRST_LARGE)))
+                self._large_length = length
                 self._large[: len(have)] = have
                 self._large_end = len(have)
                 self._start = self._end = 0

@@ -16,6 +16,7 @@ from typing import Any
 import sulina
 from broker_containers.assembly.running import DoorSettings, RunningBroker
 from broker_containers.assembly.single import run_embedded
+from broker_containers.broker.settings import BrokerSettings
 from broker_containers.doors.danube.settings import DanubeListen, DanubeSettings
 from broker_containers.doors.danube_admin.settings import AdminListen
 from broker_containers.doors.listen import Listen
@@ -56,7 +57,7 @@ class Guarded:
 
 @asynccontextmanager
 async def guarded_broker(
-    folder: Path, danube: DanubeListen | None = None
+    folder: Path, danube: DanubeListen | None = None, settings: BrokerSettings | None = None
 ) -> AsyncIterator[Guarded]:
     """With a door for stock clients as ``danube`` says."""
     door = danube or DanubeListen(port=0, settings=DanubeSettings(reopen_seconds=0.05))
@@ -66,6 +67,7 @@ async def guarded_broker(
             DoorSettings(
                 Listen(port=0), http=Listen(port=0), danube_admin=AdminListen(port=0), danube=door
             ),
+            settings,
             auth=AUTH,
         ) as server,
         sulina.connect(server.addresses.url, token=ROOT) as root,

@@ -8,10 +8,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import grpc
+import pytest
 import pytest_asyncio
 
 import sulina
 from broker_containers.doors.danube import danube_pb2 as pb
+from broker_containers.doors.danube.forwarding import Forwarder
+from sulina.errors import Unavailable
 from sulina.model import Start
 from sulina.names import TopicName
 from tests.danube.brokers import DanubeBrokers, OneBroker, one_broker
@@ -206,3 +209,30 @@ async def test_a_broker_that_is_not_the_owner_says_so_in_a_way_that_clients_try_
             node = brokers.running[owner]
             found = await node.broker.topic(TopicName.parse(topic))
             assert found.subscription("s").backlog == 0
+
+
+async def test_a_broker_dials_no_address_that_a_client_names(broker: OneBroker) -> None:
+    dialled = asyncio.Event()
+
+    async def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        dialled.set()
+        writer.close()
+
+    other = await asyncio.start_server(accept, "127.0.0.1", 0)
+    port = other.sockets[0].getsockname()[1]
+    headers = {"x-danube-broker-url": f"http://127.0.0.1:{port}"}
+    async with Calls(broker.url, **headers) as calls:
+        for client in (pb.HealthCheckRequest.Producer, pb.HealthCheckRequest.Consumer):
+            answer = await calls("HealthCheck", client=client, id=424242)
+            assert answer.status == pb.HealthCheckResponse.CLOSE
+    other.close()
+    assert not dialled.is_set()
+
+
+async def test_only_members_of_the_cluster_are_called() -> None:
+    forwarder = Forwarder(lambda: ["http://127.0.0.1:1/"])
+    request = pb.HealthCheckRequest()
+    stream = forwarder.stream("http://127.0.0.1:2", "/x/y", request, None)  # type: ignore[arg-type]
+    with pytest.raises(Unavailable, match="is not a broker of this cluster: look the topic up"):
+        await anext(stream)
+    await forwarder.close()

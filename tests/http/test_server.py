@@ -48,21 +48,61 @@ def test_the_command_line_says_where_http_is_and_whether_its_port_is_taken(tmp_p
         assert "--http-port" in ran.stderr and ran.stderr.count("\n") == 1
 
 
-async def test_connections_beyond_the_limit_get_an_error(tmp_path: Path) -> None:
+_UNFINISHED = (
+    b"POST /api/v1/topics/default/t/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n"
+)
+"""A request whose body never comes: its connection is in use."""
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_beyond_the_limit_only_health_checks_are_answered(tmp_path: Path, loop: str) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path, HttpSettings(max_connections=2)) as broker:
+            used = [await asyncio.open_connection("127.0.0.1", broker.port) for _ in range(2)]
+            for _, writer in used:
+                writer.write(_UNFINISHED)
+            await asyncio.sleep(0.1)
+            silent = (asyncio.open_connection("127.0.0.1", broker.port) for _ in range(100))
+            used.extend(await asyncio.gather(*silent))  # they do not use up the reserve
+            for path, status in ((b"/health/ready", b"200"), (b"/docs", b"503")):
+                reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+                writer.write(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+                answer = await asyncio.wait_for(reader.read(), PATIENCE)  # it is closed, too
+                assert answer.startswith(b"HTTP/1.1 " + status)
+                writer.close()
+            assert b"/docs#too-many-connections" in answer
+            for _, writer in used:
+                writer.close()
+
+    factory = pytest.importorskip("uvloop").new_event_loop if loop == "uvloop" else None
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(asyncio.wait_for(scenario(), 2 * PATIENCE))
+
+
+async def test_a_new_connection_replaces_the_one_that_is_idle_for_longest(tmp_path: Path) -> None:
     async with running(tmp_path, HttpSettings(max_connections=2)) as broker:
-        held = [await asyncio.open_connection("127.0.0.1", broker.port) for _ in range(2)]
-        for reader, writer in held:  # both are there when they are answered
+        idle = [await asyncio.open_connection("127.0.0.1", broker.port) for _ in range(2)]
+        for reader, writer in idle:
             writer.write(_HEAD + b"\r\n")
             assert (await _one_answer(reader)).startswith(b"HTTP/1.1 200")
-        reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
-        answer = await asyncio.wait_for(reader.read(), PATIENCE)
-        assert answer.startswith(b"HTTP/1.1 503 ") and b"/docs#too-many-connections" in answer
-        writer.close()
-        for _, writer in held:
+        await asyncio.sleep(1.1)
+        assert (await broker.http("GET", "/docs")).status == 200
+        assert await asyncio.wait_for(_rest(idle[0][0]), PATIENCE) == b""
+        idle[1][1].write(_HEAD + b"\r\n")
+        assert (await _one_answer(idle[1][0])).startswith(b"HTTP/1.1 200")
+        for _, writer in idle:
             writer.close()
-        async with asyncio.timeout(PATIENCE):
-            while (await broker.http("GET", "/health/live")).status != 200:
-                await asyncio.sleep(0.01)
+
+
+async def test_a_first_request_may_take_as_long_as_any_other(tmp_path: Path) -> None:
+    settings = HttpSettings(silent_seconds=0.1)
+    async with running(tmp_path, settings) as broker:
+        reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+        writer.write(_UNFINISHED)
+        await asyncio.sleep(0.5)
+        writer.write(b"late")
+        assert (await _one_answer(reader)).startswith(b"HTTP/1.1 200")
+        writer.close()
 
 
 async def test_a_connection_without_a_request_is_closed(tmp_path: Path) -> None:

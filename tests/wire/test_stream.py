@@ -359,3 +359,24 @@ def test_a_stream_knows_its_peers_address(run: Run) -> None:
         assert CommandStream(Recorder(), 100).peer == "unknown"
 
     run(scenario())
+
+
+def test_memory_for_a_command_grows_with_what_has_arrived(run: Run) -> None:
+    async def scenario() -> None:
+        handler = Recorder()
+        stream = opened(CommandStream(handler, 16 << 20))
+        command = publish(1, bytes(range(256)) * (40 << 10))  # 10 MiB
+        sent = 0
+        while sent < len(command):
+            room = stream.get_buffer(-1)
+            assert len(room) <= max(256 << 10, 3 * sent)
+            part = command[sent : sent + len(room)]
+            room[: len(part)] = part
+            stream.buffer_updated(len(part))
+            sent += len(part)
+        assert numbered(handler.received_commands.get_nowait()) == (
+            1,
+            bytes(range(256)) * (40 << 10),
+        )
+
+    run(scenario())

@@ -7,6 +7,7 @@ import asyncio
 from broker_containers.doors.binary.session import BinarySession
 from broker_containers.doors.listen import Listen
 from broker_containers.doors.services import Services
+from broker_containers.doors.unidentified import UnidentifiedConnections, new_connection
 from sulina.errors import Refused
 from sulina.runtime.deadline import within
 from sulina.runtime.machine_watch import descriptor_limit, reserve
@@ -16,6 +17,11 @@ _FLUSH_SECONDS = 2.0
 """How long ``close`` waits for queued commands to be sent."""
 _SILENT_SECONDS = 45.0
 """A client that has sent nothing for this long is disconnected: clients send pings."""
+_CONNECT_SECONDS = 10.0
+"""A client that has not sent its token for this long after connecting is disconnected."""
+_SWEEP_SECONDS = 2.5
+_MOST_REFUSED = 64
+"""Refused connections that may wait for their CONNECT, to get the reason as the reply."""
 
 
 class BinaryServer:
@@ -26,6 +32,13 @@ class BinaryServer:
         self._listen = listen
         self._server: asyncio.Server | None = None
         self._sessions: set[BinarySession] = set()
+        settings = services.broker.settings
+        self._unidentified = UnidentifiedConnections(
+            services.broker.clock,
+            settings.max_unidentified,
+            settings.max_unidentified_per_address,
+        )
+        self._refused: dict[BinarySession, None] = {}
         self._empty = asyncio.Event()
         self._sweeper: asyncio.Task[None] | None = None
         self.port = listen.port
@@ -79,10 +92,15 @@ class BinaryServer:
     async def _sweep(self) -> None:
         """Disconnect silent clients, and those whose tokens have expired."""
         clock = self._services.broker.clock
+        checked = clock.now()
         while True:
-            await clock.sleep(_SILENT_SECONDS / 4)
-            moment = clock.now() - _SILENT_SECONDS
-            for session in [s for s in self._sessions if s.silent_since(moment)]:
+            await clock.sleep(_SWEEP_SECONDS)
+            now = clock.now()
+            self._unidentified.close_opened_before(now - _CONNECT_SECONDS)
+            if now - checked < _SILENT_SECONDS / 4:
+                continue
+            checked = now
+            for session in [s for s in self._sessions if s.silent_since(now - _SILENT_SECONDS)]:
                 session.abort()
             self._recheck_rights()  # the authority does not report that a token has expired
 
@@ -96,19 +114,42 @@ class BinaryServer:
         return len(self._sessions)
 
     def _accept(self) -> CommandStream:
-        return BinarySession(self._services, self._opened, self._closed).stream
+        return BinarySession(self._services, self._opened, self._identified, self._closed).stream
 
     def _opened(self, session: BinarySession) -> str:
         self._sessions.add(session)
+        reason = self._reason_to_refuse(session)
+        if reason:
+            self._refused[session] = None
+            if len(self._refused) > _MOST_REFUSED:
+                oldest = next(iter(self._refused))
+                del self._refused[oldest]
+                oldest.abort()
+        return reason
+
+    def _reason_to_refuse(self, session: BinarySession) -> str:
         if len(self._sessions) > self._services.broker.settings.max_connections:
             return "the broker has too many connections: try again later"
         limit = descriptor_limit()
         # The system assigns the lowest free number, so a high one says how many are in use.
         if session.stream.descriptor >= limit - reserve(limit):
             session.abort()  # it would keep its descriptor until it sends something
+            return self.away
+        if self._services.authority.on:
+            now = self._services.broker.clock.now()
+            connection = new_connection(session.stream.address, session.abort, now)
+            if not self._unidentified.admit(connection):
+                return "too many connections wait to show their tokens: try again later"
+            session.unidentified = connection
         return self.away
 
+    def _identified(self, session: BinarySession) -> None:
+        if session.unidentified is not None:
+            self._unidentified.remove(session.unidentified)
+
     def _closed(self, session: BinarySession) -> None:
+        self._identified(session)
+        self._refused.pop(session, None)
         self._sessions.discard(session)
         if not self._sessions:
             self._empty.set()

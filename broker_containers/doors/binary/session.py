@@ -19,9 +19,11 @@ from broker_containers.doors.binary.attachments import Attachments, BinaryProduc
 from broker_containers.doors.binary.requests import Request, Requests
 from broker_containers.doors.binary.tunnel import Tunnel
 from broker_containers.doors.services import Services
+from broker_containers.doors.unidentified import Connection
 from broker_containers.quotas.quotas import Held, Live
 from broker_containers.quotas.rates import Direction
 from broker_containers.security.access import UNIDENTIFIED
+from broker_containers.security.errors import Unauthenticated
 from sulina.errors import Overloaded, ProtocolError, Refused, SulinaError, UnknownOutcome
 from sulina.model import Delivery
 from sulina.runtime.seam import Buffer
@@ -40,6 +42,8 @@ _MOST_URLS = 16
 """Maximum number of other brokers sent to a client."""
 _STORAGE = "storage"
 """Reason for not reading from a connection: too much waits to become durable."""
+_REFUSED = "refused"
+"""Reason for not reading from a connection: its token is invalid, and it will be closed."""
 _SCHEMAS = "schemas"
 """Reason for not reading from a connection: too many frames wait for a schema check."""
 _RATE = "rate"
@@ -56,22 +60,28 @@ class BinarySession:
         self,
         services: Services,
         opened: Callable[[BinarySession], str],
+        identified: Callable[[BinarySession], None],
         closed: Callable[[BinarySession], None],
     ) -> None:
         """``opened`` is called once the connection is established, TLS included, and returns why it
-        is refused, or an empty string. ``closed`` is called once it is lost."""
+        is refused, or an empty string; ``identified`` once the client has sent a valid token;
+        ``closed`` once the connection is lost."""
         self._broker = broker = services.broker
         self._authority = services.authority
         self._counts = services.requests
         self._token = ""
         self._access = UNIDENTIFIED
+        self._throttle = services.throttle
         self._opened = opened
+        self._identified = identified
         self._closed = closed
         self.stream = CommandStream(self, _ENVELOPE)
         self._attachments = Attachments(self.stream, broker.settings.max_peers)
         self._requests = Requests(services, self._attachments, lambda: self._access)
         self._greeted = False
         self._held: Held | None = None
+        self.unidentified: Connection | None = None
+        """Set while the limits of connections without a token apply."""
         self._seen = broker.clock.now()
         self._refused = ""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -139,6 +149,8 @@ class BinarySession:
         if self._tunnel is not None:
             self._tunnel.forward(incoming)
             return
+        if self.stream.is_held(_REFUSED):
+            return
         if not self._greeted and command is not Command.CONNECT:
             raise ProtocolError("the first command on a connection must be CONNECT")
         match command:
@@ -172,9 +184,10 @@ class BinarySession:
         try:
             self._access = self._authority.access(body.token)
         except SulinaError as error:
-            self.stream.send(Command.ERROR, request, error_body(error))
-            self.close()
+            self.stream.hold(_REFUSED)
+            self._run(self._refuse(request, error, presented=bool(body.token)))
             return
+        self._identified(self)
         self._token = body.token
         self._greeted = True
         principal = self._access.limited_as
@@ -197,6 +210,16 @@ class BinarySession:
             brokers=self._others.urls()[:_MOST_URLS] if self._others is not None else (),
         )
         self.stream.send(Command.CONNECTED, request, answer)
+
+    async def _refuse(self, request: int, error: SulinaError, *, presented: bool) -> None:
+        """Close the connection with a reason, later if its address presents many bad tokens."""
+        if presented and isinstance(error, Unauthenticated):
+            try:
+                await self._throttle.refused(self.stream.address)
+            except Overloaded as overloaded:
+                error = overloaded
+        self.stream.send(Command.ERROR, request, error_body(error))
+        self.close()
 
     def _forward_to(self, request: int, body: pb.Connect) -> None:
         if self._others is None:

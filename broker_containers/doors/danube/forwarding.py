@@ -5,8 +5,7 @@ A call is forwarded once: the broker that receives it answers it, or fails it.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Any, Final, TypeVar, cast
 
 import grpc
@@ -21,7 +20,6 @@ from sulina.version import __version__
 _FORWARDED: Final = "x-sulina-passed-on"
 _BROKER_URL: Final = "x-danube-broker-url"
 _AUTHORIZATION: Final = "authorization"
-_MOST_CHANNELS: Final = 1000
 
 _TRY_AGAIN: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
@@ -46,10 +44,14 @@ def wanted_broker(context: Context) -> str:
 
 
 class Forwarder:
-    """gRPC channels to other brokers."""
+    """gRPC channels to other brokers: to ``members`` and nowhere else, whatever a client asks for.
 
-    def __init__(self) -> None:
-        self._channels: OrderedDict[str, grpc.aio.Channel] = OrderedDict()
+    ``members`` returns the URLs of the cluster's other brokers.
+    """
+
+    def __init__(self, members: Callable[[], Iterable[str]]) -> None:
+        self._members = members
+        self._channels: dict[str, grpc.aio.Channel] = {}
 
     async def unary(
         self, url: str, method: str, request: Message, answer: type[_A], context: Context
@@ -76,7 +78,8 @@ class Forwarder:
     async def stream(
         self, url: str, method: str, request: Message, context: Context
     ) -> AsyncGenerator[bytes]:
-        """The messages of another broker's stream, unchanged. Raises ``Unavailable`` at its end."""
+        """The messages of another broker's stream, unchanged. Raises ``Unavailable`` at its end, or
+        if it is not a member of the cluster."""
         opened: Callable[..., Any] = (await self._channel(url)).unary_stream(
             method, request_serializer=_bytes_of, response_deserializer=None
         )
@@ -93,8 +96,13 @@ class Forwarder:
     async def healthy(
         self, url: str, request: pb.HealthCheckRequest, seconds: float, context: Context
     ) -> bool | None:
-        """Whether another broker reports a client as healthy; None if it does not answer."""
-        call: Callable[..., Any] = (await self._channel(url)).unary_unary(
+        """Whether another broker reports a client as healthy; None if it does not answer, or is not
+        a member of the cluster."""
+        try:
+            channel = await self._channel(url)
+        except PeerUnavailable:
+            return None
+        call: Callable[..., Any] = channel.unary_unary(
             "/danube.HealthCheck/HealthCheck",
             request_serializer=_bytes_of,
             response_deserializer=pb.HealthCheckResponse.FromString,
@@ -106,6 +114,9 @@ class Forwarder:
         return bool(answer.status == pb.HealthCheckResponse.OK)
 
     async def _channel(self, url: str) -> grpc.aio.Channel:
+        members = {each.rstrip("/") for each in self._members()}
+        if url.rstrip("/") not in members:
+            raise PeerUnavailable(f"{url} is not a broker of this cluster: look the topic up again")
         channel = self._channels.get(url)
         if channel is None:
             scheme, _, place = url.partition("://")
@@ -123,10 +134,11 @@ class Forwarder:
                 channel = grpc.aio.secure_channel(place, trusted, options=options)
             else:
                 channel = grpc.aio.insecure_channel(place, options=options)
+            left = [each for each in self._channels if each.rstrip("/") not in members]
+            closing = [self._channels.pop(each) for each in left]
             self._channels[url] = channel
-            if len(self._channels) > _MOST_CHANNELS:
-                _, oldest = self._channels.popitem(last=False)
-                await oldest.close()
+            for each in closing:
+                await each.close()
         return channel
 
     async def close(self) -> None:

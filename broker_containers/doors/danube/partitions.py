@@ -6,17 +6,28 @@ The result is the same as a topic created with all its partitions.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 from broker_containers.broker.broker import Broker
 from broker_containers.doors.danube.topic_locations import topic_record
-from sulina.errors import AlreadyExists, NotFound
-from sulina.model import Delivery
+from sulina.errors import AlreadyExists, NotFound, Refused
+from sulina.model import Action, Delivery
 from sulina.names import MAX_PARTITIONS, TopicName
 
+_MOST_BY_PRODUCERS: Final = 64
+"""Maximum number of partitions that producers create without the right to administer the topic:
+every new partition changes where keys go."""
 
-async def ensure_partition(broker: Broker, name: TopicName, delivery: Delivery) -> None:
+
+async def ensure_partition(
+    broker: Broker, name: TopicName, delivery: Delivery, may_manage: Callable[[TopicName], bool]
+) -> None:
     """Grow the partitioned topic until it has ``name``, if that is the name of a partition.
 
-    Raises ``AlreadyExists`` if a topic without partitions has the partitioned topic's name.
+    ``may_manage`` says whether the caller may administer a topic. Raises ``AlreadyExists`` if a
+    topic without partitions has the partitioned topic's name, and ``Refused`` if the topic would
+    get too many partitions.
     """
     split = name.partition_of
     if split is None or not broker.settings.auto_create_topics:
@@ -26,6 +37,12 @@ async def ensure_partition(broker: Broker, name: TopicName, delivery: Delivery) 
         return
     if await partitions_of(broker, name):
         return
+    if number >= _MOST_BY_PRODUCERS and not may_manage(base):
+        raise Refused(
+            f"{name} would give {base} {number + 1} partitions, and producers create at most "
+            f"{_MOST_BY_PRODUCERS}: create the topic with `sulina topic create --partitions`, or "
+            f"grant {Action.TOPICS}:{base}"
+        )
     try:
         await broker.create_topic(base, delivery, number + 1)
     except AlreadyExists:

@@ -13,6 +13,7 @@ from broker_containers.doors.danube.routing import Routing
 from broker_containers.doors.danube.settings import MAX_MESSAGE_BYTES
 from broker_containers.doors.grpc_shared.callers import Callers, Context
 from broker_containers.doors.grpc_shared.names import label, topic_name
+from broker_containers.security.access import of_topic
 from sulina.errors import Overloaded, TooLarge
 from sulina.model import Action, Delivery
 
@@ -47,7 +48,13 @@ class ProducerService:
         self._callers.check_topic(context, Action.PRODUCE, topic)
         label("producer", request.producer_name)
         delivery = _DELIVERY.get(request.dispatch_strategy, Delivery.RELIABLE)
-        await ensure_partition(self._broker, topic, delivery)
+        access = self._callers.access(context)
+        await ensure_partition(
+            self._broker,
+            topic,
+            delivery,
+            lambda base: access.allows(of_topic(Action.TOPICS, base)),
+        )
         await self._broker.describe(topic, create=True, delivery=delivery)
 
         async def here() -> pb.ProducerResponse:

@@ -17,22 +17,32 @@ from broker_containers.doors.danube.health_service import HealthService
 from broker_containers.doors.danube.producer_service import ProducerService
 from broker_containers.doors.danube.producers import Producers
 from broker_containers.doors.danube.routing import Routing
-from broker_containers.doors.danube.settings import DanubeListen
+from broker_containers.doors.danube.settings import MAX_MESSAGE_BYTES, DanubeListen
 from broker_containers.doors.danube.topic_locations import TopicLocations
 from broker_containers.doors.danube_schema.service import add_to
 from broker_containers.doors.grpc_shared.callers import Callers
 from broker_containers.doors.grpc_shared.calls import CallGuard, handlers_of, methods_of
-from broker_containers.doors.grpc_shared.port import open_port
+from broker_containers.doors.grpc_shared.gate import CallGate, OpenMethod
+from broker_containers.doors.grpc_shared.port import IDLE_OPTIONS, open_port
 from broker_containers.doors.grpc_shared.statuses import FOR_CLIENTS
 from broker_containers.doors.services import Services
 from sulina.client.address import Address
 from sulina.errors import Retriable
 
-_RECEIVE_BYTES: Final = 256 << 20
+_RECEIVE_BYTES: Final = 4 * MAX_MESSAGE_BYTES
 """The largest request that is read. gRPC answers larger ones with RESOURCE_EXHAUSTED, which stock
-clients retry forever, so this is far above the size that is refused with a reason."""
+clients retry forever, so this is above the size that is refused with a reason."""
 _MAX_CALLS: Final = 4096
 """Concurrent calls per connection; the client queues further ones."""
+_MAX_CONNECTIONS: Final = 1024
+"""Further connections are closed."""
+_MAX_ALL_CALLS: Final = 16_384
+"""Concurrent calls of all connections; further ones get RESOURCE_EXHAUSTED."""
+_OPEN_METHODS: Final = {"/danube.AuthService/Authenticate": OpenMethod(waiting=2, running=16)}
+_ANSWERS: Final = {
+    # Makes the client reconnect, and get the reason.
+    "/danube.HealthCheck/HealthCheck": pb.HealthCheckResponse(status=pb.HealthCheckResponse.CLOSE)
+}
 _LARGEST_METADATA: Final = 64 << 10
 
 
@@ -43,12 +53,18 @@ class DanubeServer:
         """The schema registry is served on the same port."""
         self._broker = broker = services.broker
         self._listen = listen
-        self._server = grpc.aio.server(options=server_options())
         self._requests = services.requests
-        self._callers = Callers(services.authority, "danube")
-        guard = CallGuard(self._callers, services.operations, self._requests)
+        self._callers = callers = Callers(services.authority, "danube")
+        gate = CallGate(callers, services.throttle, broker.clock, _OPEN_METHODS, _ANSWERS)
+        self._server = grpc.aio.server(
+            interceptors=[gate] if callers.on else (),
+            options=server_options(),
+            maximum_concurrent_rpcs=_MAX_ALL_CALLS,
+        )
+        guard = CallGuard(callers, services.operations, self._requests)
         add_to(self._server, services.schemas.registry, guard)
-        self._forwarder = Forwarder()
+        others = services.other_brokers
+        self._forwarder = Forwarder(list if others is None else others.danube_urls)
         self._directory = ConsumerDirectory(broker.store, broker.clock)
         self._producers = Producers(broker, listen.settings, services.schemas)
         self._consumers: Consumers | None = None
@@ -135,6 +151,8 @@ def server_options() -> list[tuple[str, int]]:
         ("grpc.max_send_message_length", -1),
         ("grpc.max_metadata_size", _LARGEST_METADATA),
         ("grpc.max_concurrent_streams", _MAX_CALLS),
+        ("grpc.max_allowed_incoming_connections", _MAX_CONNECTIONS),
+        *IDLE_OPTIONS,
         # Detects clients that disappeared without closing the connection.
         ("grpc.keepalive_time_ms", 10_000),
         ("grpc.keepalive_timeout_ms", 10_000),

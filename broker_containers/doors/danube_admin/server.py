@@ -19,7 +19,8 @@ from broker_containers.doors.danube_schema.service import NAME as SCHEMA_SERVICE
 from broker_containers.doors.danube_schema.service import add_to
 from broker_containers.doors.grpc_shared.callers import Callers, Context
 from broker_containers.doors.grpc_shared.calls import AdminService, CallGuard, admin_handlers
-from broker_containers.doors.grpc_shared.port import open_port
+from broker_containers.doors.grpc_shared.gate import CallGate, OpenMethod
+from broker_containers.doors.grpc_shared.port import IDLE_OPTIONS, open_port
 from broker_containers.doors.services import Services
 
 _NO_RAFT: Final = (
@@ -30,6 +31,10 @@ _NOT_SERVED: Final = {
     "/danube_admin.ClusterAdmin/AddNode": _NO_RAFT,
     "/danube_admin.ClusterAdmin/PromoteNode": _NO_RAFT,
     "/danube_admin.ClusterAdmin/RemoveNode": _NO_RAFT,
+}
+_OPEN_METHODS: Final = {
+    f"/{health.SERVICE_NAME}/Check": OpenMethod(waiting=16, running=16),
+    f"/{health.SERVICE_NAME}/Watch": OpenMethod(waiting=16, running=16),
 }
 _SERVING: Final = health_pb2.HealthCheckResponse.SERVING
 
@@ -55,7 +60,9 @@ class AdminServer:
         }
         assert admin_services.keys() == set(described)
         self._server = grpc.aio.server(
-            options=_options(settings), maximum_concurrent_rpcs=settings.max_calls
+            interceptors=[CallGate(callers, services.throttle, clock, _OPEN_METHODS)],
+            options=_options(settings),
+            maximum_concurrent_rpcs=settings.max_calls,
         )
         handlers: list[grpc.GenericRpcHandler] = [
             admin_handlers(described[name], service, clock, settings.call_seconds, guard)
@@ -106,6 +113,7 @@ def _options(settings: AdminSettings) -> list[tuple[str, int]]:
         ("grpc.max_send_message_length", -1),
         ("grpc.max_concurrent_streams", settings.max_calls),
         ("grpc.max_allowed_incoming_connections", settings.max_connections),
+        *IDLE_OPTIONS,
         # Detects clients that are gone without closing their connection.
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 10_000),

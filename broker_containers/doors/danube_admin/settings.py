@@ -11,8 +11,8 @@ class AdminSettings:
 
     max_calls: int = 128
     """Maximum calls in progress, of all clients; further ones get RESOURCE_EXHAUSTED."""
-    max_connections: int = 256
-    """Maximum connections; further ones are closed."""
+    max_connections: int = 1024
+    """Maximum connections; further ones are closed. Silent ones are closed after five seconds."""
     max_message_bytes: int = 256 << 10
     """Maximum size of a request."""
     call_seconds: float = 30.0

@@ -6,6 +6,7 @@ each other, which any client can send.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -19,6 +20,7 @@ from sulina.model import Action
 from sulina.names import TopicName
 
 Context = grpc.aio.ServicerContext[Any, Any]
+Metadata = Iterable[tuple[str, str | bytes]] | None
 _HEADER: Final = "authorization"
 
 
@@ -33,7 +35,11 @@ class Callers:
 
     def access(self, context: Context) -> Access:
         """What the caller may do."""
-        return self._authority.access(_token(context)) if self.on else ANYONE
+        return self.access_with(context.invocation_metadata())
+
+    def access_with(self, metadata: Metadata) -> Access:
+        """What a caller with this metadata may do."""
+        return self._authority.access(token_in(metadata)) if self.on else ANYONE
 
     def caller(self, context: Context) -> Caller:
         """Who makes an administrative call."""
@@ -67,8 +73,9 @@ class Callers:
         self._authority.access(token)
 
 
-def _token(context: Context) -> str:
-    for key, value in context.invocation_metadata() or ():
+def token_in(metadata: Metadata) -> str:
+    """The token in a call's metadata; empty without one."""
+    for key, value in metadata or ():
         if key == _HEADER:
             return bearer_token(value if isinstance(value, str) else value.decode(errors="replace"))
     return ""

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 import grpc
 
 from sulina.client.address import Address
 from sulina.errors import Refused
+from sulina.runtime.grpc_log import shorten_grpc_log
+
+IDLE_OPTIONS: Final = (
+    # The TLS handshake and the client's first HTTP/2 frame.
+    ("grpc.server_handshake_timeout_ms", 5_000),
+    # Without calls; clients reconnect when they make the next one.
+    ("grpc.max_connection_idle_ms", 60_000),
+)
+"""gRPC options that close connections which strangers keep open."""
 
 
 async def open_port(
@@ -24,6 +34,7 @@ async def open_port(
     The error names the port's users, ``what``, and the option that changes the port, ``flag``. The
     certificate's file may contain the key.
     """
+    shorten_grpc_log()
     place = str(Address(host or "::", port))
     try:
         if port:  # test it: gRPC would write the reason to standard error

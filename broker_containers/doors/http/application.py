@@ -9,6 +9,7 @@ from aiohttp import web
 
 from broker_containers.doors.http.arguments import arguments_of, topic_of
 from broker_containers.doors.http.bodies import read_body
+from broker_containers.doors.http.connections import HttpConnections
 from broker_containers.doors.http.guard import OPERATION, Handler, HttpGuard
 from broker_containers.doors.http.health import Health, HealthReport, HealthStatus
 from broker_containers.doors.http.messages import HttpPublishing
@@ -21,6 +22,7 @@ from broker_containers.metrics.exposition import CONTENT_TYPE
 from broker_containers.metrics.requests import RequestMetrics
 from broker_containers.security.access import Caller
 from broker_containers.security.bearer import bearer_token
+from broker_containers.security.errors import Unauthenticated
 from sulina.operations.json_types import form_of
 
 _PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
@@ -29,11 +31,19 @@ _PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors '
 class Application:
     """Everything that the HTTP door of one broker answers."""
 
-    def __init__(self, services: Services, health: Health, metrics: BrokerMetrics) -> None:
+    def __init__(
+        self,
+        services: Services,
+        health: Health,
+        metrics: BrokerMetrics,
+        connections: HttpConnections,
+    ) -> None:
         broker = services.broker
         self._broker = broker.settings.broker_id
         self._settings = broker.settings.http
         self._authority = services.authority
+        self._throttle = services.throttle
+        self._connections = connections
         self._operations = services.operations
         self._health = health
         self._metrics = metrics
@@ -50,15 +60,25 @@ class Application:
             "openapi": self._openapi,
             "docs": self._docs,
         }
-        guard = HttpGuard(self._settings, broker.clock, requests)
+        guard = HttpGuard(self._settings, broker.clock, requests, connections)
         self.web = web.Application(middlewares=[guard.__call__])
         for endpoint in ENDPOINTS:
             self._add(endpoint, self._handler(endpoint, pages.get(endpoint.name)))
 
-    def _caller(self, request: web.Request) -> Caller:
-        """Does not wait. Raises ``Unauthenticated``."""
-        token = bearer_token(request.headers.get("Authorization", ""))
-        return Caller(self._authority.access(token), "http", request.remote or "")
+    async def _caller(self, request: web.Request) -> Caller:
+        """Waits only if the token is invalid. Raises ``Unauthenticated`` and ``Overloaded``."""
+        token, address = (
+            bearer_token(request.headers.get("Authorization", "")),
+            request.remote or "",
+        )
+        try:
+            caller = Caller(self._authority.access(token), "http", address)
+        except Unauthenticated:
+            if token:
+                await self._throttle.refused(address)
+            raise
+        self._connections.identified(request.protocol)
+        return caller
 
     def _handler(self, endpoint: Endpoint, page: Handler | None) -> Handler:
         operation = endpoint.operation
@@ -66,7 +86,7 @@ class Application:
         async def handle(request: web.Request) -> web.StreamResponse:
             request[OPERATION] = endpoint.name
             # Before the body is read: a caller without a valid token is refused at once.
-            caller = None if endpoint.public else self._caller(request)
+            caller = None if endpoint.public else await self._caller(request)
             if operation is None or caller is None:
                 assert page is not None
                 return await page(request)

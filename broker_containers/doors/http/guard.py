@@ -9,6 +9,7 @@ from aiohttp import web
 
 from broker_containers.broker.settings import HttpSettings
 from broker_containers.doors.http import problems
+from broker_containers.doors.http.connections import HttpConnections
 from broker_containers.doors.http.problems import Problem, answer
 from broker_containers.metrics.requests import RequestMetrics
 from sulina.errors import SulinaError
@@ -18,6 +19,7 @@ from sulina.version import __version__
 
 _log = logging.getLogger(__name__)
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_HEALTH = "/health/"
 _CORS_SECONDS = "600"
 OPERATION = web.RequestKey("operation", str)
 """The operation or page of a request, for the metrics."""
@@ -28,15 +30,33 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class HttpGuard:
     """The middleware of the HTTP door."""
 
-    def __init__(self, settings: HttpSettings, clock: Clock, metrics: RequestMetrics) -> None:
+    def __init__(
+        self,
+        settings: HttpSettings,
+        clock: Clock,
+        metrics: RequestMetrics,
+        connections: HttpConnections,
+    ) -> None:
         self._settings = settings
         self._clock = clock
         self._metrics = metrics
+        self._connections = connections
 
     @web.middleware
     async def __call__(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         began = self._clock.now()
-        response = await self._answer(request, handler)
+        only_health = self._connections.begin(request.protocol)
+        try:
+            if only_health and not request.path.startswith(_HEALTH):
+                limit = self._settings.max_connections
+                detail = f"all {limit} connections are in use: close some, or try again later"
+                response: web.StreamResponse = answer(problems.TOO_MANY, detail, request.path)
+            else:
+                response = await self._answer(request, handler)
+            if only_health:
+                response.force_close()
+        finally:
+            self._connections.end(request.protocol)
         self._add_headers(request, response)
         self._metrics.add(
             request.get(OPERATION, "none"),

@@ -141,13 +141,3 @@ def answer(
         content_type=MEDIA_TYPE,
         headers={**own, **(headers or {})},
     )
-
-
-def raw_answer(kind: ProblemKind, detail: str) -> bytes:
-    """The same as bytes, for a connection that gets nothing else."""
-    body = content(kind, detail)
-    head = (
-        f"HTTP/1.1 {kind.status} Refused\r\nContent-Type: {MEDIA_TYPE}\r\n"
-        f"Content-Length: {len(body)}\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
-    )
-    return head.encode() + body

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from typing import cast
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from broker_containers.doors.http import problems
 from broker_containers.doors.http.application import Application
+from broker_containers.doors.http.connections import HttpConnections
 from broker_containers.doors.http.health import Health
 from broker_containers.doors.listen import Listen
 from broker_containers.doors.services import Services
@@ -37,9 +39,9 @@ class HttpServer:
         self._settings = services.broker.settings.http
         self._health = health
         self._metrics = metrics
-        self._application = Application(services, health, metrics)
+        self._connections = HttpConnections(services)
+        self._application = Application(services, health, metrics, self._connections)
         metrics.add_connections({"http": lambda: self.connections})
-        self._application.web.on_response_prepare.append(self._spoke)
         self._runner = web.AppRunner(
             self._application.web,
             access_log=None,
@@ -50,8 +52,6 @@ class HttpServer:
         )
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
-        self._silent: dict[RequestHandler, float] = {}
-        """Connections without a request so far, and when they were opened."""
         self._unread: dict[RequestHandler, tuple[int, float]] = {}
         """Connections whose peer does not read: the bytes that wait for it, and since when."""
         self.port = listen.port
@@ -63,7 +63,7 @@ class HttpServer:
         listen = self._listen
         try:
             self._server = await asyncio.get_running_loop().create_server(
-                self._accept,
+                lambda: _Entrance(self._accept),
                 listen.host,
                 listen.port,
                 ssl=listen.tls,
@@ -97,42 +97,36 @@ class HttpServer:
 
     @property
     def connections(self) -> int:
-        server = self._runner.server
-        return 0 if server is None else len(server.connections)
+        return len(self._present())
 
-    def _accept(self) -> asyncio.Protocol:
+    def _present(self) -> list[RequestHandler]:
         server = self._runner.server
-        if server is None or self.connections >= self._settings.max_connections:
-            return _Refuser(self._settings.max_connections)
+        return [] if server is None else server.connections
+
+    def _accept(self, transport: asyncio.Transport) -> RequestHandler | None:
+        """The protocol of a new connection; None if the door is closed."""
+        server = self._runner.server
+        if server is None:
+            return None
         handler = server()
-        self._silent[handler] = self._clock.now()
+        self._connections.sweep(server.connections)
+        self._connections.add(handler, transport)
         return handler
 
-    async def _spoke(self, request: web.Request, response: web.StreamResponse) -> None:
-        self._silent.pop(request.protocol, None)
-
     async def _sweep(self) -> None:
-        """Close connections that are open without being used.
-
-        Connections that are idle between two requests have the keep-alive timeout instead.
-        """
+        """Close connections that are open without being used, or whose peer does not read."""
         seconds = self._settings.silent_seconds
         while True:
             await self._clock.sleep(seconds / 4)
-            server = self._runner.server
-            present = set() if server is None else set(server.connections)
-            oldest = self._clock.now() - seconds
+            present = self._present()
+            self._connections.sweep(present)
             self._look_for_unread(present)
-            for handler, since in list(self._silent.items()):
-                if since < oldest:
-                    del self._silent[handler]
-                    if handler in present:
-                        handler.force_close()
+            oldest = self._clock.now() - seconds
             for handler, (_, since) in self._unread.items():
                 if since < oldest and handler.transport is not None:
                     handler.transport.abort()
 
-    def _look_for_unread(self, present: set[RequestHandler]) -> None:
+    def _look_for_unread(self, present: list[RequestHandler]) -> None:
         now = self._clock.now()
         found: dict[RequestHandler, tuple[int, float]] = {}
         for handler in present:
@@ -143,14 +137,18 @@ class HttpServer:
         self._unread = found
 
 
-class _Refuser(asyncio.Protocol):
-    """A connection beyond the limit: it gets an error and is closed."""
+class _Entrance(asyncio.Protocol):
+    """A connection until its peer's address is known; then it gets its real protocol."""
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    def __init__(self, accept: Callable[[asyncio.Transport], RequestHandler | None]) -> None:
+        self._accept = accept
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        detail = f"all {self._limit} connections are in use: close some, or try again later"
-        transport.write(problems.raw_answer(problems.TOO_MANY, detail))
-        transport.close()
+        # uvloop's transports have the interface but not the base class.
+        connection = cast(asyncio.Transport, transport)
+        handler = self._accept(connection)
+        if handler is None:
+            connection.close()
+            return
+        connection.set_protocol(handler)
+        handler.connection_made(connection)
