@@ -60,6 +60,10 @@ simulate: .venv/.stamp-dev .venv/.stamp-project ## try to break the ledgers in a
 chaos: .venv/.stamp-dev .venv/.stamp-project ## kill, pause and cut off processes of a real cluster: MINUTES=5
 	@$(bin)/python -m tests.chaos --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
+.PHONY: attack
+attack: .venv/.stamp-dev .venv/.stamp-project ## attack a real broker, and measure what others notice: ARGS=--cluster
+	@$(bin)/python -m tests.attack $(ARGS)
+
 .PHONY: containers
 containers: .venv/.stamp-dev .venv/.stamp-project ## build the images, run a cluster of containers, kill a broker
 	@SULINA_CONTAINERS=1 $(bin)/python -m pytest tests/containers $(ARGS)

@@ -13,7 +13,7 @@ from typing import Final
 from broker_containers.security.throttle import network_of
 from sulina.runtime.seam import Clock
 
-_IDLE_SECONDS: Final = 1.0
+_IDLE_SECONDS: Final = 0.25
 """A connection that has been silent for less is not replaced: its first bytes may be on the way."""
 
 
