@@ -45,8 +45,12 @@ async def run_in_cluster(
         async with RemoteNodes(places, clock, real_random(), remote) as nodes:
             storage = await storage_on(nodes, store, clock, quorum)
             # Brokers are clients of each other, and authenticate with the root token.
-            root = "" if settings.auth is None else settings.auth.root
-            connect = partial(sulina.connect, token=root)
+            node: ClusteredBroker
+
+            def token() -> str:
+                return node.services.authority.own_token()
+
+            connect = partial(sulina.connect, token=token)
             node = ClusteredBroker(settings, store, storage, clock, connect, RealNetwork())
             async with cluster_broker(node) as running:
                 yield running

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from broker_containers.assembly.running import DoorSettings, LedgerStorage
 from broker_containers.assembly.services import build_services
+from broker_containers.audit.trail import AuditSettings
 from broker_containers.broker.broker import Broker
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.cluster.election import Election
@@ -69,6 +70,8 @@ class ClusteredBrokerSettings:
     cluster: ClusterSettings = field(default_factory=ClusterSettings)
     auth: AuthSettings | None = None
     """If set, clients need tokens."""
+    audit: AuditSettings | None = None
+    """If set, an audit trail is written."""
 
 
 class ClusteredBroker:
@@ -131,9 +134,10 @@ class ClusteredBroker:
             settings.auth,
             router,
             self,
+            settings.audit,
         )
         self._network = network
-        token = "" if settings.auth is None else settings.auth.root
+        token = self.services.authority.own_token
         self.liveness: LivenessConnector = BinaryLivenessConnector(me, clock, network, token)
 
     async def dial(self, broker: str, stream: CommandStream) -> None:

@@ -125,6 +125,7 @@ async def open_broker(
         stack.push_async_callback(binary.close)
         await stack.enter_async_context(broker)
         stack.push_async_callback(services.publisher.close)
+        await stack.enter_async_context(services.audit)
         http = _http_door(services, doors.http, storage, metrics, binary, watch)
         danube_admin = _danube_admin_door(services, doors.danube_admin)
         danube = _danube_door(services, doors.danube)
@@ -160,7 +161,8 @@ def _http_door(
 
     broker = services.broker
     collected = BrokerMetrics(broker, broker.settings.http.metrics_topics)
-    own = services.requests.write, storage.metrics, of_schemas(services.schemas)
+    schemas, audit = of_schemas(services.schemas), services.audit.write_metrics
+    own = services.requests.write, storage.metrics, schemas, audit
     for write in (*metrics, *own, of_quotas(broker.quotas), of_machine(watch, broker.clock)):
         collected.add(write)
     collected.add_connections({"binary": lambda: binary.connections})

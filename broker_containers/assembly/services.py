@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from broker_containers.audit.trail import AuditSettings, AuditTrail
 from broker_containers.broker.broker import Broker
 from broker_containers.doors.listen import Addresses
 from broker_containers.doors.services import OtherBrokers, Services
+from broker_containers.operations.audit import AuditHandlers
 from broker_containers.operations.ledgers import LedgerHandlers
 from broker_containers.operations.messages import MessageHandlers, Publisher
 from broker_containers.operations.quotas import QuotaHandlers
@@ -31,12 +33,14 @@ def build_services(
     auth: AuthSettings | None = None,
     router: OperationRouter | None = None,
     other_brokers: OtherBrokers | None = None,
+    audit: AuditSettings | None = None,
 ) -> Services:
     """Build the services of ``broker``; nothing is started yet.
 
     ``handlers`` are those of the operations that differ between a single broker and a cluster.
     Without ``auth``, clients need no token and may do everything. In a cluster, ``router`` forwards
-    operations and ``other_brokers`` connects clients to their brokers.
+    operations and ``other_brokers`` connects clients to their brokers. With ``audit``, an audit
+    trail is written.
     """
     store, clock = broker.store, broker.clock
     authority = Authority(store, clock, auth)
@@ -45,14 +49,18 @@ def build_services(
     schemas.registry.before_new_subject = broker.quotas.check_new_subject
     publisher = Publisher(broker, schemas)
     operations = Operations(router)
+    admin = operations.client
+    trail = AuditTrail(broker.settings.broker_id, store, clock, admin, audit)
+    operations.record_in(trail)
     operations.serve(
-        TopicHandlers(broker, operations.client),
+        TopicHandlers(broker, admin),
         SubscriptionHandlers(broker),
-        LedgerHandlers(broker, operations.client),
+        LedgerHandlers(broker, admin),
         MessageHandlers(broker, publisher),
         SchemaHandlers(schemas.registry),
         QuotaHandlers(broker),
         SecurityHandlers(store, SecurityRecords(store, clock, secret_text), authority),
+        AuditHandlers(store, admin),
         *handlers,
     )
     return Services(
@@ -61,6 +69,7 @@ def build_services(
         publisher,
         authority,
         TokenThrottle(clock),
+        trail,
         schemas,
         addresses,
         other_brokers,

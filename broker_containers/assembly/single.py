@@ -14,6 +14,7 @@ from broker_containers.assembly.running import (
     storage_on,
 )
 from broker_containers.assembly.services import build_services
+from broker_containers.audit.trail import AuditSettings
 from broker_containers.broker.broker import Broker
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.doors.http.health import journal_check
@@ -44,11 +45,13 @@ async def run_embedded(
     journal: JournalSettings | None = None,
     auth: AuthSettings | None = None,
     tier: str | None = None,
+    audit: AuditSettings | None = None,
 ) -> AsyncIterator[RunningBroker]:
     """Open or create the data under ``folder`` and serve it: broker, journal and metadata.
 
-    With ``auth``, clients need tokens. On leaving, clients are notified, cursors are stored and
-    everything is closed cleanly. Raises ``Refused`` if another process uses the folder or a port.
+    With ``auth``, clients need tokens; with ``audit``, an audit trail is written. On leaving,
+    clients are notified, cursors are stored and everything is closed cleanly. Raises ``Refused`` if
+    another process uses the folder or a port.
     """
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(_metadata(folder))
@@ -70,7 +73,7 @@ async def run_embedded(
             entries.recovery,
         )
         yield await stack.enter_async_context(
-            single_broker(doors, store, storage, clock, settings, auth)
+            single_broker(doors, store, storage, clock, settings, auth, audit)
         )
 
 
@@ -82,6 +85,7 @@ async def run_on_storage_nodes(
     settings: BrokerSettings | None = None,
     quorum: QuorumSettings | None = None,
     auth: AuthSettings | None = None,
+    audit: AuditSettings | None = None,
 ) -> AsyncIterator[RunningBroker]:
     """Run a broker whose ledgers are replicated over storage nodes (``name=host:port`` each).
 
@@ -94,7 +98,7 @@ async def run_on_storage_nodes(
     clock = RealClock()
     async with _metadata(folder) as store, RemoteNodes(places, clock, real_random()) as nodes:
         storage = await storage_on(nodes, store, clock, quorum or QuorumSettings())
-        async with single_broker(doors, store, storage, clock, settings, auth) as running:
+        async with single_broker(doors, store, storage, clock, settings, auth, audit) as running:
             yield running
 
 
@@ -106,11 +110,13 @@ async def single_broker(
     clock: Clock,
     settings: BrokerSettings | None = None,
     auth: AuthSettings | None = None,
+    audit: AuditSettings | None = None,
 ) -> AsyncIterator[RunningBroker]:
     """Run a broker that serves all topics of ``store``. Raises ``Refused`` if a port is taken."""
     broker = Broker(storage.ledgers, store, clock, settings or BrokerSettings(), tier=storage.tier)
     addresses = Addresses(doors.binary.host, doors.binary.tls is not None)
-    services = build_services(broker, addresses, [SingleBrokerHandlers(broker, addresses)], auth)
+    handlers = [SingleBrokerHandlers(broker, addresses)]
+    services = build_services(broker, addresses, handlers, auth, audit=audit)
     async with single_broker_config(broker) as config:
         services.operations.serve(SettingHandlers(config))
         async with open_broker(services, doors, storage) as running:

@@ -85,8 +85,10 @@ class LivenessConnector(Protocol):
 class BinaryLivenessConnector:
     """Connects to the binary door, like clients."""
 
-    def __init__(self, me: str, clock: Clock, network: Network, token: str = "") -> None:
-        """``token`` authenticates brokers to each other."""
+    def __init__(
+        self, me: str, clock: Clock, network: Network, token: str | Callable[[], str] = ""
+    ) -> None:
+        """``token`` authenticates brokers to each other; a function returns the present one."""
         self._runtime = Runtime(clock, network, real_random())
         self._options = ClientOptions(f"{me} liveness", token, connect_timeout=_CONNECT_SECONDS)
 

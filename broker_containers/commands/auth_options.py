@@ -1,58 +1,229 @@
-"""Options for authentication, of the commands that run brokers."""
+"""Options for authentication and the audit trail, of the commands that run brokers."""
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
 from collections.abc import Callable
+from dataclasses import dataclass, fields
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from broker_containers.security.settings import AuthSettings
+from broker_containers.audit.trail import AuditSettings
+from broker_containers.security.settings import (
+    GOOD_SECRET,
+    AuthSettings,
+    JwtSettings,
+    OidcSettings,
+)
+from sulina.audit import TOPIC as AUDIT_TOPIC
+from sulina.cli.params import duration
 from sulina.errors import Refused
 from sulina.runtime.machine import secret_text
 
+_log = logging.getLogger(__name__)
+_DAY: Final = timedelta(days=1)
 ROOT_VARIABLE: Final = "SULINA_ROOT_TOKEN"
 _ROOT_BYTES: Final = 32
 LOCAL: Final = ("127.0.0.1", "::1", "localhost")
 
 
-def auth_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options."""
-    for option in (
-        click.option(
-            "--auth-jwt-key",
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            metavar="FILE",
-            help="Also accept JSON Web Tokens signed (HS256) with the key in this file.",
-        ),
-        click.option(
-            "--auth",
-            type=click.Path(dir_okay=False, path_type=Path),
-            metavar="FILE",
-            help="Require tokens from clients. The file holds the root token, which permits "
-            "everything; it is created if necessary. All brokers of a cluster need the same one. "
-            f"Alternatively, set {ROOT_VARIABLE} to the token itself.",
-        ),
-    ):
-        command = option(command)
-    return command
+@dataclass(frozen=True, slots=True)
+class SecurityOptions:
+    """The values of the options that ``security_options`` adds."""
+
+    auth: Path | None = None
+    auth_jwt_key: Path | None = None
+    auth_jwt_issuer: str = ""
+    auth_jwt_audience: str = ""
+    auth_jwt_max_age: timedelta = _DAY
+    oidc_issuer: str = ""
+    oidc_audience: str = ""
+    oidc_principal_claim: str = "sub"
+    oidc_groups_claim: str = "groups"
+    audit: str | None = None
+    audit_file: Path | None = None
+
+    def auth_settings(self) -> AuthSettings | None:
+        """How clients authenticate; None if they need no tokens.
+
+        Creates the file of the root token if necessary; warns of secrets that are easy to get.
+        Raises ``Refused`` for files that can't be used.
+        """
+        root = os.environ.get(ROOT_VARIABLE, "")
+        if self.auth is not None:
+            root = read_root(self.auth)
+        if not root:
+            if self.auth_jwt_key is not None:
+                raise click.UsageError("--auth-jwt-key needs --auth")
+            if self.oidc_issuer:
+                raise click.UsageError("--oidc-issuer needs --auth")
+            return None
+        if len(root) < GOOD_SECRET:
+            _log.warning(
+                "the root token has only %d characters: use one of %d random ones or more",
+                len(root),
+                GOOD_SECRET,
+            )
+        for file in (self.auth, self.auth_jwt_key):
+            if file is not None:
+                _warn_if_readable(file)
+        file = None if self.auth is None else self.auth.absolute()
+        return AuthSettings(root, self._jwt(), self._oidc(), file)
+
+    def _jwt(self) -> JwtSettings | None:
+        if self.auth_jwt_key is None:
+            if self.auth_jwt_issuer or self.auth_jwt_audience:
+                raise click.UsageError(
+                    "--auth-jwt-issuer and --auth-jwt-audience need --auth-jwt-key"
+                )
+            return None
+        return JwtSettings(
+            _key(self.auth_jwt_key),
+            self.auth_jwt_issuer,
+            self.auth_jwt_audience,
+            self.auth_jwt_max_age.total_seconds(),
+        )
+
+    def _oidc(self) -> OidcSettings | None:
+        if not self.oidc_issuer and not self.oidc_audience:
+            return None
+        if not self.oidc_issuer or not self.oidc_audience:
+            raise click.UsageError("--oidc-issuer and --oidc-audience need each other")
+        return OidcSettings(
+            self.oidc_issuer,
+            self.oidc_audience,
+            self.oidc_principal_claim,
+            self.oidc_groups_claim,
+            self.auth_jwt_max_age.total_seconds(),
+        )
+
+    def audit_settings(self) -> AuditSettings | None:
+        """How the audit trail is written; None if it is not."""
+        required = self.auth is not None or bool(os.environ.get(ROOT_VARIABLE))
+        on = self.audit == "on" if self.audit else required or self.audit_file is not None
+        if self.audit_file is not None and not on:
+            raise click.UsageError("--audit-file and --audit off contradict each other")
+        file = None if self.audit_file is None else self.audit_file.absolute()
+        return AuditSettings(file) if on else None
+
+    def arguments(self) -> list[str]:
+        """The same options, for the brokers of a cluster, which run in other folders."""
+        words: list[str] = []
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, Path):
+                value = value.absolute()
+            elif isinstance(value, timedelta):
+                value = f"{value.total_seconds():g}s"
+            if value not in (None, ""):
+                words += ["--" + each.name.replace("_", "-"), str(value)]
+        return words
 
 
-def auth_settings(auth: Path | None, jwt_key: Path | None) -> AuthSettings | None:
-    """The settings for these options; None: no authentication.
+_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+_NEW_FILE: Final = click.Path(dir_okay=False, path_type=Path)
+_OPTIONS: Final = (
+    click.option(
+        "--auth",
+        type=_NEW_FILE,
+        metavar="FILE",
+        help="Require tokens from clients. The file holds the root token, which permits "
+        "everything; it is created if necessary, and read again when it changes. All brokers of a "
+        f"cluster need the same one. Alternatively, set {ROOT_VARIABLE} to the token itself.",
+    ),
+    click.option(
+        "--auth-jwt-key",
+        type=_FILE,
+        metavar="FILE",
+        help="Also accept JSON Web Tokens signed (HS256) with the key in this file.",
+    ),
+    click.option(
+        "--auth-jwt-issuer",
+        metavar="TEXT",
+        default="",
+        help="Their claim iss must be this. [default: it is not checked]",
+    ),
+    click.option(
+        "--auth-jwt-audience",
+        metavar="TEXT",
+        default="",
+        help="Their claim aud must be or contain this. [default: it is not checked]",
+    ),
+    click.option(
+        "--auth-jwt-max-age",
+        type=duration,
+        metavar="TIME",
+        default="24h",
+        show_default=True,
+        help="Maximum lifetime of JSON Web Tokens, also of those of an OpenID Connect provider.",
+    ),
+    click.option(
+        "--oidc-issuer",
+        metavar="URL",
+        default="",
+        help="Also accept tokens of this OpenID Connect provider.",
+    ),
+    click.option(
+        "--oidc-audience",
+        metavar="TEXT",
+        default="",
+        help="The audience for which the provider issues tokens, such as a client id.",
+    ),
+    click.option(
+        "--oidc-principal-claim",
+        metavar="NAME",
+        default="sub",
+        show_default=True,
+        help="The claim that names the principal.",
+    ),
+    click.option(
+        "--oidc-groups-claim",
+        metavar="NAME",
+        default="groups",
+        show_default=True,
+        help="The claim that lists groups; bindings give them roles.",
+    ),
+    click.option(
+        "--audit",
+        type=click.Choice(["on", "off"]),
+        help=f"Record administrative changes, sign-ins and refusals in {AUDIT_TOPIC}. "
+        "[default: on if clients need tokens]",
+    ),
+    click.option(
+        "--audit-file",
+        type=_NEW_FILE,
+        metavar="FILE",
+        help="Also append audit records to this file, one JSON object per line.",
+    ),
+)
 
-    Raises ``Refused`` for files that can't be used.
-    """
-    root = os.environ.get(ROOT_VARIABLE, "")
-    if auth is not None:
-        root = read_root(auth)
-    if not root:
-        if jwt_key is not None:
-            raise click.UsageError("--auth-jwt-key needs --auth")
-        return None
-    return AuthSettings(root, None if jwt_key is None else _key(jwt_key))
+
+def security_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options; the command gets them as one argument, ``security``."""
+
+    @functools.wraps(command)
+    def collected(*args: Any, **kwargs: Any) -> Any:
+        given = {each.name: kwargs.pop(each.name) for each in fields(SecurityOptions)}
+        return command(*args, security=SecurityOptions(**given), **kwargs)
+
+    made: Callable[..., Any] = collected
+    for option in reversed(_OPTIONS):
+        made = option(made)
+    return made
+
+
+def _warn_if_readable(file: Path) -> None:
+    try:
+        mode = file.stat().st_mode & 0o777
+    except OSError:
+        return  # reading it says why
+    if mode & 0o077:
+        _log.warning("others can read or change %s (mode %03o): run chmod 600 %s", file, mode, file)
 
 
 def read_root(file: Path) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 
 from broker_containers.assembly.running import DoorSettings
-from broker_containers.commands.auth_options import auth_options
+from broker_containers.commands.auth_options import SecurityOptions, security_options
 from broker_containers.commands.listening import (
     ADMIN_PORT,
     GRPC_PORT,
@@ -62,8 +62,7 @@ class BrokerOptions:
     admin_port: int | None
     tls_cert: str | None
     tls_key: str | None
-    auth: Path | None
-    auth_jwt_key: Path | None
+    security: SecurityOptions
     cache_mb: int
     write_quorum: int
     ack_quorum: int
@@ -169,7 +168,7 @@ def broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Log level for standard error.",
         ),
     ]
-    decorated = auth_options(with_options)
+    decorated = security_options(with_options)
     for option in reversed(options):
         decorated = option(decorated)
     return decorated

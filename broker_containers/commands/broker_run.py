@@ -11,7 +11,6 @@ from broker_containers.assembly.cluster import run_in_cluster
 from broker_containers.assembly.clustered_broker import ClusteredBrokerSettings
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.cluster.settings import ClusterSettings
-from broker_containers.commands.auth_options import auth_settings
 from broker_containers.commands.broker_options import (
     BrokerOptions,
     broker_options,
@@ -116,7 +115,8 @@ def broker_run(
         advertise=advertise,
         labels=labels,
         cluster=ClusterSettings(lease_seconds=lease_seconds, proxy_url=proxy),
-        auth=auth_settings(options.auth, options.auth_jwt_key),
+        auth=options.security.auth_settings(),
+        audit=options.security.audit_settings(),
     )
     metadata = EtcdSettings.parse(etcd, tls=etcd_tls)
     running = run_in_cluster(node, metadata, storage_nodes, options.quorum, storage_tls)

@@ -15,7 +15,6 @@ from click.core import ParameterSource
 
 from broker_containers.assembly.single import run_embedded, run_on_storage_nodes
 from broker_containers.broker.settings import BrokerSettings, HttpSettings
-from broker_containers.commands.auth_options import auth_settings
 from broker_containers.commands.broker_options import BrokerOptions, broker_options
 from broker_containers.commands.listening import ADMIN_PORT, GRPC_PORT, HTTP_PORT
 from broker_containers.commands.serving import serve_broker
@@ -132,7 +131,8 @@ def up(
     unexpectedly is restarted.
     """
     # Creates the file, for all brokers of a cluster.
-    security = auth_settings(options.auth, options.auth_jwt_key)
+    auth = options.security.auth_settings()
+    audit = options.security.audit_settings()
     clustered = any(count is not None for count in (brokers, storage, etcd))
     if data is None:
         data = Path(_CLUSTER_FOLDER if clustered else _FOLDER)
@@ -169,11 +169,13 @@ def up(
     if storage_nodes:
         if tier:
             raise click.UsageError("--tier applies to the storage nodes: start them with it")
-        running = run_on_storage_nodes(data, doors, storage_nodes, broker, options.quorum, security)
+        running = run_on_storage_nodes(
+            data, doors, storage_nodes, broker, options.quorum, auth, audit
+        )
     else:
         file_bytes = journal_file_mb << 20
         journal = JournalSettings(file_bytes=file_bytes, reserve_bytes=min(_RESERVE, file_bytes))
-        running = run_embedded(data, doors, broker, journal, security, tier)
+        running = run_embedded(data, doors, broker, journal, auth, tier, audit)
     serve_broker(settings, data, doors.binary, running)
 
 
@@ -183,25 +185,23 @@ def _process_options(
     """``storage`` are further options of the storage nodes."""
     # There can't be more copies than storage nodes.
     write_quorum = min(options.write_quorum, size.storage)
-    auth, key = (
-        None if file is None else str(file.absolute())
-        for file in (options.auth, options.auth_jwt_key)
-    )
     flags = {
         "--cache-mb": str(options.cache_mb),
         "--tier-after": str(options.tier_after),
         "--tier-local": str(options.tier_local),
         "--tls-cert": options.tls_cert,
         "--tls-key": options.tls_key,
-        "--auth": auth,
-        "--auth-jwt-key": key,
     }
     log = ("--log-level", options.log_level)
     return ProcessOptions(
         options.host,
         write_quorum,
         min(max(options.ack_quorum, write_quorum // 2 + 1), write_quorum),
-        broker=(*log, *(word for flag, value in flags.items() if value for word in (flag, value))),
+        broker=(
+            *log,
+            *(word for flag, value in flags.items() if value for word in (flag, value)),
+            *options.security.arguments(),
+        ),
         storage=(*log, *storage),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from broker_containers.audit.trail import AuditTrail
 from broker_containers.broker.broker import Broker
 from broker_containers.doors.listen import Addresses
 from broker_containers.metrics.requests import RequestCounts
@@ -45,6 +46,8 @@ class Services:
     """Decides what the holder of a token may do."""
     throttle: TokenThrottle
     """Slows down callers that present invalid tokens."""
+    audit: AuditTrail
+    """Records administrative changes, sign-ins and refusals."""
     schemas: SchemaChecks
     """Checks messages against the schemas of their topics."""
     addresses: Addresses

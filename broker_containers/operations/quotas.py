@@ -11,8 +11,9 @@ from typing import Any, Unpack
 
 from broker_containers.broker.broker import Broker
 from broker_containers.operations.running import handles
-from broker_containers.quotas.quotas import limit_names
+from broker_containers.quotas.quotas import SYSTEM, limit_names
 from broker_containers.quotas.rates import Subject
+from sulina.errors import Refused
 from sulina.metadata.keys import quotas
 from sulina.metadata.keys.quotas import EVERY, QuotaScope, WhenFull
 from sulina.names import check_label, check_namespace
@@ -42,6 +43,8 @@ class QuotaHandlers:
     async def namespace(self, namespace: str, **limits: Unpack[NamespaceQuota]) -> QuotaDetails:
         if namespace != EVERY:
             check_namespace(namespace)
+        if limits and namespace == SYSTEM:
+            raise Refused(f"{SYSTEM!r} has no quota: it would apply to the audit trail")
         return await self._changed((QuotaScope.NAMESPACE, namespace), limits)
 
     @handles(QuotaOperations.principal)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
+from broker_containers.audit.trail import AuditTrail
 from broker_containers.security.access import Access, Caller, Need
 from broker_containers.security.errors import Denied
 from sulina.errors import Refused
@@ -20,6 +21,7 @@ from sulina.operations.declaration import (
     Operation,
     Right,
 )
+from sulina.operations.messages import MessageOperations
 from sulina.operations.operation_list import OPERATIONS
 
 _HANDLES: Final = "__handles__"
@@ -63,6 +65,7 @@ class Operations:
     def __init__(self, router: OperationRouter | None = None) -> None:
         """Without a ``router`` every operation runs here."""
         self._router = router
+        self._audit: AuditTrail | None = None
         self._handlers: dict[str, Callable[..., Awaitable[Any]]] = {}
         self.client: Final = AdminClient(self.run)
         """Typed calls from within this process; in a cluster they reach the right broker."""
@@ -79,6 +82,10 @@ class Operations:
         """Let ``handler`` run ``operation``, in place of an earlier one."""
         self._handlers[operation.name] = handler
 
+    def record_in(self, audit: AuditTrail) -> None:
+        """Record changes and refusals in ``audit``."""
+        self._audit = audit
+
     def serves(self, operation: Declaration) -> bool:
         """Whether this broker can run it; a single broker lacks those that need a cluster."""
         return operation.name in self._handlers
@@ -92,10 +99,23 @@ class Operations:
     ) -> R:
         """Do what amounts to an operation, if the caller has its rights; raises ``Denied``.
 
-        Every administrative call passes through here, whichever door it comes in by.
+        Every administrative call passes through here, whichever door it comes in by: refusals and
+        changes are recorded. Raises ``Unavailable`` for a change that can't be recorded.
         """
-        authorize(caller.access, name, arguments)
-        return await act()
+        operation, audit = OPERATIONS.get(name), self._audit
+        resource = "" if operation is None else _resource(operation, arguments)
+        try:
+            authorize(caller.access, name, arguments)
+        except Denied as error:
+            if audit is not None:
+                audit.refused(caller, name, resource, error)
+            raise
+        if audit is None or operation is None or not operation.is_change(arguments):
+            return await act()
+        if FORWARDED in arguments:
+            audit.forwarded(caller, name, resource)
+            return await act()
+        return await audit.act(caller, name, resource, arguments, act)
 
     async def run(self, name: str, arguments: Arguments) -> Any:
         """Run an operation, here or where it must run: JSON in, JSON out. Checks no rights.
@@ -122,6 +142,8 @@ def authorize(access: Access, name: str, arguments: Arguments) -> None:
     """Raise ``Denied`` unless the caller may run this operation with these arguments."""
     if FORWARDED in arguments and not access.is_root:
         raise Denied(f"only brokers may send {FORWARDED}: leave it out")
+    if FORWARDED in arguments and name == MessageOperations.publish.name:
+        return  # the only way to write what only brokers write
     operation = OPERATIONS.get(name)
     needs = [_need(CLUSTER, arguments)] if operation is None else needs_of(operation, arguments)
     for need in needs:
@@ -131,10 +153,15 @@ def authorize(access: Access, name: str, arguments: Arguments) -> None:
 def needs_of(operation: Declaration, arguments: Arguments) -> list[Need]:
     """What a caller needs to be allowed to run an operation with these arguments."""
     rights = operation.rights
-    read = () if operation.read is None else operation.read.path_arguments
-    if operation.read_right is not None and arguments.keys() <= {*read, FORWARDED}:
+    if operation.read_right is not None and operation.only_reads(arguments):
         rights = (operation.read_right,)
     return [_need(right, arguments) for right in rights]
+
+
+def _resource(operation: Declaration, arguments: Arguments) -> str:
+    """What an operation is about: the value of its first argument."""
+    value = arguments.get(next(iter(operation.arguments), ""), "")
+    return value if isinstance(value, str) else ""
 
 
 def _need(right: Right, arguments: Arguments) -> Need:

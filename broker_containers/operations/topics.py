@@ -14,8 +14,11 @@ from typing import Final, Unpack
 from broker_containers.broker.broker import Broker
 from broker_containers.operations.running import handles
 from broker_containers.operations.subscriptions import subscription_row
+from broker_containers.quotas.quotas import SYSTEM
 from broker_containers.topic_log.managed_ledger import ManagedLedger
 from broker_containers.topics.topic import Topic
+from sulina.audit import TOPIC as AUDIT_TOPIC
+from sulina.errors import Refused
 from sulina.metadata.keys import ledgers, namespaces, topics
 from sulina.metadata.keys.policy import Policy
 from sulina.metadata.keys.topics import TopicRecord
@@ -156,6 +159,11 @@ class TopicHandlers:
     async def namespace_policy(self, namespace: str, **limits: Unpack[NamespaceLimits]) -> Policy:
         if not limits:
             return await namespaces.get_policy(self._store, namespace)
+        if namespace == SYSTEM:
+            raise Refused(
+                f"the limits of {namespace!r} can't be changed: they would apply to the audit "
+                f"trail, {AUDIT_TOPIC}"
+            )
         changed = await namespaces.update_policy(self._store, namespace, limits)
         await self._apply_policies(namespace)
         return changed

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker_containers.security.errors import Denied
+from sulina.audit import TOPIC as AUDIT_TOPIC
 from sulina.metadata.keys.auth import Grant
 from sulina.model import EVERYTHING, Action
 from sulina.names import TopicName
 
 _REMEMBERED: Final = 1_000
+_READ_ACTIONS: Final = (None, Action.LOOKUP, Action.CONSUME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class Access:
         """Whether the rights include ``need``."""
         if need in self._allowed:
             return True
+        if need.scope == AUDIT_TOPIC and need.action not in _READ_ACTIONS:
+            return False
         if need.scope and not any(_covers(grant, need) for grant in self.grants):
             return False
         if len(self._allowed) < _REMEMBERED:
@@ -56,6 +60,10 @@ class Access:
     def check(self, need: Need) -> None:
         """Raise ``Denied``, with the missing right, unless ``allows``."""
         if not self.allows(need):
+            if need.scope == AUDIT_TOPIC and need.action not in _READ_ACTIONS:
+                raise Denied(
+                    f"{AUDIT_TOPIC} is the audit trail, which only brokers write: use another topic"
+                )
             raise Denied(
                 f"{self.principal!r} may not do this: it needs {need}. "
                 f"`sulina security grant {self.principal} "

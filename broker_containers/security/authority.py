@@ -7,17 +7,19 @@ reached, the last known state applies. Expiry times always apply.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from broker_containers.security.access import ANYONE, ROOT, Access
 from broker_containers.security.binding_grants import BindingGrants
 from broker_containers.security.errors import Unauthenticated
-from broker_containers.security.jwt import looks_like_jwt, read_jwt
+from broker_containers.security.jwt import Claims, is_hs256, looks_like_jwt, read_jwt
+from broker_containers.security.root_token import RootToken
 from broker_containers.security.settings import AuthSettings
 from sulina.errors import Refused, SulinaError, Unavailable
 from sulina.metadata.keys import auth, record
@@ -27,6 +29,9 @@ from sulina.metadata.prefix_cache import CachedTable, PrefixCache
 from sulina.metadata.store import KeyValue, MetadataStore
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
+
+if TYPE_CHECKING:
+    from broker_containers.security.oidc import OidcProvider
 
 _KEPT: Final = 4_096
 _CAUGHT_UP_SECONDS: Final = 2.0
@@ -55,6 +60,15 @@ class Authority:
     def __init__(self, store: MetadataStore, clock: Clock, settings: AuthSettings | None) -> None:
         self._settings = settings
         self._clock = clock
+        self.root: RootToken | None = None
+        self._oidc: OidcProvider | None = None
+        if settings is not None:
+            self.root = RootToken(settings.root, clock, settings.root_file)
+        if settings is not None and settings.oidc is not None:
+            from broker_containers.security.oidc import OidcProvider  # takes a while to load
+
+            self._oidc = OidcProvider(settings.oidc, clock, self._advanced)
+        self._rotating: asyncio.Task[None] | None = None
         self._principals = CachedTable(auth.PRINCIPALS, _principal)
         self._tokens = CachedTable(auth.TOKENS, _token)
         self._bound = BindingGrants()
@@ -74,11 +88,24 @@ class Authority:
         if self.on:
             await self._prefix_cache.__aenter__()
             self._listed = True
+        if self._oidc is not None:
+            await self._oidc.__aenter__()
+        if self.root is not None and self._settings is not None and self._settings.root_file:
+            self._rotating = asyncio.create_task(self.root.follow(self._advanced))
         return self
 
     async def __aexit__(self, *exc: object) -> None:
+        if self._rotating is not None:
+            self._rotating.cancel()
+            await asyncio.wait([self._rotating])
+        if self._oidc is not None:
+            await self._oidc.__aexit__(*exc)
         if self.on:
             await self._prefix_cache.__aexit__(*exc)
+
+    def own_token(self) -> str:
+        """What this broker presents to others."""
+        return "" if self.root is None else self.root.presented()
 
     async def caught_up(self) -> None:
         """Wait until changes stored before the call take effect here, or two seconds."""
@@ -110,24 +137,36 @@ class Authority:
             raise Unauthenticated(
                 "this broker requires a token: create one with `sulina security token create`"
             )
-        if hmac.compare_digest(digest_of(token), digest_of(settings.root)):
+        if self.root is not None and self.root.accepts(token):
             return ROOT
         if not self._listed:
             raise Unavailable("the broker is starting: try again")
         if looks_like_jwt(token):
-            if settings.jwt_key is None:
-                raise Unauthenticated("JSON Web Tokens are not accepted here: use a Sulina token")
-            claims = read_jwt(token, settings.jwt_key, self._clock.wall_us())
-            return self._access(claims.principal, claims.expires_us, claims.kind)
+            claims = self._claims(token, settings)
+            return self._access(claims.principal, claims.expires_us, claims.kind, claims.groups)
         stored = self._tokens.items.get(id_of(token))
         if stored is None or not hmac.compare_digest(digest_of(token), stored.digest):
             raise Unauthenticated("unknown token: it is wrong, or was revoked")
         return self._access(stored.principal, stored.expires_us)
 
-    def _access(self, principal: str, until_us: int, kind: PrincipalType | None = None) -> Access:
+    def _claims(self, token: str, settings: AuthSettings) -> Claims:
+        if self._oidc is not None and (settings.jwt is None or not is_hs256(token)):
+            return self._oidc.read(token)
+        if settings.jwt is None:
+            raise Unauthenticated("JSON Web Tokens are not accepted here: use a Sulina token")
+        return read_jwt(token, settings.jwt, self._clock.wall_us())
+
+    def _access(
+        self,
+        principal: str,
+        until_us: int,
+        kind: PrincipalType | None = None,
+        groups: Sequence[str] = (),
+    ) -> Access:
         """The grants of a principal and of its bindings.
 
-        A JSON Web Token has the ``kind`` of its principal, which may exist in bindings only.
+        A JSON Web Token has the ``kind`` of its principal, which may exist in bindings only: in its
+        own, or in those of its ``groups``.
         Sulina's tokens are valid only as long as their principal's record exists.
         """
         try:
@@ -135,6 +174,10 @@ class Authority:
         except Refused:
             found = None  # a JSON Web Token may name anything
         bound = self._bound.grants(principal, kind)
+        for group in groups:
+            of_group = self._bound.grants(group, PrincipalType.GROUP)
+            if of_group is not None:
+                bound = (*(bound or ()), *of_group)
         if found is None and (bound is None or kind is None):
             raise Unauthenticated(
                 f"unknown principal {principal!r}: create it with `sulina security grant`"

@@ -32,14 +32,16 @@ class BindingGrants:
     def grants(self, principal: str, kind: PrincipalType | None) -> tuple[Grant, ...] | None:
         """The grants of a principal's bindings; None if it has no bindings.
 
-        With ``kind``, only bindings for principals of that type are used.
+        With ``kind``, only bindings for principals of that type are used; without, those for groups
+        are not.
         """
         found = list(self._of(principal, kind))
         return tuple(grant for each in found for grant in self._expanded(each)) if found else None
 
     def _of(self, principal: str, kind: PrincipalType | None) -> Iterator[Binding]:
         for binding in self._by_name.get(principal, {}).values():
-            if kind is None or binding.record.type is kind:
+            found = binding.record.type
+            if found is kind or (kind is None and found is not PrincipalType.GROUP):
                 yield binding
 
     def _expanded(self, binding: Binding) -> Iterator[Grant]:

@@ -3,12 +3,48 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from sulina.errors import Refused
 
 LEAST_SECRET: Final = 16
 """Minimum characters of a root token, and bytes of a key: shorter ones can be guessed."""
+GOOD_SECRET: Final = 32
+"""Shorter ones are accepted with a warning."""
+DAY_SECONDS: Final = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class JwtSettings:
+    """Which JSON Web Tokens are accepted."""
+
+    key: bytes = field(repr=False)
+    """What they are signed with (HS256)."""
+    issuer: str = ""
+    """If set, the claim ``iss`` must be this."""
+    audience: str = ""
+    """If set, the claim ``aud`` must be or contain this."""
+    max_seconds: float = DAY_SECONDS
+    """Maximum lifetime: such a token can't be revoked by itself."""
+
+    def __post_init__(self) -> None:
+        if len(self.key) < LEAST_SECRET:
+            raise Refused(f"a key for JSON Web Tokens needs at least {LEAST_SECRET} bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class OidcSettings:
+    """Which tokens of an OpenID Connect provider are accepted."""
+
+    issuer: str
+    audience: str
+    principal_claim: str = "sub"
+    groups_claim: str = "groups"
+    max_seconds: float = DAY_SECONDS
+    """Maximum lifetime."""
+    skew_seconds: float = 60.0
+    """By how much the clocks of provider and broker may differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,14 +54,22 @@ class AuthSettings:
     root: str = field(repr=False)
     """The root token, which may do everything. The brokers of a cluster use it among themselves,
     so all must have the same one."""
-    jwt_key: bytes | None = field(default=None, repr=False)
-    """If set, JSON Web Tokens signed with it (HS256) are accepted."""
+    jwt: JwtSettings | None = None
+    """If set, JSON Web Tokens are accepted."""
+    oidc: OidcSettings | None = None
+    """If set, tokens of this provider are accepted."""
+    root_file: Path | None = None
+    """If set, the root token changes when this file does."""
 
     def __post_init__(self) -> None:
-        if len(self.root) < LEAST_SECRET or not self.root.isascii() or not self.root.isprintable():
-            raise Refused(
-                f"a root token needs at least {LEAST_SECRET} printable ASCII characters: "
-                "delete the file, and a new token is generated"
-            )
-        if self.jwt_key is not None and len(self.jwt_key) < LEAST_SECRET:
-            raise Refused(f"a key for JSON Web Tokens needs at least {LEAST_SECRET} bytes")
+        check_root(self.root)
+
+
+def check_root(root: str) -> str:
+    """Return ``root`` if it can be a root token; otherwise raise ``Refused``."""
+    if len(root) < LEAST_SECRET or not root.isascii() or not root.isprintable():
+        raise Refused(
+            f"a root token needs at least {LEAST_SECRET} printable ASCII characters: "
+            "delete the file, and a new token is generated"
+        )
+    return root

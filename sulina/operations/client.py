@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from sulina.operations.declaration import Call, OperationGroup
 
 if TYPE_CHECKING:
+    from sulina.operations.audit import AuditOperations
     from sulina.operations.cluster import (
         BalanceOperations,
         BrokerOperations,
@@ -74,6 +75,7 @@ class AdminClient:
     roles: LazyGroup[RoleOperations] = LazyGroup("security", "RoleOperations")
     bindings: LazyGroup[BindingOperations] = LazyGroup("security", "BindingOperations")
     tokens: LazyGroup[TokenOperations] = LazyGroup("security", "TokenOperations")
+    audit: LazyGroup[AuditOperations] = LazyGroup("audit", "AuditOperations")
 
     def __init__(self, call: Call) -> None:
         """``call`` runs an operation by its name: over a connection, or in this process."""

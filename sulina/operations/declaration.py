@@ -127,6 +127,7 @@ class Declaration:
         read: HttpRoute | None,
         read_right: Right | None,
         needs_cluster: bool,
+        audited: bool,
     ) -> None:
         self._declared = declared
         self.http = http
@@ -138,6 +139,7 @@ class Declaration:
         self.read_right = read_right
         """What is enough for a call that changes nothing; None if that takes ``rights``, too."""
         self.needs_cluster = needs_cluster
+        self._audited = audited
         self.group = ""
         self.method = declared.__name__
         self.description = inspect.cleandoc(declared.__doc__ or "")
@@ -156,6 +158,15 @@ class Declaration:
     def summary(self) -> str:
         """One sentence."""
         return " ".join(self.description.partition("\n\n")[0].split())
+
+    def only_reads(self, arguments: Arguments) -> bool:
+        """Whether a call with these arguments reads what others change."""
+        read = () if self.read is None else self.read.path_arguments
+        return self.read is not None and arguments.keys() <= {*read, FORWARDED}
+
+    def is_change(self, arguments: Arguments) -> bool:
+        """Whether a call with these arguments is an administrative change: brokers record it."""
+        return self._audited and self.http.verb != "GET" and not self.only_reads(arguments)
 
     @property
     def routes(self) -> list[HttpRoute]:
@@ -285,14 +296,19 @@ def operation(
     read: HttpRoute | None = None,
     read_right: Right | None = None,
     needs_cluster: bool = False,
+    audited: bool = True,
 ) -> Callable[[Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]], Operation[P, R]]:
-    """Declare an operation; see ``Declaration`` for what the arguments mean."""
+    """Declare an operation; see ``Declaration`` for what the arguments mean.
+
+    ``audited`` is False for an operation that changes nothing although its verb is not GET, and for
+    messages, which are not administration.
+    """
     rights = right if isinstance(right, tuple) else (right,)
 
     def declare(
         declared: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]],
     ) -> Operation[P, R]:
-        return Operation(declared, http, rights, runs_on, read, read_right, needs_cluster)
+        return Operation(declared, http, rights, runs_on, read, read_right, needs_cluster, audited)
 
     return declare
 

@@ -74,6 +74,7 @@ class MessageOperations(OperationGroup, name="messages"):
         POST("/topics/{topic}/messages"),
         right=Right(Action.PRODUCE, "{topic}"),
         runs_on=RunsOn.TOPIC_OWNER,
+        audited=False,
     )
     async def publish(
         self,

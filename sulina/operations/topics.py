@@ -322,6 +322,6 @@ class LedgerOperations(OperationGroup, name="ledger"):
     async def offload(self, topic: TopicText) -> Offloading:
         """Close the ledger being written and start to tier all ledgers to objects."""
 
-    @operation(POST("/topics/{topic}/tier/verify"), right=MANAGE_TOPIC)
+    @operation(POST("/topics/{topic}/tier/verify"), right=MANAGE_TOPIC, audited=False)
     async def verify(self, topic: TopicText, ledger: Count) -> LedgerRow:
         """Read a ledger's whole object and compare it with the recorded digest."""

@@ -61,6 +61,15 @@ def secret_file(name: str, text: str) -> Path:
     return path
 
 
+def append_durably(path: Path, data: bytes) -> None:
+    """Append to a file, which only its owner can read if it is new. Blocks until it is durable."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(descriptor)
+
+
 def tune_for_frames() -> None:
     """Keep freed memory for later frames, and collect garbage rarely.
 

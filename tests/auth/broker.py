@@ -16,17 +16,19 @@ from typing import Any
 import sulina
 from broker_containers.assembly.running import DoorSettings, RunningBroker
 from broker_containers.assembly.single import run_embedded
+from broker_containers.audit.trail import AuditSettings
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.doors.danube.settings import DanubeListen, DanubeSettings
 from broker_containers.doors.danube_admin.settings import AdminListen
 from broker_containers.doors.listen import Listen
-from broker_containers.security.settings import AuthSettings
+from broker_containers.security.settings import AuthSettings, JwtSettings
 from sulina import Client
 from tests.http.client import Http, http_client
 
 ROOT = "the root token of these tests"
 JWT_KEY = b"a key for JSON Web Tokens"
-AUTH = AuthSettings(ROOT, JWT_KEY)
+AUTH = AuthSettings(ROOT, JwtSettings(JWT_KEY))
+AUDIT = AuditSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,10 @@ class Guarded:
 
 @asynccontextmanager
 async def guarded_broker(
-    folder: Path, danube: DanubeListen | None = None, settings: BrokerSettings | None = None
+    folder: Path,
+    danube: DanubeListen | None = None,
+    settings: BrokerSettings | None = None,
+    audit: AuditSettings | None = AUDIT,
 ) -> AsyncIterator[Guarded]:
     """With a door for stock clients as ``danube`` says."""
     door = danube or DanubeListen(port=0, settings=DanubeSettings(reopen_seconds=0.05))
@@ -69,6 +74,7 @@ async def guarded_broker(
             ),
             settings,
             auth=AUTH,
+            audit=audit,
         ) as server,
         sulina.connect(server.addresses.url, token=ROOT) as root,
         http_client(f"http://127.0.0.1:{server.addresses.http_port}") as http,
@@ -84,7 +90,12 @@ def bearer(token: str) -> dict[str, str]:
 
 
 def json_web_token(
-    name: str, *, seconds: float = 600, key: bytes = JWT_KEY, algorithm: str = "HS256"
+    name: str,
+    *,
+    seconds: float = 600,
+    key: bytes = JWT_KEY,
+    algorithm: str = "HS256",
+    **more: object,
 ) -> str:
     """As Danube's tools make them."""
     claims = {
@@ -93,6 +104,7 @@ def json_web_token(
         "principal_type": "service_account",
         "principal_name": name,
         "exp": int(time.time() + seconds),
+        **more,
     }
     parts = [_encoded(json.dumps(each).encode()) for each in ({"alg": algorithm}, claims)]
     signature = hmac.new(key, ".".join(parts).encode(), hashlib.sha256).digest()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import grpc
 import pytest
 
@@ -14,7 +16,7 @@ from broker_containers.security.access import (
 )
 from broker_containers.security.errors import Denied, Unauthenticated
 from broker_containers.security.jwt import read_jwt
-from broker_containers.security.settings import AuthSettings
+from broker_containers.security.settings import AuthSettings, JwtSettings
 from sulina import Start
 from sulina.errors import NotFound, Refused
 from sulina.metadata.keys.auth import Grant
@@ -183,7 +185,8 @@ NAMESPACE = Need(Action.NAMESPACES, "/default/*")
 TOPICS = Need(Action.NAMESPACES, "/default/*", instead=Action.TOPICS)
 CLUSTER = Need(Action.CLUSTER, "*")
 BROKERS = Need(Action.BROKERS, "*")
-NOW_US = 0
+NOW_US = int(time.time() * 1_000_000)
+JWT = JwtSettings(JWT_KEY)
 
 
 def somebody(*grants: str) -> Access:
@@ -293,7 +296,7 @@ def test_only_brokers_may_mark_a_call_as_forwarded() -> None:
 
 
 def test_a_good_json_web_token_names_its_principal() -> None:
-    assert read_jwt(json_web_token("billing"), JWT_KEY, NOW_US).principal == "billing"
+    assert read_jwt(json_web_token("billing"), JWT, NOW_US).principal == "billing"
 
 
 @pytest.mark.parametrize(
@@ -310,16 +313,16 @@ def test_a_good_json_web_token_names_its_principal() -> None:
 )
 def test_an_invalid_json_web_token_is_refused_with_the_reason(token: str, why: str) -> None:
     with pytest.raises(Unauthenticated, match=why):
-        read_jwt(token, JWT_KEY, NOW_US)
+        read_jwt(token, JWT, NOW_US)
 
 
 def test_an_expired_json_web_token_is_refused() -> None:
     with pytest.raises(Unauthenticated, match="expired"):
-        read_jwt(json_web_token("x", seconds=60), JWT_KEY, 1 << 60)
+        read_jwt(json_web_token("x", seconds=60), JWT, 1 << 60)
 
 
 def test_secrets_that_can_be_guessed_are_refused() -> None:
     with pytest.raises(Refused):
         AuthSettings("short")
     with pytest.raises(Refused):
-        AuthSettings("long enough to be one", b"short")
+        JwtSettings(b"short")

@@ -15,7 +15,7 @@ import pytest
 import sulina
 from broker_containers.commands.auth_options import (
     ROOT_VARIABLE,
-    auth_settings,
+    SecurityOptions,
     read_root,
     security_warning,
 )
@@ -380,14 +380,15 @@ def test_without_options_no_token_is_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert ROOT_VARIABLE not in os.environ
-    assert auth_settings(None, None) is None
+    assert SecurityOptions().auth_settings() is None
     key = tmp_path / "key"
     key.write_text("a key that is long enough\n")
-    found = auth_settings(tmp_path / "root", key)
-    assert found is not None and found.jwt_key == b"a key that is long enough"
+    found = SecurityOptions(tmp_path / "root", key).auth_settings()
+    assert found is not None and found.jwt is not None
+    assert found.jwt.key == b"a key that is long enough"
     assert found.root not in repr(found)
     monkeypatch.setenv(ROOT_VARIABLE, "given by the environment")
-    found = auth_settings(None, None)
+    found = SecurityOptions().auth_settings()
     assert found is not None and found.root == "given by the environment"
 
 

@@ -13,6 +13,7 @@ from broker_containers.assembly.cluster import cluster_broker
 from broker_containers.assembly.clustered_broker import ClusteredBroker, ClusteredBrokerSettings
 from broker_containers.assembly.running import DoorSettings, LedgerStorage
 from broker_containers.assembly.single import run_on_storage_nodes
+from broker_containers.audit.trail import AuditSettings
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.doors.http.health import journal_check
 from broker_containers.doors.http.routes import API, ENDPOINTS
@@ -55,7 +56,7 @@ class Two:
 
 
 @asynccontextmanager
-async def two_brokers(folder: Path) -> AsyncIterator[Two]:
+async def two_brokers(folder: Path, audit: AuditSettings | None = None) -> AsyncIterator[Two]:
     """Two brokers of one cluster in this process, over one journal and one metadata store."""
     clock = RealClock()
     disk = RealDisk(folder / "journal")
@@ -64,7 +65,7 @@ async def two_brokers(folder: Path) -> AsyncIterator[Two]:
     try:
         async with AsyncExitStack() as stack:
             running = {
-                name: await stack.enter_async_context(_broker(name, store, entries))
+                name: await stack.enter_async_context(_broker(name, store, entries, audit))
                 for name in ("broker-1", "broker-2")
             }
             doors = {name: http for name, (http, _) in running.items()}
@@ -87,10 +88,10 @@ async def _knows_all(http: Http, count: int) -> None:
 
 @asynccontextmanager
 async def _broker(
-    name: str, store: MetadataStore, entries: JournalStore
+    name: str, store: MetadataStore, entries: JournalStore, audit: AuditSettings | None
 ) -> AsyncIterator[tuple[Http, str]]:
     doors = DoorSettings(Listen(port=0), http=Listen(port=0))
-    settings = ClusteredBrokerSettings(BrokerSettings(broker_id=name), doors)
+    settings = ClusteredBrokerSettings(BrokerSettings(broker_id=name), doors, audit=audit)
     storage = LedgerStorage(EmbeddedLedgers(entries), journal_check(entries), of_journal(entries))
     node = ClusteredBroker(settings, store, storage, RealClock(), sulina.connect, RealNetwork())
     async with (

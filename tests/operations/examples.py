@@ -84,6 +84,7 @@ EXAMPLES: Final[list[tuple[str, dict[str, Any]]]] = [
     ("binding.delete", {"scope": "cluster", "binding": "b"}),
     ("role.delete", {"role": "example"}),
     ("principal.delete", {"principal": "example"}),
+    ("audit.list", {"limit": 10}),
 ]
-REFUSED_HERE: Final = frozenset({"ledger.offload", "ledger.verify", "token.revoke"})
-"""They need an object store, or a token's id."""
+REFUSED_HERE: Final = frozenset({"ledger.offload", "ledger.verify", "token.revoke", "audit.list"})
+"""They need an object store, a token's id, or an audit trail."""

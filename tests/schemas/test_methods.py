@@ -13,6 +13,7 @@ import pytest
 
 from broker_containers.assembly.running import DoorSettings, RunningBroker
 from broker_containers.assembly.single import run_embedded
+from broker_containers.audit.trail import AuditTrail
 from broker_containers.doors.danube_schema import danube_schema_pb2 as pb
 from broker_containers.doors.danube_schema.service import add_to
 from broker_containers.doors.grpc_shared.callers import Callers
@@ -200,8 +201,10 @@ class Danube:
 @pytest.fixture
 async def danube(registry: SchemaRegistry) -> AsyncIterator[Danube]:
     server = grpc.aio.server()
-    callers = Callers(Authority(registry.topics.store, registry.clock, None), "danube")
-    add_to(server, registry, CallGuard(callers, Operations(), RequestCounts()))
+    store, clock, operations = registry.topics.store, registry.clock, Operations()
+    audit = AuditTrail("broker-1", store, clock, operations.client, None)
+    callers = Callers(Authority(store, clock, None), audit, "danube")
+    add_to(server, registry, CallGuard(callers, operations, RequestCounts()))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:

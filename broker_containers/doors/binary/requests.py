@@ -55,6 +55,7 @@ class Requests:
         """``access`` returns what the client may do at the moment."""
         self._broker = services.broker
         self._operations = services.operations
+        self._audit = services.audit
         self._attachments = attachments
         self._schemas = services.schemas
         self._access = access
@@ -78,8 +79,12 @@ class Requests:
     def _allowed(self, action: Action | None, topic: str) -> TopicName:
         """The parsed name. Raises ``Denied`` without the right, ``Refused`` for a bad name."""
         name = TopicName.parse(topic)
-        self._access().check(of_topic(action, name))
+        operation = Action.LOOKUP if action is None else action
+        self._audit.check(self._caller(), of_topic(action, name), operation)
         return name
+
+    def _caller(self) -> Caller:
+        return Caller(self._access(), "binary", self._attachments.stream.peer)
 
     async def lookup(self, body: pb.Lookup) -> Reply:
         name = self._allowed(None, body.topic)
@@ -210,6 +215,5 @@ class Requests:
             raise Refused("the arguments of an operation must be JSON") from None
         if not isinstance(arguments, dict):
             raise Refused("the arguments of an operation must be a JSON object")
-        caller = Caller(self._access(), "binary", self._attachments.stream.peer)
-        result = await self._operations.run_as(caller, body.method, arguments)
+        result = await self._operations.run_as(self._caller(), body.method, arguments)
         return Reply(Command.ADMIN_RESULT, pb.AdminResult(result=json.dumps(result).encode()))

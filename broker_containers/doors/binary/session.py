@@ -68,6 +68,7 @@ class BinarySession:
         ``closed`` once the connection is lost."""
         self._broker = broker = services.broker
         self._authority = services.authority
+        self._audit = services.audit
         self._counts = services.requests
         self._token = ""
         self._access = UNIDENTIFIED
@@ -182,7 +183,9 @@ class BinarySession:
                 "use a client of the broker's version"
             )
         try:
-            self._access = self._authority.access(body.token)
+            self._access = self._audit.sign_in(
+                self._authority, body.token, "binary", self.stream.peer, connection=True
+            )
         except SulinaError as error:
             self.stream.hold(_REFUSED)
             self._run(self._refuse(request, error, presented=bool(body.token)))

@@ -82,8 +82,8 @@ class AuthService:
     def __init__(self, callers: Callers) -> None:
         self._callers = callers
 
-    async def authenticate(self, request: pb.AuthRequest, _: Context) -> pb.AuthResponse:
+    async def authenticate(self, request: pb.AuthRequest, context: Context) -> pb.AuthResponse:
         if not self._callers.on:
             return pb.AuthResponse(token="anonymous")
-        self._callers.check_token(request.api_key)
+        self._callers.check_token(context, request.api_key)
         return pb.AuthResponse(token=request.api_key)

@@ -48,7 +48,7 @@ class ProducerService:
         self._callers.check_topic(context, Action.PRODUCE, topic)
         label("producer", request.producer_name)
         delivery = _DELIVERY.get(request.dispatch_strategy, Delivery.RELIABLE)
-        access = self._callers.access(context)
+        access = self._callers.caller(context).access
         await ensure_partition(
             self._broker,
             topic,

@@ -54,7 +54,7 @@ class DanubeServer:
         self._broker = broker = services.broker
         self._listen = listen
         self._requests = services.requests
-        self._callers = callers = Callers(services.authority, "danube")
+        self._callers = callers = Callers(services.authority, services.audit, "danube")
         gate = CallGate(callers, services.throttle, broker.clock, _OPEN_METHODS, _ANSWERS)
         self._server = grpc.aio.server(
             interceptors=[gate] if callers.on else (),

@@ -47,7 +47,7 @@ class AdminServer:
         self._listen = listen
         admin, clock = services.operations.client, services.broker.clock
         places, registry = ClusterMap(services.operations), services.schemas.registry
-        callers = Callers(services.authority, "danube_admin")
+        callers = Callers(services.authority, services.audit, "danube_admin")
         guard = CallGuard(callers, services.operations, services.requests)
         settings = listen.settings
         described = pb.DESCRIPTOR.services_by_name

@@ -12,7 +12,8 @@ from urllib.parse import unquote
 
 import grpc
 
-from broker_containers.security.access import ANYONE, Access, Caller, Need, of_topic
+from broker_containers.audit.trail import AuditTrail
+from broker_containers.security.access import ANYONE, Access, Caller, of_topic
 from broker_containers.security.authority import Authority
 from broker_containers.security.bearer import bearer_token
 from sulina.errors import Refused
@@ -27,50 +28,56 @@ _HEADER: Final = "authorization"
 class Callers:
     """Checks callers. Raises ``Unauthenticated`` and ``Denied``; never waits."""
 
-    def __init__(self, authority: Authority, door: str) -> None:
+    def __init__(self, authority: Authority, audit: AuditTrail, door: str) -> None:
         self._authority = authority
+        self._audit = audit
         self._door = door
         self.on = authority.on
         """Whether callers need tokens."""
-
-    def access(self, context: Context) -> Access:
-        """What the caller may do."""
-        return self.access_with(context.invocation_metadata())
 
     def access_with(self, metadata: Metadata) -> Access:
         """What a caller with this metadata may do."""
         return self._authority.access(token_in(metadata)) if self.on else ANYONE
 
     def caller(self, context: Context) -> Caller:
-        """Who makes an administrative call."""
-        _, _, address = context.peer().partition(":")  # such as ipv4:127.0.0.1:1234
-        return Caller(self.access(context), self._door, unquote(address))
+        """Who calls. Raises ``Unauthenticated``."""
+        address = _address(context)
+        if not self.on:
+            return Caller(ANYONE, self._door, address)
+        access = self._audit.sign_in(
+            self._authority, token_in(context.invocation_metadata()), self._door, address
+        )
+        return Caller(access, self._door, address)
+
+    def refused(self, context: Context, token: str, error: Refused) -> None:
+        """Record that a caller has no valid token."""
+        self._audit.refused_token(token, self._door, _address(context), error)
 
     def limited_as(self, context: Context) -> str:
         """The principal whose quotas apply to the caller; empty for none."""
-        return self.access(context).limited_as
-
-    def check(self, context: Context, need: Need) -> None:
-        """Raise unless the caller has the right."""
-        if self.on:
-            self.access(context).check(need)
+        return self.caller(context).access.limited_as
 
     def check_topic(self, context: Context, action: Action | None, topic: TopicName | str) -> None:
         """Raise unless the caller has the right on a topic."""
         if self.on:
-            self.access(context).check(of_topic(action, topic))
+            operation = Action.LOOKUP if action is None else action
+            self._audit.check(self.caller(context), of_topic(action, topic), operation)
 
     def known(self, context: Context) -> bool:
         """Whether the caller has a valid token, or needs none."""
         try:
-            self.access(context)
+            self.caller(context)
         except Refused:
             return False
         return True
 
-    def check_token(self, token: str) -> None:
+    def check_token(self, context: Context, token: str) -> None:
         """Raise unless a token is valid."""
-        self._authority.access(token)
+        self._audit.sign_in(self._authority, token, self._door, _address(context))
+
+
+def _address(context: Context) -> str:
+    return unquote(context.peer().partition(":")[2])  # such as ipv4:127.0.0.1:1234
 
 
 def token_in(metadata: Metadata) -> str:

@@ -69,7 +69,7 @@ class CallGate(grpc.aio.ServerInterceptor):
             if fixed is not None:
                 return _fixed_reply(fixed)
             if handler_call_details.method not in self._open:
-                return self._refusal(error, presented=bool(token_in(metadata)))
+                return self._refusal(error, token_in(metadata))
             known = False
         else:
             known = self._callers.on
@@ -77,10 +77,12 @@ class CallGate(grpc.aio.ServerInterceptor):
         calls = self._open.get(handler_call_details.method)
         return handler if known or calls is None or handler is None else calls.limited(handler)
 
-    def _refusal(self, error: SulinaError, *, presented: bool) -> _Handler:
+    def _refusal(self, error: SulinaError, token: str) -> _Handler:
         async def refuse(_: Any, context: Context) -> None:
             answer = error
-            if presented and isinstance(error, Unauthenticated):
+            if isinstance(error, Unauthenticated):
+                self._callers.refused(context, token, error)
+            if token and isinstance(error, Unauthenticated):
                 try:
                     await self._throttle.refused(address_of(context))
                 except Overloaded as overloaded:

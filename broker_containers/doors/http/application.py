@@ -44,6 +44,7 @@ class Application:
         self._authority = services.authority
         self._throttle = services.throttle
         self._connections = connections
+        self._audit = services.audit
         self._operations = services.operations
         self._health = health
         self._metrics = metrics
@@ -67,18 +68,16 @@ class Application:
 
     async def _caller(self, request: web.Request) -> Caller:
         """Waits only if the token is invalid. Raises ``Unauthenticated`` and ``Overloaded``."""
-        token, address = (
-            bearer_token(request.headers.get("Authorization", "")),
-            request.remote or "",
-        )
+        token = bearer_token(request.headers.get("Authorization", ""))
+        address = request.remote or ""
         try:
-            caller = Caller(self._authority.access(token), "http", address)
+            access = self._audit.sign_in(self._authority, token, "http", address)
         except Unauthenticated:
             if token:
                 await self._throttle.refused(address)
             raise
         self._connections.identified(request.protocol)
-        return caller
+        return Caller(access, "http", address)
 
     def _handler(self, endpoint: Endpoint, page: Handler | None) -> Handler:
         operation = endpoint.operation

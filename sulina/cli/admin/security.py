@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sulina.cli.admin.audit import audit
 from sulina.cli.admin.roles import binding, role
 from sulina.cli.command import CliGroup
 from sulina.cli.output import columns, confirm, moment, say, show_rows, write_json
@@ -178,6 +179,7 @@ def delete(settings: CliSettings, principal: str, yes: bool) -> None:
     say(settings, f"deleted {principal} and all its tokens", {})
 
 
+security.add_command(audit)
 security.add_command(role)
 security.add_command(binding)
 for _command in (grant, withdraw):

@@ -43,10 +43,12 @@ def scope_of(name: str) -> BindingScope:
 
 
 class PrincipalType(StrEnum):
-    """The type of a principal in Danube's tokens."""
+    """What a principal is: the first two are those of Danube's tokens."""
 
     SERVICE_ACCOUNT = "service_account"
     USER = "user"
+    GROUP = "group"
+    """A group of users, as an OpenID Connect provider names it in its tokens."""
 
 
 @dataclass(frozen=True, slots=True)
