@@ -24,6 +24,7 @@ from broker_containers.security.records import SecurityRecords
 from broker_containers.security.settings import AuthSettings
 from broker_containers.security.throttle import TokenThrottle
 from sulina.runtime.machine import secret_text
+from sulina.runtime.threads import ThreadRunner
 
 
 def build_services(
@@ -44,7 +45,7 @@ def build_services(
     """
     store, clock = broker.store, broker.clock
     authority = Authority(store, clock, auth)
-    schemas = SchemaChecks(open_registry(store, clock), store)
+    schemas = SchemaChecks(open_registry(store, clock), store, ThreadRunner(2))
     broker.quotas.schemas = lambda: len(schemas.ids.items)
     schemas.registry.before_new_subject = broker.quotas.check_new_subject
     publisher = Publisher(broker, schemas)
@@ -56,8 +57,8 @@ def build_services(
         TopicHandlers(broker, admin),
         SubscriptionHandlers(broker),
         LedgerHandlers(broker, admin),
-        MessageHandlers(broker, publisher),
-        SchemaHandlers(schemas.registry),
+        MessageHandlers(broker, publisher, ThreadRunner()),
+        SchemaHandlers(schemas),
         QuotaHandlers(broker),
         SecurityHandlers(store, SecurityRecords(store, clock, secret_text), authority),
         AuditHandlers(store, admin),

@@ -31,11 +31,13 @@ class HttpSettings:
     """Maximum bytes published over HTTP and not yet durable, all topics together."""
     max_peek_messages: int = 1000
     max_peek_bytes: int = 1 << 20
-    """Per response; a single larger message is still returned."""
+    """Per response, about; a message that takes more is refused."""
     metrics_topics: int = 1000
     """Topics and subscriptions with individual metrics; the others count in the totals."""
     cors_origins: tuple[str, ...] = ()
     """Web sites that browsers may call from; ``*`` allows all."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names by which a broker without tokens may be called, besides its own; ``*`` allows all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import wraps
@@ -25,6 +24,7 @@ from broker_containers.commands.listening import (
 from broker_containers.doors.listen import Listen
 from broker_containers.topics.tiering import TieringSettings
 from storage_grpc.quorum.settings import QuorumSettings
+from sulina.runtime.terminal import start_logging
 from sulina.runtime.tls_files import TlsFiles
 
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -103,10 +103,7 @@ def broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def with_options(*positional: Any, **named: Any) -> Any:
         given = {field.name: named.pop(field.name) for field in fields(BrokerOptions)}
         options = BrokerOptions(**given)
-        logging.basicConfig(
-            level=options.log_level.upper(),
-            format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        )
+        start_logging(options.log_level)
         if options.tls_key is not None and options.tls_cert is None:
             raise click.UsageError("--tls-key needs a --tls-cert")
         check_quorum(options.write_quorum, options.ack_quorum)

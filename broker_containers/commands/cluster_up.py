@@ -25,7 +25,7 @@ from broker_containers.local_cluster.ports import (
 )
 from broker_containers.local_cluster.processes import LocalCluster
 from broker_containers.local_cluster.supervisor import ProcessEvent, Supervisor
-from sulina.cli.output import console
+from sulina.cli.output import console, echo
 from sulina.cli.settings import DEFAULT_URL, CliSettings
 from sulina.client.address import Address
 from sulina.errors import Refused, Unavailable
@@ -59,7 +59,7 @@ def run_cluster(
             if settings.json:
                 _write_line({"event": event.event, "process": event.process})
             else:
-                click.echo(str(event), err=True)
+                echo(str(event), err=True)
 
         def announce(_: Supervisor) -> None:
             ready = described(cluster, requested.host, secure=secure)

@@ -17,7 +17,7 @@ from broker_containers.rebuild.process import RebuildOutcome, RebuildSettings, r
 from storage_grpc.quorum.settings import QuorumSettings
 from sulina.cli.command import JSON_ONLY, CliCommand
 from sulina.cli.failures import ExitCode
-from sulina.cli.output import columns, plural, print_table, write_json
+from sulina.cli.output import columns, echo, plural, print_table, write_json
 from sulina.cli.progress import Progress
 from sulina.cli.running import run
 from sulina.cli.settings import CliSettings
@@ -117,13 +117,13 @@ def _show(settings: CliSettings, outcome: RebuildOutcome, *, dry_run: bool) -> N
         return
     print_table(rows, _COLUMNS)
     for words in outcome.survey.damaged:
-        click.echo(f"damaged: {words}")
+        echo(f"damaged: {words}")
     for plan in outcome.plans:
         for words in plan.left_aside:
-            click.echo(f"not used, of {plan.topic}: {words}")
+            echo(f"not used, of {plan.topic}: {words}")
     if outcome.survey.nameless:
         count = plural(len(outcome.survey.nameless), "ledger")
-        click.echo(f"{count} without a first entry: not assigned to a topic")
+        echo(f"{count} without a first entry: not assigned to a topic")
 
 
 def _rows(outcome: RebuildOutcome, *, dry_run: bool) -> list[dict[str, Any]]:

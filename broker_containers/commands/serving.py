@@ -21,7 +21,7 @@ from broker_containers.commands.auth_options import LOCAL, security_warning
 from broker_containers.doors.listen import Listen
 from storage_grpc.journal.recover import RecoveryReport
 from sulina.cli.failures import ExitCode
-from sulina.cli.output import console, plural, size
+from sulina.cli.output import console, echo, plural, size
 from sulina.cli.running import run
 from sulina.cli.settings import DEFAULT_URL, CliSettings
 from sulina.client.address import Address
@@ -66,7 +66,7 @@ def serve(
 
     def say(text: str) -> None:
         if not settings.json:
-            click.echo(text, err=True)
+            echo(text, err=True)
 
     async def work() -> bool:
         stop = StopSignal()

@@ -31,6 +31,7 @@ _SINGLE_PROCESS_ONLY: Final = (
     "storage_nodes",
     "broker_id",
     "http_cors",
+    "http_host",
     "no_auto_create",
     "grpc_advertise",
 )
@@ -81,6 +82,13 @@ _SINGLE_PROCESS_ONLY: Final = (
     "https://example.com; may be repeated.",
 )
 @click.option(
+    "--http-host",
+    metavar="NAME",
+    multiple=True,
+    help="Accept HTTP requests for this host name without a token, besides localhost and IP "
+    "addresses; may be repeated.",
+)
+@click.option(
     "--journal-file-mb",
     type=click.IntRange(1, 16 << 10),
     default=256,
@@ -115,6 +123,7 @@ def up(
     etcd: str | None,
     options: BrokerOptions,
     http_cors: tuple[str, ...],
+    http_host: tuple[str, ...],
     journal_file_mb: int,
     storage_nodes: tuple[str, ...],
     tier: str | None,
@@ -164,7 +173,7 @@ def up(
         cache_bytes=options.cache_mb << 20,
         auto_create_topics=not no_auto_create,
         tier=options.tiering,
-        http=HttpSettings(cors_origins=http_cors),
+        http=HttpSettings(cors_origins=http_cors, allowed_hosts=http_host),
     )
     if storage_nodes:
         if tier:

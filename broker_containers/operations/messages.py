@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
 from broker_containers.broker.broker import Broker
 from broker_containers.operations.running import handles
 from broker_containers.quotas.rates import Direction
 from broker_containers.schemas.checks import SchemaChecks
+from broker_containers.topic_log.tail_cache import CachedFrame
 from broker_containers.topics.single_publish import publish_one
 from sulina.audit import TOPIC as AUDIT_TOPIC
-from sulina.errors import Overloaded, Refused, StorageFull, SulinaError, UnknownOutcome
+from sulina.errors import (
+    Overloaded,
+    Refused,
+    StorageFull,
+    SulinaError,
+    TooLarge,
+    UnknownOutcome,
+)
 from sulina.model import Start
 from sulina.names import TopicName
 from sulina.operations.messages import (
@@ -23,6 +34,7 @@ from sulina.operations.messages import (
     PublishedAt,
     StoredMessage,
 )
+from sulina.runtime.seam import RunBlocking
 from sulina.wire.decode import Frame
 from sulina.wire.encode import Origin, encode_frame
 
@@ -193,14 +205,19 @@ def _frame(producer: str, batch: Sequence[_Waiting], sequence: int) -> bytes:
 
 
 _EARLIEST = Start.earliest()
+_MOST_OPENED: Final = 16 << 20
+"""Bytes to decompress for one answer."""
+_FIXED_BYTES: Final = 160
+"""Of a message in an answer."""
 
 
 class MessageHandlers:
     """Publishes to and reads from topics that this broker owns."""
 
-    def __init__(self, broker: Broker, publisher: Publisher) -> None:
+    def __init__(self, broker: Broker, publisher: Publisher, run_blocking: RunBlocking) -> None:
         self._broker = broker
         self._publisher = publisher
+        self._run_blocking = run_blocking
 
     @handles(MessageOperations.publish)
     async def publish(self, topic: str, messages: Sequence[NewMessage]) -> PublishedAt:
@@ -217,24 +234,79 @@ class MessageHandlers:
             raise Refused(f"limit is a number from 1 to {settings.max_peek_messages}, not {limit}")
         found = await self._broker.topic(TopicName.parse(topic), create=False)
         place = await found.resolve(start)
-        room = settings.max_peek_bytes
-        messages: list[StoredMessage] = []
+        peek = _Peek(place, limit, settings.max_peek_bytes)
         reader = found.log.reader(place)
-        while len(messages) < limit and room > 0:
-            frames = await reader.read(room)
+        while not peek.full:
+            frames = await reader.read(settings.max_peek_bytes)
             if not frames:
                 break
-            for frame in frames:
-                opened = Frame(frame.data)
-                for index in range(max(place - frame.base, 0), opened.count):
-                    if len(messages) == limit or room <= 0:
-                        break
-                    messages.append(_stored(opened, index))
-                    room -= len(opened.payloads[index])
+            # In a thread: a small frame may decompress to many megabytes.
+            await self._run_blocking(partial(peek.add, frames))
+        messages = peek.messages
         following = messages[-1].offset + 1 if messages else max(place, found.log.start)
         return PeekedMessages(
             str(found.name), tuple(messages), following, following >= found.log.end
         )
+
+
+class _Peek:
+    """Collects messages until the answer, or what was decompressed for it, is large enough."""
+
+    def __init__(self, place: int, limit: int, room: int) -> None:
+        self._place = place
+        self._limit = limit
+        self._most = self._room = room
+        self._opened = 0
+        self.messages: list[StoredMessage] = []
+        self.full = False
+
+    def add(self, frames: Sequence[CachedFrame]) -> None:
+        """Raises ``TooLarge`` if the first message, or the batch it is in, is too large."""
+        for frame in frames:
+            self._opened += frame.header.raw_length
+            if self.full or (self.messages and self._opened > _MOST_OPENED):
+                self.full = True
+                return
+            if frame.header.raw_length > _MOST_OPENED:
+                raise TooLarge(
+                    f"the batch at offset {frame.base} has {frame.header.raw_length} bytes when it "
+                    f"is decompressed, over {_MOST_OPENED}: read it with a consumer, or continue "
+                    f"at offset {frame.header.next_offset}"
+                )
+            opened = Frame(frame.data)
+            for index in range(max(self._place - frame.base, 0), opened.count):
+                if not self._add(_stored(opened, index)):
+                    return
+
+    def _add(self, message: StoredMessage) -> bool:
+        """Whether there is room for another one."""
+        size = _answer_bytes(message)
+        if size > self._room and not self.messages:
+            raise TooLarge(
+                f"the message at offset {message.offset} takes {size} bytes, over the limit of "
+                f"{self._most} (http.max_peek_bytes): read it with a consumer, or continue at "
+                f"offset {message.offset + 1}"
+            )
+        fits = size <= self._room
+        if fits:
+            self._room -= size
+            self.messages.append(message)
+        self.full = not fits or len(self.messages) == self._limit
+        return not self.full
+
+
+def _answer_bytes(message: StoredMessage) -> int:
+    """About how many bytes it takes in an answer."""
+    texts = len(json.dumps([message.producer, dict(message.attributes)]))
+    return _FIXED_BYTES + texts + _written(message.payload) + _written(message.key or b"")
+
+
+def _written(raw: bytes) -> int:
+    """The length of bytes in JSON: text, in which a character may take six, or Base64."""
+    try:
+        return len(json.dumps(raw.decode()))
+    except UnicodeDecodeError:
+        return len(raw) * 4 // 3
 
 
 def _stored(frame: Frame, index: int) -> StoredMessage:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from broker_containers.audit.trail import AuditTrail
-from broker_containers.security.access import Access, Caller, Need
+from broker_containers.security.access import ACTING, Access, Caller, Need
 from broker_containers.security.errors import Denied
 from sulina.errors import Refused
 from sulina.model import EVERYTHING
@@ -110,12 +110,16 @@ class Operations:
             if audit is not None:
                 audit.refused(caller, name, resource, error)
             raise
-        if audit is None or operation is None or not operation.is_change(arguments):
-            return await act()
-        if FORWARDED in arguments:
-            audit.forwarded(caller, name, resource)
-            return await act()
-        return await audit.act(caller, name, resource, arguments, act)
+        before = ACTING.set(caller.access)
+        try:
+            if audit is None or operation is None or not operation.is_change(arguments):
+                return await act()
+            if FORWARDED in arguments:
+                audit.forwarded(caller, name, resource)
+                return await act()
+            return await audit.act(caller, name, resource, arguments, act)
+        finally:
+            ACTING.reset(before)
 
     async def run(self, name: str, arguments: Arguments) -> Any:
         """Run an operation, here or where it must run: JSON in, JSON out. Checks no rights.

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from broker_containers.operations.running import handles
-from broker_containers.schemas.registry import SchemaRegistry
+from broker_containers.schemas.checks import SchemaChecks
 from broker_containers.schemas.values import Registered, Remarks, Schema
+from broker_containers.security.access import ACTING, Access, Need, of_topic
+from broker_containers.security.errors import Denied
 from sulina.errors import Refused
 from sulina.metadata.keys.schemas import (
     Compatibility,
     SubjectRecord,
     TopicSchemaRecord,
     Validation,
+    bound_topic,
 )
+from sulina.metadata.prefix_cache import CachedTable
+from sulina.model import EVERYTHING, Action
 from sulina.names import TopicName
 from sulina.operations.schemas import (
     SchemaCheck,
@@ -30,26 +35,76 @@ from sulina.operations.schemas import (
 )
 
 
+class VisibleSubjects:
+    """Which subjects the caller of an operation may look up.
+
+    Those on which it has a right, and those of topics on which it has a right.
+    """
+
+    def __init__(self, bound: CachedTable[TopicSchemaRecord]) -> None:
+        """``bound`` has the bindings of all topics."""
+        self._bound = bound
+
+    def check(self, subject: str) -> None:
+        """Raise ``Denied`` unless the caller may look it up, whether it exists or not."""
+        access = ACTING.get()
+        if not self._named(access, subject) and not self._of_topics(access, subject):
+            raise Denied(
+                f"{access.principal!r} may not look up the schema subject {subject!r}: it needs a "
+                f"right on a topic that is bound to it, or `sulina security grant "
+                f"{access.principal} {Action.LOOKUP}:{subject}`"
+            )
+
+    def of(self, subjects: Mapping[str, SubjectRecord]) -> dict[str, SubjectRecord]:
+        """Those that the caller may look up."""
+        access = ACTING.get()
+        if access.allows(of_topic(None, EVERYTHING)):
+            return dict(subjects)
+        seen = self._of_topics(access, None)
+        return {
+            name: found
+            for name, found in subjects.items()
+            if name in seen or self._named(access, name)
+        }
+
+    def _named(self, access: Access, subject: str) -> bool:
+        return access.allows(Need(None, subject)) or access.allows(Need(Action.SCHEMAS, subject))
+
+    def _of_topics(self, access: Access, subject: str | None) -> set[str]:
+        """Subjects of topics that the caller may look up: all of them, or one."""
+        return {
+            record.subject
+            for key, record in self._bound.items.items()
+            if subject in (None, record.subject) and access.allows(of_topic(None, bound_topic(key)))
+        }
+
+
 class SchemaHandlers:
     """The schema registry. A definition is text, or any bytes in Base64."""
 
-    def __init__(self, registry: SchemaRegistry) -> None:
-        self._registry = registry
+    def __init__(self, schemas: SchemaChecks) -> None:
+        self._registry = schemas.registry
+        self._visible = VisibleSubjects(schemas.bound)
 
     @handles(SchemaOperations.list)
     async def list(self) -> tuple[SubjectRow, ...]:
-        return tuple(_row(*found) for found in (await self._registry.subjects()).items())
+        found = self._visible.of(await self._registry.subjects())
+        return tuple(_row(*each) for each in found.items())
 
     @handles(SchemaOperations.get)
     async def get(self, subject: str, *, version: int = 0) -> SchemaDetails:
+        self._visible.check(subject)
         return _details(await self._registry.version(subject, version or None))
 
     @handles(SchemaOperations.lookup)
     async def lookup(self, id: int, *, version: int = 0) -> SchemaDetails:
-        return _details(await self._registry.get(id, version or None))
+        found = await self._registry.get(id, version or None)
+        self._visible.check(found.subject)
+        return _details(found)
 
     @handles(SchemaOperations.versions)
     async def versions(self, subject: str) -> tuple[SchemaVersionRow, ...]:
+        self._visible.check(subject)
         return tuple(map(_version, await self._registry.versions(subject)))
 
     @handles(SchemaOperations.register)

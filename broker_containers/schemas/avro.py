@@ -32,6 +32,7 @@ class Avro:
     """An Avro schema. Two are equal if their JSON is."""
 
     compiled = None
+    unchecked = ()
 
     def __init__(self, definition: bytes) -> None:
         """Raises ``InvalidSchema``."""

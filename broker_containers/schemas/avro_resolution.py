@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker_containers.schemas.steps import TooManySteps, spend
+
 _PROMOTIONS: Final = {
     "int": ("int", "long", "float", "double"),
     "long": ("long", "float", "double"),
@@ -24,7 +26,10 @@ def unreadable(
 ) -> list[str]:
     """Why the reader cannot read the writer's data, one sentence per problem."""
     comparison = _Comparison(writer_names, reader_names)
-    comparison.compare(writer, reader, "")
+    try:
+        comparison.compare(writer, reader, "")
+    except TooManySteps:
+        return ["the schemas are too complex to compare: simplify them"]
     return comparison.found
 
 
@@ -33,9 +38,14 @@ class _Comparison:
         self._writer_names = writer_names
         self._reader_names = reader_names
         self._seen: set[tuple[str, str]] = set()
-        self.found: list[str] = []
+        self._found: dict[str, None] = {}
+
+    @property
+    def found(self) -> list[str]:
+        return list(self._found)
 
     def compare(self, writer: Any, reader: Any, path: str) -> None:
+        spend()
         writer = _resolved(writer, self._writer_names)
         reader = _resolved(reader, self._reader_names)
         if isinstance(writer, list):
@@ -55,11 +65,13 @@ class _Comparison:
 
     def _fits(self, writer: Any, reader: Any) -> bool:
         """Whether a reader accepts this as its own type, regardless of its contents."""
+        spend()
         kind, wanted = _kind(writer), _kind(reader)
         if kind in _NAMED or wanted in _NAMED:
             if kind != wanted:
                 return False
             names = [reader["name"], *reader.get("aliases", ())]
+            spend(len(names) >> 2)
             return _last(writer["name"]) in map(_last, names)
         return wanted in _PROMOTIONS.get(kind, (kind,))
 
@@ -71,7 +83,9 @@ class _Comparison:
                     self._seen.add(pair)
                     self._compare_fields(writer, reader, path)
             case "enum":
-                extra = [name for name in writer["symbols"] if name not in reader["symbols"]]
+                known = {*reader["symbols"]}
+                spend((len(known) + len(writer["symbols"])) >> 3)
+                extra = [name for name in writer["symbols"] if name not in known]
                 if extra and "default" not in reader:
                     self._tell(path, f"the enum {reader['name']} lacks {', '.join(extra)}")
             case "fixed":
@@ -90,9 +104,11 @@ class _Comparison:
 
     def _compare_fields(self, writer: Any, reader: Any, path: str) -> None:
         written = {field["name"]: field["type"] for field in writer["fields"]}
+        spend(len(written) >> 3)
         for field in reader["fields"]:
             inner = f"{path}.{field['name']}" if path else str(field["name"])
             names = [field["name"], *field.get("aliases", ())]
+            spend(len(names) >> 2)
             name = next((name for name in names if name in written), None)
             if name is not None:
                 self.compare(written[name], field["type"], inner)
@@ -107,9 +123,7 @@ class _Comparison:
             )
 
     def _tell(self, path: str, why: str) -> None:
-        sentence = f"{path}: {why}" if path else why
-        if sentence not in self.found:
-            self.found.append(sentence)
+        self._found[f"{path}: {why}" if path else why] = None
 
 
 def _resolved(node: Any, names: Mapping[str, Any]) -> Any:

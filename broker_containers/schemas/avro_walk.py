@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from broker_containers.schemas.errors import InvalidPayload
+from broker_containers.schemas.steps import spend
 
 MAX_DEPTH: Final = 100
 _INT: Final = 1 << 31
@@ -17,7 +18,7 @@ _LONG: Final = 1 << 63
 
 
 def check(root: Any, names: Mapping[str, Any], payload: bytes) -> None:
-    """Raises ``InvalidPayload`` if ``payload`` is not exactly one datum."""
+    """Raises ``InvalidPayload`` if ``payload`` is not exactly one datum, and ``TooManySteps``."""
     walker = _Walker(names, payload)
     walker.datum(root, 0)
     if walker.position != len(payload):
@@ -39,6 +40,7 @@ class _Walker:
         if isinstance(node, list):
             self.datum(node[self._index(len(node), "branches of a union")], depth + 1)
             return
+        spend()  # also for what takes no space: records of records of nothing
         kind = node["type"] if isinstance(node, dict) else node
         match kind:
             case "null":

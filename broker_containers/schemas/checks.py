@@ -23,6 +23,13 @@ from weakref import WeakKeyDictionary
 from broker_containers.schemas.errors import InvalidPayload
 from broker_containers.schemas.format import Format
 from broker_containers.schemas.registry import SchemaRegistry
+from broker_containers.schemas.steps import (
+    ON_LOOP_STEPS,
+    TooManySteps,
+    at_most,
+    payload_steps,
+    run_bounded,
+)
 from sulina.errors import NotFound
 from sulina.metadata.keys import record, schemas, topics
 from sulina.metadata.keys.schemas import IdRecord, TopicSchemaRecord, Validation
@@ -30,7 +37,7 @@ from sulina.metadata.prefix_cache import CachedTable, PrefixCache
 from sulina.metadata.store import KeyValue, MetadataStore
 from sulina.names import TopicName
 from sulina.runtime.deadline import within
-from sulina.runtime.seam import Buffer
+from sulina.runtime.seam import Buffer, RunBlocking, run_inline
 from sulina.wire.decode import Frame
 from sulina.wire.header import FrameHeader
 
@@ -54,8 +61,15 @@ class SchemaChecks:
     Use as ``async with``; entering waits for the first listing.
     """
 
-    def __init__(self, registry: SchemaRegistry, store: MetadataStore) -> None:
+    def __init__(
+        self,
+        registry: SchemaRegistry,
+        store: MetadataStore,
+        run_blocking: RunBlocking = run_inline,
+    ) -> None:
+        """``run_blocking`` checks payloads that are large, or take many steps."""
         self.registry = registry
+        self._run_blocking = run_blocking
         self._store = store
         self.bound = CachedTable(schemas.BOUND, _binding)
         """The bindings of topics, including stale ones of deleted topics."""
@@ -143,12 +157,29 @@ class SchemaChecks:
         if found is None:
             schema = await self.registry.get(schema_id, version)
             found = await self.registry.format_of(schema.version)
+            for what in found.unchecked:
+                _log.warning(
+                    "schema %r, version %d: %s and is not checked: register a version without it",
+                    schema.subject,
+                    version,
+                    what,
+                )
             self._formats[key] = found
             if len(self._formats) > _KEPT:
                 self._formats.popitem(last=False)
         else:
             self._formats.move_to_end(key)
         return found
+
+    async def look(self, look: Callable[[], tuple[int, str]], size: int) -> tuple[int, str]:
+        """Check payloads of ``size`` bytes: here if that is quick, otherwise in a thread."""
+        if size < _LARGE:
+            with suppress(TooManySteps), at_most(ON_LOOP_STEPS):
+                return look()
+        try:
+            return await run_bounded(self._run_blocking, payload_steps(size), look)
+        except TooManySteps:
+            return 1, "its schema is too complex to check it: simplify the schema"
 
 
 class TopicSchemaCheck:
@@ -273,7 +304,7 @@ class TopicSchemaCheck:
         def look() -> tuple[int, str]:
             return _wrong(form, payloads())
 
-        failed, why = look() if size < _LARGE else await self._checks.registry.run_blocking(look)
+        failed, why = await self._checks.look(look, size)
         if failed:
             self._judge(config, why, failed)
 

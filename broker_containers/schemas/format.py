@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from broker_containers.schemas.errors import InvalidSchema
@@ -27,6 +28,11 @@ class Format(Protocol):
         """What to store with the definition, if it was compiled."""
         ...
 
+    @property
+    def unchecked(self) -> Sequence[str]:
+        """What the schema requires and this broker does not check, one clause per item."""
+        ...
+
     def unreadable(self, writer: Any) -> list[str]:
         """Why data of ``writer``, a schema of the same type, cannot be read with this schema.
 
@@ -36,7 +42,7 @@ class Format(Protocol):
         ...
 
     def check(self, payload: bytes) -> None:
-        """Raise ``InvalidPayload`` unless this is data of the schema."""
+        """Raise ``InvalidPayload`` unless this is data of the schema, or ``TooManySteps``."""
         ...
 
 

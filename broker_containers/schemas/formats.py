@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
+from functools import partial
 from typing import Final
 
 from broker_containers.schemas.errors import InvalidSchema
 from broker_containers.schemas.format import MAX_DEFINITION, Format
 from broker_containers.schemas.plain import Plain
 from broker_containers.schemas.protobuf import ProtoCompiler
+from broker_containers.schemas.steps import READ_STEPS, TooManySteps, run_bounded
 from sulina.errors import TooLarge
 from sulina.metadata.keys.schemas import Compatibility, SchemaType, Validation
 from sulina.runtime.seam import RunBlocking
@@ -91,20 +93,27 @@ class Formats:
         return found
 
     async def _make(self, kind: SchemaType, definition: bytes, compiled: bytes | None) -> Format:
+        try:
+            return await self._read(kind, definition, compiled)
+        except TooManySteps:
+            raise InvalidSchema("the schema is too complex: simplify it") from None
+
+    async def _read(self, kind: SchemaType, definition: bytes, compiled: bytes | None) -> Format:
         # Imported here: the libraries load slowly and are optional.
+        run = partial(run_bounded, self._run_blocking, READ_STEPS)
         if kind is SchemaType.AVRO:
             from broker_containers.schemas.avro import Avro
 
-            return await self._run_blocking(lambda: Avro(definition))
+            return await run(lambda: Avro(definition))
         if kind is SchemaType.JSON_SCHEMA:
             from broker_containers.schemas.json_schema import JsonSchema
 
-            return await self._run_blocking(lambda: JsonSchema(definition))
+            return await run(lambda: JsonSchema(definition))
         if kind is SchemaType.PROTOBUF:
             from broker_containers.schemas.protobuf import Protobuf, descriptors_of
 
             descriptors = compiled or await descriptors_of(definition, self._compiler)
-            return await self._run_blocking(lambda: Protobuf(descriptors))
+            return await run(lambda: Protobuf(descriptors))
         return Plain(kind)
 
     def _keep(self, key: tuple[SchemaType, bytes], found: Format, size: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from broker_containers.schemas.json_parts import Node, item_of, prefix_of, rest_of
 from broker_containers.schemas.json_scalars import counts
 from broker_containers.schemas.json_values import Alternative, Comparing, tell
+from broker_containers.schemas.steps import spend
 
 _OPAQUE: Final = (("contains", "minContains", "maxContains"), ("unevaluatedItems",))
 """Keywords compared as a whole: if they differ, data counts as unreadable."""
@@ -44,6 +45,7 @@ def compare(
 
 def _items(written: Alternative, index: int) -> list[Node]:
     """The writer's schemas for one item."""
+    spend(len(written.facts))
     said = (item_of(fact, index) for fact in written.facts)
     return [node for node in said if node is not None]
 

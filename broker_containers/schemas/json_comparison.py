@@ -14,10 +14,16 @@ from typing import Any, Final, Protocol
 
 from broker_containers.schemas import json_arrays, json_objects, json_scalars
 from broker_containers.schemas.format import canonical_json
-from broker_containers.schemas.json_parts import Node, Parts, types_of
-from broker_containers.schemas.json_values import Alternative, TooComplicated, alternatives, tell
+from broker_containers.schemas.json_parts import Node, Parts, kind_of, types_of
+from broker_containers.schemas.json_values import (
+    Alternative,
+    CannotCompare,
+    alternatives,
+    tell,
+)
+from broker_containers.schemas.steps import TooManySteps, spend
 
-_STEPS: Final = 20_000
+_BYTES_PER_STEP: Final = 200
 _FINITE: Final = (None, False, True)
 _CONDITION: Final = ("if", "then", "else")
 _Key = tuple[tuple[Any, ...], int]
@@ -38,7 +44,9 @@ def unreadable(writer: ComparableSchema, reader: ComparableSchema) -> list[str]:
         return [f"the draft changes from {writer.parts.dialect} to {reader.parts.dialect}"]
     try:
         return Comparison(writer, reader).values((writer.parts.root,), reader.parts.root, "")
-    except (TooComplicated, RecursionError):
+    except CannotCompare as error:
+        return [str(error)]
+    except (TooManySteps, RecursionError):
         return ["the schemas are too complex to compare: simplify them"]
 
 
@@ -50,7 +58,6 @@ class Comparison:
         self.reader = reader
         self._known: dict[_Key, list[str]] = {}
         self._texts: dict[int, bytes] = {}
-        self._steps = 0
 
     def values(self, written: Sequence[Node], read: Node, path: str) -> list[str]:
         """Why values that satisfy all of ``written`` would not be valid for ``read``."""
@@ -65,9 +72,7 @@ class Comparison:
         """The same for one alternative of the writer's values."""
         if isinstance(read, bool):
             return [] if read else [tell(path, "it is not allowed")]
-        self._steps += 1
-        if self._steps > _STEPS:
-            raise TooComplicated
+        spend(1 + (len(written.facts) >> 2))
         key = written.key, id(read)
         if key in self._known:
             return self._known[key]
@@ -76,8 +81,8 @@ class Comparison:
         found = self._compare(written, read, path)
         if found:
             # Conclusions drawn from the assumption are void.
-            for later in list(self._known)[before:]:
-                del self._known[later]
+            while len(self._known) > before:
+                self._known.popitem()
         self._known[key] = found
         return found
 
@@ -87,9 +92,9 @@ class Comparison:
 
     def same(self, written: Alternative, read: dict[str, Any], *keywords: str) -> bool:
         """Whether the writer has exactly the same keywords."""
-        wanted = canonical_json({word: read[word] for word in keywords if word in read})
+        wanted = _text({word: read[word] for word in keywords if word in read})
         return b'"$ref"' not in wanted and any(
-            canonical_json({word: fact[word] for word in keywords if word in fact}) == wanted
+            _text({word: fact[word] for word in keywords if word in fact}) == wanted
             for fact in written.facts
         )
 
@@ -100,7 +105,7 @@ class Comparison:
 
     def _text(self, node: Node) -> bytes:
         if id(node) not in self._texts:
-            self._texts[id(node)] = canonical_json(node)
+            self._texts[id(node)] = _text(node)
         return self._texts[id(node)]
 
     def _compare(self, written: Alternative, read: dict[str, Any], path: str) -> list[str]:
@@ -133,11 +138,11 @@ class Comparison:
             candidates = constants[:1]
         else:
             return None
-        typed = {"type": ["number" if name == "fraction" else name for name in written.types]}
         return [
             value
             for value in candidates
-            if all(self.writer.holds(fact, value) for fact in (typed, *written.facts))
+            if kind_of(value) in written.types
+            and all(self.writer.holds(fact, value) for fact in written.facts)
         ]
 
     def _combinations(self, written: Alternative, read: dict[str, Any], path: str) -> list[str]:
@@ -175,11 +180,18 @@ class Comparison:
 
     def _apart(self, written: Alternative, branch: Node) -> bool:
         """Whether none of the writer's values match ``branch``."""
+        spend(len(written.others) >> 2)
         if any(self._equal(other, branch) for other in written.others):
             return True
         return not any(
             written.types & other.types for other in alternatives((branch,), self.reader.parts)
         )
+
+
+def _text(node: Any) -> bytes:
+    text = canonical_json(node)
+    spend(1 + len(text) // _BYTES_PER_STEP)
+    return text
 
 
 def _kind(written: Alternative) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from math import inf
 from typing import Any, Final
 
 from broker_containers.schemas.json_parts import Node
 from broker_containers.schemas.json_scalars import counts
-from broker_containers.schemas.json_values import Alternative, Comparing, tell
+from broker_containers.schemas.json_values import Alternative, CannotCompare, Comparing, tell
+from broker_containers.schemas.patterns import matches
+from broker_containers.schemas.steps import spend
 
 _OPAQUE: Final = (
     "dependencies", "dependentRequired", "dependentSchemas", "unevaluatedProperties",
@@ -105,11 +106,18 @@ class _Objects:
 
 def _wanted(node: dict[str, Any], name: str) -> list[Node]:
     """A schema's subschemas for a property of this name."""
+    spend()
     found: list[Node] = []
     if name in node.get("properties", {}):
         found.append(node["properties"][name])
     for pattern, inner in node.get("patternProperties", {}).items():
-        if re.search(pattern, name):
+        match = matches(pattern, name)
+        if match is None:
+            raise CannotCompare(
+                f"the pattern {pattern[:80]!r} cannot be run: set the compatibility mode to none "
+                "for the version that replaces it"
+            )
+        if match:
             found.append(inner)
     if not found and "additionalProperties" in node:
         found.append(node["additionalProperties"])

@@ -131,6 +131,15 @@ def types_of(node: Mapping[str, Any]) -> frozenset[str]:
     return TYPES & names if names else TYPES
 
 
+def kind_of(value: Any) -> str:
+    """The one of ``TYPES`` that a JSON value has."""
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else "boolean"
+    if isinstance(value, float):
+        return "integer" if value.is_integer() else "fraction"
+    return {int: "integer", str: "string", list: "array"}.get(type(value), "object")
+
+
 def prefix_of(node: Mapping[str, Any]) -> list[Node]:
     """The schemas of an array's first items, one per item."""
     items = node.get("items")

@@ -13,12 +13,13 @@ from itertools import product
 from typing import Any, Final, Protocol
 
 from broker_containers.schemas.json_parts import TYPES, Node, Parts, types_of
+from broker_containers.schemas.steps import spend
 
 MAX_ALTERNATIVES: Final = 256
 
 
-class TooComplicated(Exception):
-    """There are too many alternatives to compare."""
+class CannotCompare(Exception):
+    """The schemas cannot be compared, for a reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ def _ways(node: Node, parts: Parts, above: tuple[int, ...]) -> list[_Way]:
         return [((), ())] if node else []
     if id(node) in above:
         return [((), ())]  # it refers to itself and adds nothing
+    spend(1 + (len(above) >> 3))
     above = (*above, id(node))
     ways: list[_Way] = [((), ())]
     if "$ref" in node:
@@ -111,7 +113,9 @@ def _ways(node: Node, parts: Parts, above: tuple[int, ...]) -> list[_Way]:
 
 def _both(left: list[_Way], right: list[_Way]) -> list[_Way]:
     if len(left) * len(right) > MAX_ALTERNATIVES:
-        raise TooComplicated
+        raise CannotCompare("the schemas are too complex to compare: simplify them")
+    for one, two in product(left, right):
+        spend(1 + (len(one[0]) * len(two[0]) >> 4))
     # By identity: in Python {"const": true} equals {"const": 1}.
     return [
         (

@@ -24,6 +24,10 @@ class Plain:
     def compiled(self) -> None:
         return None
 
+    @property
+    def unchecked(self) -> tuple[str, ...]:
+        return ()
+
     def unreadable(self, writer: Plain) -> list[str]:
         assert writer.type is self.type
         return []

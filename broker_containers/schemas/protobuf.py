@@ -51,6 +51,8 @@ def _is_text(definition: bytes) -> bool:
 class Protobuf:
     """A message type. Two are the same if their descriptors are, comments aside."""
 
+    unchecked = ()
+
     def __init__(self, descriptors: bytes) -> None:
         """Raises ``InvalidSchema``."""
         files = _files(descriptors)

@@ -10,6 +10,8 @@ from typing import Final
 
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 
+from broker_containers.schemas.steps import TooManySteps, spend
+
 _D: Final = FieldDescriptor
 _NAMES: Final = {
     getattr(_D, name): name.removeprefix("TYPE_").lower()
@@ -31,7 +33,10 @@ _READABLE: Final[dict[int, tuple[int, ...]]] = {
 def unreadable(writer: Descriptor, reader: Descriptor) -> list[str]:
     """Why the reader cannot read the writer's messages, one sentence per problem."""
     comparison = _Comparison()
-    comparison.messages(writer, reader, "")
+    try:
+        comparison.messages(writer, reader, "")
+    except (TooManySteps, RecursionError):
+        return ["the schemas are too complex to compare: simplify them"]
     return comparison.found
 
 
@@ -45,6 +50,7 @@ class _Comparison:
         if pair in self._seen:
             return
         self._seen.add(pair)
+        spend(1 + ((len(writer.fields) + len(reader.fields)) >> 2))
         written = {field.number: field for field in writer.fields}
         for field in reader.fields:
             place = f"{path}.{field.name}" if path else field.name
@@ -75,6 +81,7 @@ class _Comparison:
     def _enums(self, writer: EnumDescriptor, reader: EnumDescriptor, place: str) -> None:
         if not reader.is_closed:
             return  # an open enum keeps unknown numbers
+        spend((len(writer.values) + len(reader.values)) >> 3)
         extra = {*writer.values_by_number} - {*reader.values_by_number}
         if extra:
             names = (writer.values_by_number[number].name for number in sorted(extra))

@@ -18,6 +18,7 @@ from broker_containers.schemas.errors import Incompatible, InvalidSchema
 from broker_containers.schemas.format import Format
 from broker_containers.schemas.formats import Formats, type_of
 from broker_containers.schemas.protobuf import ProtoCompiler
+from broker_containers.schemas.steps import compare_steps, run_bounded
 from broker_containers.schemas.topics import TopicSchemas
 from broker_containers.schemas.values import Registered, Remarks, Schema
 from sulina.errors import NotFound, Overloaded, Refused, UnknownOutcome
@@ -64,7 +65,8 @@ class SchemaRegistry:
     ) -> None:
         """``compiler`` compiles .proto text; without it only descriptors are accepted.
 
-        ``run_blocking`` does work that takes a while, up to seconds for the largest schemas.
+        ``run_blocking`` does work that takes a while, up to seconds for the largest schemas. Its
+        steps are bounded, and it ends early if the caller is cancelled.
         """
         self.clock = clock
         self._store = store
@@ -97,6 +99,8 @@ class SchemaRegistry:
             if current is not None and same is not None:
                 new = same.number == maybe
                 return Registered(current.id, same.number, same.fingerprint, new)
+            if understood.unchecked:
+                raise InvalidSchema(_unusable(understood))
             if current is None:
                 self.before_new_subject()
             else:
@@ -228,6 +232,8 @@ class SchemaRegistry:
         schema_type = type_of(kind)
         understood = await self._formats.understand(schema_type, definition)
         current = await self.subject(subject)
+        if understood.unchecked:
+            return [_unusable(understood)]
         return await self._reasons(
             subject, current, understood, schema_type, mode or current.compatibility
         )
@@ -306,7 +312,11 @@ class SchemaRegistry:
         refs = current.versions if mode.transitive else current.versions[-1:]
         found = await schemas.list_versions(self._store, subject, refs)
         versions = [(each.number, each.type, await self.format_of(each)) for each in found]
-        return await self.run_blocking(lambda: reasons_against(new, kind, versions, mode))
+        return await run_bounded(
+            self.run_blocking,
+            compare_steps(len(versions)),
+            lambda: reasons_against(new, kind, versions, mode),
+        )
 
 
 def _version(
@@ -347,6 +357,13 @@ def _check_subject(subject: str) -> None:
         check_label("schema subject", subject)
     except Refused as error:
         raise InvalidSchema(str(error)) from None
+
+
+def _unusable(understood: Format) -> str:
+    return (
+        f"{understood.unchecked[0]}: brokers run patterns on RE2, which has neither lookaround nor "
+        "backreferences and repeats at most 1,000 times; write the pattern differently"
+    )
 
 
 def _no_version(subject: str, number: int) -> NotFound:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,10 +11,11 @@ from broker_containers.security.errors import Denied
 from sulina.audit import TOPIC as AUDIT_TOPIC
 from sulina.metadata.keys.auth import Grant
 from sulina.model import EVERYTHING, Action
-from sulina.names import TopicName
+from sulina.names import MAX_PARTITIONS, TopicName
 
 _REMEMBERED: Final = 1_000
 _READ_ACTIONS: Final = (None, Action.LOOKUP, Action.CONSUME)
+_PARTITION: Final = re.compile(r"-part-(0|[1-9][0-9]{0,4})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,9 @@ ANYONE: Final = Access("anyone", (Grant(Action.ADMIN, EVERYTHING),))
 """Without authentication."""
 
 
+ACTING: Final[ContextVar[Access]] = ContextVar("acting", default=ROOT)
+"""The rights of the caller for whom an operation runs; the broker's own calls have all."""
+
 _LOOKS: Final = frozenset(
     {Action.LOOKUP, Action.PRODUCE, Action.CONSUME, Action.TOPICS, Action.ADMIN}
 )
@@ -130,5 +136,8 @@ def _covers(grant: Grant, need: Need) -> bool:
         return need.scope.startswith(grant.scope[:-1])
     if grant.action is Action.SCHEMAS:
         return grant.scope == need.scope
-    base, _, number = need.scope.rpartition("-part-")
-    return grant.scope == need.scope or (base == grant.scope and number.isdecimal())
+    if grant.scope == need.scope:
+        return True
+    # Only names that partitions have: -part-007 is a topic of its own.
+    found = _PARTITION.fullmatch(need.scope.removeprefix(grant.scope))
+    return found is not None and int(found[1]) < MAX_PARTITIONS

@@ -213,12 +213,15 @@ _HTTP: Final = (
            "topics together.", 1, _TIB),
     _count("http.max_peek_messages", "Maximum number of messages in a peek response.",
            1, 1 << 20),
-    _bytes("http.max_peek_bytes", "Maximum size of a peek response; a single larger message is "
-           "still returned.", _KIB, 64 * _MIB),
+    _bytes("http.max_peek_bytes", "Maximum size of a peek response, about; a message that takes "
+           "more is refused.", _KIB, 64 * _MIB),
     _count("http.metrics_topics", "Topics and subscriptions with individual metrics; the others "
            "count in the totals.", 0, 1 << 20, **_restart),
     _setting(SettingType.PATTERNS, "", "http.cors_origins",
              "Web sites that browsers may call from; * allows all.", **_restart),
+    _setting(SettingType.PATTERNS, "", "http.allowed_hosts",
+             "Host names by which brokers without tokens may be called over HTTP, besides "
+             "localhost, IP addresses and their own; * allows all.", **_restart),
 )  # fmt: skip
 
 SETTINGS: Final[Mapping[str, Setting]] = {

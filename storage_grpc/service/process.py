@@ -26,6 +26,7 @@ from sulina.runtime.real_clock import RealClock
 from sulina.runtime.real_disk import RealDisk
 from sulina.runtime.real_random import real_random
 from sulina.runtime.seam import Clock
+from sulina.runtime.terminal import start_logging
 
 _log = logging.getLogger(__name__)
 _HEALTH_SECONDS = 1.0
@@ -102,9 +103,7 @@ def run(settings: ServiceSettings, *, as_json: bool) -> int:
     acknowledged. With ``as_json`` it prints one line of JSON when it is ready. Errors are one
     sentence on standard error.
     """
-    logging.basicConfig(
-        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    start_logging(settings.log_level)
     try:
         # Not uvloop: gRPC has its own poller and is no faster with it.
         return asyncio.run(_serve(settings, as_json))

@@ -13,6 +13,7 @@ import click
 from sulina.cli.command import CliGroup, ServerCommand, silence_stdout
 from sulina.cli.failures import EXIT_CODES, ExitCode, debugging, sentence
 from sulina.cli.settings import CliSettings, common_options
+from sulina.runtime.terminal import visible
 from sulina.version import __version__
 
 SERVER_COMMANDS: Final = (
@@ -108,6 +109,6 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if debugging():
             traceback.print_exc()
-        click.echo(f"sulina: {sentence(error)}", err=True)
+        click.echo(visible(f"sulina: {sentence(error)}"), err=True)
         return ExitCode.FAILED
     return result if isinstance(result, int) else ExitCode.FINE

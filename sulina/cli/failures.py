@@ -13,6 +13,7 @@ import click
 
 import sulina
 from sulina.errors import SulinaError, Unavailable
+from sulina.runtime.terminal import visible
 
 
 class ExitCode(IntEnum):
@@ -55,7 +56,7 @@ class Failed(click.ClickException):
         text = f"sulina: {self.message}"
         if self._as_json:
             text = json.dumps({"error": self._kind, "message": self.message})
-        click.echo(text, file=file or sys.stderr)
+        click.echo(visible(text), file=file or sys.stderr)
 
 
 class NoBroker(Failed):

@@ -13,6 +13,7 @@ import click
 from sulina.cli.failures import ExitCode
 from sulina.cli.settings import CliSettings
 from sulina.operations.json_types import plain
+from sulina.runtime.terminal import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,6 +32,14 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, width=width, highlight=False, emoji=False)
 
 
+def echo(text: str | bytes, *, err: bool = False) -> None:
+    """Print text. On a terminal, control characters in it are escaped."""
+    if (sys.stderr if err else sys.stdout).isatty():
+        text = text.decode(errors="backslashreplace") if isinstance(text, bytes) else text
+        text = visible(text)
+    click.echo(text, err=err)
+
+
 def write_json(value: Any) -> None:
     """Print one JSON document, on one line; indented on a terminal."""
     click.echo(json.dumps(plain(value), indent=2 if sys.stdout.isatty() else None))
@@ -41,7 +50,7 @@ def say(settings: CliSettings, sentence: str, value: Any) -> None:
     if settings.json:
         write_json(value)
     else:
-        click.echo(sentence)
+        echo(sentence)
 
 
 def confirm(settings: CliSettings, question: str, *, yes: bool) -> None:
@@ -72,7 +81,7 @@ def show_rows(
             rows = [{**plain(row), **readable(row)} for row in rows]
         print_table(rows, columns)
     else:
-        click.echo(nothing)
+        echo(nothing)
 
 
 def columns(*fields: str, **headings: str) -> dict[str, str]:
@@ -111,7 +120,7 @@ def print_fields(fields: Any) -> None:
     for name, value in plain(fields).items():
         if isinstance(value, Mapping):
             pairs.append((name, ""))
-            pairs += [(f"  {inner}", words(each)) for inner, each in value.items()]
+            pairs += [(f"  {visible(inner)}", words(each)) for inner, each in value.items()]
         else:
             pairs.append((name, words(value)))
     width = max(len(name) for name, _ in pairs)
@@ -151,7 +160,7 @@ def words(value: Any) -> str:
         return f"{value:,.2f}"
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ", ".join(map(words, value)) or "-"
-    return str(value) or "-"
+    return visible(str(value)) or "-"
 
 
 def plural(count: int, noun: str) -> str:

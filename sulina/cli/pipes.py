@@ -6,50 +6,21 @@ one call at a time, so that Ctrl-C ends the process even while a call blocks.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import select
 import stat
-import threading
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Final, TypeVar
 
 from sulina.errors import TooLarge
+from sulina.runtime.threads import in_daemon
 
 _T = TypeVar("_T")
 
 _CHUNK: Final = 256 << 10
 MAX_LINE: Final = 16 << 20
 """The largest frame: a longer line could not be published."""
-
-
-async def in_daemon(call: Callable[[], _T]) -> _T:
-    """The result of a blocking call in a daemon thread, which does not delay process exit."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[_T] = loop.create_future()
-
-    def settle(result: _T | None, error: BaseException | None) -> None:
-        if future.done():
-            return  # cancelled meanwhile
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(result)  # type: ignore[arg-type]  # _T where there is no error
-
-    def work() -> None:
-        result, error = None, None
-        try:
-            result = call()
-        except BaseException as caught:
-            error = caught
-        try:
-            loop.call_soon_threadsafe(settle, result, error)
-        except RuntimeError:
-            return  # the loop is closed, so nothing awaits the result
-
-    threading.Thread(target=work, daemon=True).start()
-    return await future
 
 
 async def lines_of(fd: int, read: Callable[[int], None]) -> AsyncIterator[list[bytes]]:

@@ -102,11 +102,14 @@ class TopicSchema:
 
 
 class SchemaOperations(OperationGroup, name="schema"):
-    """Operations on schemas; any broker answers them for the whole cluster."""
+    """Operations on schemas; any broker answers them for the whole cluster.
+
+    A caller may look up a subject with any right on a topic that is bound to it, or on the subject.
+    """
 
     @operation(GET("/schemas"), right=SIGNED_IN)
     async def list(self) -> tuple[SubjectRow, ...]:
-        """List the subjects."""
+        """List the subjects that the caller may look up."""
 
     @operation(GET("/schemas/{subject}"), right=SIGNED_IN)
     async def get(self, subject: Name, *, version: _Latest = 0) -> SchemaDetails:
@@ -147,7 +150,7 @@ class SchemaOperations(OperationGroup, name="schema"):
     ) -> SchemaRegistration:
         """Find the version that equals a schema; nothing is changed."""
 
-    @operation(POST("/schemas/{subject}/check"), right=SIGNED_IN, audited=False)
+    @operation(POST("/schemas/{subject}/check"), right=_MANAGE, audited=False)
     async def check(
         self,
         subject: Name,

@@ -233,6 +233,23 @@ async def test_a_health_check_without_a_token_is_told_to_retry(
     assert answers == [ok, close, close]
 
 
+async def test_naming_a_partition_adds_none_without_the_right_to_manage_the_topic(
+    guarded: Guarded, name: str, topic: str
+) -> None:
+    token = await guarded.token(name, f"produce:{topic}")
+    async with Calls(guarded.grpc_url, token) as calls:
+        denied = Code.PERMISSION_DENIED
+        assert await status_of(calls.producer(f"{topic}-part-4095")) is denied
+        await guarded.root.admin("topic.create", {"topic": topic, "partitions": 2})
+        assert await status_of(calls.producer(f"{topic}-part-2")) is denied
+        await calls.producer(f"{topic}-part-1")
+        assert len(await guarded.root.admin("topic.partitions", {"topic": topic})) == 2
+        grant = {"principal": name, "grants": [f"topics:{topic}"]}
+        await guarded.root.admin("principal.grant", grant)
+        await calls.producer(f"{topic}-part-2")
+        assert len(await guarded.root.admin("topic.partitions", {"topic": topic})) == 3
+
+
 async def test_an_api_key_is_exchanged_for_a_token_if_it_is_a_token(
     guarded: Guarded, name: str
 ) -> None:
@@ -251,14 +268,59 @@ async def test_health_and_documentation_are_public_and_metrics_are_not(
     refused.problem(401, "unauthenticated")
     assert refused.headers["WWW-Authenticate"].startswith("Bearer")
     headers = bearer(await guarded.token(name))
-    assert (await guarded.http("GET", "/metrics", headers=headers)).status == 200
     denied = await guarded.http("GET", "/api/v1/tokens", headers=headers)
     assert "cluster on everything" in denied.problem(403, "denied")
 
 
-async def test_any_token_reads_the_schema_registry_and_changes_need_a_right(
-    guarded: Guarded, name: str
+async def test_metrics_show_the_topics_that_the_caller_may_look_up(
+    guarded: Guarded, name: str, topic: str
 ) -> None:
+    other = f"{topic}-other"
+    for each in (topic, other):
+        async with guarded.root.producer(each) as producer:
+            await producer.send(b"x")
+
+    async def shown(*grants: str) -> str:
+        headers = bearer(await guarded.token(f"{name}-{len(grants)}-{grants[:1]}", *grants))
+        answer = await guarded.http("GET", "/metrics", headers=headers)
+        assert answer.status == 200
+        return answer.body.decode()
+
+    nothing, one, all_ = await shown(), await shown(f"consume:{topic}"), await shown("lookup:*")
+    assert topic not in nothing and "sulina_broker_messages_in_total" not in nothing
+    assert f'messages_in_total{{topic="{topic}"}} 1' in one and other not in one
+    assert topic in all_ and other in all_ and "sulina_broker_messages_in_total" in all_
+
+
+async def test_subjects_are_shown_to_those_with_a_right_on_them_or_on_their_topics(
+    guarded: Guarded, name: str, topic: str
+) -> None:
+    made = await guarded.root.admin("schema.register", {"subject": name, "type": "string"})
+    token = await guarded.token(name, f"consume:{topic}")
+    reads = [("schema.get", {"subject": name}), ("schema.versions", {"subject": name}),
+             ("schema.lookup", {"id": made["id"]})]  # fmt: skip
+    async with guarded.connect(token) as client:
+
+        async def listed() -> bool:
+            return name in [row["subject"] for row in await client.admin("schema.list", {})]
+
+        assert not await listed()
+        for call, arguments in reads:
+            with pytest.raises(Refused, match="may not look up the schema subject"):
+                await client.admin(call, arguments)
+        with pytest.raises(Refused, match=f"schemas on {name}"):
+            await client.admin("schema.check", {"subject": name, "type": "string"})
+        await guarded.root.admin("topic.create", {"topic": topic})
+        await guarded.root.admin("schema.bind", {"topic": topic, "subject": name})
+        assert await listed()
+        for call, arguments in reads:
+            await client.admin(call, arguments)
+    looking = await guarded.token(f"{name}-looking", f"lookup:{name}")
+    async with guarded.connect(looking) as client:
+        await client.admin("schema.get", {"subject": name})
+
+
+async def test_changes_of_schemas_need_a_right(guarded: Guarded, name: str) -> None:
     registering = {"subject": name, "type": "string"}
     async with guarded.connect(await guarded.token(name)) as client:
         with pytest.raises(Refused, match=f"schemas on {name}"):

@@ -122,22 +122,6 @@ async def test_a_garbage_message_is_logged_as_one_short_line(
     assert len(logged) <= 2 and all(record.exc_info is None for record in logged)
 
 
-async def test_producers_create_few_partitions_unless_they_may_manage_the_topic(
-    guarded: Guarded, name: str
-) -> None:
-    topic = f"/default/{name}"
-    producing = await guarded.token(f"{name}-p", "produce:/default/*")
-    managing = await guarded.token(f"{name}-m", "produce:/default/*", "topics:/default/*")
-    async with Calls(guarded.grpc_url, producing) as calls:
-        await calls.producer(f"{topic}-part-1")
-        with pytest.raises(grpc.aio.AioRpcError, match="producers create at most 64"):
-            await calls.producer(f"{topic}-part-4095")
-        assert len((await calls("TopicPartitions", topic=topic)).partitions) == 2
-    async with Calls(guarded.grpc_url, managing) as calls:
-        await calls.producer(f"{topic}-part-70")
-        assert len((await calls("TopicPartitions", topic=topic)).partitions) == 71
-
-
 # ---- the binary door ----
 
 

@@ -42,13 +42,17 @@ class SulinaCommand:
         return ran
 
     def start(
-        self, *arguments: str, stdin: Any = subprocess.PIPE, stderr: Any = subprocess.PIPE
+        self,
+        *arguments: str,
+        stdin: Any = subprocess.PIPE,
+        stdout: Any = subprocess.PIPE,
+        stderr: Any = subprocess.PIPE,
     ) -> subprocess.Popen[bytes]:
         """Start it; the caller passes the process to :func:`finish` in the end."""
         return subprocess.Popen(
             [*COMMAND, *arguments],
             stdin=stdin,
-            stdout=subprocess.PIPE,
+            stdout=stdout,
             stderr=stderr,
             env=self.environment,
         )

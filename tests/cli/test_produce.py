@@ -152,6 +152,35 @@ def test_long_work_shows_a_progress_bar_on_a_terminal(sulina: SulinaCommand, top
     assert b"publishing" in shown
 
 
+def test_control_characters_reach_pipes_and_not_terminals(
+    sulina: SulinaCommand, topic: str
+) -> None:
+    evil = "\x1b]0;owned\x07 \u202eabc\u009b31m\tend"
+    sulina("produce", topic, input=evil.encode() + b"\n")
+    sulina("produce", topic, "x", "--attribute", f"a={evil}")
+    assert sulina("peek", topic, "--count", "1").stdout == f"{evil}\n"
+    for words in (("--show-attributes",), ("--format", "raw"), ("--json",)):
+        shown = screen_of(sulina, "peek", topic, "--count", "2", *words).decode()
+        assert "owned" in shown
+        assert not {"\x1b", "\x07", "\u202e", "\u009b"} & set(shown)
+
+
+def screen_of(sulina: SulinaCommand, *words: str) -> bytes:
+    """What a command writes to a terminal."""
+    screen, terminal = pty.openpty()
+    process = sulina.start(*words, stdout=terminal)
+    os.close(terminal)
+    shown = b""
+    while True:
+        try:
+            shown += os.read(screen, 65536)
+        except OSError:  # this is how a terminal says that the other side has left
+            break
+    os.close(screen)
+    assert finish(process).code == 0
+    return shown
+
+
 def test_a_line_larger_than_a_message_is_refused(sulina: SulinaCommand, topic: str) -> None:
     ran = sulina("produce", topic, input=b"x" * (17 << 20), code=1)
     assert "a line is longer than 16 MiB" in ran.stderr

@@ -111,8 +111,25 @@ async def test_an_answer_is_bounded_in_bytes(http: Http, topic: str) -> None:
     for _ in range(3):
         await http.ok("POST", messages(topic), data=b"x" * 600_000)
     read = await http.ok("GET", messages(topic, "?limit=100"))
-    assert [len(message["payload"]) for message in read["messages"]] == [600_000, 600_000]
-    assert (read["next_offset"], read["at_end"]) == (2, False)
+    assert [len(message["payload"]) for message in read["messages"]] == [600_000]
+    assert (read["next_offset"], read["at_end"]) == (1, False)
+
+
+async def test_an_answer_is_bounded_in_bytes_whatever_its_messages_consist_of(
+    http: Http, shared_sulina_process: SulinaProcess, topic: str
+) -> None:
+    async with (
+        sulina.connect(shared_sulina_process.url) as client,
+        client.producer(f"/default/{topic}", compression="zstd") as producer,
+    ):
+        for _ in range(100):
+            await producer.send(b"", attributes={"a": "x" * 50_000})
+        await producer.send(b"\0" * 500_000)
+    answer = await http("GET", messages(topic, "?limit=1000"))
+    assert answer.status == 200 and len(answer.body) < 1_100_000
+    assert answer.json["messages"] and not answer.json["at_end"]
+    last = await http("GET", messages(topic, "?start=100"))
+    assert "takes 3000" in last.problem(413, "too-large")
 
 
 async def test_concurrent_publishes_get_distinct_offsets_and_reach_consumers(

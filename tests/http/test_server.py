@@ -23,7 +23,7 @@ from tests.cli.runner import SulinaCommand
 from tests.http.client import Http, Running, http_client, running
 from tests.support.server import SulinaProcess
 
-_HEAD = b"GET /health/live HTTP/1.1\r\nHost: x\r\n"
+_HEAD = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n"
 PATIENCE = 30.0
 
 
@@ -121,7 +121,7 @@ async def test_a_connection_whose_peer_does_not_read_is_closed(tmp_path: Path) -
         assert (await _one_answer(reader)).startswith(b"HTTP/1.1 200")
         assert 'sulina_connections{door="http"} 2\n' in await _metrics(broker)
         for _ in range(500):
-            writer.write(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n")
+            writer.write(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
         async with asyncio.timeout(PATIENCE):
             while 'sulina_connections{door="http"} 1\n' not in await _metrics(broker):
                 await asyncio.sleep(0.05)
@@ -147,7 +147,7 @@ async def test_requests_under_way_are_answered_when_the_broker_stops(tmp_path: P
                 writer.write(_HEAD + b"\r\n")
                 await _one_answer(reader)
                 path = f"/api/v1/topics/default/t{number}/messages"
-                head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n"
+                head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\n"
                 writer.write(head.encode() + b"last")
             await broker.http.ok("GET", "/health/live")  # the server has read what came before
         for reader, writer in held:

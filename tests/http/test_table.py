@@ -237,6 +237,22 @@ async def test_another_web_site_can_not_change_anything(http: Http, topic: str) 
     assert (await http("POST", path, data=b"x", headers=own)).status == 200
 
 
+async def test_a_name_that_points_to_the_broker_is_not_enough_without_a_token(
+    http: Http, tmp_path: Path
+) -> None:
+    rebound = {"Host": "attacker.example:8080"}
+    for method, path in (("GET", TOPICS), ("GET", "/metrics"), ("POST", TOPICS)):
+        answer = await http(method, path, headers=rebound)
+        assert "--http-host attacker.example" in answer.problem(421, "other-host")
+    assert (await http("GET", "/health/ready", headers=rebound)).status == 200
+    for host in ("localhost:1", "127.0.0.1", "[::1]:8080", "10.1.2.3:80", "a.localhost"):
+        assert (await http("GET", TOPICS, headers={"Host": host})).status == 200
+    settings = HttpSettings(allowed_hosts=("broker.example",))
+    async with running(tmp_path, settings) as broker:
+        allowed = {"Host": "Broker.example:8080"}
+        assert (await broker.http("GET", TOPICS, headers=allowed)).status == 200
+
+
 async def test_an_allowed_web_site_may_call(tmp_path: Path) -> None:
     site = "https://console.example"
     async with running(tmp_path, HttpSettings(cors_origins=(site,))) as broker:
@@ -255,7 +271,7 @@ async def test_an_allowed_web_site_may_call(tmp_path: Path) -> None:
 async def test_a_body_that_does_not_arrive_in_time_is_refused(tmp_path: Path) -> None:
     async with running(tmp_path, HttpSettings(request_seconds=0.1)) as broker:
         reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
-        writer.write(b"POST /api/v1/topics HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
+        writer.write(b"POST /api/v1/topics HTTP/1.1\r\nHost: ::1\r\nContent-Length: 10\r\n\r\n{")
         answer = await asyncio.wait_for(reader.read(), 30)
         assert b" 408 " in answer and b"/docs#too-slow" in answer
         writer.close()

@@ -104,7 +104,7 @@ def test_what_is_still_valid_is_readable(writer: Any, reader: Any) -> None:
             {"$ref": "#/$defs/x", "$defs": {"x": {**fields(a=INTEGER)}}},
             "a: string cannot be read as integer",
         ),
-        ({"$schema": OLD}, {}, f"the draft changes from {OLD} to"),
+        ({"$schema": OLD}, {}, "the draft changes from draft-07 to"),
     ],
 )  # fmt: skip
 def test_what_breaks_is_told(writer: Any, reader: Any, why: str) -> None:
@@ -209,7 +209,6 @@ def test_every_schema_reads_its_own_data(schema: Any) -> None:
         (b'{"title": "\\ud800"}', "not JSON"),
         (b"[]", "an object, true or false"),
         (text({"type": "strong"}), "not a JSON Schema"),
-        (text({"pattern": "("}), "is not a 'regex'"),
         (text({"$ref": "#"}), "refers to itself"),
         (
             text({"anyOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"not": {"$ref": "#"}}}}),
@@ -256,7 +255,7 @@ def test_a_payload_is_checked_with_the_place_of_what_is_wrong() -> None:
     schema = JsonSchema(text(fields("a", a=fields(b=INTEGER))))
     schema.check(b'{"a": {"b": 1}, "more": null}')
     for payload, why in (
-        (b"{}", "'a' is a required property"),
+        (b"{}", "lacks the required property 'a'"),
         (b'{"a": {"b": "x"}}', r"at \$\.a\.b"),
         (b'{"a": ', "not JSON"),
         (b"\xff\xfe", "not JSON"),
@@ -265,6 +264,58 @@ def test_a_payload_is_checked_with_the_place_of_what_is_wrong() -> None:
     ):
         with pytest.raises(InvalidPayload, match=why):
             schema.check(payload)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(schemas(), schemas(), st.data())
+def test_payloads_are_judged_as_jsonschema_judges_them(
+    schema: Any, other: Any, data: st.DataObject
+) -> None:
+    for document in (data.draw(documents(schema)), data.draw(documents(other))):
+        try:
+            JsonSchema(text(schema)).check(json.dumps(document).encode())
+            accepted = True
+        except InvalidPayload:
+            accepted = False
+        assert accepted is Draft202012Validator(schema).is_valid(document), (schema, document)
+
+
+@pytest.mark.parametrize(
+    ("schema", "right", "wrong"),
+    [
+        ({"uniqueItems": True}, [1, True, 0, False, {"a": 1}, {"a": True}, "1"], [1, 1.0]),
+        ({"uniqueItems": True}, [{"a": [1]}, {"a": [2]}], [{"a": 1, "b": 2}, {"b": 2, "a": 1}]),
+        ({"enum": [1, {"a": [True]}]}, {"a": [True]}, {"a": [1]}),
+        ({"const": False}, False, 0),
+        ({"type": "integer"}, 2.0, 2.5),
+        ({"multipleOf": 0.01}, 0.75, 0.751),
+        ({"contains": INTEGER, "minContains": 2}, ["a", 1, 2], ["a", 1]),
+        ({"contains": INTEGER, "maxContains": 1}, ["a", 1], [1, 2]),
+        ({"dependentRequired": {"a": ["b"]}}, {"a": 1, "b": 2}, {"a": 1}),
+        ({"dependentSchemas": {"a": {"required": ["b"]}}}, {"b": 1}, {"a": 1}),
+        ({"if": INTEGER, "then": {"minimum": 5}, "else": STRING}, 5, 4),
+        ({"prefixItems": [STRING], "items": INTEGER}, ["a", 1], ["a", "b"]),
+        ({"patternProperties": {"^x": INTEGER}, "additionalProperties": False}, {"x": 1}, {"y": 1}),
+        ({"propertyNames": {"pattern": "^[a-z]+$"}}, {"abc": 1}, {"Abc": 1}),
+        ({"anyOf": [fields(a=STRING)], "unevaluatedProperties": False}, {"a": "x"}, {"b": "x"}),
+        ({"allOf": [{"prefixItems": [STRING]}], "unevaluatedItems": INTEGER}, ["a", 1], ["a", "b"]),
+        ({"oneOf": [INTEGER, {"minimum": 5}]}, 4, 6),
+        ({"$schema": "http://json-schema.org/draft-04/schema#",
+          "minimum": 1, "exclusiveMinimum": True}, 2, 1),
+        ({"$schema": OLD, "items": [STRING], "additionalItems": False}, ["a"], ["a", "b"]),
+        ({"$schema": OLD, "dependencies": {"a": ["b"], "c": {"maxProperties": 1}}},
+         {"c": 1}, {"c": 1, "d": 2}),
+        ({"$schema": OLD, "$ref": "#/definitions/a", "type": "null", "definitions": {"a": STRING}},
+         "a", None),
+    ],
+)  # fmt: skip
+def test_each_keyword_accepts_and_refuses_what_the_standard_says(
+    schema: Any, right: Any, wrong: Any
+) -> None:
+    made = JsonSchema(text(schema))
+    made.check(json.dumps(right).encode())
+    with pytest.raises(InvalidPayload):
+        made.check(json.dumps(wrong).encode())
 
 
 @pytest.mark.parametrize("payload", [b"1e999", b"9" * 400, b'{"\\ud800": 1}', b'"\\ud800"'])

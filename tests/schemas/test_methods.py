@@ -22,6 +22,7 @@ from broker_containers.doors.listen import Listen
 from broker_containers.metrics.requests import RequestCounts
 from broker_containers.operations.running import Operations
 from broker_containers.operations.schemas import SchemaHandlers
+from broker_containers.schemas.checks import SchemaChecks
 from broker_containers.schemas.registry import SchemaRegistry, open_registry
 from broker_containers.security.authority import Authority
 from sulina.errors import NotFound, Refused
@@ -37,13 +38,19 @@ from tests.support.shell import CommandResult, Shell
 @pytest.fixture
 async def server(tmp_path: Path, store: MetadataStore) -> AsyncIterator[RunningBroker]:
     async with run_embedded(tmp_path / "data", DoorSettings(Listen(port=0))) as server:
-        server.services.operations.serve(SchemaHandlers(open_registry(store, RealClock())))
+        server.services.operations.serve(
+            SchemaHandlers(_schemas(open_registry(store, RealClock())))
+        )
         yield server
+
+
+def _schemas(registry: SchemaRegistry) -> SchemaChecks:
+    return SchemaChecks(registry, registry.topics.store)
 
 
 def _operations(registry: SchemaRegistry) -> Operations:
     operations = Operations()
-    operations.serve(SchemaHandlers(registry))
+    operations.serve(SchemaHandlers(_schemas(registry)))
     return operations
 
 
@@ -204,7 +211,7 @@ async def danube(registry: SchemaRegistry) -> AsyncIterator[Danube]:
     store, clock, operations = registry.topics.store, registry.clock, Operations()
     audit = AuditTrail("broker-1", store, clock, operations.client, None)
     callers = Callers(Authority(store, clock, None), audit, "danube")
-    add_to(server, registry, CallGuard(callers, operations, RequestCounts()))
+    add_to(server, _schemas(registry), CallGuard(callers, operations, RequestCounts()))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:

@@ -1,33 +1,28 @@
 """Partitioned topics of stock clients, which create them one partition at a time.
 
 A client never states the number of partitions, so the partitioned topic grows with each of them.
-The result is the same as a topic created with all its partitions.
+The result is the same as a topic created with all its partitions. More partitions change where keys
+go, so this takes the right to manage the topic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
-
 from broker_containers.broker.broker import Broker
 from broker_containers.doors.danube.topic_locations import topic_record
-from sulina.errors import AlreadyExists, NotFound, Refused
+from broker_containers.security.access import Access, of_topic
+from broker_containers.security.errors import Denied
+from sulina.errors import AlreadyExists, NotFound
 from sulina.model import Action, Delivery
 from sulina.names import MAX_PARTITIONS, TopicName
 
-_MOST_BY_PRODUCERS: Final = 64
-"""Maximum number of partitions that producers create without the right to administer the topic:
-every new partition changes where keys go."""
-
 
 async def ensure_partition(
-    broker: Broker, name: TopicName, delivery: Delivery, may_manage: Callable[[TopicName], bool]
+    broker: Broker, access: Access, name: TopicName, delivery: Delivery
 ) -> None:
     """Grow the partitioned topic until it has ``name``, if that is the name of a partition.
 
-    ``may_manage`` says whether the caller may administer a topic. Raises ``AlreadyExists`` if a
-    topic without partitions has the partitioned topic's name, and ``Refused`` if the topic would
-    get too many partitions.
+    Raises ``Denied`` unless the caller may manage the partitioned topic, and ``AlreadyExists`` if a
+    topic without partitions has its name.
     """
     split = name.partition_of
     if split is None or not broker.settings.auto_create_topics:
@@ -37,11 +32,11 @@ async def ensure_partition(
         return
     if await partitions_of(broker, name):
         return
-    if number >= _MOST_BY_PRODUCERS and not may_manage(base):
-        raise Refused(
-            f"{name} would give {base} {number + 1} partitions, and producers create at most "
-            f"{_MOST_BY_PRODUCERS}: create the topic with `sulina topic create --partitions`, or "
-            f"grant {Action.TOPICS}:{base}"
+    if not access.allows(of_topic(Action.TOPICS, base)):
+        raise Denied(
+            f"{name} does not exist, and {access.principal!r} may not add partitions to {base}: "
+            f"create it with `sulina topic create {base} --partitions N`, or grant "
+            f"{Action.TOPICS}:{base}"
         )
     try:
         await broker.create_topic(base, delivery, number + 1)

@@ -13,7 +13,6 @@ from broker_containers.doors.danube.routing import Routing
 from broker_containers.doors.danube.settings import MAX_MESSAGE_BYTES
 from broker_containers.doors.grpc_shared.callers import Callers, Context
 from broker_containers.doors.grpc_shared.names import label, topic_name
-from broker_containers.security.access import of_topic
 from sulina.errors import Overloaded, TooLarge
 from sulina.model import Action, Delivery
 
@@ -49,12 +48,7 @@ class ProducerService:
         label("producer", request.producer_name)
         delivery = _DELIVERY.get(request.dispatch_strategy, Delivery.RELIABLE)
         access = self._callers.caller(context).access
-        await ensure_partition(
-            self._broker,
-            topic,
-            delivery,
-            lambda base: access.allows(of_topic(Action.TOPICS, base)),
-        )
+        await ensure_partition(self._broker, access, topic, delivery)
         await self._broker.describe(topic, create=True, delivery=delivery)
 
         async def here() -> pb.ProducerResponse:

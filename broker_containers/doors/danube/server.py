@@ -62,7 +62,7 @@ class DanubeServer:
             maximum_concurrent_rpcs=_MAX_ALL_CALLS,
         )
         guard = CallGuard(callers, services.operations, self._requests)
-        add_to(self._server, services.schemas.registry, guard)
+        add_to(self._server, services.schemas, guard)
         others = services.other_brokers
         self._forwarder = Forwarder(list if others is None else others.danube_urls)
         self._directory = ConsumerDirectory(broker.store, broker.clock)

@@ -69,7 +69,7 @@ class AdminServer:
             for name, service in admin_services.items()
         ]
         self._server.add_generic_rpc_handlers([*handlers, NotServed()])
-        add_to(self._server, registry, guard, settings.call_seconds)
+        add_to(self._server, services.schemas, guard, settings.call_seconds)
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         self._names = [*(one.full_name for one in described.values()), SCHEMA_SERVICE]

@@ -14,8 +14,9 @@ import grpc
 from broker_containers.doors.danube_schema import danube_schema_pb2 as pb
 from broker_containers.doors.grpc_shared.calls import AdminService, CallGuard, admin_handlers
 from broker_containers.doors.grpc_shared.names import topic_name
+from broker_containers.operations.schemas import VisibleSubjects
+from broker_containers.schemas.checks import SchemaChecks
 from broker_containers.schemas.formats import mode_of, validation_of
-from broker_containers.schemas.registry import SchemaRegistry
 from broker_containers.schemas.values import Remarks, Schema
 from sulina.metadata.keys.schemas import TopicSchemaRecord, Validation
 from sulina.names import TopicName
@@ -28,20 +29,22 @@ NAME: Final = _DESCRIBED.full_name
 
 def add_to(
     server: grpc.aio.Server,
-    registry: SchemaRegistry,
+    schemas: SchemaChecks,
     guard: CallGuard,
     seconds: float = CALL_SECONDS,
 ) -> None:
     """Add the service to a server that is not started yet. Calls time out after ``seconds``."""
-    handlers = admin_handlers(_DESCRIBED, SchemaService(registry), registry.clock, seconds, guard)
+    clock = schemas.registry.clock
+    handlers = admin_handlers(_DESCRIBED, SchemaService(schemas), clock, seconds, guard)
     server.add_generic_rpc_handlers((handlers,))
 
 
 class SchemaService(AdminService):
     """The calls of the service."""
 
-    def __init__(self, registry: SchemaRegistry) -> None:
-        self._registry = registry
+    def __init__(self, schemas: SchemaChecks) -> None:
+        self._registry = schemas.registry
+        self._visible = VisibleSubjects(schemas.bound)
 
     # ---- subjects and versions ----
 
@@ -59,12 +62,16 @@ class SchemaService(AdminService):
 
     async def get_schema(self, request: pb.GetSchemaRequest) -> pb.GetSchemaResponse:
         version = request.version if request.HasField("version") else None
-        return _answer(await self._registry.get(request.schema_id, version))
+        found = await self._registry.get(request.schema_id, version)
+        self._visible.check(found.subject)
+        return _answer(found)
 
     async def get_latest_schema(self, request: pb.GetLatestSchemaRequest) -> pb.GetSchemaResponse:
+        self._visible.check(request.subject)
         return _answer(await self._registry.version(request.subject))
 
     async def list_versions(self, request: pb.ListVersionsRequest) -> pb.ListVersionsResponse:
+        self._visible.check(request.subject)
         found = await self._registry.versions(request.subject)
         return pb.ListVersionsResponse(
             versions=[
@@ -81,7 +88,7 @@ class SchemaService(AdminService):
         )
 
     async def list_subjects(self, request: pb.ListSubjectsRequest) -> pb.ListSubjectsResponse:
-        found = await self._registry.subjects()
+        found = self._visible.of(await self._registry.subjects())
         return pb.ListSubjectsResponse(
             subjects=[
                 pb.SubjectSummary(

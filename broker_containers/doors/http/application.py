@@ -20,11 +20,14 @@ from broker_containers.doors.services import Services
 from broker_containers.metrics.collectors.broker import BrokerMetrics
 from broker_containers.metrics.exposition import CONTENT_TYPE
 from broker_containers.metrics.requests import RequestMetrics
-from broker_containers.security.access import Caller
+from broker_containers.security.access import Caller, Need, of_topic
 from broker_containers.security.bearer import bearer_token
 from broker_containers.security.errors import Unauthenticated
+from sulina.model import EVERYTHING, Action
 from sulina.operations.json_types import form_of
 
+_SEES_ALL = (None, Action.BROKERS, Action.CLUSTER)
+"""Rights on everything that show all metrics; None is a right to look topics up."""
 _PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 
 
@@ -61,7 +64,8 @@ class Application:
             "openapi": self._openapi,
             "docs": self._docs,
         }
-        guard = HttpGuard(self._settings, broker.clock, requests, connections)
+        own_host = None if services.authority.on else services.addresses.host
+        guard = HttpGuard(self._settings, broker.clock, requests, connections, own_host)
         self.web = web.Application(middlewares=[guard.__call__])
         for endpoint in ENDPOINTS:
             self._add(endpoint, self._handler(endpoint, pages.get(endpoint.name)))
@@ -138,7 +142,10 @@ class Application:
         return _health(await self._health.ready())
 
     async def _collect(self, request: web.Request) -> web.StreamResponse:
-        body = await self._metrics.collect()
+        access = self._caller(request).access
+        all_ = any(access.allows(Need(each, EVERYTHING)) for each in _SEES_ALL)
+        sees = None if all_ else lambda topic: access.allows(of_topic(None, topic))
+        body = await self._metrics.collect(sees)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
 

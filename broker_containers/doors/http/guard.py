@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from ipaddress import ip_address
 
 from aiohttp import web
 
@@ -21,6 +22,7 @@ _log = logging.getLogger(__name__)
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _HEALTH = "/health/"
 _CORS_SECONDS = "600"
+_LOCAL = ("localhost", "")
 OPERATION = web.RequestKey("operation", str)
 """The operation or page of a request, for the metrics."""
 
@@ -36,8 +38,11 @@ class HttpGuard:
         clock: Clock,
         metrics: RequestMetrics,
         connections: HttpConnections,
+        own_host: str | None,
     ) -> None:
+        """``own_host`` is the broker's name if it needs no tokens, otherwise None."""
         self._settings = settings
+        self._own_host = own_host
         self._clock = clock
         self._metrics = metrics
         self._connections = connections
@@ -68,6 +73,7 @@ class HttpGuard:
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         path = request.path
         try:
+            self._check_host(request)
             self._check_origin(request)
             if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:
                 return web.Response(status=204)
@@ -103,6 +109,27 @@ class HttpGuard:
         own = origin.partition("://")[2] == request.host
         return own or origin in origins or "*" in origins
 
+    def _check_host(self, request: web.Request) -> None:
+        """Refuse names that a web site could point to this broker's address (DNS rebinding).
+
+        Where tokens are needed they protect the broker, because a browser has none for that site.
+        """
+        header = request.headers.get("Host")
+        if self._own_host is None or header is None or request.path.startswith(_HEALTH):
+            return
+        host = _host_name(header)
+        allowed = self._settings.allowed_hosts
+        if host in (*_LOCAL, self._own_host.lower()) or host.endswith(".localhost"):
+            return
+        if _is_address(host) or host in allowed or "*" in allowed:
+            return
+        raise Problem(
+            problems.OTHER_HOST,
+            f"requests for the host {host!r} are not answered without a token: call the broker by "
+            f"its IP address or as localhost, or allow the name with --http-host {host} or the "
+            "setting http.allowed_hosts",
+        )
+
     def _check_origin(self, request: web.Request) -> None:
         """Browsers send some requests of any web site without a preflight: refuse those."""
         origin = request.headers.get("Origin")
@@ -129,6 +156,22 @@ class HttpGuard:
                 headers["Access-Control-Allow-Methods"] = "GET, POST, PUT, PATCH, DELETE"
                 headers["Access-Control-Allow-Headers"] = wanted
                 headers["Access-Control-Max-Age"] = _CORS_SECONDS
+
+
+def _host_name(header: str) -> str:
+    """The host of a Host header, without port and brackets."""
+    host = header.strip().lower()
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].rstrip(".")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _translated(error: web.HTTPException, request: web.Request) -> web.StreamResponse:

@@ -73,6 +73,7 @@ INTERNAL = ProblemKind("internal", 500, "The broker failed in an unexpected way"
 WRONG_METHOD = ProblemKind("wrong-method", 405, "The path does not support this method")
 TOO_SLOW = ProblemKind("too-slow", 408, "The request did not arrive in time")
 OTHER_SITE = ProblemKind("other-site", 403, "Requests from this web site are not allowed")
+OTHER_HOST = ProblemKind("other-host", 421, "The broker does not serve this host name")
 WRONG_MEDIA_TYPE = ProblemKind("wrong-media-type", 415, "The body has the wrong type")
 EXPECTATION = ProblemKind("expectation-failed", 417, "The expectation can't be met")
 TOO_MANY = ProblemKind(
@@ -85,6 +86,7 @@ KINDS: tuple[ProblemKind, ...] = (
     WRONG_METHOD,
     TOO_SLOW,
     OTHER_SITE,
+    OTHER_HOST,
     WRONG_MEDIA_TYPE,
     EXPECTATION,
     TOO_MANY,

@@ -101,7 +101,12 @@ PAGES: Final = (
         public=True,
         answer=HealthReport,
     ),
-    _page("/metrics", "metrics", "Metrics in Prometheus' text format.", media="text/plain"),
+    _page(
+        "/metrics",
+        "metrics",
+        "Metrics in Prometheus' text format: all, or those of topics that the caller may look up.",
+        media="text/plain",
+    ),
     _page("/openapi.json", "openapi", "The OpenAPI document.", public=True, answer=dict[str, Any]),
     _page("/docs", "docs", "The documentation.", public=True, media="text/html"),
 )

@@ -17,6 +17,7 @@ from broker_containers.metrics.exposition import Exposition, Write
 from broker_containers.quotas.quotas import Quotas, limit_names
 from broker_containers.schemas.checks import SchemaChecks
 from broker_containers.topics.histogram import LAG_SECONDS, Histogram
+from sulina.names import TopicName
 from sulina.runtime.machine_watch import MachineWatch
 from sulina.runtime.seam import Clock
 from sulina.version import __version__
@@ -95,11 +96,18 @@ class BrokerMetrics:
             self._watching.cancel()
             await asyncio.wait([self._watching])
 
-    async def collect(self) -> bytes:
-        """The text of all metrics. Yields to the event loop between portions."""
+    async def collect(self, sees: Callable[[TopicName], bool] | None = None) -> bytes:
+        """The text of all metrics. Yields to the event loop between portions.
+
+        With ``sees``, only the series of the topics for which it is true.
+        """
         async with self._collecting:
             text = Exposition()
             broker = self._broker
+            if sees is not None:
+                seen = [topic for topic in broker.loaded() if sees(topic.name)]
+                await self._topics.write_series(text, seen)
+                return text.encode()
             identity = {"broker_id": broker.settings.broker_id, "version": __version__}
             text.gauge("danube_broker_info", "This broker; always 1.", [(identity, 1)])
             await self._topics.write(text, list(broker.loaded()))

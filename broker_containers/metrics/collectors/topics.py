@@ -257,34 +257,41 @@ class TopicMetrics:
 
     async def write(self, text: Exposition, topics: Sequence[Topic]) -> None:
         """The caller makes sure that only one collection runs at a time."""
-        of_topics: list[list[str]] = [[] for _ in _TOPIC]
-        of_subscriptions: list[list[str]] = [[] for _ in _SUBSCRIPTION]
-        shown_topics = shown_subscriptions = all_subscriptions = 0
         with self._totals.counting() as counting:
             for first in range(0, len(topics), _TOPICS_AT_ONCE):
                 for topic in topics[first : first + _TOPICS_AT_ONCE]:
                     counting.topic(topic)
-                    all_subscriptions += len(topic.subscriptions)
-                    if shown_topics == self._limit:
-                        continue
-                    shown_topics += 1
-                    label = f'{{topic="{topic.name}"'
-                    _add(of_topics, _TOPIC, label, topic)
-                    for found in topic.subscriptions.values():
-                        if shown_subscriptions == self._limit:
-                            break
-                        shown_subscriptions += 1
-                        both = f'{label},subscription="{escape(found.name)}"'
-                        _add(of_subscriptions, _SUBSCRIPTION, both, found)
                 await self._clock.sleep(0)
         self._totals.write(text)
+        text.gauge("danube_broker_topics_owned", "Open topics.", len(topics))
+        await self.write_series(text, topics)
+
+    async def write_series(self, text: Exposition, topics: Sequence[Topic]) -> None:
+        """The series of these topics alone, and how many are left out."""
+        of_topics: list[list[str]] = [[] for _ in _TOPIC]
+        of_subscriptions: list[list[str]] = [[] for _ in _SUBSCRIPTION]
+        shown_topics = shown_subscriptions = all_subscriptions = 0
+        for first in range(0, len(topics), _TOPICS_AT_ONCE):
+            for topic in topics[first : first + _TOPICS_AT_ONCE]:
+                all_subscriptions += len(topic.subscriptions)
+                if shown_topics == self._limit:
+                    continue
+                shown_topics += 1
+                label = f'{{topic="{topic.name}"'
+                _add(of_topics, _TOPIC, label, topic)
+                for found in topic.subscriptions.values():
+                    if shown_subscriptions == self._limit:
+                        break
+                    shown_subscriptions += 1
+                    both = f'{label},subscription="{escape(found.name)}"'
+                    _add(of_subscriptions, _SUBSCRIPTION, both, found)
+            await self._clock.sleep(0)
         for topic_family, lines in zip(_TOPIC, of_topics, strict=True):
             topic_family.write(text, lines)
             await self._clock.sleep(0)
         for family, lines in zip(_SUBSCRIPTION, of_subscriptions, strict=True):
             family.write(text, lines)
             await self._clock.sleep(0)
-        text.gauge("danube_broker_topics_owned", "Open topics.", len(topics))
         text.gauge(
             "sulina_metrics_left_out",
             "Topics and subscriptions without individual series; totals include them.",

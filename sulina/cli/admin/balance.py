@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from sulina.cli.command import CliGroup
-from sulina.cli.output import columns, plural, print_fields, print_table, write_json
+from sulina.cli.output import columns, echo, plural, print_fields, print_table, write_json
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
 from sulina.operations.json_types import plain
@@ -67,10 +67,10 @@ def _show_plan(settings: CliSettings, found: BalancePlan, doing: str) -> None:
     moves = found.moves
     if moves:
         share = f"{found.moved_share:.1%} of the load"
-        click.echo(f"{plural(len(moves), 'topic')} {doing}, {share}")
+        echo(f"{plural(len(moves), 'topic')} {doing}, {share}")
         print_table(moves, _MOVES)
     else:
-        click.echo("no move is worthwhile")
+        echo("no move is worthwhile")
     states = [
         {"when": "before", **plain(found.before)},
         {"when": "after", **plain(found.after)},

@@ -10,6 +10,7 @@ import click
 from sulina.cli.command import CliGroup, ServerCommand
 from sulina.cli.output import (
     columns,
+    echo,
     moment,
     plural,
     print_fields,
@@ -89,7 +90,7 @@ def broker_describe(settings: CliSettings, name: str, topics: bool) -> None:
     print_fields({**fields, "started": moment(found.started_us), **_load_fields(found.load)})
     if topics:
         for topic in found.owns:
-            click.echo(topic)
+            echo(topic)
 
 
 def _load_fields(load: ReportedLoad | None) -> dict[str, Any]:

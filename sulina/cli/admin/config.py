@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sulina.cli.command import CliGroup
-from sulina.cli.output import columns, moment, say, show_fields, show_rows, write_json
+from sulina.cli.output import columns, echo, moment, say, show_fields, show_rows, write_json
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
 from sulina.errors import NotFound
@@ -56,7 +56,7 @@ def list_(settings: CliSettings, changed: bool) -> None:
     )
     show_rows(settings, shown, table, nothing="no setting was changed")
     for name, reason in answer.ignored.items():
-        click.echo(f"{name} is set but has no effect: {reason}", err=True)
+        echo(f"{name} is set but has no effect: {reason}", err=True)
 
 
 def _is_set(row: SettingRow) -> bool:

@@ -12,6 +12,7 @@ from sulina.cli.command import CliGroup
 from sulina.cli.failures import ExitCode
 from sulina.cli.output import (
     columns,
+    echo,
     moment,
     plural,
     print_fields,
@@ -172,10 +173,10 @@ def verify(settings: CliSettings, name: str, numbers: tuple[int, ...]) -> None:
         write_json([{**plain(row), "problem": problem} for row, problem in rows])
     else:
         for row, problem in bad:
-            click.echo(f"ledger {row.ledger} of {row.topic}: {problem}", err=True)
+            echo(f"ledger {row.ledger} of {row.topic}: {problem}", err=True)
         fine = len(rows) - len(bad)
         records = sum(row.records or 0 for row, problem in rows if not problem)
-        click.echo(f"verified {plural(fine, 'object')} with {plural(records, 'record')}")
+        echo(f"verified {plural(fine, 'object')} with {plural(records, 'record')}")
     if bad:
         click.get_current_context().exit(ExitCode.FAILED)
 

@@ -10,7 +10,16 @@ import click
 
 from sulina.cli.command import CliGroup
 from sulina.cli.failures import ExitCode
-from sulina.cli.output import columns, confirm, moment, say, show_fields, show_rows, write_json
+from sulina.cli.output import (
+    columns,
+    confirm,
+    echo,
+    moment,
+    say,
+    show_fields,
+    show_rows,
+    write_json,
+)
 from sulina.cli.params import COUNT, topic_name, yes_option
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
@@ -101,7 +110,7 @@ def get(settings: CliSettings, subject: str, version: int | None) -> None:
     if settings.json:
         write_json(found)
     else:
-        click.echo(found.definition)
+        echo(found.definition)
 
 
 @schema.command("versions", examples=["sulina schema versions orders"])
@@ -139,9 +148,9 @@ def check(
     if settings.json:
         write_json(found)
     elif found.compatible:
-        click.echo(f"compatible with {subject}")
+        echo(f"compatible with {subject}")
     else:
-        click.echo("\n".join(found.reasons))
+        echo("\n".join(found.reasons))
     return ExitCode.FINE if found.compatible else ExitCode.FAILED
 
 

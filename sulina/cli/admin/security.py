@@ -11,7 +11,7 @@ import click
 from sulina.cli.admin.audit import audit
 from sulina.cli.admin.roles import binding, role
 from sulina.cli.command import CliGroup
-from sulina.cli.output import columns, confirm, moment, say, show_rows, write_json
+from sulina.cli.output import columns, confirm, echo, moment, say, show_rows, write_json
 from sulina.cli.params import duration, yes_option
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
@@ -91,11 +91,11 @@ def create(
     if settings.json:
         write_json(made)
         return
-    click.echo(made.token)
+    echo(made.token)
     expiry = "never" if made.expires_us is None else moment(made.expires_us)
-    click.echo(f"token {made.id} of {principal}, expires: {expiry}; keep it secret", err=True)
+    echo(f"token {made.id} of {principal}, expires: {expiry}; keep it secret", err=True)
     if not made.enforced:
-        click.echo("brokers do not check tokens yet: start them with --auth FILE", err=True)
+        echo("brokers do not check tokens yet: start them with --auth FILE", err=True)
 
 
 @token.command("list", examples=["sulina security token list"])

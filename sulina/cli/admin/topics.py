@@ -11,6 +11,7 @@ from sulina.cli.command import CliGroup
 from sulina.cli.output import (
     columns,
     confirm,
+    echo,
     moment,
     plural,
     print_fields,
@@ -257,5 +258,5 @@ def ledgers(settings: CliSettings, name: str) -> None:
     if settings.json:
         write_json(found)
         return
-    click.echo(f"{name}, epoch {found.epoch}")
+    echo(f"{name}, epoch {found.epoch}")
     show_rows(settings, found.ledgers, _LEDGERS, nothing=f"{name} has no ledgers yet")

@@ -1,9 +1,13 @@
-"""Messages as bytes for standard output: text, JSON lines, hex or raw."""
+"""Messages as bytes for standard output: text, JSON lines, hex or raw.
+
+On a terminal, control characters are escaped; in files and pipes the bytes are exact.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,6 +15,7 @@ import click
 
 from sulina.cli.output import moment
 from sulina.cli.settings import CliSettings
+from sulina.runtime.terminal import JSON_ESCAPES, visible
 
 if TYPE_CHECKING:
     from sulina import Message
@@ -41,7 +46,10 @@ class Printer:
         }[form]
 
     def __call__(self, messages: Iterable[Message]) -> bytes:
-        return b"".join(map(self._one, messages))
+        printed = b"".join(map(self._one, messages))
+        if not sys.stdout.isatty():
+            return printed
+        return visible(printed.decode(errors="backslashreplace")).encode()
 
     def _text(self, message: Message) -> bytes:
         return b"%b%b\n" % (self._before(message), message.payload)
@@ -73,7 +81,8 @@ def message_fields(message: Message) -> dict[str, Any]:
 
 
 def _json_line(message: Message) -> bytes:
-    return json.dumps(message_fields(message), ensure_ascii=False).encode() + b"\n"
+    text = json.dumps(message_fields(message), ensure_ascii=False)
+    return text.translate(JSON_ESCAPES).encode() + b"\n"
 
 
 def _bytes_field(name: str, value: bytes | None) -> dict[str, str | None]:

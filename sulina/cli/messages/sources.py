@@ -15,9 +15,10 @@ from typing import Final
 
 import click
 
-from sulina.cli.pipes import MAX_LINE, in_daemon, lines_of
+from sulina.cli.pipes import MAX_LINE, lines_of
 from sulina.cli.settings import CliSettings
 from sulina.errors import TooLarge
+from sulina.runtime.threads import in_daemon
 
 _STDIN: Final = "-"
 _REPEATED: Final = 1000

@@ -33,8 +33,8 @@ class Grant:
     """One action within a scope: ``*``, ``/namespace/*`` or ``/namespace/topic``.
 
     For schemas the scope is ``*``, a subject, or ``/namespace/*`` for subjects with that prefix.
-    For namespaces it is not a topic; for brokers and the cluster it is ``*``. A grant on a topic
-    includes its partitions.
+    A lookup may name a subject, too. For namespaces it is not a topic; for brokers and the cluster
+    it is ``*``. A grant on a topic includes its partitions.
     """
 
     action: Action
@@ -63,7 +63,7 @@ class Grant:
 def _checked(action: Action, scope: str) -> str:
     if scope == EVERYTHING:
         return scope
-    if action is Action.SCHEMAS:
+    if action is Action.SCHEMAS or (action is Action.LOOKUP and not scope.startswith("/")):
         return check_label("schema subject", scope)
     if action in (Action.BROKERS, Action.CLUSTER):
         raise Refused(f"the scope of {action} is always *: use {action}:*")
