@@ -142,7 +142,7 @@ class Application:
         return _health(await self._health.ready())
 
     async def _collect(self, request: web.Request) -> web.StreamResponse:
-        access = self._caller(request).access
+        access = (await self._caller(request)).access
         all_ = any(access.allows(Need(each, EVERYTHING)) for each in _SEES_ALL)
         sees = None if all_ else lambda topic: access.allows(of_topic(None, topic))
         body = await self._metrics.collect(sees)
