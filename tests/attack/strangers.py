@@ -121,7 +121,7 @@ async def grpc_garbage(target: Target) -> None:
 
 @attack("http-kept-alive", _NOTHING, "300 kept-alive HTTP connections")
 async def http_kept_alive(target: Target) -> None:
-    request = b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n"
+    request = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
     await target.dial_many(target.http_port, 300, request)
     await asyncio.sleep(1)
     await _root_is_served(target)
@@ -129,7 +129,7 @@ async def http_kept_alive(target: Target) -> None:
 
 @attack("http-slow-headers", _NOTHING, "300 HTTP requests whose headers never end")
 async def http_slow_headers(target: Target) -> None:
-    await target.dial_many(target.http_port, 300, b"GET / HTTP/1.1\r\nHost: x\r\n")
+    await target.dial_many(target.http_port, 300, b"GET / HTTP/1.1\r\nHost: localhost\r\n")
     await asyncio.sleep(1)
     await _root_is_served(target)
 
@@ -137,7 +137,7 @@ async def http_slow_headers(target: Target) -> None:
 @attack("http-slow-bodies", _NOTHING, "300 HTTP requests with a token's header but no body")
 async def http_slow_bodies(target: Target) -> None:
     request = (
-        b"POST /api/v1/topics/default/t/messages HTTP/1.1\r\nHost: x\r\n"
+        b"POST /api/v1/topics/default/t/messages HTTP/1.1\r\nHost: localhost\r\n"
         b"Authorization: Bearer wrong\r\nContent-Length: 8000000\r\n\r\n"
     )
     await target.dial_many(target.http_port, 300, request)

@@ -48,9 +48,7 @@ def test_the_command_line_says_where_http_is_and_whether_its_port_is_taken(tmp_p
         assert "--http-port" in ran.stderr and ran.stderr.count("\n") == 1
 
 
-_UNFINISHED = (
-    b"POST /api/v1/topics/default/t/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n"
-)
+_UNFINISHED = b"POST /api/v1/topics/default/t/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\n"
 """A request whose body never comes: its connection is in use."""
 
 
@@ -66,7 +64,7 @@ def test_beyond_the_limit_only_health_checks_are_answered(tmp_path: Path, loop: 
             used.extend(await asyncio.gather(*silent))  # they do not use up the reserve
             for path, status in ((b"/health/ready", b"200"), (b"/docs", b"503")):
                 reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
-                writer.write(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+                writer.write(b"GET " + path + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 answer = await asyncio.wait_for(reader.read(), PATIENCE)  # it is closed, too
                 assert answer.startswith(b"HTTP/1.1 " + status)
                 writer.close()
