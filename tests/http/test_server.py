@@ -48,7 +48,10 @@ def test_the_command_line_says_where_http_is_and_whether_its_port_is_taken(tmp_p
         assert "--http-port" in ran.stderr and ran.stderr.count("\n") == 1
 
 
-_UNFINISHED = b"POST /api/v1/topics/default/t/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\n"
+_UNFINISHED = (
+    b"POST /api/v1/topics/default/t/messages HTTP/1.1\r\n"
+    b"Host: localhost\r\nContent-Length: 4\r\n\r\n"
+)
 """A request whose body never comes: its connection is in use."""
 
 
