@@ -86,6 +86,14 @@ docs: .venv-docs/installed.lock ## build the documentation site into site/; fail
 lock: .venv/bin/pip ## update the lock files after a change of pyproject.toml; newest versions: ARGS=--upgrade
 	@requirements/lock.sh $(ARGS)
 
+.PHONY: audit
+audit: .venv/.stamp-dev .venv/.stamp-project ## check licences, vulnerabilities (ARGS="--database all.zip"), base images and the wheel
+	@status=0; \
+	$(bin)/python -m requirements.audit $(ARGS) || status=1; \
+	$(bin)/python -m requirements.images || status=1; \
+	$(bin)/python -m requirements.wheel_twice || status=1; \
+	exit $$status
+
 .PHONY: clean
 clean: ## remove environments, caches and builds; keeps data and benchmark results
 	@rm -rf .venv .venv-* build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

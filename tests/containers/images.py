@@ -49,7 +49,7 @@ def build(docker: Docker, image: str, folder: str, *more: str, context: str = ".
     lent = ["--secret", f"id=ca.pem,src={trusted}"] if trusted else []
     file = str(ROOT / folder / "Dockerfile")
     docker(
-        *("build", "--quiet", "--network", "host", *lent, *more),
+        *("build", "--quiet", "--network", "host", "--build-arg", f"BASE={BASE}", *lent, *more),
         *("--file", file, "--tag", image, str(ROOT / context)),
         seconds=900,
     )

@@ -61,7 +61,8 @@ def lock_of(file: Path) -> str:
 
 @both
 def test_an_image_is_built_in_one_stage_and_runs_from_another(file: Path) -> None:
-    assert [each[0].value.split()[0] for each in stages(file)] == [BASE, BASE]
+    assert [each[0].value.split()[0] for each in stages(file)] == ["${BASE}", "${BASE}"]
+    assert f"\nARG BASE={BASE}" in file.read_text()
     assert not values(image(file), "RUN")
 
 
@@ -291,7 +292,8 @@ def stages(file: Path) -> list[list[Instruction]]:
         name, _, value = line.strip().partition(" ")
         if name == "FROM":
             found.append([])
-        found[-1].append(Instruction(name, value.strip()))
+        if found:  # otherwise it says which base image the stages use
+            found[-1].append(Instruction(name, value.strip()))
     return found
 
 
