@@ -220,7 +220,9 @@ async def test_what_a_restart_shows_is_durable_even_if_it_was_not_before() -> No
         await store.close()
 
 
-async def test_a_full_disk_refuses_writes_serves_reads_and_recovers() -> None:
+async def test_a_full_disk_refuses_writes_serves_reads_and_recovers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     disk = MemoryDisk()
     store = await opened(disk)
     revision = await store.put("/a", b"kept")
@@ -234,6 +236,10 @@ async def test_a_full_disk_refuses_writes_serves_reads_and_recovers() -> None:
     assert await store.put("/small", b"") == revision + 1
     disk.capacity = None
     assert await store.put("/a", bytes(1_000)) == revision + 2
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "the metadata cannot be changed until there is space",
+        "the metadata has space again and takes changes",
+    ]
     before = await everything(store)
     await store.close()
     store = await opened(disk)

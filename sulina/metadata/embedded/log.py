@@ -12,6 +12,7 @@ before an intact one is damage to acknowledged data: it is reported, never trunc
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterable
 
 from sulina.errors import StorageFailed, StorageFull, SulinaError, UnknownOutcome
@@ -19,8 +20,11 @@ from sulina.metadata.embedded import codec
 from sulina.metadata.embedded.state import Change, StoreState
 from sulina.runtime.seam import Clock, Disk, DiskFile
 
+_log = logging.getLogger(__name__)
 SNAPSHOT_NAME = "metadata.snapshot"
 DEFAULT_LOG_BYTES = 16 * 1024 * 1024
+_LOG_SECONDS = 60.0
+"""How often a full disk is logged at most."""
 _PAUSE_EVERY = 1_000
 """Keys to encode before yielding to other tasks."""
 
@@ -50,6 +54,9 @@ class TransactionLog:
         self._max_bytes = max_bytes
         self._snapshot_at = max_bytes
         self._broken = False
+        self._full = False
+        """Whether the process has logged that there is no space."""
+        self._log_from = clock.now()
 
     async def append(self, changes: Iterable[Change]) -> None:
         """Make a batch durable, atomically.
@@ -68,13 +75,19 @@ class TransactionLog:
         self._broken = True  # until the write succeeds, also if this task is cancelled
         try:
             await self._file.write(self._end, [record], sync=True)
-        except StorageFull:
+        except StorageFull as full:
             await self._cut()
             self._broken = False
+            if self._clock.now() >= self._log_from:
+                self._log_from, self._full = self._clock.now() + _LOG_SECONDS, True
+                _log.warning("the metadata cannot be changed until there is space: %s", full)
             raise
         except StorageFailed as error:
             raise _unknown(error) from error
         self._broken = False
+        if self._full:
+            self._full = False
+            _log.warning("the metadata has space again and takes changes")
         self._end += len(record)
         self._sequence += 1
 
