@@ -242,7 +242,13 @@ class MessageHandlers:
                 break
             # In a thread: a small frame may decompress to many megabytes.
             await self._run_blocking(partial(peek.add, frames))
-        messages = peek.messages
+        messages, quotas = peek.messages, self._broker.quotas
+        await quotas.pace(
+            Direction.DISPATCH,
+            quotas.where(found.name.namespace, ""),
+            len(messages),
+            sum(len(message.payload) for message in messages),
+        )
         following = messages[-1].offset + 1 if messages else max(place, found.log.start)
         return PeekedMessages(
             str(found.name), tuple(messages), following, following >= found.log.end
