@@ -24,6 +24,7 @@ from broker_containers.commands.listening import (
 from broker_containers.doors.listen import Listen
 from broker_containers.topics.tiering import TieringSettings
 from storage_grpc.quorum.settings import QuorumSettings
+from sulina.runtime.machine import keep_files_private
 from sulina.runtime.terminal import start_logging
 from sulina.runtime.tls_files import TlsFiles
 
@@ -104,6 +105,7 @@ def broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
         given = {field.name: named.pop(field.name) for field in fields(BrokerOptions)}
         options = BrokerOptions(**given)
         start_logging(options.log_level)
+        keep_files_private()
         if options.tls_key is not None and options.tls_cert is None:
             raise click.UsageError("--tls-key needs a --tls-cert")
         check_quorum(options.write_quorum, options.ack_quorum)

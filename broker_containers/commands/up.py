@@ -21,8 +21,10 @@ from broker_containers.commands.serving import serve_broker
 from broker_containers.local_cluster.ports import ClusterSize, ProcessOptions, RequestedPorts
 from storage_grpc.journal.settings import JournalSettings
 from sulina.cli.command import JSON_ONLY, CliCommand
+from sulina.cli.output import echo
 from sulina.cli.settings import CliSettings
 from sulina.errors import Refused
+from sulina.runtime.machine import warning_of_readable
 
 _RESERVE: Final = 32 << 20
 _FOLDER: Final = ".sulina"
@@ -146,6 +148,9 @@ def up(
     if data is None:
         data = Path(_CLUSTER_FOLDER if clustered else _FOLDER)
     _check_folder(data)
+    readable = warning_of_readable(data)
+    if readable is not None:
+        echo(f"security: {readable}", err=True)
     if clustered:
         try:
             import broker_containers.commands.broker_run  # noqa: F401  # which the processes load

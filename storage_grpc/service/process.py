@@ -20,7 +20,12 @@ from storage_grpc.service.tier_calls import ServedTier
 from storage_grpc.service.tls import ServerTls
 from storage_grpc.tier.opening import open_tier, without_secrets
 from sulina.errors import StorageFailed, StorageFull, SulinaError
-from sulina.runtime.machine import boot_id, tune_for_frames
+from sulina.runtime.machine import (
+    boot_id,
+    keep_files_private,
+    tune_for_frames,
+    warning_of_readable,
+)
 from sulina.runtime.machine_watch import MachineWatch, raise_descriptor_limit
 from sulina.runtime.real_clock import RealClock
 from sulina.runtime.real_disk import RealDisk
@@ -104,6 +109,10 @@ def run(settings: ServiceSettings, *, as_json: bool) -> int:
     sentence on standard error.
     """
     start_logging(settings.log_level)
+    keep_files_private()
+    readable = warning_of_readable(settings.data)
+    if readable is not None:
+        _log.warning("%s", readable)
     try:
         # Not uvloop: gRPC has its own poller and is no faster with it.
         return asyncio.run(_serve(settings, as_json))

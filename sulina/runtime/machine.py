@@ -9,6 +9,7 @@ import os
 import secrets
 import socket
 import tempfile
+from itertools import islice
 from pathlib import Path
 
 from sulina.errors import Refused
@@ -17,6 +18,9 @@ _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _LARGEST_FRAMES = 32 << 20
 _KEEP = 512 << 20
+_OTHERS = 0o077
+"""What the group and other users may do, in a file's mode."""
+_MOST_FILES = 10_000
 
 
 def boot_id() -> str:
@@ -59,6 +63,34 @@ def secret_file(name: str, text: str) -> Path:
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
     return path
+
+
+def keep_files_private() -> None:
+    """Files and folders that this process and its children create are for their owner alone."""
+    os.umask(0o077)
+
+
+def warning_of_readable(folder: Path) -> str | None:
+    """Which files other users could read or change, and how to prevent it; None if there are none.
+
+    Looks at the folder and at most ``_MOST_FILES`` files below it. Blocks briefly.
+    """
+    if not folder.is_dir():
+        return None
+    if not folder.stat().st_mode & _OTHERS:
+        return None  # nobody else can reach what is below it
+    found = [path for path in (folder, *islice(folder.rglob("*"), _MOST_FILES)) if _is_loose(path)]
+    others = f" and {len(found) - 1} more files or folders" if found[1:] else ""
+    return (
+        f"other users can read or change {found[0]}{others}: run `chmod -R go= {folder.absolute()}`"
+    )
+
+
+def _is_loose(path: Path) -> bool:
+    try:
+        return bool(path.lstat().st_mode & _OTHERS) and not path.is_symlink()
+    except OSError:
+        return False  # it was deleted meanwhile
 
 
 def append_durably(path: Path, data: bytes) -> None:

@@ -90,7 +90,7 @@ class RealDisk:
         self._folder = Path(folder).absolute()
         try:
             missing = not self._folder.is_dir()
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self._folder.mkdir(0o700, parents=True, exist_ok=True)
             if missing:
                 _sync_folder(self._folder.parent)
             self._lock = self._take_lock()
@@ -113,7 +113,7 @@ class RealDisk:
             if not create:
                 return os.open(path, os.O_RDWR)
             try:
-                fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+                fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             except FileExistsError:
                 return os.open(path, os.O_RDWR)
             try:
@@ -152,7 +152,7 @@ class RealDisk:
 
         def work() -> None:
             try:
-                fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+                fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
                 try:
                     _write_all(fd, 0, [content])
                     _sync_all(fd)
@@ -196,7 +196,7 @@ class RealDisk:
         return self._folder / name
 
     def _take_lock(self) -> int:
-        fd = os.open(self._folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        fd = os.open(self._folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

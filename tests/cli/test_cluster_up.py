@@ -166,6 +166,12 @@ def test_an_operator_describes_a_cluster_moves_topics_and_drains_a_broker(
 FREE = RequestedPorts(port=0, http_port=0)
 
 
+def test_files_of_all_processes_are_for_their_owner_alone(cluster: ClusterUp) -> None:
+    everything = [cluster.data, *cluster.data.rglob("*")]
+    assert {"etcd-1", "storage-1"} <= {path.name for path in everything}
+    assert not [path for path in everything if path.stat().st_mode & 0o077]
+
+
 def test_the_same_folder_gives_the_same_ports(tmp_path: Path) -> None:
     first = plan_ports(tmp_path, ClusterSize(3, 3, 3), FREE)
     ports = [

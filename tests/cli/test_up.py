@@ -44,6 +44,20 @@ def test_acknowledged_messages_survive_a_kill(sulina_process: SulinaProcess) -> 
     assert sulina("peek", "/default/t").lines() == ["one", "two"]
 
 
+def test_data_is_for_its_owner_alone_and_looser_files_are_named_at_the_start(
+    sulina_process: SulinaProcess,
+) -> None:
+    SulinaCommand(sulina_process.url)("produce", "/default/t", "one")
+    data = sulina_process.data
+    everything = [data, *data.rglob("*")]
+    assert len(everything) > 3
+    assert not [path for path in everything if path.stat().st_mode & 0o077]
+    sulina_process.stop()
+    data.chmod(0o755)
+    sulina_process.start()
+    assert f"run `chmod -R go= {data}`" in sulina_process.log()
+
+
 def test_clients_do_not_keep_it_from_stopping(sulina_process: SulinaProcess) -> None:
     sulina = SulinaCommand(sulina_process.url)
     BlockingClient(sulina_process.url).publish("/default/t", "one")
