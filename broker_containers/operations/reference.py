@@ -89,7 +89,8 @@ def _right(right: Right) -> str:
     action = "any right" if right.action is None else f"`{right.action}`"
     if right.instead is not None:
         action += f" or `{right.instead}`"
-    where = "everything" if right.scope == EVERYTHING else f"`{right.scope}`"
+    place = right.scope + (f"#{{{right.subscription}}}" if right.subscription else "")
+    where = "everything" if right.scope == EVERYTHING else f"`{place}`"
     otherwise = right.missing
     if otherwise is not None and otherwise.scope:
         return f"{action} on {where}, or without that argument {_right(otherwise)}"

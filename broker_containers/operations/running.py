@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from broker_containers.audit.trail import AuditTrail
-from broker_containers.security.access import ACTING, Access, Caller, Need
+from broker_containers.security.access import ACTING, Access, Caller, Need, of_topic
 from broker_containers.security.errors import Denied
 from sulina.errors import Refused
 from sulina.model import EVERYTHING
@@ -138,8 +138,9 @@ class Operations:
         elif self._router is not None:
             broker = await self._router.broker_for(operation, arguments)
             if broker is not None:
-                return await self._router.call(broker, name, arguments)
-        return operation.result.form.encode(await handler(**operation.decoded(arguments)))
+                return _visible(await self._router.call(broker, name, arguments), ACTING.get())
+        result = await handler(**operation.decoded(arguments))
+        return _visible(operation.result.form.encode(result), ACTING.get())
 
 
 def authorize(access: Access, name: str, arguments: Arguments) -> None:
@@ -179,4 +180,29 @@ def _need(right: Right, arguments: Arguments) -> Need:
             return _need(right.missing, arguments)
         else:
             scope = EVERYTHING  # only a right to everything covers a call that names nothing
-    return Need(right.action, scope, right.instead)
+    subscription = arguments.get(right.subscription)
+    return Need(
+        right.action, scope, right.instead, subscription if isinstance(subscription, str) else ""
+    )
+
+
+def _visible(result: Any, access: Access) -> Any:
+    """A result without the subscriptions in its lists that the caller may not look up.
+
+    Here, not in the handlers: the owner of a topic does not know for whom a call was forwarded.
+    """
+    if access.sees_all_subscriptions:
+        return result
+    if isinstance(result, dict):
+        return {key: _visible(value, access) for key, value in result.items()}
+    if not isinstance(result, list):
+        return result
+    return [_visible(each, access) for each in result if _may_see(each, access)]
+
+
+def _may_see(row: Any, access: Access) -> bool:
+    match row:
+        case {"topic": str(topic), "subscription": str(subscription)}:
+            return access.allows(of_topic(None, topic, subscription))
+        case _:
+            return True

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Final
 
 from broker_containers.operations.running import handles
 from broker_containers.security.authority import Authority
-from broker_containers.security.records import SecurityRecords
+from broker_containers.security.records import Rights, SecurityRecords
 from sulina.errors import NotFound, Refused
 from sulina.metadata.keys import bindings, roles
 from sulina.metadata.keys.auth import Grant, PrincipalRecord, TokenRecord
@@ -31,6 +32,8 @@ from sulina.operations.security import (
     TokenOperations,
     TokenRow,
 )
+
+_DENY: Final = "deny:"
 
 
 class SecurityHandlers:
@@ -53,7 +56,10 @@ class SecurityHandlers:
     async def create_token(
         self, principal: str, *, grants: Sequence[str] = (), seconds: int = 0, note: str = ""
     ) -> CreatedToken:
-        made = await self._records.create_token(principal, _grants(grants), seconds, note)
+        allowed, denied = _rules(grants)
+        if denied:
+            await self._records.deny(principal, denied)
+        made = await self._records.create_token(principal, allowed, seconds, note)
         await self._authority.caught_up()  # the token can be used here at once
         return CreatedToken(
             **asdict(_token(made.id, made.record)), token=made.token, enforced=self._authority.on
@@ -70,7 +76,7 @@ class SecurityHandlers:
     async def list_principals(self) -> tuple[PrincipalRights, ...]:
         return tuple(
             PrincipalRights(
-                **asdict(_principal(found.principal, found.record or PrincipalRecord())),
+                **asdict(_principal(found)),
                 bindings=tuple(
                     EffectiveBinding(
                         **asdict(_binding(each.binding)), grants=tuple(map(str, each.grants))
@@ -83,15 +89,23 @@ class SecurityHandlers:
 
     @handles(PrincipalOperations.grant)
     async def grant(self, principal: str, grants: Sequence[str]) -> PrincipalRow:
-        made = await self._records.grant(principal, _grants(grants, required=True))
+        allowed, denied = _rules(grants, required=True)
+        if denied:
+            await self._records.deny(principal, denied)
+        if allowed:
+            await self._records.grant(principal, allowed)
         await self._authority.caught_up()
-        return _principal(principal, made)
+        return _principal(await self._records.own_rights(principal))
 
     @handles(PrincipalOperations.withdraw)
     async def withdraw(self, principal: str, grants: Sequence[str]) -> PrincipalRow:
-        left = await self._records.withdraw(principal, _grants(grants, required=True))
+        allowed, denied = _rules(grants, required=True)
+        if allowed:
+            await self._records.withdraw(principal, allowed)
+        if denied:
+            await self._records.stop_denying(principal, denied)
         await self._authority.caught_up()
-        return _principal(principal, left)
+        return _principal(await self._records.own_rights(principal))
 
     @handles(PrincipalOperations.delete)
     async def delete_principal(self, principal: str) -> None:
@@ -180,10 +194,13 @@ class SecurityHandlers:
         await self._authority.caught_up()
 
 
-def _grants(texts: Sequence[str], *, required: bool = False) -> list[Grant]:
+def _rules(texts: Sequence[str], *, required: bool = False) -> tuple[list[Grant], list[Grant]]:
+    """The grants and the deny rules among ``texts``. Raises ``Refused``."""
     if required and not texts:
         raise Refused("grants is empty: name at least one, such as produce:/default/orders")
-    return [Grant.parse(each) for each in texts]
+    allowed = [Grant.parse(each) for each in texts if not each.startswith(_DENY)]
+    denied = [Grant.parse(each.removeprefix(_DENY)) for each in texts if each.startswith(_DENY)]
+    return allowed, denied
 
 
 def _token(token_id: str, found: TokenRecord) -> TokenRow:
@@ -191,8 +208,14 @@ def _token(token_id: str, found: TokenRecord) -> TokenRow:
     return TokenRow(token_id, found.principal, found.created_us, expires, found.note)
 
 
-def _principal(name: str, found: PrincipalRecord) -> PrincipalRow:
-    return PrincipalRow(name, tuple(map(str, found.grants)), found.created_us or None)
+def _principal(found: Rights) -> PrincipalRow:
+    own = found.record or PrincipalRecord()
+    return PrincipalRow(
+        found.principal,
+        tuple(map(str, own.grants)),
+        tuple(f"{_DENY}{rule}" for rule in found.denied),
+        own.created_us or None,
+    )
 
 
 def _role(name: str, found: RoleRecord) -> RoleRow:

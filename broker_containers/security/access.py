@@ -9,13 +9,15 @@ from typing import Final
 
 from broker_containers.security.errors import Denied
 from sulina.audit import TOPIC as AUDIT_TOPIC
-from sulina.metadata.keys.auth import Grant
+from sulina.metadata.keys.auth import Grant, with_subscription
 from sulina.model import EVERYTHING, Action
 from sulina.names import MAX_PARTITIONS, TopicName
 
 _REMEMBERED: Final = 1_000
 _READ_ACTIONS: Final = (None, Action.LOOKUP, Action.CONSUME)
 _PARTITION: Final = re.compile(r"-part-(0|[1-9][0-9]{0,4})")
+_LOOKS: Final = (Action.LOOKUP, Action.PRODUCE, Action.CONSUME, Action.TOPICS)
+"""A grant of one of these on a topic, or of all actions, allows looking it up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,58 +29,109 @@ class Need:
     scope: str = ""
     instead: Action | None = None
     """An alternative right."""
+    subscription: str = ""
+    """The subscription of the topic that it is about; empty for the whole topic."""
 
     def __str__(self) -> str:
         action = "any right" if self.action is None else self.action.value
-        return f"{action} on {'everything' if self.scope == EVERYTHING else self.scope}"
+        return f"{action} on {'everything' if self.scope == EVERYTHING else self.place}"
+
+    @property
+    def place(self) -> str:
+        """The smallest scope that a grant for it may have."""
+        return with_subscription(self.scope, self.subscription)
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """Those of which one is enough."""
+        if self.action is None:
+            return _LOOKS
+        return (self.action,) if self.instead is None else (self.action, self.instead)
 
 
-def of_topic(action: Action | None, topic: TopicName | str) -> Need:
-    """A right on one topic."""
-    return Need(action, str(topic))
+def of_topic(action: Action | None, topic: TopicName | str, subscription: str = "") -> Need:
+    """A right on one topic, or on one of its subscriptions."""
+    return Need(action, str(topic), subscription=subscription)
 
 
 class Access:
     """The rights of one principal at one time; get a new one when they change."""
 
-    def __init__(self, principal: str, grants: tuple[Grant, ...], until_us: int = 0) -> None:
+    def __init__(
+        self,
+        principal: str,
+        grants: tuple[Grant, ...],
+        until_us: int = 0,
+        denied: tuple[Grant, ...] = (),
+    ) -> None:
         self.principal = principal
         self.grants = grants
         self.until_us = until_us
         """When the token expires; 0 for never."""
+        self.denied = denied
+        """Rules that win over the grants."""
+        self.sees_all_subscriptions = not denied and not any(each.split_scope[1] for each in grants)
+        """Whether it may look up every subscription of the topics that it may look up."""
         self._allowed: set[Need] = set()
 
     def allows(self, need: Need) -> bool:
         """Whether the rights include ``need``."""
         if need in self._allowed:
             return True
-        if need.scope == AUDIT_TOPIC and need.action not in _READ_ACTIONS:
-            return False
-        if need.scope and not any(_covers(grant, need) for grant in self.grants):
+        if not self._permits(need):
             return False
         if len(self._allowed) < _REMEMBERED:
             self._allowed.add(need)
         return True
 
+    def _permits(self, need: Need) -> bool:
+        if not need.scope:
+            return Grant(Action.ADMIN, EVERYTHING) not in self.denied
+        if _only_brokers(need):
+            return False
+        if need.action is None and (
+            self._denying(Action.LOOKUP, need) is not None
+            or (need.scope == EVERYTHING and self.denied)  # everything includes what is denied
+        ):
+            return False
+        return any(
+            self._denying(action, need) is None
+            and any(_covers(grant, action, need, looking=True) for grant in self.grants)
+            for action in need.actions
+        )
+
+    def _denying(self, action: Action, need: Need) -> Grant | None:
+        """The deny rule that refuses an action, or None."""
+        return next((rule for rule in self.denied if _covers(rule, action, need)), None)
+
     def check(self, need: Need) -> None:
-        """Raise ``Denied``, with the missing right, unless ``allows``."""
-        if not self.allows(need):
-            if need.scope == AUDIT_TOPIC and need.action not in _READ_ACTIONS:
-                raise Denied(
-                    f"{AUDIT_TOPIC} is the audit trail, which only brokers write: use another topic"
-                )
+        """Raise ``Denied``, with the missing right or the deny rule, unless ``allows``."""
+        if self.allows(need):
+            return
+        if _only_brokers(need):
             raise Denied(
-                f"{self.principal!r} may not do this: it needs {need}. "
-                f"`sulina security grant {self.principal} "
-                f"{need.action or Action.LOOKUP}:{need.scope}` grants it"
+                f"{AUDIT_TOPIC} is the audit trail, which only brokers write: use another topic"
             )
+        may_not = f"{self.principal!r} may not do this: "
+        for action in need.actions:
+            rule = self._denying(action, need)
+            if rule is not None:
+                raise Denied(
+                    f"{may_not}the rule deny:{rule} forbids it. `sulina security withdraw "
+                    f"{self.principal} deny:{rule}` removes the rule"
+                )
+        raise Denied(
+            f"{may_not}it needs {need}. `sulina security grant {self.principal} "
+            f"{need.action or Action.LOOKUP}:{need.place}` grants it"
+        )
 
     def same_as(self, other: Access) -> bool:
         """Whether both give the same rights for the same time."""
-        return (self.principal, self.grants, self.until_us) == (
+        return (self.principal, self.grants, self.until_us, self.denied) == (
             other.principal,
             other.grants,
             other.until_us,
+            other.denied,
         )
 
     @property
@@ -113,31 +166,38 @@ ANYONE: Final = Access("anyone", (Grant(Action.ADMIN, EVERYTHING),))
 ACTING: Final[ContextVar[Access]] = ContextVar("acting", default=ROOT)
 """The rights of the caller for whom an operation runs; the broker's own calls have all."""
 
-_LOOKS: Final = frozenset(
-    {Action.LOOKUP, Action.PRODUCE, Action.CONSUME, Action.TOPICS, Action.ADMIN}
-)
-"""A grant of one of these on a topic allows looking it up."""
+
+def _only_brokers(need: Need) -> bool:
+    return need.scope == AUDIT_TOPIC and need.action not in _READ_ACTIONS
 
 
-def _covers(grant: Grant, need: Need) -> bool:
-    if need.action is None:
-        enough = grant.action in _LOOKS
-    else:
-        enough = grant.action in (need.action, need.instead, Action.ADMIN)
-    if not enough:
+def _covers(rule: Grant, action: Action, need: Need, *, looking: bool = False) -> bool:
+    """Whether a grant or a deny rule is about all that ``need`` asks for, by one action of it.
+
+    With ``looking``, a rule on a subscription is also about looking up its topic.
+    """
+    looking = looking and need.action is None and need.scope != EVERYTHING
+    if rule.action not in (action, Action.ADMIN):
         return False
-    if grant.scope == EVERYTHING:
+    scope, subscription = rule.split_scope
+    if subscription and (need.subscription or not looking):
+        if subscription.endswith("*"):
+            if not need.subscription or not need.subscription.startswith(subscription[:-1]):
+                return False
+        elif subscription != need.subscription:
+            return False
+    if scope == EVERYTHING:
         return True
     if need.scope == EVERYTHING:
         return False
-    if need.action is Action.SCHEMAS and grant.action is not Action.SCHEMAS:
+    if need.action is Action.SCHEMAS and rule.action is not Action.SCHEMAS:
         return False  # a subject belongs to no namespace, although its name may look like it
-    if grant.scope.endswith("/*"):
-        return need.scope.startswith(grant.scope[:-1])
-    if grant.action is Action.SCHEMAS:
-        return grant.scope == need.scope
-    if grant.scope == need.scope:
+    if scope.endswith("/*"):
+        return need.scope.startswith(scope[:-1])
+    if rule.action is Action.SCHEMAS:
+        return scope == need.scope
+    if scope == need.scope:
         return True
     # Only names that partitions have: -part-007 is a topic of its own.
-    found = _PARTITION.fullmatch(need.scope.removeprefix(grant.scope))
+    found = _PARTITION.fullmatch(need.scope.removeprefix(scope))
     return found is not None and int(found[1]) < MAX_PARTITIONS

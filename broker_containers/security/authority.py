@@ -23,7 +23,7 @@ from broker_containers.security.root_token import RootToken
 from broker_containers.security.settings import AuthSettings
 from sulina.errors import Refused, SulinaError, Unavailable
 from sulina.metadata.keys import auth, record
-from sulina.metadata.keys.auth import PrincipalRecord, TokenRecord
+from sulina.metadata.keys.auth import DenyRecord, Grant, PrincipalRecord, TokenRecord
 from sulina.metadata.keys.bindings import PrincipalType
 from sulina.metadata.prefix_cache import CachedTable, PrefixCache
 from sulina.metadata.store import KeyValue, MetadataStore
@@ -70,10 +70,11 @@ class Authority:
             self._oidc = OidcProvider(settings.oidc, clock, self._advanced)
         self._rotating: asyncio.Task[None] | None = None
         self._principals = CachedTable(auth.PRINCIPALS, _principal)
+        self._denials = CachedTable(auth.DENIALS, _denial)
         self._tokens = CachedTable(auth.TOKENS, _token)
         self._bound = BindingGrants()
-        tables: list[CachedTable[Any]] = [self._principals, self._tokens, *self._bound.tables]
-        self._prefix_cache = PrefixCache(store, clock, auth.AUTH, tables)
+        own: list[CachedTable[Any]] = [self._principals, self._denials, self._tokens]
+        self._prefix_cache = PrefixCache(store, clock, auth.AUTH, [*own, *self._bound.tables])
         self._prefix_cache.on_advance(self._advanced)
         self._kept: OrderedDict[str, Access] = OrderedDict()
         self._listed = False
@@ -163,16 +164,13 @@ class Authority:
         kind: PrincipalType | None = None,
         groups: Sequence[str] = (),
     ) -> Access:
-        """The grants of a principal and of its bindings.
+        """The grants of a principal and of its bindings, and its deny rules.
 
         A JSON Web Token has the ``kind`` of its principal, which may exist in bindings only: in its
         own, or in those of its ``groups``.
         Sulina's tokens are valid only as long as their principal's record exists.
         """
-        try:
-            found = self._principals.items.get(auth.principal_rest(principal))
-        except Refused:
-            found = None  # a JSON Web Token may name anything
+        found = self._principals.items.get(_rest(principal))
         bound = self._bound.grants(principal, kind)
         for group in groups:
             of_group = self._bound.grants(group, PrincipalType.GROUP)
@@ -183,7 +181,13 @@ class Authority:
                 f"unknown principal {principal!r}: create it with `sulina security grant`"
             )
         own = () if found is None else found.grants
-        return Access(principal, tuple(dict.fromkeys((*own, *(bound or ())))), until_us)
+        grants = tuple(dict.fromkeys((*own, *(bound or ()))))
+        return Access(principal, grants, until_us, self._denied(principal, *groups))
+
+    def _denied(self, *names: str) -> tuple[Grant, ...]:
+        """The deny rules for these names."""
+        found = (self._denials.items.get(_rest(name)) for name in names)
+        return tuple(rule for each in found if each is not None for rule in each.rules)
 
     def _advanced(self) -> None:
         self._kept.clear()
@@ -191,8 +195,20 @@ class Authority:
             follower()
 
 
+def _rest(name: str) -> str:
+    """The key of a principal after the prefix; empty for names that principals can't have."""
+    try:
+        return auth.principal_rest(name)
+    except Refused:
+        return ""  # a JSON Web Token may name anything
+
+
 def _principal(item: KeyValue) -> PrincipalRecord:
     return record.decode(PrincipalRecord, item)
+
+
+def _denial(item: KeyValue) -> DenyRecord:
+    return record.decode(DenyRecord, item)
 
 
 def _token(item: KeyValue) -> TokenRecord:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from sulina.metadata.keys.auth import Grant
+from sulina.metadata.keys.auth import SUBSCRIPTION_ACTIONS, Grant, limited_topic
 from sulina.metadata.keys.bindings import BindingScope, Reach
 from sulina.metadata.keys.roles import Permission
 from sulina.model import EVERYTHING, Action
@@ -37,7 +37,7 @@ def grants_of(permissions: Iterable[Permission], reach: Reach) -> tuple[Grant, .
     return tuple(
         Grant(action, _where(reach))
         for action, scopes in found
-        if reach.scope in scopes and (action is Action.SCHEMAS or not _is_subject(reach))
+        if reach.scope in scopes and _applies(action, reach)
     )
 
 
@@ -47,5 +47,9 @@ def _where(reach: Reach) -> str:
     return f"/{reach.resource}/*" if reach.scope is BindingScope.NAMESPACE else reach.resource
 
 
-def _is_subject(reach: Reach) -> bool:
-    return reach.scope is BindingScope.TOPIC and not reach.resource.startswith("/")
+def _applies(action: Action, reach: Reach) -> bool:
+    if reach.scope is not BindingScope.TOPIC:
+        return True
+    if not reach.resource.startswith("/"):
+        return action is Action.SCHEMAS  # a subject
+    return action in SUBSCRIPTION_ACTIONS or not limited_topic(reach.resource)[1]

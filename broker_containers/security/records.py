@@ -15,7 +15,7 @@ from broker_containers.security.authority import PREFIX, digest_of
 from broker_containers.security.permissions import grants_of
 from sulina.errors import NotFound, Refused
 from sulina.metadata.keys import auth, bindings, record, roles
-from sulina.metadata.keys.auth import Grant, PrincipalRecord, TokenRecord
+from sulina.metadata.keys.auth import DenyRecord, Grant, PrincipalRecord, TokenRecord
 from sulina.metadata.keys.bindings import Binding
 from sulina.metadata.store import Absent, Delete, MetadataStore, Present, Put
 from sulina.runtime.seam import Clock
@@ -49,8 +49,10 @@ class Rights:
 
     principal: str
     record: PrincipalRecord | None
-    """None for a principal that exists in bindings only."""
-    bound: tuple[BoundRights, ...]
+    """None for a principal that exists in bindings or deny rules only."""
+    bound: tuple[BoundRights, ...] = ()
+    denied: tuple[Grant, ...] = ()
+    """Rules that win over all grants."""
 
 
 class SecurityRecords:
@@ -120,9 +122,38 @@ class SecurityRecords:
 
         return await auth.change_principal(self._store, principal, change)
 
+    async def deny(self, principal: str, rules: Sequence[Grant]) -> None:
+        """Add deny rules to a principal, which need not exist."""
+
+        def change(current: tuple[Grant, ...]) -> tuple[Grant, ...]:
+            more = tuple(dict.fromkeys((*current, *rules)))
+            if len(more) > auth.MAX_GRANTS:
+                raise Refused(f"{principal!r} would have more than {auth.MAX_GRANTS} deny rules")
+            return more
+
+        await auth.change_denied(self._store, principal, change)
+
+    async def stop_denying(self, principal: str, rules: Sequence[Grant]) -> None:
+        """Remove deny rules. Raises ``NotFound`` for a rule that does not exist."""
+
+        def change(current: tuple[Grant, ...]) -> tuple[Grant, ...]:
+            for rule in rules:
+                if rule not in current:
+                    raise NotFound(f"{principal!r} has no rule deny:{rule}")
+            return tuple(rule for rule in current if rule not in rules)
+
+        await auth.change_denied(self._store, principal, change)
+
+    async def own_rights(self, principal: str) -> Rights:
+        """A principal's own grants and deny rules, without bindings."""
+        own = await record.get(self._store, PrincipalRecord, auth.principal_key(principal))
+        denied = await record.get(self._store, DenyRecord, auth.denial_key(principal))
+        return Rights(principal, own, denied=() if denied is None else denied.rules)
+
     async def rights(self) -> list[Rights]:
-        """The rights of all principals, by name: their own grants, and those of bindings."""
+        """The rights of all principals, by name: grants, deny rules, and those of bindings."""
         principals = await auth.list_principals(self._store)
+        denied = await auth.list_denied(self._store)
         known = await roles.list_all(self._store)
         bound: dict[str, list[BoundRights]] = {}
         for each in await bindings.list_all(self._store):
@@ -131,12 +162,12 @@ class SecurityRecords:
             here = BoundRights(each, grants_of(permissions, each.reach))
             bound.setdefault(each.record.principal, []).append(here)
         return [
-            Rights(name, principals.get(name), tuple(bound.get(name, ())))
-            for name in sorted({*principals, *bound})
+            Rights(name, principals.get(name), tuple(bound.get(name, ())), denied.get(name, ()))
+            for name in sorted({*principals, *bound, *denied})
         ]
 
     async def delete(self, principal: str) -> None:
-        """Delete a principal with its tokens and bindings. Raises ``NotFound``."""
+        """Delete a principal with its tokens, bindings and deny rules. Raises ``NotFound``."""
         key = auth.principal_key(principal)
         known = await self._store.get(key) is not None
         bound = [
@@ -144,7 +175,8 @@ class SecurityRecords:
             for each in await bindings.list_all(self._store)
             if each.record.principal == principal
         ]
-        if not known and not bound:
+        denied = auth.denial_key(principal)
+        if not known and not bound and await self._store.get(denied) is None:
             raise _unknown_principal(principal)
         for each in bound:
             await bindings.delete(self._store, each.reach, each.id)
@@ -153,6 +185,7 @@ class SecurityRecords:
         # Tokens created meanwhile are invalid without their principal, and must stay so if a
         # principal of that name is created again.
         await self._delete_tokens(principal)
+        await self._store.txn([], [Delete(denied)])  # last: until then they apply
 
     async def _delete_tokens(self, principal: str) -> None:
         for token_id, found in (await self.tokens()).items():

@@ -78,6 +78,8 @@ class Right:
     """Another action that is enough."""
     missing: Right | None = None
     """What is needed if the argument that ``scope`` names is not given; ``*`` if this is None."""
+    subscription: str = ""
+    """The argument that names the subscription to which the right may be limited."""
 
 
 SIGNED_IN: Final = Right(scope="")

@@ -13,9 +13,15 @@ from sulina.operations.json_forms import Between
 from sulina.operations.json_types import Count, Name
 
 GrantTexts = Annotated[
-    Sequence[Name], "Each as action:scope, such as produce:/default/orders or admin:*."
+    Sequence[Name],
+    "Each as action:scope, such as produce:/default/orders, consume:/default/orders#billing (one "
+    "subscription) or admin:*. Starting with deny: it is a deny rule, which wins over all grants.",
 ]
-ResourceText = Annotated[str, "A namespace or a topic; empty for the cluster."]
+ResourceText = Annotated[
+    str,
+    "A namespace or a topic, or a subscription as /namespace/topic#subscription; empty for the "
+    "cluster.",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +68,12 @@ class TokenOperations(OperationGroup, name="token"):
 
 @dataclass(frozen=True, slots=True)
 class PrincipalRow:
-    """A principal and its own grants."""
+    """A principal, its own grants and its deny rules."""
 
     principal: Name
     grants: tuple[str, ...]
-    created_us: Annotated[int | None, Between(), "null if it is known by bindings alone."]
+    denied: Annotated[tuple[str, ...], "Deny rules, which win over all grants."]
+    created_us: Annotated[int | None, Between(), "null if it has neither grants nor tokens."]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +107,15 @@ class PrincipalOperations(OperationGroup, name="principal"):
 
     @operation(GET("/principals"), right=CLUSTER)
     async def list(self) -> tuple[PrincipalRights, ...]:
-        """List the principals: their own grants, and what bindings allow them."""
+        """List the principals: their own grants and deny rules, and what bindings allow them."""
 
     @operation(POST("/principals/{principal}/grants"), right=CLUSTER)
     async def grant(self, principal: Name, grants: GrantTexts) -> PrincipalRow:
-        """Add grants; the principal is created if necessary."""
+        """Add grants, for which the principal is created if necessary, and deny rules."""
 
     @operation(POST("/principals/{principal}/withdrawals"), right=CLUSTER)
     async def withdraw(self, principal: Name, grants: GrantTexts) -> PrincipalRow:
-        """Withdraw grants."""
+        """Withdraw grants and deny rules."""
 
     @operation(DELETE("/principals/{principal}"), right=CLUSTER)
     async def delete(self, principal: Name) -> None:

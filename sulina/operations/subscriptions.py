@@ -22,7 +22,9 @@ from sulina.operations.declaration import (
 from sulina.operations.json_forms import Between, JsonForm, Schema, WholeForm, shown
 from sulina.operations.json_types import Count, Name, TopicText
 
-_CONSUME = Right(Action.CONSUME, "{topic}")
+_CONSUME = Right(Action.CONSUME, "{topic}", subscription="subscription")
+_SEE = Right(None, "{topic}", subscription="subscription")
+_MANAGE = Right(Action.TOPICS, "{topic}", subscription="subscription")
 _OWNER = RunsOn.TOPIC_OWNER
 _WHOLE = WholeForm(Between())
 
@@ -161,7 +163,7 @@ class SubscriptionOperations(OperationGroup, name="subscription"):
 
     @operation(GET("/topics/{topic}/subscriptions"), right=Right(None, "{topic}"), runs_on=_OWNER)
     async def list(self, topic: TopicText) -> tuple[SubscriptionRow, ...]:
-        """List the subscriptions of a topic."""
+        """List the subscriptions of a topic that the caller may look up."""
 
     @operation(POST("/topics/{topic}/subscriptions", 201), right=_CONSUME, runs_on=_OWNER)
     async def create(
@@ -176,7 +178,7 @@ class SubscriptionOperations(OperationGroup, name="subscription"):
 
     @operation(
         GET("/topics/{topic}/subscriptions/{subscription}"),
-        right=Right(None, "{topic}"),
+        right=_SEE,
         runs_on=_OWNER,
     )
     async def describe(self, topic: TopicText, subscription: Name) -> SubscriptionDetails:
@@ -184,7 +186,7 @@ class SubscriptionOperations(OperationGroup, name="subscription"):
 
     @operation(
         DELETE("/topics/{topic}/subscriptions/{subscription}"),
-        right=Right(Action.CONSUME, "{topic}", Action.TOPICS),
+        right=Right(Action.CONSUME, "{topic}", Action.TOPICS, subscription="subscription"),
         runs_on=_OWNER,
     )
     async def delete(self, topic: TopicText, subscription: Name) -> None:
@@ -201,7 +203,7 @@ class SubscriptionOperations(OperationGroup, name="subscription"):
         read=GET("/topics/{topic}/subscriptions/{subscription}/policy"),
         # Whoever sends messages to a dead-letter topic publishes there.
         right=(
-            Right(Action.TOPICS, "{topic}"),
+            _MANAGE,
             Right(Action.PRODUCE, "{dead_letter_topic}", missing=SIGNED_IN),
         ),
         runs_on=_OWNER,
@@ -214,8 +216,8 @@ class SubscriptionOperations(OperationGroup, name="subscription"):
     @operation(
         PATCH("/topics/{topic}/subscriptions/{subscription}/dispatch"),
         read=GET("/topics/{topic}/subscriptions/{subscription}/dispatch"),
-        right=Right(Action.TOPICS, "{topic}"),
-        read_right=Right(None, "{topic}"),
+        right=_MANAGE,
+        read_right=_SEE,
         runs_on=_OWNER,
     )
     async def dispatch(

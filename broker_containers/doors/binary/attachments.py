@@ -193,7 +193,9 @@ class Attachments:
                 producer.closed(error)
         for consumer in list(self.consumers.values()):
             try:
-                access.check(of_topic(Action.CONSUME, consumer.topic.name))
+                subscription = consumer.subscription
+                named = "" if subscription is None else subscription.name
+                access.check(of_topic(Action.CONSUME, consumer.topic.name, named))
             except Denied as error:
                 consumer.leave()
                 consumer.closed(error)

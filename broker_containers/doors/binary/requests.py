@@ -76,11 +76,11 @@ class Requests:
         """The function for a command, or None if it is not a request."""
         return self._known.get(command)
 
-    def _allowed(self, action: Action | None, topic: str) -> TopicName:
+    def _allowed(self, action: Action | None, topic: str, subscription: str = "") -> TopicName:
         """The parsed name. Raises ``Denied`` without the right, ``Refused`` for a bad name."""
         name = TopicName.parse(topic)
         operation = Action.LOOKUP if action is None else action
-        self._audit.check(self._caller(), of_topic(action, name), operation)
+        self._audit.check(self._caller(), of_topic(action, name, subscription), operation)
         return name
 
     def _caller(self) -> Caller:
@@ -139,7 +139,10 @@ class Requests:
             raise Refused(f"a consumer has at most {_MOST_FILTERS} key filters")
         for pattern in body.key_filters:
             check_label("key filter", pattern)
-        topic = await self._broker.topic(self._allowed(Action.CONSUME, body.topic))
+        name = self._allowed(Action.CONSUME, body.topic, body.subscription)
+        # A right on a subscription alone does not create topics.
+        create = self._access().allows(of_topic(Action.CONSUME, name))
+        topic = await self._broker.topic(name, create=create)
         policy = None
         if body.HasField("failure_policy"):
             policy = translate.failure_policy(body.failure_policy)

@@ -16,7 +16,6 @@ from sulina.metadata.keys import danube_consumers
 from sulina.metadata.keys.danube_consumers import ConsumerRecord
 from sulina.metadata.lease import Lease, keep
 from sulina.metadata.store import MetadataStore
-from sulina.names import TopicName
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
 
@@ -24,7 +23,7 @@ _log = logging.getLogger(__name__)
 _SECONDS: Final = 2.0
 _LEASE_SECONDS: Final = 600
 """How long entries outlive their broker."""
-_TOPICS: Final = 65_536
+_MOST_READ: Final = 65_536
 
 
 class ConsumerDirectory:
@@ -38,7 +37,7 @@ class ConsumerDirectory:
         self._granting = asyncio.Lock()
         self._noted: dict[int, tuple[ConsumerRecord, int, int]] = {}
         """Number -> the record, the lease and the revision of it."""
-        self._topics: OrderedDict[int, TopicName] = OrderedDict()
+        self._read: OrderedDict[int, ConsumerRecord] = OrderedDict()
 
     async def note(self, number: int, record: ConsumerRecord) -> None:
         """Store the entry of a consumer of this broker; failures are logged only."""
@@ -76,20 +75,18 @@ class ConsumerDirectory:
         except TimeoutError:
             raise Retriable("the metadata store does not answer: try again") from None
         if found is not None:
-            self._topics[number] = TopicName.parse(found.topic)
-            if len(self._topics) > _TOPICS:
-                self._topics.popitem(last=False)
+            self._read[number] = found
+            if len(self._read) > _MOST_READ:
+                self._read.popitem(last=False)
         return found
 
-    async def topic_of(self, number: int) -> TopicName | None:
-        """The topic of a consumer, which never changes. Raises ``Retriable``."""
-        if number not in self._topics:
-            await self.find(number)
-        return self._topics.get(number)
+    async def record_of(self, number: int) -> ConsumerRecord | None:
+        """As ``find``, from memory if possible: topic and subscription never change."""
+        return self._read.get(number) or await self.find(number)
 
     async def forget(self, number: int) -> None:
         """Delete an entry, unless another broker has replaced it."""
-        self._topics.pop(number, None)
+        self._read.pop(number, None)
         noted = self._noted.pop(number, None)
         if noted is not None:
             try:

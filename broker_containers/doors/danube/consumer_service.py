@@ -69,7 +69,7 @@ class ConsumerService:
     async def subscribe(self, request: pb.ConsumerRequest, context: Context) -> pb.ConsumerResponse:
         """A new subscription starts with messages published after the reply."""
         topic = topic_name(request.topic_name)
-        self._callers.check_topic(context, Action.CONSUME, topic)
+        self._callers.check_topic(context, Action.CONSUME, topic, request.subscription)
         record = _record(topic, request)
         await topic_record(self._broker, topic)
 
@@ -94,14 +94,15 @@ class ConsumerService:
         """Messages until the stream breaks, the consumer is detached, or its topic moves."""
         number = request.consumer_id
         try:
-            topic = await self._topic(number)
-            self._callers.check_topic(context, Action.CONSUME, topic)
+            record = await self._record(number)
+            topic, subscription = TopicName.parse(record.topic), record.subscription
+            self._callers.check_topic(context, Action.CONSUME, topic, subscription)
             owner = await self._routing.locations.owner(topic)
             if not owner:
                 async with aclosing(self._serve(number, context)) as messages:
                     async for message in messages:
                         # Rights may be revoked while a stream is open.
-                        self._callers.check_topic(context, Action.CONSUME, topic)
+                        self._callers.check_topic(context, Action.CONSUME, topic, subscription)
                         yield message
             elif self._routing.forwards(context) or self._ignores_move(number, context):
                 passed = self._routing.forwarder.stream(owner, _RECEIVE, request, context)
@@ -117,12 +118,12 @@ class ConsumerService:
             # Any other status makes some clients stop receiving for good.
             raise Unavailable(str(error)) from None
 
-    async def _topic(self, number: int) -> TopicName:
-        """The topic of a consumer. Raises ``Retriable`` if the number is unknown."""
-        topic = self._consumers.topic_of(number) or await self._directory.topic_of(number)
-        if topic is None:
+    async def _record(self, number: int) -> ConsumerRecord:
+        """The subscription of a consumer. Raises ``Retriable`` if the number is unknown."""
+        record = self._consumers.record_of(number) or await self._directory.record_of(number)
+        if record is None:
             raise Retriable(f"consumer {number} is unknown: subscribe again")
-        return topic
+        return record
 
     async def _serve(self, number: int, context: Context) -> AsyncGenerator[bytes]:
         consumer = await self._consumers.open(number, self._callers.limited_as(context))
@@ -149,7 +150,7 @@ class ConsumerService:
     async def ack(self, request: pb.AckRequest, context: Context) -> pb.AckResponse:
         """Clients never retry it, so it is forwarded to the topic's owner."""
         topic = topic_name(request.msg_id.topic_name)
-        self._callers.check_topic(context, Action.CONSUME, topic)
+        self._callers.check_topic(context, Action.CONSUME, topic, request.subscription_name)
 
         async def here() -> pb.AckResponse:
             offset = request.msg_id.topic_offset
@@ -163,7 +164,7 @@ class ConsumerService:
     async def nack(self, request: pb.NackRequest, context: Context) -> pb.NackResponse:
         """Forwarded like :meth:`ack`."""
         topic = topic_name(request.msg_id.topic_name)
-        self._callers.check_topic(context, Action.CONSUME, topic)
+        self._callers.check_topic(context, Action.CONSUME, topic, request.subscription_name)
 
         async def here() -> pb.NackResponse:
             await self._consumers.nack(

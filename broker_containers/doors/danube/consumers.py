@@ -95,13 +95,13 @@ class Consumers:
         if session is not None and session.consumer is consumer:
             session.seen = self._broker.clock.now()
 
-    def topic_of(self, number: int) -> TopicName | None:
-        """The topic of a consumer of this broker, or None. Counts as a sign of life."""
+    def record_of(self, number: int) -> ConsumerRecord | None:
+        """The subscription of a consumer of this broker, or None. Counts as a sign of life."""
         session = self._here.get(number)
         if session is None:
             return None
         session.seen = self._broker.clock.now()
-        return TopicName.parse(session.record.topic)
+        return session.record
 
     # ---- acknowledging ----
 

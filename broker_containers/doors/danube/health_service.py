@@ -15,6 +15,7 @@ from broker_containers.doors.danube.producers import Producers
 from broker_containers.doors.danube.routing import Routing
 from broker_containers.doors.grpc_shared.callers import Callers, Context
 from sulina.errors import NotFound, SulinaError
+from sulina.names import TopicName
 
 _SECONDS: Final = 3.0
 
@@ -58,11 +59,12 @@ class HealthService:
 
     async def _consumer(self, request: pb.HealthCheckRequest, context: Context) -> bool:
         try:
-            topic = self._consumers.topic_of(request.id)
-            if topic is None:
-                topic = await self._directory.topic_of(request.id)
-            if topic is None:
+            record = self._consumers.record_of(request.id)
+            if record is None:
+                record = await self._directory.record_of(request.id)
+            if record is None:
                 return False
+            topic = TopicName.parse(record.topic)
             owner = await self._routing.locations.owner(topic)
             if not owner:
                 return await self._routing.locations.exists(topic)

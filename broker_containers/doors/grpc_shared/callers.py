@@ -57,11 +57,18 @@ class Callers:
         """The principal whose quotas apply to the caller; empty for none."""
         return self.caller(context).access.limited_as
 
-    def check_topic(self, context: Context, action: Action | None, topic: TopicName | str) -> None:
-        """Raise unless the caller has the right on a topic."""
+    def check_topic(
+        self,
+        context: Context,
+        action: Action | None,
+        topic: TopicName | str,
+        subscription: str = "",
+    ) -> None:
+        """Raise unless the caller has the right on a topic, or on a subscription of it."""
         if self.on:
             operation = Action.LOOKUP if action is None else action
-            self._audit.check(self.caller(context), of_topic(action, topic), operation)
+            need = of_topic(action, topic, subscription)
+            self._audit.check(self.caller(context), need, operation)
 
     def known(self, context: Context) -> bool:
         """Whether the caller has a valid token, or needs none."""

@@ -18,7 +18,9 @@ _scope = click.option(
     help="Where the roles apply.",
 )
 _resource = click.option(
-    "--resource", metavar="NAME", help="The namespace or topic, for those scopes."
+    "--resource",
+    metavar="NAME",
+    help="The namespace or topic, for those scopes; /namespace/topic#NAME for a subscription.",
 )
 
 

@@ -27,7 +27,10 @@ _GRANTS_HELP = """
     ACTION is lookup, produce, consume or topics (create and change them), with a topic,
     /namespace/* or * as SCOPE; namespaces, with /namespace/* or *; schemas, with a subject or *;
     brokers or cluster, with *; or admin, which includes all others. A grant for a topic includes
-    its partitions.
+    its partitions. /namespace/topic#NAME limits lookup, consume, topics and admin to the
+    subscription NAME, or to those with a prefix: #PREFIX*.
+
+    deny:ACTION:SCOPE is a deny rule: it wins over all grants, also those of bindings.
     """
 
 
@@ -126,7 +129,7 @@ def revoke(settings: CliSettings, token_id: str) -> None:
 @security.command("list", examples=["sulina security list"])
 @click.pass_obj
 def principals(settings: CliSettings) -> None:
-    """List the principals, with their grants and bindings."""
+    """List the principals, with their grants, deny rules and bindings."""
     found = ask(settings, lambda admin: admin.principals.list())
     rows: Sequence[Any] = (
         found if settings.json else [row for each in found for row in _reasons(each)]
@@ -137,10 +140,12 @@ def principals(settings: CliSettings) -> None:
 
 
 def _reasons(principal: PrincipalRights) -> Iterator[dict[str, Any]]:
-    """One row for the principal's own grants, and one per binding."""
+    """One row for the principal's own grants, one for its deny rules, and one per binding."""
     name, bindings = principal.principal, principal.bindings
-    if principal.grants or not bindings:
+    if principal.grants or not (bindings or principal.denied):
         yield {"principal": name, "grants": principal.grants, "by": "grants"}
+    if principal.denied:
+        yield {"principal": name, "grants": principal.denied, "by": "deny rules"}
     for each in bindings:
         reach = f"{each.scope} {each.resource}".rstrip()
         by = f"binding {each.binding} of the {reach}: {', '.join(each.roles)}"
@@ -148,14 +153,20 @@ def _reasons(principal: PrincipalRights) -> Iterator[dict[str, Any]]:
         yield {"principal": name, "grants": each.grants, "by": f"{by} (as {kind})"}
 
 
-@security.command("grant", examples=["sulina security grant billing consume:/default/orders"])
+@security.command(
+    "grant",
+    examples=[
+        "sulina security grant billing consume:/default/orders",
+        "sulina security grant billing consume:/default/orders#billing deny:produce:/shop/*",
+    ],
+)
 @click.argument("principal", metavar="NAME")
 @_grants
 @click.pass_obj
 def grant(settings: CliSettings, principal: str, grants: tuple[str, ...]) -> None:
-    """Add grants to the principal NAME, which is created if necessary."""
+    """Add grants or deny rules to the principal NAME. A grant creates it if necessary."""
     done = ask(settings, lambda admin: admin.principals.grant(principal, grants))
-    say(settings, f"grants of {principal}: {', '.join(done.grants)}", done)
+    say(settings, f"grants of {principal}: {', '.join((*done.grants, *done.denied))}", done)
 
 
 @security.command("withdraw", examples=["sulina security withdraw billing consume:/default/orders"])
@@ -163,9 +174,12 @@ def grant(settings: CliSettings, principal: str, grants: tuple[str, ...]) -> Non
 @_grants
 @click.pass_obj
 def withdraw(settings: CliSettings, principal: str, grants: tuple[str, ...]) -> None:
-    """Remove grants from the principal NAME, immediately, also for connected clients."""
+    """Remove grants or deny rules of the principal NAME. Takes effect immediately, also for
+    connected clients.
+    """
     done = ask(settings, lambda admin: admin.principals.withdraw(principal, grants))
-    say(settings, f"grants of {principal}: {', '.join(done.grants) or 'none'}", done)
+    left = ", ".join((*done.grants, *done.denied)) or "none"
+    say(settings, f"grants of {principal}: {left}", done)
 
 
 @security.command("delete", examples=["sulina security delete billing --yes"])
@@ -173,7 +187,7 @@ def withdraw(settings: CliSettings, principal: str, grants: tuple[str, ...]) -> 
 @yes_option
 @click.pass_obj
 def delete(settings: CliSettings, principal: str, yes: bool) -> None:
-    """Delete the principal NAME and all its tokens."""
+    """Delete the principal NAME with its tokens, bindings and deny rules."""
     confirm(settings, f"delete {principal} and all its tokens?", yes=yes)
     ask(settings, lambda admin: admin.principals.delete(principal))
     say(settings, f"deleted {principal} and all its tokens", {})

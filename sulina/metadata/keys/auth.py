@@ -1,6 +1,9 @@
 """Principals, their grants, and tokens.
 
 * ``/auth/principals/{name}``: a principal (a person, a service) with its grants.
+* ``/auth/denials/{name}``: the deny rules of a principal, which win over all its grants. They are
+  kept apart: a deny rule alone makes nobody a principal, and may name one that a provider of
+  identities knows.
 * ``/auth/tokens/{id}``: a token that authenticates a principal. Only a digest is stored, so readers
   of the store cannot use it.
 
@@ -17,20 +20,31 @@ from typing import Final
 from sulina.errors import Refused
 from sulina.metadata.keys import record
 from sulina.metadata.keys.path import part
-from sulina.metadata.store import KeyValue, MetadataStore
+from sulina.metadata.store import Delete, KeyValue, MetadataStore, ModRevisionIs
 from sulina.model import EVERYTHING, Action
 from sulina.names import TopicName, check_label, check_namespace
 
 AUTH: Final = "/auth/"
 PRINCIPALS: Final = AUTH + "principals/"
+DENIALS: Final = AUTH + "denials/"
 TOKENS: Final = AUTH + "tokens/"
 MAX_GRANTS: Final = 1_000
 _PAGE: Final = 1_000
+SUBSCRIPTION_ACTIONS: Final = frozenset(
+    {Action.LOOKUP, Action.CONSUME, Action.TOPICS, Action.ADMIN}
+)
+"""Those that may be limited to a subscription."""
+_LIMIT: Final = "#"
+"""Separates a topic from a subscription. Topics can't have it in their names, so brokers that do
+not know of subscriptions here find no topic for such a scope."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
     """One action within a scope: ``*``, ``/namespace/*`` or ``/namespace/topic``.
+
+    Each of them may be limited to a subscription, ``/namespace/topic#subscription``, or to those
+    whose names have a prefix, ``/namespace/topic#prefix*``. A deny rule has the same form.
 
     For schemas the scope is ``*``, a subject, or ``/namespace/*`` for subjects with that prefix.
     A lookup may name a subject, too. For namespaces it is not a topic; for brokers and the cluster
@@ -56,8 +70,30 @@ class Grant:
             )
         return cls(action, _checked(action, scope))
 
+    @property
+    def split_scope(self) -> tuple[str, str]:
+        """The scope without the subscription, and the subscription; empty for all."""
+        if self.action in SUBSCRIPTION_ACTIONS and self.scope.startswith(("/", EVERYTHING)):
+            topics, _, subscription = self.scope.partition(_LIMIT)
+            return topics, subscription
+        return self.scope, ""
+
     def __str__(self) -> str:
         return f"{self.action}:{self.scope}"
+
+
+def limited_topic(scope: str) -> tuple[str, str]:
+    """A topic and a subscription of it, from ``/namespace/topic#subscription``.
+
+    The subscription is empty if the text names none. Raises ``Refused`` if it is invalid.
+    """
+    topic, limit, subscription = scope.partition(_LIMIT)
+    return topic, check_label("subscription", subscription) if limit else ""
+
+
+def with_subscription(scope: str, subscription: str) -> str:
+    """The inverse of ``limited_topic``."""
+    return f"{scope}{_LIMIT}{subscription}" if subscription else scope
 
 
 def _checked(action: Action, scope: str) -> str:
@@ -67,6 +103,12 @@ def _checked(action: Action, scope: str) -> str:
         return check_label("schema subject", scope)
     if action in (Action.BROKERS, Action.CLUSTER):
         raise Refused(f"the scope of {action} is always *: use {action}:*")
+    topics, subscription = limited_topic(scope)
+    if subscription:
+        if action not in SUBSCRIPTION_ACTIONS:
+            allowed = ", ".join(sorted(SUBSCRIPTION_ACTIONS))
+            raise Refused(f"{action} can't be limited to a subscription: {allowed} can")
+        return with_subscription(_checked(action, topics), subscription)
     if scope.startswith("/") and scope.endswith("/*"):
         return f"/{check_namespace(scope[1:-2])}/*"
     if action is Action.NAMESPACES:
@@ -82,6 +124,13 @@ class PrincipalRecord:
 
     grants: tuple[Grant, ...] = ()
     created_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DenyRecord:
+    """The deny rules of a principal."""
+
+    rules: tuple[Grant, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +153,10 @@ def principal_rest(name: str) -> str:
 
 def principal_key(name: str) -> str:
     return PRINCIPALS + principal_rest(name)
+
+
+def denial_key(name: str) -> str:
+    return DENIALS + principal_rest(name)
 
 
 def token_key(token_id: str) -> str:
@@ -137,3 +190,23 @@ async def change_principal(
 ) -> PrincipalRecord:
     """Replace a principal by ``change(current)``, which gets None if there is none yet."""
     return await record.update(store, PrincipalRecord, principal_key(name), change)
+
+
+async def list_denied(store: MetadataStore) -> dict[str, tuple[Grant, ...]]:
+    """All deny rules, by the name of the principal."""
+    found = record.by_name(DenyRecord, DENIALS, await list_under(store, DENIALS))
+    return {name: each.rules for name, each in found.items() if each.rules}
+
+
+async def change_denied(
+    store: MetadataStore, name: str, change: Callable[[tuple[Grant, ...]], tuple[Grant, ...]]
+) -> tuple[Grant, ...]:
+    """Replace the deny rules of a principal by ``change(current)``."""
+    key = denial_key(name)
+    left = await record.update(
+        store, DenyRecord, key, lambda now: DenyRecord(change(now.rules if now else ()))
+    )
+    item = None if left.rules else await store.get(key)
+    if item is not None and not record.decode(DenyRecord, item).rules:
+        await store.txn([ModRevisionIs(key, item.mod_revision)], [Delete(key)])
+    return left.rules

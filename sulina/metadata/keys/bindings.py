@@ -17,7 +17,13 @@ from typing import Final
 from sulina.errors import Refused
 from sulina.metadata import cas
 from sulina.metadata.keys import record
-from sulina.metadata.keys.auth import AUTH, list_under, principal_rest
+from sulina.metadata.keys.auth import (
+    AUTH,
+    limited_topic,
+    list_under,
+    principal_rest,
+    with_subscription,
+)
 from sulina.metadata.keys.path import name_of, part
 from sulina.metadata.store import Delete, KeyValue, MetadataStore, Present
 from sulina.names import TopicName, check_label, check_namespace
@@ -55,6 +61,7 @@ class PrincipalType(StrEnum):
 class Reach:
     """Where a binding applies: everywhere, in a namespace, or on one topic.
 
+    A topic may be limited to a subscription: ``/namespace/topic#subscription``, or ``#prefix*``.
     As in Danube, schema subjects are named like topics; a name without a slash is always a subject.
     """
 
@@ -77,8 +84,9 @@ class Reach:
         if kind is BindingScope.NAMESPACE:
             return cls(kind, check_namespace(resource.removeprefix("/")))
         if "/" in resource:
-            named = resource if resource.startswith("/") else f"/{resource}"
-            return cls(kind, str(TopicName.parse(named)))
+            topic, subscription = limited_topic(resource)
+            named = TopicName.parse(topic if topic.startswith("/") else f"/{topic}")
+            return cls(kind, with_subscription(str(named), subscription))
         return cls(kind, check_label("schema subject", resource))
 
     def __str__(self) -> str:
