@@ -4,6 +4,9 @@ Every few milliseconds it sends a ping over the binary door, and several times p
 new HTTP connection and asks for the broker's health. Between those it reads the broker's memory. It
 stops when its standard input ends, and prints what it saw as JSON.
 
+Time in which the broker or the bystander was ready to run and had no processor does not count: that
+depends on what else the machine does, and on the attacker, which runs on the same machine.
+
     python -m tests.attack.bystander PORT HTTP_PORT PID < pipe    (the token is in $SULINA_TOKEN)
 """
 
@@ -15,6 +18,8 @@ import select
 import socket
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from sulina.wire import commands_pb2 as pb
@@ -29,6 +34,21 @@ def resident_mib(pid: int) -> float:
     """The memory of a process, in MiB."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+
+
+def _delayed_seconds(pid: int) -> float:
+    """How long the main thread of a process has waited for a processor, since its start."""
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1]) / 1e9
+
+
+def _stall(pid: int, work: Callable[[], None]) -> float:
+    """How long ``work`` waited for the broker, in seconds."""
+    me = os.getpid()
+    before = _delayed_seconds(pid) + _delayed_seconds(me)
+    began = time.monotonic()
+    work()
+    took = time.monotonic() - began
+    return max(took - (_delayed_seconds(pid) + _delayed_seconds(me) - before), 0.0)
 
 
 class _Pinging:
@@ -52,10 +72,8 @@ class _Pinging:
             found += part
         return found
 
-    def ping(self) -> float:
-        began = time.monotonic()
+    def ping(self) -> None:
         self._ask(Command.PING, pb.Ping())
-        return time.monotonic() - began
 
 
 def _connected(port: int, token: str) -> _Pinging:
@@ -70,8 +88,7 @@ def _connected(port: int, token: str) -> _Pinging:
             time.sleep(0.2)
 
 
-def _healthy(port: int) -> float:
-    began = time.monotonic()
+def _check_health(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE) as connection:
         connection.sendall(
             b"GET /health/ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
@@ -81,7 +98,6 @@ def _healthy(port: int) -> float:
             answer += part
     if not answer.startswith(b"HTTP/1.1 200"):
         raise ConnectionError(f"the health check got {answer[:40]!r}")
-    return time.monotonic() - began
 
 
 def main() -> None:
@@ -95,10 +111,10 @@ def main() -> None:
     sys.stdout.flush()
     while not select.select((sys.stdin,), (), (), _PING_SECONDS)[0] and not error:
         try:
-            stall = max(stall, pinging.ping())
+            stall = max(stall, _stall(pid, pinging.ping))
             peak = max(peak, resident_mib(pid))
             if time.monotonic() - checked > _HEALTH_SECONDS:
-                health_stall = max(health_stall, _healthy(http_port))
+                health_stall = max(health_stall, _stall(pid, partial(_check_health, http_port)))
                 checked = time.monotonic()
         except OSError as problem:
             error = str(problem) or type(problem).__name__

@@ -23,13 +23,13 @@ from broker_containers.doors.danube_schema.service import add_to
 from broker_containers.doors.grpc_shared.callers import Callers
 from broker_containers.doors.grpc_shared.calls import CallGuard, handlers_of, methods_of
 from broker_containers.doors.grpc_shared.gate import CallGate, OpenMethod
-from broker_containers.doors.grpc_shared.port import IDLE_OPTIONS, open_port
+from broker_containers.doors.grpc_shared.port import UNKNOWN_CALLERS, open_port
 from broker_containers.doors.grpc_shared.statuses import FOR_CLIENTS
 from broker_containers.doors.services import Services
 from sulina.client.address import Address
 from sulina.errors import Retriable
 
-_RECEIVE_BYTES: Final = 4 * MAX_MESSAGE_BYTES
+_RECEIVE_BYTES: Final = 2 * MAX_MESSAGE_BYTES
 """The largest request that is read. gRPC answers larger ones with RESOURCE_EXHAUSTED, which stock
 clients retry forever, so this is above the size that is refused with a reason."""
 _MAX_CALLS: Final = 4096
@@ -38,7 +38,7 @@ _MAX_CONNECTIONS: Final = 1024
 """Further connections are closed."""
 _MAX_ALL_CALLS: Final = 16_384
 """Concurrent calls of all connections; further ones get RESOURCE_EXHAUSTED."""
-_OPEN_METHODS: Final = {"/danube.AuthService/Authenticate": OpenMethod(waiting=2, running=16)}
+_OPEN_METHODS: Final = {"/danube.AuthService/Authenticate": OpenMethod(waiting=1, running=16)}
 _ANSWERS: Final = {
     # Makes the client reconnect, and get the reason.
     "/danube.HealthCheck/HealthCheck": pb.HealthCheckResponse(status=pb.HealthCheckResponse.CLOSE)
@@ -152,7 +152,7 @@ def server_options() -> list[tuple[str, int]]:
         ("grpc.max_metadata_size", _LARGEST_METADATA),
         ("grpc.max_concurrent_streams", _MAX_CALLS),
         ("grpc.max_allowed_incoming_connections", _MAX_CONNECTIONS),
-        *IDLE_OPTIONS,
+        *UNKNOWN_CALLERS,
         # Detects clients that disappeared without closing the connection.
         ("grpc.keepalive_time_ms", 10_000),
         ("grpc.keepalive_timeout_ms", 10_000),

@@ -20,7 +20,7 @@ from broker_containers.doors.danube_schema.service import add_to
 from broker_containers.doors.grpc_shared.callers import Callers, Context
 from broker_containers.doors.grpc_shared.calls import AdminService, CallGuard, admin_handlers
 from broker_containers.doors.grpc_shared.gate import CallGate, OpenMethod
-from broker_containers.doors.grpc_shared.port import IDLE_OPTIONS, open_port
+from broker_containers.doors.grpc_shared.port import UNKNOWN_CALLERS, open_port
 from broker_containers.doors.services import Services
 
 _NO_RAFT: Final = (
@@ -113,7 +113,7 @@ def _options(settings: AdminSettings) -> list[tuple[str, int]]:
         ("grpc.max_send_message_length", -1),
         ("grpc.max_concurrent_streams", settings.max_calls),
         ("grpc.max_allowed_incoming_connections", settings.max_connections),
-        *IDLE_OPTIONS,
+        *UNKNOWN_CALLERS,
         # Detects clients that are gone without closing their connection.
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 10_000),

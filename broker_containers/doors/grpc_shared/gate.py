@@ -26,6 +26,9 @@ from sulina.runtime.seam import Clock
 _MESSAGE_SECONDS: Final = 5.0
 """How long the message of an open call may take to arrive."""
 
+_MESSAGE_BYTES: Final = 64 << 10
+"""The largest message of an open call."""
+
 _Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 _Continue: TypeAlias = "Callable[[grpc.HandlerCallDetails], Awaitable[_Handler | None]]"
 
@@ -117,6 +120,11 @@ class _OpenCalls:
             message = await self._message(context)
             if message is None:
                 await _exhausted(context, "no message arrived in time: try again")
+            if len(message) > _MESSAGE_BYTES:
+                message = None  # an error keeps the variables of this function for a while
+                await _exhausted(
+                    context, f"without a token, a message has at most {_MESSAGE_BYTES} bytes"
+                )
             if self._running >= self._limits.running:
                 await _exhausted(context, "too many such calls are in progress: try again later")
             try:

@@ -11,13 +11,16 @@ from sulina.client.address import Address
 from sulina.errors import Refused
 from sulina.runtime.grpc_log import shorten_grpc_log
 
-IDLE_OPTIONS: Final = (
+UNKNOWN_CALLERS: Final = (
     # The TLS handshake and the client's first HTTP/2 frame.
     ("grpc.server_handshake_timeout_ms", 5_000),
     # Without calls; clients reconnect when they make the next one.
     ("grpc.max_connection_idle_ms", 60_000),
+    # Buffer little of a message before a handler asks for it.
+    ("grpc.http2.lookahead_bytes", 64 << 10),
+    ("grpc.http2.bdp_probe", 0),
 )
-"""gRPC options that close connections which strangers keep open."""
+"""gRPC options that limit what callers cost before they are known."""
 
 
 async def open_port(
