@@ -18,6 +18,7 @@ from broker_containers.audit.writer import ChainWriter
 from broker_containers.metrics.exposition import Exposition
 from broker_containers.security.access import Access, Caller, Need
 from broker_containers.security.authority import Authority, id_of
+from broker_containers.security.certificate import ClientCertificate
 from broker_containers.security.errors import Denied
 from sulina.audit import TOPIC, AuditEntry, AuditEvent, AuditOutcome
 from sulina.errors import Overloaded, Refused, SulinaError, Unavailable, UnknownOutcome
@@ -89,15 +90,17 @@ class AuditTrail:
         door: str,
         address: str,
         *,
+        certificate: ClientCertificate | None = None,
         connection: bool = False,
     ) -> Access:
-        """The rights of a token; never waits. Raises ``Unauthenticated``. Both are recorded.
+        """The rights of a token, or of a certificate; never waits. Raises ``Unauthenticated``. Both
+        are recorded.
 
         Callers that are not a ``connection`` present their token with every request: what is
         recorded is that a principal calls from an address, once per hour.
         """
         try:
-            access = authority.access(token)
+            access = authority.access(token, certificate)
         except Refused as error:
             self.refused_token(token, door, address, error)
             raise

@@ -63,6 +63,7 @@ class BrokerOptions:
     admin_port: int | None
     tls_cert: str | None
     tls_key: str | None
+    tls_client_ca: str | None
     security: SecurityOptions
     cache_mb: int
     write_quorum: int
@@ -78,7 +79,9 @@ class BrokerOptions:
     def doors(self, grpc_proxy: str = "") -> DoorSettings:
         """Where to listen. Raises ``Refused`` for files and URLs that can't be used."""
         host, port, files = self.host, self.port, (self.tls_cert, self.tls_key)
-        tls = None if self.tls_cert is None else tls_context(self.tls_cert, self.tls_key)
+        tls = None
+        if self.tls_cert is not None:
+            tls = tls_context(self.tls_cert, self.tls_key, self.tls_client_ca)
         return DoorSettings(
             Listen(host, port, tls),
             Listen(host, self.port_for(self.http_port, HTTP_PORT), tls),
@@ -108,6 +111,8 @@ def broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
         keep_files_private()
         if options.tls_key is not None and options.tls_cert is None:
             raise click.UsageError("--tls-key needs a --tls-cert")
+        if options.tls_client_ca is not None and options.tls_cert is None:
+            raise click.UsageError("--tls-client-ca needs a --tls-cert")
         check_quorum(options.write_quorum, options.ack_quorum)
         return command(*positional, options=options, **named)
 
@@ -134,6 +139,12 @@ def broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
         _port("--admin-port", "Danube's admin tools (gRPC)", ADMIN_PORT),
         click.option("--tls-cert", type=_FILE, help="Serve TLS with this certificate chain (PEM)."),
         click.option("--tls-key", type=_FILE, help="Private key of the certificate (PEM)."),
+        click.option(
+            "--tls-client-ca",
+            type=_FILE,
+            help="Accept certificates of these authorities (PEM) in place of tokens, from clients "
+            "of the binary port and of HTTP.",
+        ),
         click.option(
             "--cache-mb",
             type=click.IntRange(min=1),

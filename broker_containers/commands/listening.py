@@ -26,8 +26,11 @@ def port_or_default(wanted: int | None, binary_port: int, default: int) -> int:
     return default if binary_port else 0
 
 
-def tls_context(certificate: str, key: str | None) -> ssl.SSLContext:
-    """The TLS context of a server. Raises ``Refused`` if the files can't be used."""
+def tls_context(certificate: str, key: str | None, client_ca: str | None = None) -> ssl.SSLContext:
+    """The TLS context of a server. Raises ``Refused`` if the files can't be used.
+
+    With ``client_ca``, clients may present certificates of these authorities.
+    """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(certificate, key)
@@ -36,6 +39,15 @@ def tls_context(certificate: str, key: str | None) -> ssl.SSLContext:
             f"{certificate} can't be used for TLS ({error.reason or error}): it must be a PEM file "
             "with the certificate, and the key in it or in --tls-key must belong to it"
         ) from None
+    if client_ca is not None:
+        try:
+            context.load_verify_locations(client_ca)
+        except ssl.SSLError as error:
+            raise Refused(
+                f"{client_ca} can't be used for clients' certificates ({error.reason or error}): "
+                "it must be a PEM file with the certificates of authorities"
+            ) from None
+        context.verify_mode = ssl.CERT_OPTIONAL
     return context
 
 

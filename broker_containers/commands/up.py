@@ -205,6 +205,7 @@ def _process_options(
         "--tier-local": str(options.tier_local),
         "--tls-cert": options.tls_cert,
         "--tls-key": options.tls_key,
+        "--tls-client-ca": options.tls_client_ca,
     }
     log = ("--log-level", options.log_level)
     return ProcessOptions(

@@ -161,6 +161,8 @@ UNIDENTIFIED: Final = Access("unidentified", ())
 """Before a client has sent its token."""
 ANYONE: Final = Access("anyone", (Grant(Action.ADMIN, EVERYTHING),))
 """Without authentication."""
+RESERVED_NAMES: Final = (ROOT.principal, UNIDENTIFIED.principal, ANYONE.principal)
+"""Names that no identity from outside may have: they would mislead readers of the audit trail."""
 
 
 ACTING: Final[ContextVar[Access]] = ContextVar("acting", default=ROOT)

@@ -15,8 +15,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from broker_containers.security.access import ANYONE, ROOT, Access
+from broker_containers.security.access import ANYONE, RESERVED_NAMES, ROOT, Access
 from broker_containers.security.binding_grants import BindingGrants
+from broker_containers.security.certificate import ClientCertificate
 from broker_containers.security.errors import Unauthenticated
 from broker_containers.security.jwt import Claims, is_hs256, looks_like_jwt, read_jwt
 from broker_containers.security.root_token import RootToken
@@ -76,7 +77,7 @@ class Authority:
         own: list[CachedTable[Any]] = [self._principals, self._denials, self._tokens]
         self._prefix_cache = PrefixCache(store, clock, auth.AUTH, [*own, *self._bound.tables])
         self._prefix_cache.on_advance(self._advanced)
-        self._kept: OrderedDict[str, Access] = OrderedDict()
+        self._kept: OrderedDict[str | ClientCertificate, Access] = OrderedDict()
         self._listed = False
         self._followers: list[Callable[[], None]] = []
 
@@ -118,22 +119,32 @@ class Authority:
         """Call ``follower`` whenever rights may have changed: holders of an ``Access`` renew it."""
         self._followers.append(follower)
 
-    def access(self, token: str) -> Access:
-        """The rights of a token; never waits. Raises ``Unauthenticated``."""
+    def access(self, token: str, certificate: ClientCertificate | None = None) -> Access:
+        """The rights of a token, or without one of a verified certificate; never waits.
+
+        Raises ``Unauthenticated``.
+        """
         settings = self._settings
         if settings is None:
             return ANYONE
-        found = self._kept.get(token)
+        key = token or certificate or ""
+        found = self._kept.get(key)
         if found is None:
-            found = self._resolve(token, settings)
-            self._kept[token] = found
+            found = self._resolve(token, certificate, settings)
+            self._kept[key] = found
             if len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
         if found.until_us and self._clock.wall_us() >= found.until_us:
-            raise Unauthenticated("the token has expired: get a new one")
+            what = "token" if token else "certificate"
+            raise Unauthenticated(f"the {what} has expired: get a new one")
         return found
 
-    def _resolve(self, token: str, settings: AuthSettings) -> Access:
+    def _resolve(
+        self, token: str, certificate: ClientCertificate | None, settings: AuthSettings
+    ) -> Access:
+        if not token and certificate is not None:
+            kind = PrincipalType.SERVICE_ACCOUNT
+            return self._access(certificate.principal, certificate.until_us, kind)
         if not token:
             raise Unauthenticated(
                 "this broker requires a token: create one with `sulina security token create`"
@@ -166,10 +177,12 @@ class Authority:
     ) -> Access:
         """The grants of a principal and of its bindings, and its deny rules.
 
-        A JSON Web Token has the ``kind`` of its principal, which may exist in bindings only: in its
-        own, or in those of its ``groups``.
-        Sulina's tokens are valid only as long as their principal's record exists.
+        A JSON Web Token and a certificate have the ``kind`` of their principal, which may exist in
+        bindings only: in its own, or in those of its ``groups``. Sulina's tokens are valid only as
+        long as their principal's record exists.
         """
+        if kind is not None and principal in RESERVED_NAMES:
+            raise Unauthenticated(f"the name {principal!r} is reserved: use another one")
         found = self._principals.items.get(_rest(principal))
         bound = self._bound.grants(principal, kind)
         for group in groups:

@@ -9,7 +9,8 @@ that answers do not accumulate.
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol, cast
+from collections.abc import Mapping
+from typing import Any, Protocol, cast
 
 from google.protobuf.message import Message
 
@@ -134,6 +135,11 @@ class CommandStream(asyncio.BufferedProtocol):
         """The number of its file descriptor; -1 if it has none."""
         socket = self._transport.get_extra_info("socket") if self._transport else None
         return -1 if socket is None else int(socket.fileno())
+
+    @property
+    def certificate(self) -> Mapping[str, Any] | None:
+        """The other side's verified certificate; None or empty if it has none."""
+        return self._transport.get_extra_info("peercert") if self._transport else None
 
     @property
     def address(self) -> str:

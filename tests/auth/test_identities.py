@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import logging
+import ssl
 import subprocess
 import sys
 import time
@@ -18,15 +19,17 @@ from urllib.parse import parse_qs, urlsplit
 import aiohttp
 import grpc
 import pytest
+import trustme
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from grpc_reflection.v1alpha import reflection_pb2
 
 import sulina
-from broker_containers.assembly.running import DoorSettings
+from broker_containers.assembly.running import DoorSettings, RunningBroker
 from broker_containers.assembly.single import run_embedded
 from broker_containers.commands.auth_options import SecurityOptions
+from broker_containers.commands.listening import tls_context
 from broker_containers.doors.listen import Listen
 from broker_containers.security import oidc, root_token
 from broker_containers.security.errors import Unauthenticated
@@ -37,7 +40,9 @@ from broker_containers.security.root_token import OVERLAP_SECONDS, RootToken
 from broker_containers.security.settings import AuthSettings, JwtSettings, OidcSettings
 from sulina.errors import Refused, SulinaError
 from sulina.runtime.real_clock import RealClock
+from sulina.runtime.tls_files import TlsFiles
 from tests.auth.broker import JWT_KEY, ROOT, Guarded, json_web_token
+from tests.support.certificates import issue
 from tests.support.etcd import free_ports
 
 PATIENCE = 60.0
@@ -492,3 +497,68 @@ async def test_a_provider_needs_tls(url: str) -> None:
     with pytest.raises(Refused, match="https"):
         async with OidcProvider(OidcSettings(url, "sulina"), RealClock(), lambda: None):
             pass
+
+
+# ---- client certificates ----
+
+
+def client_context(authority: trustme.CA, files: TlsFiles | None) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    if files is not None and files.certificate is not None:
+        context.load_cert_chain(files.certificate, files.key)
+    return context
+
+
+@asynccontextmanager
+async def tls_broker(folder: Path, authority: trustme.CA) -> AsyncIterator[RunningBroker]:
+    server = issue(authority, folder / "tls", "server")
+    assert server.certificate is not None and server.ca is not None
+    tls = tls_context(str(server.certificate), str(server.key), str(server.ca))
+    doors = DoorSettings(Listen(port=0, tls=tls), http=Listen(port=0, tls=tls))
+    async with run_embedded(folder / "data", doors, auth=AuthSettings(ROOT)) as running:
+        yield running
+
+
+async def test_a_certificate_is_an_identity(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    async with tls_broker(tmp_path, authority) as running:
+        url, http = running.addresses.url, running.addresses.http_url
+        token_only = client_context(authority, None)
+        async with sulina.connect(url, token=ROOT, tls=token_only) as root:
+            await root.admin.principals.grant("billing", ["produce:/default/orders", "cluster:*"])
+            mine = client_context(authority, issue(authority, tmp_path / "tls", "billing"))
+            async with (
+                sulina.connect(url, tls=mine) as client,
+                client.producer("/default/orders") as producer,
+            ):
+                await (await producer.send(b"hello"))
+                with pytest.raises(Refused, match="'billing' may not do this"):
+                    await client.admin.topics.delete("/default/orders")
+                async with aiohttp.ClientSession() as session:
+                    async with session.get(f"{http}/api/v1/tokens", ssl=mine) as answer:
+                        assert answer.status == 200
+                    async with session.get(f"{http}/api/v1/tokens", ssl=token_only) as answer:
+                        assert answer.status == 401
+                # What the principal loses, a connected client loses, too.
+                await root.admin.principals.delete("billing")
+                await until(lambda: refused(works(client)))
+            for name in ("nobody", "root"):
+                other = client_context(authority, issue(authority, tmp_path / "tls", name))
+                with pytest.raises(Refused, match=r"unknown principal|reserved"):
+                    async with sulina.connect(url, tls=other):
+                        pass
+        with pytest.raises(Refused, match="requires a token"):
+            async with sulina.connect(url, tls=token_only):
+                pass
+
+
+async def test_a_certificate_of_another_authority_is_not_accepted(tmp_path: Path) -> None:
+    authority, other = trustme.CA(), trustme.CA()
+    async with tls_broker(tmp_path, authority) as running:
+        context = client_context(authority, issue(other, tmp_path / "other", "billing"))
+        with pytest.raises(SulinaError):
+            async with sulina.connect(
+                running.addresses.url, tls=context, connect_timeout=2, reconnect_timeout=0.1
+            ):
+                pass

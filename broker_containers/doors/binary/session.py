@@ -23,6 +23,7 @@ from broker_containers.doors.unidentified import Connection
 from broker_containers.quotas.quotas import Held, Live
 from broker_containers.quotas.rates import Direction
 from broker_containers.security.access import UNIDENTIFIED
+from broker_containers.security.certificate import ClientCertificate, read_certificate
 from broker_containers.security.errors import Unauthenticated
 from sulina.errors import Overloaded, ProtocolError, Refused, SulinaError, UnknownOutcome
 from sulina.model import Delivery
@@ -109,13 +110,16 @@ class BinarySession:
         if not self._greeted:
             return
         try:
-            access = self._authority.access(self._token)
+            access = self._authority.access(self._token, self._certificate())
         except Refused:
             self.close()  # the client reconnects, with another token or to get the reason
             return
         if not access.same_as(self._access):
             self._attachments.keep_to(access)
         self._access = access
+
+    def _certificate(self) -> ClientCertificate | None:
+        return read_certificate(self.stream.certificate)
 
     # ---- called by the stream ----
 
@@ -184,7 +188,12 @@ class BinarySession:
             )
         try:
             self._access = self._audit.sign_in(
-                self._authority, body.token, "binary", self.stream.peer, connection=True
+                self._authority,
+                body.token,
+                "binary",
+                self.stream.peer,
+                certificate=self._certificate(),
+                connection=True,
             )
         except SulinaError as error:
             self.stream.hold(_REFUSED)

@@ -22,6 +22,7 @@ from broker_containers.metrics.exposition import CONTENT_TYPE
 from broker_containers.metrics.requests import RequestMetrics
 from broker_containers.security.access import Caller, Need, of_topic
 from broker_containers.security.bearer import bearer_token
+from broker_containers.security.certificate import read_certificate
 from broker_containers.security.errors import Unauthenticated
 from sulina.model import EVERYTHING, Action
 from sulina.operations.json_types import form_of
@@ -75,7 +76,11 @@ class Application:
         token = bearer_token(request.headers.get("Authorization", ""))
         address = request.remote or ""
         try:
-            access = self._audit.sign_in(self._authority, token, "http", address)
+            transport = request.transport
+            found = None if transport is None else transport.get_extra_info("peercert")
+            access = self._audit.sign_in(
+                self._authority, token, "http", address, certificate=read_certificate(found)
+            )
         except Unauthenticated:
             if token:
                 await self._throttle.refused(address)
