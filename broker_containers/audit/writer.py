@@ -30,7 +30,10 @@ _log = logging.getLogger(__name__)
 _BATCH: Final = 256
 _PAGE: Final = 1_000
 _TICK_SECONDS: Final = 1.0
-"""How often summaries are looked for, and the pause after a failure."""
+"""How often summaries are looked for, and the longest pause after a failure."""
+_FIRST_PAUSE_SECONDS: Final = 0.02
+_ALARM_SECONDS: Final = 3.0
+"""How long records can't be written before that is logged as an error."""
 _HEAD_SECONDS: Final = 5.0
 """How often the end of the chain is stored while records are being written."""
 _CLOSE_SECONDS: Final = 2.0
@@ -81,6 +84,8 @@ class ChainWriter:
         self.cause = "the broker is starting"
         """Why records can't be written."""
         self.failing = False
+        self._failing_since: float | None = None
+        self._pause = _FIRST_PAUSE_SECONDS
         self.written = self.failed = self.file_failed = 0
 
     @property
@@ -133,24 +138,30 @@ class ChainWriter:
             try:
                 await self._write()
             except Exception as error:
-                self._note_failure(error)
-                await self._clock.sleep(_TICK_SECONDS)
+                await self._clock.sleep(self._note_failure(error))
             else:
                 if self._closing and not self.pending:
                     return
 
-    def _note_failure(self, error: Exception) -> None:
+    def _note_failure(self, error: Exception) -> float:
+        """How long to wait. A topic that moves is no reason for an alarm: only what lasts is."""
         self.failed += 1
         self.cause = str(error)
+        now = self._clock.now()
+        if self._failing_since is None:
+            self._failing_since = now
+            self._pause = _FIRST_PAUSE_SECONDS
+        self._pause = min(2 * self._pause, _TICK_SECONDS)
         if not isinstance(error, SulinaError):
             _log.error("writing the audit trail failed", exc_info=error)
-        if not self.failing:
+        if not self.failing and now >= self._failing_since + _ALARM_SECONDS:
             self.failing = True
             _log.error(
                 "the audit trail can't be written: administrative changes are refused until it "
                 "can (%s)",
                 error,
             )
+        return self._pause
 
     async def _write(self) -> None:
         """Write the next records, and note the end of the chain from time to time."""
@@ -180,6 +191,7 @@ class ChainWriter:
         assert self._head is not None
         self._stored = self._head, at.offset + len(payloads) - 1
         self.written += len(payloads)
+        self._failing_since = None
         if self.failing:
             self.failing = False
             _log.warning("the audit trail is written again")

@@ -44,6 +44,8 @@ class Peers:
         client = self._clients.get(found.url)
         if client is None:
             client = self._connect(found.url)
+            # A call for this broker must not reach another one, or this one itself, instead.
+            client.use_only_given_addresses()
             self._clients[found.url] = client
             try:
                 await client.open()

@@ -359,6 +359,10 @@ class Client(AsyncResource):
 
         return await self._try(lambda: read_once(self._topics, name, start, max_records, max_bytes))
 
+    def use_only_given_addresses(self) -> None:
+        """Never turn to brokers that are not in the URL. Call it before opening."""
+        self._pool.learns = False
+
     @cached_property
     def admin(self) -> AdminClient:
         """Administrative operations: ``await client.admin.topics.create("/default/orders")``.

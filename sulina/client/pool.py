@@ -34,6 +34,8 @@ class Pool:
         self._dialling: dict[Address, asyncio.Task[Connection]] = {}
         self._arrival = asyncio.Event()
         self._closed = False
+        self.learns = True
+        """Whether brokers that others announce are used if no configured address answers."""
         self.on_silence: Callable[[Connection], None] | None = None
         """Called with a connection whose broker leaves pings unanswered."""
 
@@ -100,7 +102,7 @@ class Pool:
 
     def _learn(self, urls: Sequence[str]) -> None:
         """Remember other brokers, in case all configured ones are gone."""
-        for url in urls:
+        for url in urls if self.learns else ():
             with contextlib.suppress(Refused):  # perhaps of a newer scheme
                 for address in parse_addresses(url):
                     if address not in self._addresses:

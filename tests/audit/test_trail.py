@@ -244,8 +244,12 @@ async def test_a_change_that_cannot_be_recorded_is_not_made_and_messages_still_f
         assert "refused" not in await guarded.root.admin.namespaces.list()
         async with guarded.root.producer("/default/orders") as producer:
             await (await producer.send(b"hello"))
-        text = (await guarded.http("GET", "/metrics", headers=bearer(ROOT))).text
-        assert "sulina_audit_failing 1" in text
+
+        async def failing() -> bool:
+            answer = await guarded.http("GET", "/metrics", headers=bearer(ROOT))
+            return "sulina_audit_failing 1" in answer.text
+
+        await until(failing)
         monkeypatch.undo()
 
         async def works() -> bool:
