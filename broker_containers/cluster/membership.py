@@ -25,6 +25,8 @@ from sulina.runtime.seam import Clock
 _log = logging.getLogger(__name__)
 _PAUSE = 0.5
 _STOP_SECONDS = 2.0
+_ANSWER_SECONDS = 1.0
+"""A metadata store that takes longer to answer counts as unreachable."""
 
 
 class Membership:
@@ -70,6 +72,17 @@ class Membership:
     def lease(self) -> Lease | None:
         """The lease, if it is certainly still valid."""
         return self._lease if self._lease is not None and self._lease.alive() else None
+
+    async def in_touch(self) -> bool:
+        """Whether this broker is registered and the store answers now.
+
+        A lease alone does not say so: it outlives the connection by up to its whole time.
+        """
+        try:
+            await within(self._clock, _ANSWER_SECONDS, self._store.get(register_key(self.broker)))
+        except (SulinaError, TimeoutError):
+            return False
+        return self.lease is not None
 
     async def leave(self) -> None:
         """Announce that this broker stops: the others take over its topics, one by one."""

@@ -75,7 +75,7 @@ class ClusterHandlers:
 
     @handles(ClusterOperations.standing)
     async def standing(self) -> MetadataContact:
-        in_touch = self._membership.lease is not None
+        in_touch = await self._membership.in_touch()
         return MetadataContact(self._me, in_touch, self._tables.prefix_cache.revision)
 
     # ---- brokers ----

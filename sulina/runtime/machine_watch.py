@@ -137,10 +137,10 @@ class MachineWatch:
 
     async def check_descriptors(self) -> str:
         """A readiness check: raises ``Overloaded`` while descriptors are scarce."""
-        self.descriptors = found = self._look_at_descriptors()
-        if found.scarce:
+        self.descriptors = self._look_at_descriptors()
+        if self.descriptors.scarce:
             raise Overloaded(self._scarce())
-        return f"{found.used} of {found.limit} are in use"
+        return "enough are free"
 
     def _scarce(self) -> str:
         return (

@@ -22,13 +22,10 @@ QUICK_DOOR = DanubeSettings(forward_after_seconds=2.0, goodbye_seconds=0.0)
 
 
 class DanubeBrokers(Brokers):
-    """With ``proxied``, clients reach all brokers through one address only, and one may be lost.
-
-    The others keep their leases through any pause of a busy machine.
-    """
+    """With ``proxied``, clients reach all brokers through one address only."""
 
     def __init__(self, *, proxied: bool = False) -> None:
-        super().__init__(replace(QUICK, lease_seconds=6 if proxied else 30))
+        super().__init__(replace(QUICK, lease_seconds=6))
         self._proxied = proxied
         self.urls: dict[str, str] = {}
         self._lost: dict[str, ClusteredBroker] = {}

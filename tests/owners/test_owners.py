@@ -301,6 +301,17 @@ async def test_when_nobody_reaches_the_metadata_store_everything_is_served_on(
         flow.check()
 
 
+async def test_a_lease_that_outlives_the_connection_is_not_taken_for_contact() -> None:
+    """Leases end one after the other: the first broker without one must not leave its clients."""
+    async with Brokers(replace(QUICK, lease_seconds=60)) as brokers:
+        await brokers.start("one")
+        async with brokers.client() as client:
+            assert (await client.admin.cluster.standing()).in_touch
+            brokers.ways["one"].cut()
+            assert brokers.running["one"].membership.lease is not None
+            assert not (await client.admin.cluster.standing()).in_touch
+
+
 async def test_behind_one_address_any_broker_leads_to_the_owner() -> None:
     async with asyncio.timeout(60), Brokers() as brokers:
         await brokers.start("one")

@@ -134,7 +134,7 @@ def test_a_missing_safeguard_is_found_out(safeguard: str) -> None:
 )
 def test_a_missing_safeguard_of_the_cluster_is_found_out(safeguard: str) -> None:
     assert safeguard in CLUSTER_SAFEGUARDS
-    finding = look_for(safeguard, most=60, jobs=1)
+    finding = look_for(safeguard, most=100, jobs=1)
     assert finding.found is not None
 
 
