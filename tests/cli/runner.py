@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import multiprocessing
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import sulina
+from sulina.cli.app import run
 from sulina.model import Start
 from tests.support.shell import CommandResult
 
 COMMAND = [sys.executable, "-m", "sulina.cli"]
 SECONDS = 60.0
+_STREAMS = ("stdin", "stdout", "stderr")
+
+_forking = multiprocessing.get_context("forkserver")
+_forking.set_forkserver_preload([__name__])
 
 
 class SulinaCommand:
@@ -27,16 +37,23 @@ class SulinaCommand:
         return {**os.environ, "SULINA_URL": self.url, "COLUMNS": "120"}
 
     def __call__(self, *arguments: str, input: str | bytes = b"", code: int = 0) -> CommandResult:
-        """Run it, and check its exit code. No command shows a traceback."""
-        done = subprocess.run(
-            [*COMMAND, *arguments],
-            input=input.encode() if isinstance(input, str) else input,
-            capture_output=True,
-            timeout=SECONDS,
-            env=self.environment,
-            check=False,
-        )
-        ran = CommandResult(done.returncode, done.stdout.decode(), done.stderr.decode())
+        """Run it, and check its exit code. No command shows a traceback.
+
+        Its process is forked from one that has loaded the command line: loading takes longer than
+        most commands do.
+        """
+        with tempfile.TemporaryDirectory() as name:
+            stdin, stdout, stderr = (Path(name, stream) for stream in _STREAMS)
+            stdin.write_bytes(input.encode() if isinstance(input, str) else input)
+            process = _forking.Process(
+                target=_run, args=(arguments, name, os.getcwd(), self.environment)
+            )
+            process.start()
+            process.join(SECONDS)
+            if process.exitcode is None:
+                process.kill()
+                raise TimeoutError(f"{arguments}: {stderr.read_text()}")
+            ran = CommandResult(process.exitcode, stdout.read_text(), stderr.read_text())
         assert "Traceback" not in ran.stderr, ran.stderr
         assert ran.code == code, ran
         return ran
@@ -56,6 +73,19 @@ class SulinaCommand:
             stderr=stderr,
             env=self.environment,
         )
+
+
+def _run(arguments: Sequence[str], streams: str, folder: str, environment: dict[str, str]) -> None:
+    """Run a command in this process, with files for standard input and output."""
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    for number, name in enumerate(_STREAMS):
+        file = os.open(Path(streams, name), os.O_RDWR | os.O_CREAT)
+        os.dup2(file, number)
+        os.close(file)
+    sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False))  # multiprocessing has closed it
+    sys.exit(run(arguments))
 
 
 def finish(process: subprocess.Popen[bytes]) -> CommandResult:
