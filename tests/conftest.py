@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 # Before anything imports gRPC, which else breaks children that are forked while it works: Spark
@@ -17,6 +19,9 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# For Spark, which runs for seconds: compiling its code thoroughly takes longer than running it.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 # A shell starts what runs in the background with Ctrl-C ignored, and so would be whatever the tests
 # start: they could not end it as a person does.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -25,3 +30,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # No time limit for an example: machines differ, and ours are busy.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
+
+_FIRST = ("spark", "end_to_end", "infra", "functions", "localstack", "faults", "chaos")
+"""Folders with the longest tests."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the longest tests first, so that no process works on one alone in the end.
+
+    With ``--dist worksteal`` the first process gets the first half of the list, and the others take
+    over tests from its end: a single process runs all tests of Spark, with a single session.
+    """
+    places = {folder: place for place, folder in enumerate(_FIRST)}
+    top = Path(__file__).parent
+    items.sort(key=lambda item: places.get(item.path.relative_to(top).parts[0], len(places)))
