@@ -159,7 +159,7 @@ def pack_image(
 
 
 def unpack_image(data: Buffer, offset: int, salt: int) -> Image | None:
-    """The image at ``offset``; None if there is no intact one with this salt."""
+    """The image at ``offset``; None if there is no intact one with this salt and valid ids."""
     body = memoryview(data)[offset + _CRC.size : offset + IMAGE_SIZE]
     if len(body) != _IMAGE.size:
         return None
@@ -168,7 +168,8 @@ def unpack_image(data: Buffer, offset: int, salt: int) -> Image | None:
         return None
     if _CRC.unpack_from(data, offset)[0] != crc32c(body):
         return None
-    return Image(*fields)
+    image = Image(*fields)
+    return image if image.entry >= 0 and image.lac >= -1 else None
 
 
 def pack_state(state: JournalState) -> bytes:

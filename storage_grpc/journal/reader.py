@@ -144,5 +144,6 @@ def _verify(
             and (image.ledger, image.entry) == (ledger, place.entry)
             and (image.position, image.length) == (place.position, place.length)
         ):
-            return (image.lac, payload) if crc32c(payload) == image.payload_crc else None
+            sound = len(payload) == place.length and crc32c(payload) == image.payload_crc
+            return (image.lac, payload) if sound else None
     return None

@@ -195,7 +195,7 @@ class _FolderReader:
             await file.write(at, [data], sync=False)
             at += len(data)
         await file.sync()
-        if await file.size() != contents.end:
+        if await file.size() > contents.end:
             await file.truncate(contents.end)
 
     async def _from_index_file(self, sequence: int) -> Contents | None:

@@ -86,7 +86,9 @@ async def _next_place(window: _FileWindow, at: int, salt: int) -> _Stretch:
             return _Stretch(at, image.position, None, False, memoryview(b""))
     payload = await window.get(at + IMAGE_SIZE, image.length)
     sound = len(payload) == image.length and crc32c(payload) == image.payload_crc
-    return _Stretch(at, image.end, image, sound, payload)
+    # A damaged record may claim to be longer than the file.
+    end = image.end if sound else min(image.end, window.limit)
+    return _Stretch(at, end, image, sound, payload)
 
 
 async def _search(window: _FileWindow, start: int, salt: int) -> Image | None:

@@ -19,7 +19,7 @@ from sulina.errors import CorruptEntry
 from sulina.lake.digest import Digest
 from sulina.lake.footer_checksum import FOOTER_CHECKSUM_SIZE, footer_checksum
 from sulina.lake.rebuild import rebuild_frames
-from sulina.lake.schema import OFFSET, PRODUCER, PUBLISH_TIME, RECORD_SCHEMA
+from sulina.lake.schema import OBJECT_SCHEMA, OFFSET, PRODUCER, PUBLISH_TIME
 from sulina.lake.summary import ObjectMetadata, ObjectSummary, from_metadata
 
 TAIL: Final = 64 << 10
@@ -28,8 +28,8 @@ TAIL: Final = 64 << 10
 _MAGIC: Final = b"PAR1"
 _ENDING: Final = 8
 _MAX_FOOTER: Final = 128 << 20
-_OFFSET_COLUMN: Final = RECORD_SCHEMA.get_field_index(OFFSET)
-_TIME_COLUMN: Final = RECORD_SCHEMA.get_field_index(PUBLISH_TIME)
+_OFFSET_COLUMN: Final = OBJECT_SCHEMA.get_field_index(OFFSET)
+_TIME_COLUMN: Final = OBJECT_SCHEMA.get_field_index(PUBLISH_TIME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +95,12 @@ def open_footer(tail: bytes, size: int) -> Footer | NeedMore:
         raise _damaged("its footer does not match the checksum before it")
     try:
         parquet = pq.read_metadata(pa.BufferReader(sealed))
-    except (pa.ArrowException, OSError) as error:
+        columns = parquet.schema.to_arrow_schema()
+    except (pa.ArrowException, OSError, ValueError) as error:  # names that are not UTF-8
         raise _damaged(f"its footer cannot be read ({error})") from None
     metadata = from_metadata(parquet.metadata, size)
+    if not columns.equals(OBJECT_SCHEMA):
+        raise _damaged("its columns are not those of a ledger")
     groups = _row_groups(parquet, metadata)
     if (groups[-1].end if groups else len(_MAGIC)) + whole != size:
         raise _damaged("the sizes of its parts do not add up to its size")
@@ -213,9 +216,15 @@ def _row_groups(parquet: pq.FileMetaData, metadata: ObjectMetadata) -> tuple[Row
     start = 0
     for number, part in enumerate(metadata.parts):
         group = parquet.row_group(number)
+        if group.num_columns != parquet.num_columns or any(
+            group.column(column).physical_type != parquet.schema.column(column).physical_type
+            for column in range(group.num_columns)
+        ):
+            # Arrow ends the process if it looks at the statistics of such a column.
+            raise _damaged("a row group has columns of other types than its schema")
         offsets = group.column(_OFFSET_COLUMN).statistics
         times = group.column(_TIME_COLUMN).statistics
-        if offsets is None or times is None:
+        if not all(found is not None and found.has_min_max for found in (offsets, times)):
             raise _damaged("its row groups lack statistics")
         groups.append(
             RowGroup(

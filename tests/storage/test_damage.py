@@ -7,7 +7,14 @@ from collections.abc import Iterable
 import pytest
 
 from storage_grpc.journal import JournalStore
-from storage_grpc.journal.format import DATA_START, record_size
+from storage_grpc.journal.format import (
+    DATA_START,
+    FileHeader,
+    RecordKind,
+    pack_header,
+    pack_image,
+    record_size,
+)
 from sulina.errors import CorruptEntry, Fenced, NotFound
 from sulina.runtime.memory_disk import MemoryDisk
 from tests.storage.stores import fill, open_journal, payloads
@@ -272,3 +279,32 @@ async def test_a_payload_that_looks_like_a_journal_is_not_taken_for_one() -> Non
     assert await payloads(after, 9, 1) == [b"after", b"proof"]
     for opened in (store, twin, after):
         await opened.close()
+
+
+async def test_a_damaged_record_that_claims_to_be_long_does_not_make_its_file_longer() -> None:
+    header = pack_header(FileHeader(1, 7, bytes(16)))
+    # Its ``synced`` position proves that it was durable, so it is damage and not a torn tail.
+    image = pack_image(RecordKind.ENTRY, 7, DATA_START, DATA_START + 8, 1, 0, -1, 1 << 26, 0)
+    disk = MemoryDisk()
+    await disk.replace(FIRST, header + image)
+    store = await open_journal(disk)
+    assert len(disk.content(FIRST)) == len(header + image)
+    with pytest.raises(CorruptEntry):
+        await payloads(store, 1)
+    await store.close()
+
+
+async def test_a_record_with_an_invalid_number_is_damage() -> None:
+    header = pack_header(FileHeader(1, 7, bytes(16)))
+    bad = pack_image(RecordKind.ENTRY, 7, DATA_START, DATA_START, 1, -1, -1, 0, 0)
+    at = DATA_START + 2 * len(bad)
+    good = pack_image(RecordKind.ENTRY, 7, at, at, 2, 0, -1, 0, 0)
+    disk = MemoryDisk()
+    await disk.replace(FIRST, header + bad * 2 + good * 2)
+    store = await open_journal(disk)
+    assert store.recovery.damaged
+    assert await payloads(store, 2) == [b""]
+    await store.close()
+    store = await open_journal(disk)
+    assert store.ledgers() == [2]
+    await store.close()
