@@ -64,6 +64,10 @@ chaos: .venv/.stamp-dev .venv/.stamp-project ## kill, pause and cut off processe
 attack: .venv/.stamp-dev .venv/.stamp-project ## attack a real broker, and measure what others notice: ARGS=--cluster
 	@$(bin)/python -m tests.attack $(ARGS)
 
+.PHONY: fuzz
+fuzz: .venv/.stamp-dev .venv/.stamp-project .venv-fuzz/installed.lock ## fuzz what decodes bytes, guided by coverage: MINUTES=1, ARGS=--list
+	@$(bin)/python -m tests.fuzz --minutes $(or $(MINUTES),1) $(ARGS)
+
 .PHONY: containers
 containers: .venv/.stamp-dev .venv/.stamp-project ## build the images, run a cluster of containers, kill a broker
 	@SULINA_CONTAINERS=1 $(bin)/python -m pytest tests/containers $(ARGS)

@@ -10,6 +10,7 @@
 #   emulators.lock, localstack.lock   emulators of cloud services, in separate environments
 #   spark.lock, emr.lock   the newest Spark, for a test; what the jobs bring along to EMR
 #   docs.lock   what `make docs` needs, in a separate environment
+#   fuzz.lock   what `make fuzz` needs beside dev.lock, in a separate environment
 #   danube.lock Danube's own client, which the tests run in a separate environment
 set -euo pipefail
 
@@ -55,6 +56,7 @@ localstack_pins() {
 apart danube "$@"
 apart docs "$@"
 apart emulators "$@"
+apart fuzz "$@"
 apart spark "$@"
 apart emr "$@"
 pins=$(mktemp)

@@ -1,8 +1,6 @@
-"""Commands, masks and names; a short fuzz run, see ``tests.wire.fuzz``."""
+"""Commands, masks and names."""
 
 from __future__ import annotations
-
-import random
 
 import pytest
 from google.protobuf.message import Message
@@ -24,7 +22,6 @@ from sulina.wire.commands import (
     unpack,
 )
 from sulina.wire.header import MAX_RECORDS
-from tests.wire import fuzz
 from tests.wire.bodies import BODIES, EXAMPLES
 
 requests = st.integers(0, (1 << 32) - 1)
@@ -152,22 +149,6 @@ def test_an_error_of_a_kind_not_known_here_is_an_unknown_outcome() -> None:
 
 def test_a_topic_that_moved_may_be_asked_for_again() -> None:
     assert type(error_from(pb.Error(kind=pb.MOVED, message="why"))) is errors.Retriable
-
-
-def test_two_seconds_of_fuzzing_find_nothing() -> None:
-    tally = fuzz.run(seed=random.SystemRandom().getrandbits(32), seconds=2.0)
-    assert tally.understood and tally.refused
-
-
-def test_a_case_is_the_same_every_time() -> None:
-    first = [fuzz.run_case(7, case) for case in range(100)]
-    assert [fuzz.run_case(7, case) for case in range(100)] == first
-
-
-def test_the_command_line_says_how_many_cases_ran(capsys: pytest.CaptureFixture[str]) -> None:
-    assert fuzz.main(["--seed", "3", "--seconds", "0.1"]) == 0
-    assert "cases" in capsys.readouterr().out
-    assert fuzz.main(["--seed", "3", "--case", "12"]) == 0
 
 
 numbers = st.frozensets(st.integers(0, 200) | st.integers(0, 2_000), max_size=60)

@@ -1,0 +1,295 @@
+"""A broker and a storage node in memory, without sockets, threads or real time, for one input each.
+
+Everything behind the ports is real. gRPC's server is replaced by one that keeps the handlers, so
+that a target calls them with bytes; a connection of the binary protocol is fed by hand. The event
+loop is that of the simulation: time is virtual, and a run depends on its input alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import Executor
+from contextlib import AsyncExitStack, contextmanager
+from typing import Any, NoReturn, TypeVar, TypeVarTuple, Unpack, cast
+from unittest.mock import patch
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from broker_containers.assembly.services import build_services
+from broker_containers.broker.broker import Broker
+from broker_containers.broker.settings import BrokerSettings
+from broker_containers.doors.danube.server import DanubeServer
+from broker_containers.doors.danube.settings import DanubeListen
+from broker_containers.doors.danube_admin.server import AdminServer
+from broker_containers.doors.danube_admin.settings import AdminListen
+from broker_containers.doors.listen import Addresses
+from broker_containers.doors.services import Services
+from broker_containers.operations.settings import SettingHandlers
+from broker_containers.operations.single_broker import SingleBrokerHandlers
+from broker_containers.settings.apply import single_broker_config
+from storage_grpc.journal import JournalSettings, JournalStore
+from storage_grpc.ledgers import EmbeddedLedgers
+from sulina.metadata.embedded import EmbeddedStore
+from sulina.runtime.memory_disk import MemoryDisk
+from tests.simulation.clock import SimClock
+from tests.simulation.loop import SimLoop
+
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
+CALL_SECONDS = 3600.0
+"""Virtual seconds after which a call counts as one that hangs."""
+STREAM_SECONDS = 1.5
+"""Virtual seconds for which a stream is read before the client leaves."""
+SMALL_JOURNAL = JournalSettings(
+    file_bytes=1 << 20,
+    reserve_bytes=16 << 10,
+    spare_bytes=16 << 10,
+    group_bytes=64 << 10,
+    max_pending_bytes=8 << 20,
+    max_entry_bytes=1 << 20,
+)
+
+
+class FuzzLoop(SimLoop):
+    """The simulation's loop; what would run in a thread runs at once."""
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[Unpack[_Ts]], _T], *args: *_Ts
+    ) -> asyncio.Future[_T]:
+        done: asyncio.Future[_T] = self.create_future()
+        try:
+            done.set_result(func(*args))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+
+class _LoggedErrors(logging.Handler):
+    """Collects what the product logs as unexpected: records with a traceback."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.errors: list[BaseException] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and record.exc_info[1] is not None:
+            self.errors.append(record.exc_info[1])
+
+
+class WorldSession:
+    """A ``Session`` of a broker: ``start`` opens the door and returns what feeds it."""
+
+    def __init__(
+        self, start: Callable[[Any], Awaitable[Callable[[bytes], Awaitable[None]]]]
+    ) -> None:
+        self._loop = FuzzLoop()
+        self._logged = _LoggedErrors()
+        self._world = self._new_world()
+        with self._checked():
+            self._feed = self._loop.run_until_complete(self._open(start))
+
+    def _new_world(self) -> Any:
+        return BrokerWorld(self._loop)
+
+    async def _open(
+        self, start: Callable[[Any], Awaitable[Callable[[bytes], Awaitable[None]]]]
+    ) -> Callable[[bytes], Awaitable[None]]:
+        return await start(await self._world.__aenter__())
+
+    def feed(self, data: bytes) -> None:
+        """Raises what the door lets through, and any exception that was logged or not handled."""
+        with self._checked():
+            self._loop.run_until_complete(_ended(self._feed(data)))
+
+    def close(self) -> None:
+        try:
+            with self._checked():
+                self._loop.run_until_complete(_ended(self._world.__aexit__()))
+        finally:
+            self._loop.finish()
+
+    @contextmanager
+    def _checked(self) -> Iterator[None]:
+        root = logging.getLogger()
+        before = root.handlers, root.level
+        root.handlers, root.level = [self._logged], logging.WARNING
+        try:
+            yield
+        finally:
+            root.handlers, root.level = before
+        errors, self._logged.errors = self._logged.errors, []
+        for error in errors:
+            raise error
+        unhandled, self._loop.errors = self._loop.errors, []
+        assert not unhandled, unhandled
+
+
+async def _ended(work: Awaitable[None]) -> None:
+    await work
+
+
+class Handlers:
+    """Stands for gRPC's server: keeps the handlers and listens on nothing."""
+
+    def __init__(self) -> None:
+        self.generic: list[grpc.GenericRpcHandler] = []
+
+    def add_generic_rpc_handlers(self, handlers: Any) -> None:
+        self.generic.extend(handlers)
+
+    def add_registered_method_handlers(self, service: str, handlers: Any) -> None: ...
+
+    def add_insecure_port(self, address: str) -> int:
+        return 1
+
+    async def start(self) -> None: ...
+
+    async def stop(self, grace: float | None) -> None: ...
+
+    def find(self, path: str) -> Any:
+        """The handler of a method. Raises ``LookupError`` if no service has it."""
+        details = cast(grpc.HandlerCallDetails, _Details(path))
+        for each in self.generic:
+            found = each.service(details)
+            if found is not None:
+                return found
+        raise LookupError(path)
+
+    async def call(
+        self, path: str, request: bytes, metadata: Mapping[str, str] | None = None
+    ) -> bytes | None:
+        """The reply to a request; None if it ended with a status, or was not a message.
+
+        Raises whatever the handler lets through, and ``TimeoutError`` if it does not end.
+        """
+        handler = self.find(path)
+        read = handler.request_deserializer or bytes
+        try:
+            message = read(request)
+        except DecodeError:
+            return None  # gRPC answers with INTERNAL
+        context = FakeContext(metadata or {})
+        behaviour = handler.unary_stream or handler.unary_unary
+        answer = await self.ended(
+            behaviour(message, context), context, endless=handler.response_streaming
+        )
+        if answer is None:
+            return None
+        write = handler.response_serializer or bytes
+        return bytes(write(answer))
+
+    async def ended(
+        self, work: Coroutine[Any, Any, Any], context: FakeContext, *, endless: bool = False
+    ) -> Any:
+        """The result of a handler; None if it aborts the call, or is ``endless``."""
+        call = asyncio.ensure_future(work)
+        await asyncio.wait((call,), timeout=STREAM_SECONDS if endless else CALL_SECONDS)
+        if not call.done():
+            context.left = True
+            call.cancel()
+            await asyncio.wait((call,))
+            if not endless:
+                raise TimeoutError("a call does not end")
+        if call.cancelled():
+            return None
+        error = call.exception()
+        if isinstance(error, grpc.aio.AbortError):
+            return None
+        if error is not None:
+            raise error
+        return call.result()
+
+
+class _Details:
+    def __init__(self, method: str) -> None:
+        self.method = method
+        self.invocation_metadata = ()
+
+
+class FakeContext:
+    """What a handler sees of its caller."""
+
+    def __init__(self, metadata: Mapping[str, str]) -> None:
+        self._metadata = tuple(metadata.items())
+        self.left = False
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return self._metadata
+
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:1"
+
+    def cancelled(self) -> bool:
+        return self.left
+
+    def time_remaining(self) -> None:
+        return None
+
+    async def write(self, message: bytes) -> None:
+        assert isinstance(message, bytes)
+
+    async def abort(
+        self, code: grpc.StatusCode, details: str = "", trailing_metadata: Any = ()
+    ) -> NoReturn:
+        raise grpc.aio.AbortError(details)
+
+
+class BrokerWorld:
+    """A broker and the handlers of its gRPC ports. Use as ``async with``."""
+
+    services: Services
+
+    def __init__(self, loop: FuzzLoop) -> None:
+        self._clock = SimClock(loop)
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> BrokerWorld:
+        clock, stack = self._clock, self._stack
+        store = await EmbeddedStore.open(clock, MemoryDisk())
+        stack.push_async_callback(store.close)
+        entries = await JournalStore.open(MemoryDisk(), clock, SMALL_JOURNAL, random.Random(1))
+        stack.push_async_callback(entries.close)
+        broker = Broker(EmbeddedLedgers(entries), store, clock, BrokerSettings())
+        addresses = Addresses("127.0.0.1", secure=False)
+        services = build_services(broker, addresses, [SingleBrokerHandlers(broker, addresses)])
+        config = await stack.enter_async_context(single_broker_config(broker))
+        services.operations.serve(SettingHandlers(config))
+        for each in (services.authority, services.schemas, broker):
+            await stack.enter_async_context(each)
+        stack.push_async_callback(services.publisher.close)
+        self.services = services
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._stack.aclose()
+
+    async def open_danube(self) -> Handlers:
+        """The door for Danube's clients."""
+        with no_grpc_server() as handlers:
+            server = DanubeServer(self.services, DanubeListen(port=0))
+        await self._stack.enter_async_context(server)
+        return handlers
+
+    async def open_admin(self) -> Handlers:
+        """The door for Danube's admin tools."""
+        with no_grpc_server() as handlers:
+            server = AdminServer(self.services, AdminListen())
+        await self._stack.enter_async_context(server)
+        return handlers
+
+
+class no_grpc_server:  # noqa: N801
+    """gRPC servers that are created meanwhile are ``Handlers``."""
+
+    def __enter__(self) -> Handlers:
+        made = Handlers()
+        self._patch = patch("grpc.aio.server", lambda *_, **__: made)
+        self._patch.start()
+        return made
+
+    def __exit__(self, *exc: object) -> None:
+        self._patch.stop()
