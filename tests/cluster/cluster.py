@@ -35,7 +35,7 @@ class Cluster:
         self.broker = broker
 
     async def heal(self) -> None:
-        """Everybody runs, and everybody reaches everybody."""
+        """Everybody runs, everybody reaches everybody, and the broker counts on every node."""
         for wire in self.wires:
             wire.heal()
         for node in self.nodes:
@@ -45,6 +45,13 @@ class Cluster:
             node.free_disk()
         if not self.broker.running:
             await asyncio.to_thread(self.broker.start)
+        while not all(self._counts_on(node) for node in self.nodes):
+            await asyncio.sleep(0.05)
+
+    def _counts_on(self, node: StorageProcess) -> bool:
+        """Whether the broker last said that a node is healthy."""
+        _, _, last = self.broker.log().rpartition(f"storage node {node.id} is ")
+        return last.startswith("healthy")
 
     async def noticed(self, node: StorageProcess, since: int) -> None:
         """Wait until the broker has given up on a node; ``since`` is a ``mark``."""
