@@ -68,7 +68,7 @@ async def many_partitions(target: Target) -> None:
         create: Any = channel.unary_unary("/danube.ProducerService/CreateProducer")
         message = request.SerializeToString()
         found = await status_of(create(message, metadata=shown(token), timeout=SECONDS))
-    must(found is Code.FAILED_PRECONDITION, f"the producer got {found.name}")
+    must(found is Code.PERMISSION_DENIED, f"the producer got {found.name}")
 
 
 async def _check_schema(target: Target, subject: str, first: Any, second: Any) -> None:
