@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,3 +114,10 @@ def json_web_token(
 
 def _encoded(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+async def until(check: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until ``check`` says yes; at most a minute."""
+    async with asyncio.timeout(60.0):
+        while not await check():
+            await asyncio.sleep(0.05)
