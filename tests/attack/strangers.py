@@ -174,9 +174,9 @@ async def bad_tokens(target: Target) -> None:
     await _root_is_served(target)
 
 
-@attack("health-flood", _NOTHING, "2,000 health checks over HTTP, 20 at once")
+@attack("health-flood", _NOTHING, "2,000 health checks over HTTP, 50 at once")
 async def health_flood(target: Target) -> None:
-    slots = asyncio.Semaphore(20)
+    slots = asyncio.Semaphore(50)
 
     async def check() -> int:
         async with slots:

@@ -167,8 +167,8 @@ def test_another_message_is_refused_with_the_reason(message: str, reason: str) -
 def test_only_the_commits_of_a_range_are_checked(tmp_path: Path) -> None:
     def git(*arguments: str) -> None:
         names = {
-            f"GIT_{who}_{what}": "x"
-            for who in ("AUTHOR", "COMMITTER")
+            f"GIT_{role}_{what}": "x"
+            for role in ("AUTHOR", "COMMITTER")
             for what in ("NAME", "EMAIL")
         }
         environment = {**os.environ, **names}
