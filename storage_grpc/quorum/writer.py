@@ -79,8 +79,6 @@ class QuorumWriter:
         self._next = 0
         self._pending: deque[_PendingEntry] = deque()
         self._replicas: dict[str, _Replica] = {}
-        self._past_members: set[str] = set()
-        """Every member that was ever in the ensemble: never chosen as a replacement."""
         self._lives = dict(lives)
         """Life of each member, read before the metadata last confirmed our ownership."""
         self._gaps = False
@@ -128,7 +126,6 @@ class QuorumWriter:
         return result
 
     def _open_replica(self, member: str) -> None:
-        self._past_members.add(member)
         node = self._nodes.get(member)
         if node is not None and node.life == self._lives.get(node.id):
             self._replicas[member] = _Replica(node)
@@ -236,7 +233,7 @@ class QuorumWriter:
             while self._error is None:
                 ensemble = self.metadata.fragments[-1].ensemble
                 lost = [member for member in ensemble if member not in self._replicas]
-                spare = self._nodes.choose(len(lost), exclude=self._past_members)
+                spare = self._nodes.choose(len(lost), exclude=ensemble)
                 swapped = replacements(ensemble, lost, spare)
                 if swapped:
                     await self._replace(ensemble, swapped)

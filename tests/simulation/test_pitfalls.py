@@ -480,3 +480,20 @@ def test_a_node_that_goes_while_a_ledger_is_created_is_replaced() -> None:
         assert writer.lac == 0 and c.has(0) and (d.has(0) or e.has(0) or a.has(0) or b.has(0))
 
     on_bench(scenario, 5)
+
+
+def test_a_node_that_was_replaced_is_taken_back_when_its_replacement_goes() -> None:
+    async def scenario(bench: QuorumBench) -> None:
+        a, b, c = bench.nodes
+        c.down = True
+        writer = await bench.ledgers().create(LEDGER)
+        await writer.append(b"on a and b")
+        b.down, c.down = True, False
+        await writer.append(b"on a and c")
+        a.down, b.down = True, False
+        await writer.append(b"on b and c")
+        assert b.has(2) and c.has(2)
+        a.down, b.down = False, True
+        assert await bench.ledgers().recover(LEDGER) == 2
+
+    on_bench(scenario)
