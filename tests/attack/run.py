@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import TimeoutExpired
 
 from tests.attack.attack import Attack, AttackSucceeded, Target
 from tests.attack.bystander import resident_mib
@@ -46,7 +47,10 @@ class Result:
 
 @contextmanager
 def single_broker(folder: Path) -> Iterator[Target]:
-    """``sulina up --auth`` in a process of its own."""
+    """``sulina up --auth`` in a process of its own.
+
+    Raises ``AttackSucceeded`` if it survives SIGTERM.
+    """
     root = _root_file(folder)
     server = SulinaProcess(folder / "data", "--auth", str(root)).start()
     try:
@@ -60,13 +64,20 @@ def single_broker(folder: Path) -> Iterator[Target]:
             root=_ROOT,
             log=folder / "data.log",
         )
+        try:
+            server.stop()
+        except RuntimeError as error:
+            raise AttackSucceeded(f"SIGTERM did not end the broker: {error}") from None
     finally:
         server.kill()
 
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[Target]:
-    """The first broker of a cluster of processes."""
+    """The first broker of a cluster of processes.
+
+    Raises ``AttackSucceeded`` if a process survives SIGTERM.
+    """
     root = _root_file(folder)
     arguments = ("--brokers", "3", "--storage", "3", "--etcd", "1", "--auth", str(root))
     with ClusterUp(folder / "data", *arguments) as up:
@@ -81,6 +92,10 @@ def cluster(folder: Path) -> Iterator[Target]:
             root=_ROOT,
             log=Path(first["log"]),
         )
+        try:
+            up.stop()
+        except TimeoutExpired:
+            raise AttackSucceeded("SIGTERM did not end the cluster") from None
 
 
 def _root_file(folder: Path) -> Path:
@@ -94,6 +109,7 @@ async def run_attack(attack: Attack, target: Target) -> Result:
     """Run one attack with a bystander beside it; then wait until its memory is released."""
     began = time.monotonic()
     before, log_before = resident_mib(target.pid), _size(target.log)
+    leader, owners = await _leader_and_owners(target)
     bystander = await _start_bystander(target)
     detail = ""
     try:
@@ -111,6 +127,8 @@ async def run_attack(attack: Attack, target: Target) -> Result:
     stall_ms = 1000 * max(seen["stall"], seen["health_stall"])
     growth = max(seen["peak"] - before, 0.0)
     logged = _size(target.log) - log_before
+    leader_now, owners_now = await _leader_and_owners(target)
+    moved = [each for each in owners if owners_now.get(each, owners[each]) != owners[each]]
     problems = [
         detail,
         f"a bystander was disconnected or refused: {seen['error']}" if seen["error"] else "",
@@ -118,10 +136,23 @@ async def run_attack(attack: Attack, target: Target) -> Result:
         f"it cost {growth:.0f} MiB" if attack.by_stranger and growth > MAX_GROWTH_MIB else "",
         f"{left:.0f} MiB were not released within a minute" if left > MAX_LEFT_MIB else "",
         f"it wrote {logged} bytes to the log" if logged > MAX_LOG_BYTES else "",
+        f"{leader} lost the lead to {leader_now}" if leader_now != leader else "",
+        f"topics moved: {', '.join(moved[:5])}" if moved else "",
     ]
     found = "; ".join(each for each in problems if each)
     seconds = time.monotonic() - began
     return Result(attack.name, attack.needs, growth, left, stall_ms, seconds, not found, found)
+
+
+async def _leader_and_owners(target: Target) -> tuple[str, dict[str, str]]:
+    """Who leads, with the term, and the owner of each topic: a lost lease changes one of them."""
+    async with target.connect() as client:
+        cluster_now = await client.admin.cluster.describe()
+        owners: dict[str, str] = {}
+        for row in cluster_now.brokers:
+            details = await client.admin.brokers.describe(row.broker)
+            owners |= dict.fromkeys(details.owns, row.broker)
+    return f"{cluster_now.leader} (term {cluster_now.term})", owners
 
 
 def _size(path: Path) -> int:
