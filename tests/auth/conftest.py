@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from broker_containers.security import throttle
 from tests.auth.broker import Guarded, guarded_broker
 from tests.support.fixtures import share_loop
 
@@ -34,3 +35,17 @@ def name() -> str:
 @pytest.fixture
 def topic(name: str) -> str:
     return f"/default/{name}"
+
+
+@pytest.fixture
+def held_back(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long each refusal of an invalid token is to be held back; here none waits that long."""
+    seconds: list[float] = []
+    wanted = throttle._wait_seconds
+
+    def quickly(count: int) -> float:
+        seconds.append(wanted(count))
+        return min(seconds[-1], 0.001)
+
+    monkeypatch.setattr(throttle, "_wait_seconds", quickly)
+    return seconds

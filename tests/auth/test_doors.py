@@ -30,6 +30,7 @@ from tests.support.shell import CommandResult, Shell
 
 Code = grpc.StatusCode
 PATIENCE = 30.0
+pytestmark = pytest.mark.usefixtures("held_back")
 
 
 @asynccontextmanager
@@ -87,12 +88,17 @@ async def test_a_valid_token_is_accepted_by_every_door(
 
 
 async def test_a_missing_or_invalid_token_is_refused_by_every_door(
-    guarded: Guarded, topic: str, name: str
+    guarded: Guarded, topic: str, name: str, held_back: list[float]
 ) -> None:
     good = await guarded.token(name, f"produce:{topic}")
     await guarded.root.admin("topic.create", {"topic": topic})
-    for bad in ("", "nonsense", good[:-1], f"{good}x", ROOT + "x", "sulina__", "sulina_x_y"):
+    assert await outcomes(guarded, "", topic) == NONE
+    assert held_back == []
+    wrong = ("nonsense", good[:-1], f"{good}x", ROOT + "x", "sulina__", "sulina_x_y")
+    for bad in wrong:
         assert await outcomes(guarded, bad, topic) == NONE, bad
+    assert len(held_back) == len(wrong) * len(NONE)  # each door holds each of them back
+    assert held_back[-1] == 1.0
 
 
 async def test_a_token_without_the_right_is_refused_by_every_door(
