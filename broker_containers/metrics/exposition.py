@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
+from typing import Protocol
 
 from broker_containers.topics.histogram import Histogram
 
@@ -46,10 +47,23 @@ def _lines(name: str, value: Samples) -> Iterable[str]:
     return [f"{name} {value}"]
 
 
+class Sees(Protocol):
+    """Whether the reader may see the name of a topic, of a namespace (``/shop/*``), or of a
+    subscription of a topic."""
+
+    def __call__(self, scope: str, subscription: str = "", /) -> bool: ...
+
+
+def _sees_all(scope: str, subscription: str = "", /) -> bool:
+    return True
+
+
 class Exposition:
     """The text of one collection. All samples of a family must be added together."""
 
-    def __init__(self) -> None:
+    def __init__(self, sees: Sees | None = None) -> None:
+        """``sees`` limits what may be named; without it everything may be."""
+        self.sees: Sees = sees or _sees_all
         self._families: list[bytes] = []
 
     def family(self, name: str, kind: MetricType, help_: str, lines: Iterable[str]) -> None:

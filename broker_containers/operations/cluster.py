@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
+from itertools import islice
 
 from broker_containers.cluster.leader_tasks import LeaderTasks
 from broker_containers.cluster.membership import Membership
@@ -12,6 +13,7 @@ from broker_containers.cluster.ownership import Ownership
 from broker_containers.cluster.tables import ClusterTables
 from broker_containers.load.report import LoadReport
 from broker_containers.operations.running import handles
+from broker_containers.security.access import ACTING
 from sulina.errors import NotFound
 from sulina.metadata.keys import members
 from sulina.metadata.keys.members import BrokerMode, BrokerState
@@ -109,7 +111,7 @@ class ClusterHandlers:
         return BrokerDetails(
             **asdict(self._row(broker, {broker: len(owned)})),
             load=None if report is None else _load(report),
-            owns=tuple(owned[:_MOST_OWNED]),
+            owns=tuple(islice(filter(ACTING.get().sees, owned), _MOST_OWNED)),
         )
 
     @handles(BrokerOperations.drain)

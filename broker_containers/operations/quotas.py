@@ -13,6 +13,7 @@ from broker_containers.broker.broker import Broker
 from broker_containers.operations.running import handles
 from broker_containers.quotas.quotas import SYSTEM, limit_names
 from broker_containers.quotas.rates import Subject
+from broker_containers.security.access import ACTING
 from sulina.errors import Refused
 from sulina.metadata.keys import quotas
 from sulina.metadata.keys.quotas import EVERY, QuotaScope, WhenFull
@@ -37,7 +38,12 @@ class QuotaHandlers:
     @handles(QuotaOperations.list)
     async def list(self) -> tuple[QuotaDetails, ...]:
         await self._quotas.caught_up()
-        return tuple(map(self._details, self._quotas.subjects()))
+        sees = ACTING.get().sees
+        return tuple(
+            self._details((scope, name))
+            for scope, name in self._quotas.subjects()
+            if scope is not QuotaScope.NAMESPACE or name == EVERY or sees(f"/{name}/*")
+        )
 
     @handles(QuotaOperations.namespace)
     async def namespace(self, namespace: str, **limits: Unpack[NamespaceQuota]) -> QuotaDetails:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from broker_containers.audit.trail import AuditTrail
-from broker_containers.security.access import ACTING, Access, Caller, Need, of_topic
+from broker_containers.security.access import ACTING, Access, Caller, Need
 from broker_containers.security.errors import Denied
 from sulina.errors import Refused
 from sulina.model import EVERYTHING
@@ -187,11 +187,11 @@ def _need(right: Right, arguments: Arguments) -> Need:
 
 
 def _visible(result: Any, access: Access) -> Any:
-    """A result without the subscriptions in its lists that the caller may not look up.
+    """A result without the topics and subscriptions in its lists that the caller may not see.
 
     Here, not in the handlers: the owner of a topic does not know for whom a call was forwarded.
     """
-    if access.sees_all_subscriptions:
+    if access.sees_all:
         return result
     if isinstance(result, dict):
         return {key: _visible(value, access) for key, value in result.items()}
@@ -203,6 +203,8 @@ def _visible(result: Any, access: Access) -> Any:
 def _may_see(row: Any, access: Access) -> bool:
     match row:
         case {"topic": str(topic), "subscription": str(subscription)}:
-            return access.allows(of_topic(None, topic, subscription))
+            return access.sees(topic, subscription)
+        case {"topic": str(topic)}:
+            return access.sees(topic)
         case _:
             return True

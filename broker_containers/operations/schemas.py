@@ -48,7 +48,7 @@ class VisibleSubjects:
     def check(self, subject: str) -> None:
         """Raise ``Denied`` unless the caller may look it up, whether it exists or not."""
         access = ACTING.get()
-        if not self._named(access, subject) and not self._of_topics(access, subject):
+        if not self._seen(access, subject):
             raise Denied(
                 f"{access.principal!r} may not look up the schema subject {subject!r}: it needs a "
                 f"right on a topic that is bound to it, or `sulina security grant "
@@ -64,11 +64,16 @@ class VisibleSubjects:
         return {
             name: found
             for name, found in subjects.items()
-            if name in seen or self._named(access, name)
+            if not access.hides(name) and (name in seen or self._named(access, name))
         }
 
     def _named(self, access: Access, subject: str) -> bool:
         return access.allows(Need(None, subject)) or access.allows(Need(Action.SCHEMAS, subject))
+
+    def _seen(self, access: Access, subject: str) -> bool:
+        return not access.hides(subject) and (
+            self._named(access, subject) or bool(self._of_topics(access, subject))
+        )
 
     def _of_topics(self, access: Access, subject: str | None) -> set[str]:
         """Subjects of topics that the caller may look up: all of them, or one."""

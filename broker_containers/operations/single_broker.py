@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from itertools import islice
 from typing import Protocol
 
 from broker_containers.broker.broker import Broker
 from broker_containers.operations.running import handles
+from broker_containers.security.access import ACTING
 from sulina.errors import NotFound
 from sulina.metadata.keys import namespaces, topics
 from sulina.metadata.keys.members import BrokerMode
@@ -87,8 +89,8 @@ class SingleBrokerHandlers:
         row = self._row()
         if broker != row.broker:
             raise NotFound(f"there is no broker {broker!r}: the only one is {row.broker}")
-        owns = sorted(str(topic.name) for topic in self._broker.loaded())
-        return BrokerDetails(**asdict(row), load=None, owns=tuple(owns[:_MOST_OWNED]))
+        owns = filter(ACTING.get().sees, sorted(str(each.name) for each in self._broker.loaded()))
+        return BrokerDetails(**asdict(row), load=None, owns=tuple(islice(owns, _MOST_OWNED)))
 
     @handles(TopicOperations.lookup)
     async def lookup(self, topic: str) -> TopicLocation:

@@ -15,6 +15,7 @@ from broker_containers.broker.broker import Broker
 from broker_containers.operations.running import handles
 from broker_containers.operations.subscriptions import subscription_row
 from broker_containers.quotas.quotas import SYSTEM
+from broker_containers.security.access import ACTING
 from broker_containers.topic_log.managed_ledger import ManagedLedger
 from broker_containers.topics.topic import Topic
 from sulina.audit import TOPIC as AUDIT_TOPIC
@@ -139,7 +140,10 @@ class TopicHandlers:
 
     @handles(NamespaceOperations.list)
     async def list_namespaces(self) -> tuple[str, ...]:
-        return tuple(await namespaces.list_names(self._store))
+        sees = ACTING.get().sees
+        return tuple(
+            name for name in await namespaces.list_names(self._store) if sees(f"/{name}/*")
+        )
 
     @handles(NamespaceOperations.create)
     async def create_namespace(self, namespace: str) -> None:

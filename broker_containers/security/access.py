@@ -18,6 +18,8 @@ _READ_ACTIONS: Final = (None, Action.LOOKUP, Action.CONSUME)
 _PARTITION: Final = re.compile(r"-part-(0|[1-9][0-9]{0,4})")
 _LOOKS: Final = (Action.LOOKUP, Action.PRODUCE, Action.CONSUME, Action.TOPICS)
 """A grant of one of these on a topic, or of all actions, allows looking it up."""
+_LISTS: Final = (Action.NAMESPACES, Action.BROKERS, Action.CLUSTER)
+"""With one of these, lists and metrics name a topic although it can't be looked up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +72,8 @@ class Access:
         """When the token expires; 0 for never."""
         self.denied = denied
         """Rules that win over the grants."""
-        self.sees_all_subscriptions = not denied and not any(each.split_scope[1] for each in grants)
-        """Whether it may look up every subscription of the topics that it may look up."""
+        self.sees_all = not denied and not any(each.split_scope[1] for each in grants)
+        """Whether it sees everything in the lists that it may read."""
         self._allowed: set[Need] = set()
 
     def allows(self, need: Need) -> bool:
@@ -99,6 +101,21 @@ class Access:
             and any(_covers(grant, action, need, looking=True) for grant in self.grants)
             for action in need.actions
         )
+
+    def hides(self, scope: str) -> bool:
+        """Whether a deny rule forbids looking up a topic, a namespace (``/shop/*``) or a subject.
+
+        Then nothing may name it, whatever else is granted.
+        """
+        return self._denying(Action.LOOKUP, Need(None, scope)) is not None
+
+    def sees(self, scope: str, subscription: str = "") -> bool:
+        """Whether lists and metrics may name a topic, a namespace or a subscription of a topic."""
+        if self.allows(of_topic(None, scope, subscription)):
+            return True
+        if subscription or self.hides(scope):
+            return False
+        return any(self.allows(Need(action, scope)) for action in _LISTS)
 
     def _denying(self, action: Action, need: Need) -> Grant | None:
         """The deny rule that refuses an action, or None."""

@@ -20,7 +20,7 @@ from broker_containers.doors.services import Services
 from broker_containers.metrics.collectors.broker import BrokerMetrics
 from broker_containers.metrics.exposition import CONTENT_TYPE
 from broker_containers.metrics.requests import RequestMetrics
-from broker_containers.security.access import Caller, Need, of_topic
+from broker_containers.security.access import Caller, Need
 from broker_containers.security.bearer import bearer_token
 from broker_containers.security.certificate import read_certificate
 from broker_containers.security.errors import Unauthenticated
@@ -28,7 +28,7 @@ from sulina.model import EVERYTHING, Action
 from sulina.operations.json_types import form_of
 
 _SEES_ALL = (None, Action.BROKERS, Action.CLUSTER)
-"""Rights on everything that show all metrics; None is a right to look topics up."""
+"""Rights on everything that show the broker's own metrics; None is one to look topics up."""
 _PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 
 
@@ -148,9 +148,9 @@ class Application:
 
     async def _collect(self, request: web.Request) -> web.StreamResponse:
         access = (await self._caller(request)).access
-        all_ = any(access.allows(Need(each, EVERYTHING)) for each in _SEES_ALL)
-        sees = None if all_ else lambda topic: access.allows(of_topic(None, topic))
-        body = await self._metrics.collect(sees)
+        whole = any(access.allows(Need(each, EVERYTHING)) for each in _SEES_ALL)
+        sees = None if whole and access.sees_all else access.sees
+        body = await self._metrics.collect(sees, whole=whole)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
 

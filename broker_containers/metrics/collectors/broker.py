@@ -13,11 +13,11 @@ import psutil
 from broker_containers.broker.broker import Broker
 from broker_containers.metrics.collectors.storage import write_tier
 from broker_containers.metrics.collectors.topics import TopicMetrics
-from broker_containers.metrics.exposition import Exposition, Write
+from broker_containers.metrics.exposition import Exposition, Sees, Write
 from broker_containers.quotas.quotas import Quotas, limit_names
 from broker_containers.schemas.checks import SchemaChecks
 from broker_containers.topics.histogram import LAG_SECONDS, Histogram
-from sulina.names import TopicName
+from sulina.metadata.keys.quotas import QuotaScope
 from sulina.runtime.machine_watch import MachineWatch
 from sulina.runtime.seam import Clock
 from sulina.version import __version__
@@ -96,17 +96,17 @@ class BrokerMetrics:
             self._watching.cancel()
             await asyncio.wait([self._watching])
 
-    async def collect(self, sees: Callable[[TopicName], bool] | None = None) -> bytes:
+    async def collect(self, sees: Sees | None = None, *, whole: bool = True) -> bytes:
         """The text of all metrics. Yields to the event loop between portions.
 
-        With ``sees``, only the series of the topics for which it is true.
+        With ``sees``, it names only what the reader may see; without ``whole``, it has nothing but
+        the series of topics and subscriptions.
         """
         async with self._collecting:
-            text = Exposition()
+            text = Exposition(sees)
             broker = self._broker
-            if sees is not None:
-                seen = [topic for topic in broker.loaded() if sees(topic.name)]
-                await self._topics.write_series(text, seen)
+            if not whole:
+                await self._topics.write_series(text, list(broker.loaded()))
                 return text.encode()
             identity = {"broker_id": broker.settings.broker_id, "version": __version__}
             text.gauge("danube_broker_info", "This broker; always 1.", [(identity, 1)])
@@ -180,6 +180,8 @@ def of_quotas(quotas: Quotas) -> Write:
         use: list[tuple[Mapping[str, str], float]] = []
         allowed: list[tuple[Mapping[str, str], float]] = []
         for scope, name in quotas.subjects()[:_MOST_SUBJECTS]:
+            if scope is QuotaScope.NAMESPACE and not text.sees(f"/{name}/*"):
+                continue
             for limit in limit_names(scope):
                 most = quotas.limit((scope, name), limit) if limit != "when_full" else 0
                 used = quotas.use((scope, name), limit)

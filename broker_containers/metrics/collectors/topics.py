@@ -267,19 +267,23 @@ class TopicMetrics:
         await self.write_series(text, topics)
 
     async def write_series(self, text: Exposition, topics: Sequence[Topic]) -> None:
-        """The series of these topics alone, and how many are left out."""
+        """The series of those topics that the reader sees, and how many are left out."""
+        sees = text.sees
+        topics = [topic for topic in topics if sees(str(topic.name))]
         of_topics: list[list[str]] = [[] for _ in _TOPIC]
         of_subscriptions: list[list[str]] = [[] for _ in _SUBSCRIPTION]
         shown_topics = shown_subscriptions = all_subscriptions = 0
         for first in range(0, len(topics), _TOPICS_AT_ONCE):
             for topic in topics[first : first + _TOPICS_AT_ONCE]:
-                all_subscriptions += len(topic.subscriptions)
+                name = str(topic.name)
+                seen = [each for each in topic.subscriptions.values() if sees(name, each.name)]
+                all_subscriptions += len(seen)
                 if shown_topics == self._limit:
                     continue
                 shown_topics += 1
-                label = f'{{topic="{topic.name}"'
+                label = f'{{topic="{name}"'
                 _add(of_topics, _TOPIC, label, topic)
-                for found in topic.subscriptions.values():
+                for found in seen:
                     if shown_subscriptions == self._limit:
                         break
                     shown_subscriptions += 1
