@@ -69,5 +69,7 @@ async def cluster_broker(node: ClusteredBroker) -> AsyncIterator[RunningBroker]:
         open_broker(node.services, node.settings.doors, node.storage, node.metrics()) as running,
     ):
         node.register_as(running.addresses)
-        async with joined_cluster(node, running.binary):
+        async with joined_cluster(node, running.binary, running.danube):
             yield running
+            if running.http is not None:
+                running.http.stop_soon()

@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from broker_containers.assembly.running import DoorSettings, LedgerStorage
 from broker_containers.assembly.services import build_services
@@ -54,6 +55,9 @@ from sulina.runtime.resources import ResourceMonitor
 from sulina.runtime.seam import Clock, Network
 from sulina.version import __version__
 from sulina.wire.stream import CommandStream
+
+if TYPE_CHECKING:
+    from broker_containers.doors.danube.server import DanubeServer
 
 _log = logging.getLogger(__name__)
 
@@ -186,28 +190,33 @@ class ClusteredBroker:
         self.election.settings = self.leader_tasks.settings = self.ownership.settings = live.cluster
         self.leader_tasks.manager.change(live.cluster.balance)
 
-    async def hand_over(self) -> None:
-        """Wait until other brokers have taken over the topics, or the configured time is over."""
+    async def hand_over(self) -> bool:
+        """Wait until other brokers have taken over the topics, or the configured time is over.
+
+        Returns whether they have.
+        """
         try:
             await self.membership.leave()
             await within(self._clock, self.config.current.cluster.leave_seconds, self._emptied())
+            return True
         except (SulinaError, TimeoutError) as error:
             _log.warning(
                 "not all topics were handed over; other brokers take them now (%s)",
                 error,
             )
+            return False
 
     async def _emptied(self) -> None:
-        me = self.membership.broker
-        while any(True for _ in self.tables.topics_of(me)):
-            takers = [
-                one
-                for one in self.tables.living()
-                if one != me and self.tables.mode(one) is BrokerMode.ACTIVE
-            ]
-            if not takers:
-                return  # no other broker: the next one to start takes the topics
+        # Without another broker, the next one to start takes the topics.
+        while any(True for _ in self.tables.topics_of(self.membership.broker)) and self.others():
             await self.tables.prefix_cache.change()
+
+    def others(self) -> bool:
+        """Whether there is another broker that takes topics."""
+        return any(
+            one != self.membership.broker and self.tables.mode(one) is BrokerMode.ACTIVE
+            for one in self.tables.living()
+        )
 
 
 @asynccontextmanager
@@ -224,8 +233,11 @@ async def following_metadata(node: ClusteredBroker) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def joined_cluster(node: ClusteredBroker, binary: BinaryServer) -> AsyncIterator[None]:
-    """Join the cluster once all ports are open; leaving moves the topics to other brokers.
+async def joined_cluster(
+    node: ClusteredBroker, binary: BinaryServer, danube: DanubeServer | None = None
+) -> AsyncIterator[None]:
+    """Join the cluster once all ports are open; leaving moves the topics to other brokers, and
+    waits until Danube's clients know it.
 
     Raises ``Refused`` if another broker has this one's name.
     """
@@ -268,7 +280,9 @@ async def joined_cluster(node: ClusteredBroker, binary: BinaryServer) -> AsyncIt
         try:
             async with node.synchronizer:
                 yield
-            await node.hand_over()
+            if await node.hand_over() and danube is not None:
+                seconds = node.config.current.cluster.redirect_seconds
+                await danube.clients_moved(seconds, node.others)
             binary.stop_listening()
         finally:
             for task in tasks:

@@ -27,6 +27,8 @@ class ClusterSettings:
     """How long a lookup waits for a topic to get an owner."""
     leave_seconds: float = 15.0
     """How long a stopping broker waits for others to take over its topics."""
+    redirect_seconds: float = 15.0
+    """After that, how long it tells Danube's clients at most where their topics are now."""
     proxy_url: str = ""
     """The URL through which clients reach all brokers, if they cannot reach each directly."""
     moves_at_once: int = 64

@@ -118,6 +118,8 @@ _CLUSTER: Final = (
              0.1, 120),
     _seconds("cluster.leave_seconds", "How long a stopping broker waits for others to take over "
              "its topics.", 0, 600),
+    _seconds("cluster.redirect_seconds", "After that, how long it tells Danube's clients at most "
+             "where their topics are now.", 0, 600),
     _count("cluster.moves_at_once", "Maximum number of concurrent planned moves.",
            1, 10_000, **_all),
     _seconds("cluster.slow_seconds", "A leader whose rounds repeatedly take longer resigns.",

@@ -30,6 +30,7 @@ class Agent:
     def __init__(self) -> None:
         self._things: dict[int, Any] = {}
         self._queues: dict[int, asyncio.Queue[Any]] = {}
+        self._loads: dict[int, Load] = {}
 
     def _keep(self, thing: Any) -> int:
         number = next(_numbers)
@@ -43,6 +44,22 @@ class Agent:
         if token:
             builder = builder.with_token(token)
         return self._keep(await builder.build())
+
+    async def load(self, producer: int, consumer: int, pause: float) -> int:
+        """Send and receive until ``load_end``."""
+        load = Load(self._things[producer], self._things[consumer], self._queues[consumer], pause)
+        number = self._keep(load)
+        self._loads[number] = load
+        return number
+
+    async def load_report(self, load: int) -> dict[str, Any]:
+        return self._loads[load].report()
+
+    async def load_end(self, load: int, seconds: float) -> dict[str, Any]:
+        """Stop sending; report when everything that was sent has arrived, or the time is over."""
+        found = self._loads.pop(load)
+        await found.end(seconds)
+        return found.report()
 
     async def producer(
         self,
@@ -134,9 +151,76 @@ class Agent:
 
     async def close_all(self) -> None:
         """Forgotten consumers would call at a thousand times a second once their broker is gone."""
+        for load in self._loads.values():
+            load.stop()
+        self._loads.clear()
         things, self._things = self._things.values(), {}
         self._queues.clear()
         await asyncio.gather(*(thing.close() for thing in things if hasattr(thing, "close")))
+
+
+class Load:
+    """Sends one message after the other, and acknowledges what arrives; notes every error."""
+
+    def __init__(self, producer: Any, consumer: Any, queue: Any, pause: float) -> None:
+        self._producer = producer
+        self._consumer = consumer
+        self._queue = queue
+        self._pause = pause
+        self._sent: list[str] = []
+        self._received: dict[str, int] = {}
+        self._errors: list[str] = []
+        self._pauses = {"send": 0.0, "receive": 0.0}
+        self._tasks = [asyncio.create_task(self._send()), asyncio.create_task(self._receive())]
+
+    async def _send(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in itertools.count():
+            began = loop.time()
+            try:
+                await self._producer.send(str(number).encode(), {})
+                self._sent.append(str(number))
+            except Exception as error:
+                self._errors.append(f"send {number}: {error!r}")
+            self._pauses["send"] = max(self._pauses["send"], loop.time() - began)
+            await asyncio.sleep(self._pause)
+
+    async def _receive(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            message = await self._queue.get()
+            self._pauses["receive"] = max(self._pauses["receive"], loop.time() - began)
+            payload = message.payload.decode()
+            self._received[payload] = self._received.get(payload, 0) + 1
+            try:
+                await self._consumer.ack(message)
+            except Exception as error:
+                self._errors.append(f"ack {payload}: {error!r}")
+
+    def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def end(self, seconds: float) -> None:
+        self._tasks[0].cancel()
+        end = asyncio.get_running_loop().time() + seconds
+        while self._missing() and asyncio.get_running_loop().time() < end:
+            await asyncio.sleep(0.05)
+        self.stop()
+
+    def _missing(self) -> list[str]:
+        return [each for each in self._sent if each not in self._received]
+
+    def report(self) -> dict[str, Any]:
+        return {
+            "sent": len(self._sent),
+            "received": len(self._received),
+            "repeated": sum(self._received.values()) - len(self._received),
+            "missing": self._missing(),
+            "errors": self._errors,
+            "pauses": self._pauses,
+        }
 
 
 async def main() -> None:

@@ -18,7 +18,7 @@ from sulina.names import TopicName
 from tests.danube.gateway import Gateway
 from tests.owners.brokers import QUICK, Brokers
 
-QUICK_DOOR = DanubeSettings(forward_after_seconds=2.0, goodbye_seconds=0.0)
+QUICK_DOOR = DanubeSettings(forward_after_seconds=2.0, quiet_seconds=2.0, goodbye_seconds=0.0)
 
 
 class DanubeBrokers(Brokers):

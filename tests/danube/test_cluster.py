@@ -22,6 +22,7 @@ from sulina.model import Start
 from tests.auth.broker import bearer
 from tests.danube.brokers import DanubeBrokers
 from tests.danube.calls import Calls, status_of
+from tests.danube.load import StockLoad
 from tests.danube.stock import Received, Stock, StockConsumer, StockProducer, flow
 from tests.danube_admin.client import AdminClient
 from tests.http.client import http_client
@@ -127,6 +128,20 @@ async def test_a_broker_that_stops_hands_its_clients_over(
     await flow(producer, consumer, "while it is away")
     await proxied.start(owner)
     await flow(producer, consumer, "after")
+
+
+async def test_a_broker_that_stops_tells_its_clients_where_their_topics_are(
+    stock: Stock, redirecting: DanubeBrokers
+) -> None:
+    async with StockLoad(stock, redirecting.urls["one"], "/default/redirected") as load:
+        owner = await redirecting.owner(load.topic)
+        await redirecting.stop(owner)
+        await load.flows()
+        await redirecting.start(owner)
+        await load.flows()
+        report = await load.end()
+    assert not report.errors
+    assert not report.missing
 
 
 async def test_a_lost_broker_is_not_noticed_by_applications_behind_one_address(

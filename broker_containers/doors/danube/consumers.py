@@ -48,6 +48,9 @@ class Consumers:
         self._settings = settings
         self._here: dict[int, _Session] = {}
 
+    def __len__(self) -> int:
+        return len(self._here)
+
     async def subscribe(self, record: ConsumerRecord, principal: str) -> int:
         """Attach a consumer to a subscription, created if it is new; returns its number.
 

@@ -65,7 +65,7 @@ class HealthService:
             if record is None:
                 return False
             topic = TopicName.parse(record.topic)
-            owner = await self._routing.locations.owner(topic)
+            owner = await self._routing.locations.owner(topic, for_health_check=True)
             if not owner:
                 return await self._routing.locations.exists(topic)
         except NotFound:

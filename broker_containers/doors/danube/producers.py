@@ -30,6 +30,9 @@ class Producers:
         """The same producers by topic and name, for looking up the producer of each message."""
         self._attaching: dict[int, asyncio.Task[DanubeProducer]] = {}
 
+    def __len__(self) -> int:
+        return len(self._producers)
+
     def known(self, number: int) -> bool:
         """Whether a producer is attached here. Counts as a sign of life."""
         found = self._producers.get(number)

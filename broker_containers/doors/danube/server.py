@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 import grpc
@@ -14,6 +15,7 @@ from broker_containers.doors.danube.consumers import Consumers
 from broker_containers.doors.danube.discovery import AuthService, Discovery, StorageService
 from broker_containers.doors.danube.forwarding import Forwarder
 from broker_containers.doors.danube.health_service import HealthService
+from broker_containers.doors.danube.moving_clients import clients_moved
 from broker_containers.doors.danube.producer_service import ProducerService
 from broker_containers.doors.danube.producers import Producers
 from broker_containers.doors.danube.routing import Routing
@@ -67,6 +69,7 @@ class DanubeServer:
         self._forwarder = Forwarder(list if others is None else others.danube_urls)
         self._directory = ConsumerDirectory(broker.store, broker.clock)
         self._producers = Producers(broker, listen.settings, services.schemas)
+        self._locations: TopicLocations | None = None
         self._consumers: Consumers | None = None
         self._consuming: ConsumerService | None = None
         self._sweeper: asyncio.Task[None] | None = None
@@ -116,10 +119,27 @@ class DanubeServer:
             methods = methods_of(described, members[name])
             handlers = handlers_of(described, methods, self._requests, FOR_CLIENTS)
             self._server.add_generic_rpc_handlers((handlers,))
-        self._consumers, self._consuming = consumers, consuming
+        self._locations, self._consumers, self._consuming = locations, consumers, consuming
 
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
+
+    async def clients_moved(self, seconds: float, others: Callable[[], bool]) -> None:
+        """Call it when other brokers have taken over the topics, before ``close``: waits until
+        clients have been told where their topics are; see ``moving_clients``.
+
+        Where all brokers share an address, the next connection of a client leads to another one.
+        """
+        found = self._locations
+        if found is not None and self._consumers is not None and not found.proxy_url:
+            await clients_moved(
+                self._broker.clock,
+                lambda: found.asked,
+                attached=len(self._producers) + len(self._consumers),
+                quiet_seconds=self._listen.settings.quiet_seconds,
+                seconds=seconds,
+                others=others,
+            )
 
     async def close(self) -> None:
         """End all streams, wait a short while for calls in progress, detach all clients."""

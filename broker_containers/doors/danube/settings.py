@@ -26,6 +26,9 @@ class DanubeSettings:
     """Producers, and consumers without a stream, are detached after this long without a call."""
     sweep_seconds: float = 1.0
     """How often silent clients are looked for."""
+    quiet_seconds: float = 6.0
+    """Clients that have not asked a stopping broker for this long know where their topics are now:
+    consumers learn of a move by their health check, every 5 s."""
     goodbye_seconds: float = 2.0
     """How long calls in progress may take when the broker stops."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from broker_containers.broker.broker import Broker
 from broker_containers.doors.danube import danube_pb2 as pb
 from sulina.errors import NotFound, Unavailable
@@ -31,12 +33,17 @@ class TopicLocations:
         self._broker = broker
         self.own_url = own_url
         self.proxy_url = proxy_url
+        self.asked = -math.inf
+        """When a client last needed to know where a topic is."""
 
-    async def owner(self, topic: TopicName) -> str:
+    async def owner(self, topic: TopicName, *, for_health_check: bool = False) -> str:
         """The URL of the broker that serves ``topic``; empty for this broker.
 
-        Waits until the topic has an owner; raises ``Retriable`` if that takes too long.
+        Waits until the topic has an owner; raises ``Retriable`` if that takes too long. A health
+        check does not count as asking: some clients repeat it forever at each former owner.
         """
+        if not for_health_check:
+            self.asked = self._broker.clock.now()
         if await self._broker.serves(topic):
             return ""
         place = await self._broker.address_of(topic)

@@ -84,9 +84,13 @@ class HttpServer:
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
+    def stop_soon(self) -> None:
+        """Report that the broker is not ready, so that load balancers send no new clients."""
+        self._health.stopping = True
+
     async def close(self) -> None:
         """Stop accepting requests, finish those under way within a short time, close everything."""
-        self._health.stopping = True
+        self.stop_soon()
         if self._server is not None:
             self._server.close()
         if self._sweeper is not None:
