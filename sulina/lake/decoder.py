@@ -101,6 +101,7 @@ def open_footer(tail: bytes, size: int) -> Footer | NeedMore:
     metadata = from_metadata(parquet.metadata, size)
     if not columns.equals(OBJECT_SCHEMA):
         raise _damaged("its columns are not those of a ledger")
+    _check_columns(parquet, size)
     groups = _row_groups(parquet, metadata)
     if (groups[-1].end if groups else len(_MAGIC)) + whole != size:
         raise _damaged("the sizes of its parts do not add up to its size")
@@ -164,6 +165,10 @@ class Verifier:
         return found
 
 
+class _BeyondWindow(OSError):
+    """A read of bytes that were not given."""
+
+
 class _Window:
     """A file that contains only the bytes of one row group."""
 
@@ -178,7 +183,7 @@ class _Window:
     def read(self, length: int = -1) -> memoryview:
         begin = self._at - self._start
         if begin < 0 or length < 0 or begin + length > len(self._data):
-            raise OSError("a read extends beyond the row group")
+            raise _BeyondWindow("a read extends beyond the row group")
         self._at += length
         return self._data[begin : begin + length]  # not a copy: Arrow keeps a reference
 
@@ -207,6 +212,22 @@ def _read(
     except (pa.ArrowException, OSError) as error:
         raise _damaged(f"row group {group.number} cannot be read ({error})", footer) from None
     return rows.unify_dictionaries()
+
+
+def _check_columns(parquet: pq.FileMetaData, size: int) -> None:
+    """Raise ``CorruptEntry`` if Arrow can't open the metadata of every column.
+
+    Asked for such a column directly, Arrow ends the process. Its reader looks at all of them before
+    it reads the first byte, and raises; no byte is there to be read.
+    """
+    nothing = pa.PythonFile(_Window(b"", 0, size), mode="r")
+    try:
+        with pq.ParquetFile(nothing, metadata=parquet, pre_buffer=True) as file:
+            next(file.iter_batches(1, use_threads=False), None)
+    except _BeyondWindow:
+        return
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(f"its columns cannot be opened ({error})") from None
 
 
 def _row_groups(parquet: pq.FileMetaData, metadata: ObjectMetadata) -> tuple[RowGroup, ...]:
