@@ -68,7 +68,10 @@ class Poison(StrEnum):
     """What happens to a record that failed more than ``max_redelivery_count`` times."""
 
     BLOCK = "block"
-    """It is redelivered indefinitely, at the maximum delay."""
+    """It is redelivered indefinitely, at the maximum delay; later ones wait where order counts."""
+    HALT = "halt"
+    """It is not delivered again, and later ones wait, until somebody acts: by acknowledging it,
+    changing the policy or the position. This is what ``Block`` means to Danube's tools."""
     DROP = "drop"
     """It is acknowledged on behalf of the consumer, and thereby lost."""
     DEAD_LETTER = "dead_letter"

@@ -97,20 +97,33 @@ class SubscriptionHandlers:
 
     @handles(SubscriptionOperations.policy)
     async def policy(
-        self, topic: str, subscription: str, **changes: Unpack[FailureChanges]
+        self,
+        topic: str,
+        subscription: str,
+        *,
+        in_advance: bool = False,
+        **changes: Unpack[FailureChanges],
     ) -> FailurePolicy:
-        return await self._broker.subscriptions.update_failure_policy(
-            await self._topic(topic), subscription, changes
+        source, manager = await self._topic(topic), self._broker.subscriptions
+        if not changes:
+            return await manager.failure_policy(source, subscription)
+        return await manager.update_failure_policy(
+            source, subscription, changes, in_advance=in_advance
         )
 
     @handles(SubscriptionOperations.dispatch)
     async def dispatch(
-        self, topic: str, subscription: str, *, max_unacked: int | None = None
+        self,
+        topic: str,
+        subscription: str,
+        *,
+        max_unacked: int | None = None,
+        in_advance: bool = False,
     ) -> DispatchLimit:
-        source = await self._topic(topic)
+        source, manager = await self._topic(topic), self._broker.subscriptions
         if max_unacked is not None:
-            await self._broker.subscriptions.set_max_unacked(source, subscription, max_unacked)
-        return DispatchLimit(source.subscription(subscription).max_unacked)
+            await manager.set_max_unacked(source, subscription, max_unacked, in_advance=in_advance)
+        return DispatchLimit(await manager.max_unacked(source, subscription))
 
 
 def subscription_row(found: Subscription) -> SubscriptionRow:

@@ -1,7 +1,8 @@
 """The frames of a subscription that are loaded and not fully acknowledged.
 
 Every loaded record is in exactly one state: to do (may be delivered), in flight (delivered, not
-acknowledged), waiting (for redelivery), dead (being published to the dead-letter topic) or done.
+acknowledged), waiting (for redelivery, or without an end if halted), dead (being published to the
+dead-letter topic) or done.
 Frames with a future delivery time are not loaded, only tracked (``delays``). The cursor's position
 is the lowest record that is not done, so it never passes an unacknowledged one. There is one
 selection mask per frame and state.
@@ -166,6 +167,14 @@ class DeliveryWindow:
                 self.make_ready(loaded, waiting.attempt, waiting.mask)
             if loaded.waiting:
                 self._due_times.note(base, min(waiting.due for waiting in loaded.waiting))
+
+    def release_halted(self, now: float) -> None:
+        """Make ready what waits without an end, as if it were due now."""
+        for loaded in self.waiting():
+            if any(waiting.due == NEVER for waiting in loaded.waiting):
+                for waiting in loaded.waiting:
+                    waiting.due = now if waiting.due == NEVER else waiting.due
+                self._due_times.note(loaded.base, now)
 
     def waiting(self) -> list[LoadedFrame]:
         """Frames with waiting records, in any order."""

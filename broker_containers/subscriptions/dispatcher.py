@@ -178,10 +178,25 @@ class Dispatcher:
         return (
             len(self.window) < self.limits.frames
             and self.window.records < self.limits.records
-            and (self._barrier is None or not isinstance(self._selector, SingleConsumerSelector))
+            and (self._barrier is None or not self._blocks)
             and (not self.max_unacked or self._room > 0)
             and any(m.can_take and self._selector.is_active(m) for m in self.members.values())
         )
+
+    @property
+    def _blocks(self) -> bool:
+        """Whether a record that failed too often holds back all later ones.
+
+        KeyShared holds back its key alone.
+        """
+        if isinstance(self._selector, SharedSelector):
+            return self.policy.poison is Poison.HALT
+        return isinstance(self._selector, SingleConsumerSelector)
+
+    @property
+    def halted_at(self) -> int | None:
+        """The lowest record that failed too often and is not delivered again."""
+        return self._barrier if self.policy.poison is Poison.HALT else None
 
     @property
     def may_delay(self) -> bool:
@@ -227,7 +242,8 @@ class Dispatcher:
         """The next delivery, already counted as in flight; None if there is none now."""
         if self.max_unacked and self._room <= 0:
             return None
-        pick = self._selector.pick(self.window, self._barrier)
+        barrier = self._barrier if self._barrier is not None and self._blocks else None
+        pick = self._selector.pick(self.window, barrier)
         if pick is None:
             return None
         if self.max_unacked:
@@ -342,6 +358,9 @@ class Dispatcher:
                 case Poison.BLOCK:
                     due = now + self.policy.max_redelivery_delay_ms / 1000
                     self._barrier = 0  # computed in _after_settling
+                case Poison.HALT:
+                    due = NEVER
+                    self._barrier = 0
         self.window.put_off(loaded, attempt + 1, mask, due, now)
 
     def dead_letter_stored(self, letter: DeadLetter) -> None:
@@ -389,6 +408,7 @@ class Dispatcher:
         if self.policy is not self._timed:
             self._timed = self.policy
             self._next_timeout = now
+            self.window.release_halted(now)
         if now < self.next_due:
             return
         if now >= self._next_timeout:

@@ -18,7 +18,7 @@ class DueTimes:
 
     def note(self, base: int, due: float) -> None:
         """Look at a frame at ``due``, or earlier if an earlier time is noted."""
-        if due < self._times.get(base, NEVER):
+        if base not in self._times or due < self._times[base]:
             self._times[base] = due
             heappush(self._heap, (due, base))
             if len(self._heap) > 2 * len(self._times) + _STALE:

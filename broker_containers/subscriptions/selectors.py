@@ -44,7 +44,7 @@ class Selector(Protocol):
         """The next delivery; None if no member can take anything.
 
         ``barrier``: the lowest record that failed too often and blocks later records that never
-        failed. Only where records are delivered in order.
+        failed.
         """
         ...
 
@@ -132,21 +132,25 @@ class SingleConsumerSelector:
     def pick(self, window: DeliveryWindow, barrier: int | None) -> Pick | None:
         if not self._members or not self._members[0].can_take:
             return None
-        if barrier is None:
-            loaded = window.first_ready()
-            return None if loaded is None else self._part(loaded, loaded.todo)
-        for loaded in window.ready():
-            todo = {n: mask for n, mask in loaded.todo.items() if n > 1}
-            before = loaded.todo.get(1, 0) & selection.span(0, barrier - loaded.base - 1)
-            if before:
-                todo[1] = before
-            if todo:
-                return self._part(loaded, todo)
-        return None
+        loaded, todo = _first_allowed(window, barrier)
+        return None if loaded is None else Pick(loaded, *first_part(todo), self._members[0])
 
-    def _part(self, loaded: LoadedFrame, todo: Mapping[int, int]) -> Pick:
-        attempt, mask = first_part(todo)
-        return Pick(loaded, attempt, mask, self._members[0])
+
+def _first_allowed(
+    window: DeliveryWindow, barrier: int | None
+) -> tuple[LoadedFrame | None, Mapping[int, int]]:
+    """The first frame with something to deliver in spite of ``barrier``, and what that is."""
+    if barrier is None:
+        loaded = window.first_ready()
+        return loaded, {} if loaded is None else loaded.todo
+    for loaded in window.ready():
+        todo = {n: mask for n, mask in loaded.todo.items() if n > 1}
+        before = loaded.todo.get(1, 0) & selection.span(0, barrier - loaded.base - 1)
+        if before:
+            todo[1] = before
+        if todo:
+            return loaded, todo
+    return None, {}
 
 
 class SharedSelector:
@@ -180,11 +184,11 @@ class SharedSelector:
         pass
 
     def pick(self, window: DeliveryWindow, barrier: int | None) -> Pick | None:
-        loaded = window.first_ready()
+        loaded, todo = _first_allowed(window, barrier)
         takers = self._takers() if loaded is not None else []
         if loaded is None or not takers:
             return None
-        attempt, mask = first_part(loaded.todo)
+        attempt, mask = first_part(todo)
         limit = takers[0].records
         if window.ready_count < len(takers):
             limit = min(limit, self._even_part(loaded, attempt, mask, len(takers)))

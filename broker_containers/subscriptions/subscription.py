@@ -230,7 +230,13 @@ class Subscription:
 
     @property
     def stalled(self) -> str | None:
-        """Why records cannot be read at present."""
+        """Why records cannot be delivered at present."""
+        halted = self._dispatcher.halted_at
+        if halted is not None:
+            return (
+                f"the record at offset {halted} failed too often: acknowledge it, change the "
+                "failure policy, or seek"
+            )
         return self._reading.stalled
 
     @property

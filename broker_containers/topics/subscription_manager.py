@@ -6,7 +6,7 @@ A subscription is stored in the metadata before consumers can use it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -72,8 +72,8 @@ class SubscriptionManager:
     ) -> Subscription:
         """The subscription; a new one is stored durably with its start position.
 
-        A subscription without consumers changes to ``type_``. Raises ``Refused`` if it has another
-        type and consumers.
+        What was set for it in advance goes before ``policy``. A subscription without consumers
+        changes to ``type_``. Raises ``Refused`` if it has another type and consumers.
         """
         return await self._shielded.run(self._subscribe(topic, name, type_, start, policy))
 
@@ -113,7 +113,7 @@ class SubscriptionManager:
         place = CursorRecord(await topic.resolve(start))
         try:
             with self._quotas.creating(topic.name.namespace, subscription_keys(topic.name, name)):
-                await subscriptions.create(self._store, topic.name, name, wanted, place)
+                wanted = await subscriptions.create(self._store, topic.name, name, wanted, place)
         except AlreadyExists:
             if name not in topic.subscriptions:
                 # Created a moment ago, here for another consumer or by the previous owner.
@@ -147,32 +147,90 @@ class SubscriptionManager:
         successor.dirty = True  # recent acknowledgements may not be stored yet
         return successor
 
+    async def failure_policy(self, topic: Topic, name: str) -> FailurePolicy:
+        """The failure policy in force, or the one set in advance. Raises ``NotFound``."""
+        found = topic.subscriptions.get(name)
+        if found is not None:
+            return found.failure_policy
+        return (await subscriptions.get_in_advance(self._store, topic.name, name)).failure
+
     async def update_failure_policy(
-        self, topic: Topic, name: str, changes: Mapping[str, Any]
+        self, topic: Topic, name: str, changes: Mapping[str, Any], *, in_advance: bool = False
     ) -> FailurePolicy:
-        """Change fields of a subscription's failure policy; applies to records that fail later."""
-        subscription = topic.subscription(name)
+        """Change fields of a subscription's failure policy; applies to records that fail later.
+
+        ``in_advance``: if it does not exist, it will be created with this policy.
+        """
 
         def alter(current: FailurePolicy) -> FailurePolicy:
             return _checked(replace(current, **changes))
 
+        if in_advance and await self._set_in_advance(
+            topic, name, lambda now: replace(now, failure=alter(now.failure))
+        ):
+            return await self.failure_policy(topic, name)
+        subscription = topic.subscription(name)
         async with self._changing:  # one at a time, so that the newest is applied last
             policy = await subscriptions.update_failure_policy(self._store, topic.name, name, alter)
             subscription.failure_policy = policy
         return policy
 
-    async def set_max_unacked(self, topic: Topic, name: str, wanted: int) -> None:
-        """Change the maximum number of unacknowledged records; records already in flight stay."""
+    async def max_unacked(self, topic: Topic, name: str) -> int:
+        """The maximum number of unacknowledged records, or the one set in advance; 0 is none.
+
+        Raises ``NotFound``.
+        """
+        found = topic.subscriptions.get(name)
+        if found is not None:
+            return found.max_unacked
+        return (await subscriptions.get_in_advance(self._store, topic.name, name)).max_unacked
+
+    async def set_max_unacked(
+        self, topic: Topic, name: str, wanted: int, *, in_advance: bool = False
+    ) -> None:
+        """Change the maximum number of unacknowledged records; records already in flight stay.
+
+        ``in_advance``: if the subscription does not exist, it will be created with this maximum.
+        """
         if topic.delivery is not Delivery.RELIABLE:
             raise Refused(f"{topic.name} is not reliable: its records are not acknowledged")
+        checked = subscriptions.check_max_unacked(wanted)
+        if in_advance and await self._set_in_advance(
+            topic, name, lambda now: replace(now, max_unacked=checked)
+        ):
+            return
         topic.subscription(name)  # raises if it does not exist
         await subscriptions.set_max_unacked(self._store, topic.name, name, wanted)
         found = topic.subscriptions.get(name)  # may be another object if its type changed
         if found is not None:
             found.max_unacked = wanted
 
+    async def _set_in_advance(
+        self,
+        topic: Topic,
+        name: str,
+        alter: Callable[[SubscriptionRecord], SubscriptionRecord],
+    ) -> bool:
+        """Change what a subscription will be created with; False if it exists."""
+        if name in topic.subscriptions:
+            return False
+        try:
+            await subscriptions.change_in_advance(self._store, topic.name, name, alter)
+        except AlreadyExists:
+            if name not in topic.subscriptions:
+                raise Retriable(f"{name!r} is just being created: try again") from None
+            return False
+        return True
+
     async def unsubscribe(self, topic: Topic, name: str) -> None:
-        """Delete a subscription and its cursor; its consumers are disconnected."""
+        """Delete a subscription and its cursor; its consumers are disconnected.
+
+        Of one that does not exist, what was set in advance is deleted. Raises ``NotFound``.
+        """
+        if name not in topic.subscriptions and await subscriptions.forget_in_advance(
+            self._store, topic.name, name
+        ):
+            return
         await self._shielded.run(self._unsubscribe(topic, topic.subscription(name)))
 
     async def _unsubscribe(self, topic: Topic, subscription: Subscription) -> None:

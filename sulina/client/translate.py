@@ -21,6 +21,7 @@ _TYPE: Final = {
 }
 _POISON: Final = {
     Poison.BLOCK: pb.FailurePolicy.BLOCK,
+    Poison.HALT: pb.FailurePolicy.HALT,
     Poison.DROP: pb.FailurePolicy.DROP,
     Poison.DEAD_LETTER: pb.FailurePolicy.DEAD_LETTER,
 }

@@ -110,7 +110,7 @@ class SubscriptionRow:
     backlog: Count
     delayed_frames: Count
     consumers: Count
-    stalled: Annotated[str | None, "Why messages can't be read at present."]
+    stalled: Annotated[str | None, "Why messages can't be delivered at present."]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +124,9 @@ class ConsumerRow:
     sent: Count
 
 
+InAdvance = Annotated[
+    bool, "Whether the subscription may be missing: it is then created with these values later."
+]
 MaxUnacked = Annotated[
     Count,
     "Messages that all consumers together may have unacknowledged; 0 sets no limit of its own.",
@@ -140,7 +143,7 @@ class SubscriptionDetails:
     position: Annotated[Count, "Everything before this offset is acknowledged."]
     backlog: Count
     delayed_frames: Count
-    stalled: Annotated[str | None, "Why messages can't be read at present."]
+    stalled: Annotated[str | None, "Why messages can't be delivered at present."]
     failure_policy: FailurePolicy
     max_unacked: MaxUnacked
     acked_above: Annotated[
@@ -209,7 +212,12 @@ class SubscriptionOperations(OperationGroup, name="subscription"):
         runs_on=_OWNER,
     )
     async def policy(
-        self, topic: TopicText, subscription: Name, **changes: Unpack[FailureChanges]
+        self,
+        topic: TopicText,
+        subscription: Name,
+        *,
+        in_advance: InAdvance = False,
+        **changes: Unpack[FailureChanges],
     ) -> FailurePolicy:
         """Show or change what happens to messages that are not acknowledged."""
 
@@ -221,6 +229,11 @@ class SubscriptionOperations(OperationGroup, name="subscription"):
         runs_on=_OWNER,
     )
     async def dispatch(
-        self, topic: TopicText, subscription: Name, *, max_unacked: MaxUnacked | None = None
+        self,
+        topic: TopicText,
+        subscription: Name,
+        *,
+        max_unacked: MaxUnacked | None = None,
+        in_advance: InAdvance = False,
     ) -> DispatchLimit:
         """Show or change how many messages may be unacknowledged at once."""

@@ -519,11 +519,13 @@ class FailurePolicy(_message.Message):
         BLOCK: FailurePolicy._Poison.ValueType  # 0
         DROP: FailurePolicy._Poison.ValueType  # 1
         DEAD_LETTER: FailurePolicy._Poison.ValueType  # 2
+        HALT: FailurePolicy._Poison.ValueType  # 3
 
     class Poison(_Poison, metaclass=_PoisonEnumTypeWrapper): ...
     BLOCK: FailurePolicy.Poison.ValueType  # 0
     DROP: FailurePolicy.Poison.ValueType  # 1
     DEAD_LETTER: FailurePolicy.Poison.ValueType  # 2
+    HALT: FailurePolicy.Poison.ValueType  # 3
 
     MAX_REDELIVERY_COUNT_FIELD_NUMBER: _builtins.int
     ACK_TIMEOUT_MS_FIELD_NUMBER: _builtins.int

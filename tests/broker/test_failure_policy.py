@@ -290,7 +290,7 @@ async def test_an_administrator_changes_the_policy_of_a_subscription_in_use(
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        ({"poison": "explode"}, "poison is one of block, drop, dead_letter, not 'explode'"),
+        ({"poison": "explode"}, "poison is one of block, halt, drop, dead_letter, not 'explode'"),
         ({"poison": "dead_letter"}, "needs a topic: set dead_letter_topic"),
         ({"base_redelivery_delay_ms": 90_000}, "larger than max_redelivery_delay_ms"),
         ({"max_redelivery_count": "many"}, "max_redelivery_count must be a whole number"),

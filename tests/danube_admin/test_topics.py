@@ -277,6 +277,73 @@ async def test_a_failure_policy_is_set_on_all_partitions(
     assert (policy.poison_policy, policy.dead_letter_topic) == (0, "/default/dead")
 
 
+async def test_settings_may_come_before_the_subscription(
+    shared_sulina_process: SulinaProcess, admin: AdminClient, client: Client, topic: str
+) -> None:
+    await admin(
+        "TopicAdmin/CreatePartitionedTopic",
+        base_name=topic,
+        partitions=2,
+        dispatch_strategy="Reliable",
+    )
+    fields = {"topic": topic, "subscription": "s"}
+    policy = {**POLICY, "poison_policy": "Block"}
+    config = {"max_unacked_messages": 9}
+    await admin("TopicAdmin/SetSubscriptionFailurePolicy", **fields, failure_policy=policy)
+    await admin("TopicAdmin/SetSubscriptionDispatchConfig", **fields, dispatch_config=config)
+    found = await admin("TopicAdmin/GetSubscriptionFailurePolicy", **fields)
+    assert (found.failure_policy.ack_timeout_ms, found.failure_policy.poison_policy) == (7_000, 1)
+    found = await admin("TopicAdmin/GetSubscriptionDispatchConfig", **fields)
+    assert found.dispatch_config.max_unacked_messages == 9
+    assert not (await admin("TopicAdmin/ListSubscriptions", name=topic)).subscriptions
+    url = f"http://127.0.0.1:{shared_sulina_process.grpc_port}"
+    async with Calls(url) as calls:
+        await calls.subscribe(f"{topic}-part-1")
+    made = await client.admin(
+        "subscription.describe", {"topic": f"{topic}-part-1", "subscription": "s"}
+    )
+    assert (made["failure_policy"]["ack_timeout_ms"], made["max_unacked"]) == (7_000, 9)
+
+
+async def test_settings_for_a_subscription_that_never_came_can_be_deleted(
+    admin: AdminClient, topic: str
+) -> None:
+    await admin("TopicAdmin/CreateTopic", name=topic, dispatch_strategy="Reliable")
+    fields = {"topic": topic, "subscription": "never"}
+    await admin("TopicAdmin/SetSubscriptionFailurePolicy", **fields, failure_policy=POLICY)
+    assert (await admin("TopicAdmin/Unsubscribe", **fields)).success
+    for method in ("Unsubscribe", "GetSubscriptionFailurePolicy"):
+        await admin.refused(grpc.StatusCode.NOT_FOUND, f"TopicAdmin/{method}", **fields)
+
+
+async def test_block_stops_a_message_that_failed_too_often_and_what_follows(
+    shared_sulina_process: SulinaProcess, admin: AdminClient, client: Client, topic: str
+) -> None:
+    await admin("TopicAdmin/CreateTopic", name=topic, dispatch_strategy="Reliable")
+    fields = {"topic": topic, "subscription": "s"}
+    set_, url = (
+        "TopicAdmin/SetSubscriptionFailurePolicy",
+        f"http://127.0.0.1:{shared_sulina_process.grpc_port}",
+    )
+    policy = {**POLICY, "max_redelivery_count": 0, "max_redelivery_delay_ms": 50}
+    await admin(set_, **fields, failure_policy={**policy, "poison_policy": "Block"})
+    async with Calls(url) as calls:
+        await calls.producer(topic)
+        stream = calls.stream(await calls.subscribe(topic))
+        await calls.send(topic, b"blocked")
+        message = await stream.read()
+        await calls("Nack", msg_id=message.msg_id, subscription_name="s", delay_ms=0)
+        await calls.send(topic, b"after")
+        described = await client.admin("subscription.describe", fields)
+        assert described["counters"]["delivered"] == 1
+        assert "offset 0 failed too often" in described["stalled"]
+        await admin(set_, **fields, failure_policy={**policy, "poison_policy": "Drop"})
+        assert (await stream.read()).payload == b"blocked", "another policy, another try"
+        await calls("Nack", msg_id=message.msg_id, subscription_name="s", delay_ms=0)
+        assert (await stream.read()).payload == b"after"
+        stream.cancel()
+
+
 @pytest.mark.parametrize(
     "change",
     [

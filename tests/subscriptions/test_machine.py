@@ -9,7 +9,7 @@ takes and acknowledges, everything becomes done.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -308,7 +308,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
         beyond = self.policy.max_redelivery_count
         blocking = [o for o, failed in self.failures.items() if failed > beyond]
         blocking = [o for o in blocking if before.get(o) in ("to do", "waiting", "in flight")]
-        if self.policy.poison is Poison.BLOCK and blocking:
+        if self.policy.poison in (Poison.BLOCK, Poison.HALT) and blocking:
             assert attempt > 1 or max(offsets) < min(blocking), "a record passed one that blocks"
         else:
             lower = [o for o, state in before.items() if state == "to do" and o < max(offsets)]
@@ -481,6 +481,8 @@ class SubscriptionMachine(RuleBasedStateMachine):
         dispatcher = self.dispatcher
         if all(member.key_filters for member in self.members):
             dispatcher.join("takes everything", Ear(), (), self.now)
+        if self.policy.poison is Poison.HALT:  # somebody acts
+            self.policy = dispatcher.policy = replace(self.policy, poison=Poison.BLOCK)
         for _ in range(100):
             for member in self.members:
                 member.writable = True

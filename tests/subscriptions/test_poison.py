@@ -202,6 +202,62 @@ def test_a_seek_ends_the_blocking() -> None:
     assert bench.all() == [Given("a", [1])]
 
 
+# ---- halt ----
+
+
+@pytest.mark.parametrize("type_", [exclusive, SubscriptionType.FAILOVER, shared])
+def test_a_record_that_halts_a_subscription_is_not_delivered_again_nor_what_follows(
+    type_: SubscriptionType,
+) -> None:
+    bench = bench_with(Poison.HALT, type_)
+    a = bench.join("a")
+    bench.load()
+    fail(bench, a, 0, times=3)
+    bench.load(2)
+    bench.wait(100 * LONGEST)
+    assert bench.all() == [] and not bench.hungry()
+    assert bench.dispatcher.halted_at == 0
+    bench.leave(a)
+    b = bench.join("b")
+    assert bench.all() == [], "another consumer does not change that"
+    bench.ack(b, 0)
+    assert bench.all() == [Given("b", [1, 2])]
+
+
+def test_what_is_in_flight_behind_a_halted_record_is_still_retried() -> None:
+    bench = bench_with(Poison.HALT)
+    a = bench.join("a")
+    bench.load(2)
+    fail(bench, a, 0, times=3)
+    bench.nack(a, 1)
+    bench.wait(1)
+    assert bench.all() == [Given("a", [1], attempt=2)]
+
+
+def test_a_record_that_halts_a_key_shared_subscription_holds_back_its_key_alone() -> None:
+    bench = bench_with(Poison.HALT, SubscriptionType.KEY_SHARED)
+    a = bench.join("a")
+    bench.load_keys("bad")
+    fail(bench, a, 0, times=3)
+    bench.load_keys("good", "bad", "good")
+    bench.wait(100 * LONGEST)
+    assert bench.all() == [Given("a", [1, 3])]
+
+
+@pytest.mark.parametrize("poison", [Poison.HALT, Poison.DROP])
+def test_a_new_policy_delivers_what_was_halted_once_more(poison: Poison) -> None:
+    bench = bench_with(Poison.HALT)
+    a = bench.join("a")
+    bench.load(1)
+    fail(bench, a, 0, times=3)
+    bench.with_policy(poison=poison)
+    bench.wait(0)
+    assert bench.all() == [Given("a", [0], attempt=4)]
+    bench.nack(a, 0)
+    assert (bench.dispatcher.halted_at is None) is (poison is Poison.DROP)
+    assert bench.all() == []
+
+
 def test_no_redelivery_at_all_is_a_policy_too() -> None:
     bench = bench_with(Poison.DROP).with_policy(max_redelivery_count=0, poison=Poison.DROP)
     a = bench.join("a")

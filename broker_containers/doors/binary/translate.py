@@ -19,6 +19,7 @@ _TYPES = {
 }
 _POISON = {
     pb.FailurePolicy.BLOCK: Poison.BLOCK,
+    pb.FailurePolicy.HALT: Poison.HALT,
     pb.FailurePolicy.DROP: Poison.DROP,
     pb.FailurePolicy.DEAD_LETTER: Poison.DEAD_LETTER,
 }

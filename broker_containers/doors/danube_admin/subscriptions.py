@@ -1,7 +1,8 @@
 """TopicAdmin: calls about subscriptions.
 
-A partitioned topic has a subscription if one of its partitions has it; a change applies to all
-partitions that have it.
+A partitioned topic has a subscription if one of its partitions has it. As in Danube, settings may
+come before the subscription: they are stored, and it is created with them. So a setting applies to
+all partitions, whether they have the subscription or not.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from sulina.errors import NotFound, Refused
 from sulina.metadata.keys.subscriptions import check_max_unacked
 from sulina.model import Backoff, Delivery, FailurePolicy, Poison, SubscriptionType
 from sulina.operations.client import AdminClient
-from sulina.operations.subscriptions import FailureChanges
+from sulina.operations.subscriptions import FailureChanges, SubscriptionRow
 from sulina.operations.topics import TopicDetails
 
 _BACKOFFS: Final = {pb.Fixed: Backoff.FIXED, pb.Exponential: Backoff.EXPONENTIAL}
 _POISONS: Final = {
     pb.DeadLetter: Poison.DEAD_LETTER,
-    pb.Block: Poison.BLOCK,
+    pb.Block: Poison.HALT,
     pb.Drop: Poison.DROP,
 }
 TYPES: Final = (
@@ -43,13 +44,22 @@ class SubscriptionCalls(AdminService):
         self._admin = admin
 
     async def list_subscriptions(self, request: pb.TopicRequest) -> Message:
-        name = topic_name(request.name)
-        found = await self._admin.topics.describe(str(name))
+        found = await self._topic(request.name)
         return pb.SubscriptionListResponse(subscriptions=names_in(found))
 
     async def unsubscribe(self, request: pb.SubscriptionRequest) -> Message:
-        for part, name in (await self._find(request.topic, request.subscription))[1]:
-            await self._admin.subscriptions.delete(part, name)
+        name = label("subscription", request.subscription)
+        deleted = False
+        for log in (await self._topic(request.topic)).logs:
+            try:
+                await self._admin.subscriptions.delete(log.topic, name)
+                deleted = True
+            except NotFound:  # of the partition
+                continue
+        if not deleted:
+            raise NotFound(
+                f"{request.topic} has no subscription {name!r}: ListSubscriptions lists them"
+            )
         return pb.SubscriptionResponse(success=True)
 
     async def set_subscription_failure_policy(
@@ -58,22 +68,24 @@ class SubscriptionCalls(AdminService):
         if not request.HasField("failure_policy"):
             raise BadRequest("failure_policy is missing")
         policy = _policy(request.failure_policy)
-        topic, several = await self._find(request.topic, request.subscription)
+        name = label("subscription", request.subscription)
+        topic = await self._topic(request.topic)
         if topic.delivery is not Delivery.RELIABLE:
             raise Refused(f"{topic.topic} is not reliable: nothing is delivered again there")
         changes = cast("FailureChanges", asdict(policy))
-        for part, name in several:
-            await self._admin.subscriptions.policy(part, name, **changes)
+        for log in topic.logs:
+            await self._admin.subscriptions.policy(log.topic, name, in_advance=True, **changes)
         return pb.SubscriptionResponse(success=True)
 
     async def get_subscription_failure_policy(
         self, request: pb.GetSubscriptionFailurePolicyRequest
     ) -> Message:
-        _, several = await self._find(request.topic, request.subscription)
-        found = await self._admin.subscriptions.describe(*several[0])
+        """Of a subscription that does not exist, what is set in advance."""
+        part, name, row = await self._first(request.topic, request.subscription)
+        found = await self._admin.subscriptions.policy(part, name)
         return pb.GetSubscriptionFailurePolicyResponse(
-            failure_policy=_written(found.failure_policy),
-            subscription_type=TYPES.index(found.type),
+            failure_policy=_written(found),
+            subscription_type=0 if row is None else TYPES.index(row.type),
         )
 
     async def set_subscription_dispatch_config(
@@ -87,37 +99,37 @@ class SubscriptionCalls(AdminService):
             check_max_unacked(limit)
         except Refused as error:
             raise BadRequest(str(error)) from None
-        _, several = await self._find(request.topic, request.subscription)
-        for part, name in several:
-            await self._admin.subscriptions.dispatch(part, name, max_unacked=limit)
+        name = label("subscription", request.subscription)
+        for log in (await self._topic(request.topic)).logs:
+            await self._admin.subscriptions.dispatch(
+                log.topic, name, max_unacked=limit, in_advance=True
+            )
         return pb.SubscriptionResponse(success=True)
 
     async def get_subscription_dispatch_config(
         self, request: pb.GetSubscriptionDispatchConfigRequest
     ) -> Message:
         """Empty if no limit is set."""
-        _, several = await self._find(request.topic, request.subscription)
-        limit = (await self._admin.subscriptions.dispatch(*several[0])).max_unacked
+        part, name, _ = await self._first(request.topic, request.subscription)
+        limit = (await self._admin.subscriptions.dispatch(part, name)).max_unacked
         found = pb.SubscriptionDispatchConfig(max_unacked_messages=limit) if limit else None
         return pb.GetSubscriptionDispatchConfigResponse(dispatch_config=found)
 
-    async def _find(
-        self, topic: str, subscription: str
-    ) -> tuple[TopicDetails, list[tuple[str, str]]]:
-        """The topic, and each of its partitions that has the subscription, with its name.
+    async def _topic(self, topic: str) -> TopicDetails:
+        return await self._admin.topics.describe(str(topic_name(topic)))
 
-        Raises ``NotFound`` if none does.
+    async def _first(
+        self, topic: str, subscription: str
+    ) -> tuple[str, str, SubscriptionRow | None]:
+        """The first partition that has the subscription, its name, and how lists show it.
+
+        If none has it: the first partition, without a row.
         """
-        name, wanted = topic_name(topic), label("subscription", subscription)
-        found = await self._admin.topics.describe(str(name))
-        several = [
-            (log.topic, wanted)
-            for log in found.logs
-            if any(row.subscription == wanted for row in log.subscriptions)
-        ]
-        if not several:
-            raise NotFound(f"{name} has no subscription {wanted!r}: ListSubscriptions lists them")
-        return found, several
+        wanted = label("subscription", subscription)
+        found = await self._topic(topic)
+        rows = ((log.topic, row) for log in found.logs for row in log.subscriptions)
+        matching = ((part, wanted, row) for part, row in rows if row.subscription == wanted)
+        return next(matching, (found.logs[0].topic, wanted, None))
 
 
 def names_in(described: TopicDetails) -> list[str]:
@@ -148,7 +160,9 @@ def _policy(wanted: pb.SubscriptionFailurePolicy) -> FailurePolicy:
 
 def _written(policy: FailurePolicy) -> pb.SubscriptionFailurePolicy:
     [backoff] = (number for number, one in _BACKOFFS.items() if one is policy.backoff)
-    [poison] = (number for number, one in _POISONS.items() if one is policy.poison)
+    poisons = {poison: number for number, poison in _POISONS.items()}
+    # Ours goes on trying; of Danube's policies it comes closest to Block.
+    poison = poisons.get(policy.poison, pb.Block)
     return pb.SubscriptionFailurePolicy(
         max_redelivery_count=policy.max_redelivery_count,
         ack_timeout_ms=policy.ack_timeout_ms,

@@ -153,6 +153,13 @@ def seek(settings: CliSettings, topic: str, name: str, start: Start) -> None:
     say(settings, f"subscription {name} of {topic} is now at {positions}", moved)
 
 
+_in_advance = click.option(
+    "--in-advance",
+    is_flag=True,
+    help="Also if the subscription does not exist yet: it is created with these values.",
+)
+
+
 @subscription.command(
     "policy",
     examples=[
@@ -187,14 +194,19 @@ def seek(settings: CliSettings, topic: str, name: str, start: Start) -> None:
 @click.option(
     "--dead-letter-topic", type=topic_name, metavar="TOPIC", help="Topic for dead letters."
 )
+@_in_advance
 @click.pass_obj
-def policy(settings: CliSettings, /, topic: str, name: str, **changes: Any) -> None:
+def policy(
+    settings: CliSettings, /, topic: str, name: str, in_advance: bool, **changes: Any
+) -> None:
     """Show or change what happens to messages that are not acknowledged."""
     given = {field: value for field, value in changes.items() if value is not None}
     if given:
         wanted = cast("FailureChanges", given)
         policies = _ask_each(
-            settings, topic, lambda admin, part: admin.policy(part, name, **wanted)
+            settings,
+            topic,
+            lambda admin, part: admin.policy(part, name, in_advance=in_advance, **wanted),
         )
     else:
         found = _ask_each(settings, topic, lambda admin, part: admin.describe(part, name))
@@ -220,11 +232,18 @@ def policy(settings: CliSettings, /, topic: str, name: str, **changes: Any) -> N
     type=NUMBER,
     help="Maximum unacknowledged messages of all its consumers; 0 leaves it to each consumer.",
 )
+@_in_advance
 @click.pass_obj
-def dispatch(settings: CliSettings, topic: str, name: str, max_unacked: int | None) -> None:
+def dispatch(
+    settings: CliSettings, topic: str, name: str, max_unacked: int | None, in_advance: bool
+) -> None:
     """Show or change the limit of unacknowledged messages, which applies to each partition."""
     found = _ask_each(
-        settings, topic, lambda admin, part: admin.dispatch(part, name, max_unacked=max_unacked)
+        settings,
+        topic,
+        lambda admin, part: admin.dispatch(
+            part, name, max_unacked=max_unacked, in_advance=in_advance
+        ),
     )
     if settings.json:
         write_json(found)

@@ -1,6 +1,8 @@
 """Subscriptions: ``/topics/{namespace}/{topic}/subscriptions/{subscription}``.
 
 A subscription is created and deleted together with its cursor, so its position is always known.
+What is set in advance of a subscription, before it exists, is at
+``/state/{namespace}/{topic}/in_advance/{subscription}``; its creation takes it from there.
 """
 
 from __future__ import annotations
@@ -9,12 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from sulina.errors import AlreadyExists, NotFound, Refused
-from sulina.metadata.keys import cursors, record
+from sulina.errors import AlreadyExists, NotFound, Overloaded, Refused
+from sulina.metadata import cas
+from sulina.metadata.keys import cursors, record, topics
 from sulina.metadata.keys.cursors import CursorRecord
-from sulina.metadata.keys.path import part, topic_root
+from sulina.metadata.keys.path import part, state_root, topic_root
 from sulina.metadata.keys.topics import exists, missing
-from sulina.metadata.store import Absent, Delete, Get, MetadataStore, Put
+from sulina.metadata.store import Absent, Delete, Get, MetadataStore, ModRevisionIs, Put
 from sulina.model import FailurePolicy, SubscriptionType
 from sulina.names import TopicName, check_label
 
@@ -32,6 +35,8 @@ class SubscriptionRecord:
 
 MAX_UNACKED: Final = 1 << 20
 """The largest permitted value of ``max_unacked``."""
+MAX_IN_ADVANCE: Final = 100
+"""For how many subscriptions of a topic something may be set in advance."""
 
 
 def root(topic: TopicName) -> str:
@@ -42,28 +47,56 @@ def key(topic: TopicName, subscription: str) -> str:
     return root(topic) + part(subscription)
 
 
+def _in_advance_root(topic: TopicName) -> str:
+    return state_root(topic) + "in_advance/"
+
+
+def _in_advance_key(topic: TopicName, subscription: str) -> str:
+    return _in_advance_root(topic) + part(subscription)
+
+
 async def create(
     store: MetadataStore,
     topic: TopicName,
     subscription: str,
     wanted: SubscriptionRecord,
     start: CursorRecord,
-) -> None:
-    """Create a subscription at ``start``. Raises ``AlreadyExists`` or ``NotFound``."""
+) -> SubscriptionRecord:
+    """Create a subscription at ``start``; returns it, with what was set in advance.
+
+    Raises ``AlreadyExists`` or ``NotFound``.
+    """
     check_label("subscription", subscription)
-    name = key(topic, subscription)
-    result = await store.txn(
-        [exists(topic), Absent(name)],
-        [
-            Put(name, record.encode(wanted)),
-            Put(cursors.key(topic, subscription), record.encode(start)),
-        ],
-        [Get(name)],
-    )
-    if not result.succeeded:
-        if result.responses[0].item is None:
+    name, before = key(topic, subscription), _in_advance_key(topic, subscription)
+    for _ in range(cas.DEFAULT_TRIES):
+        item, made = await store.get(before), wanted
+        if item is not None:
+            found = record.decode(SubscriptionRecord, item)
+            made = replace(wanted, failure=found.failure, max_unacked=found.max_unacked)
+        result = await store.txn(
+            [
+                exists(topic),
+                Absent(name),
+                ModRevisionIs(before, 0 if item is None else item.mod_revision),
+            ],
+            [
+                Put(name, record.encode(made)),
+                Put(cursors.key(topic, subscription), record.encode(start)),
+                Delete(before),
+            ],
+            [Get(name), Get(topics.key(topic))],
+        )
+        if result.succeeded:
+            return made
+        if result.responses[1].item is None:
             raise missing(topic)
-        raise AlreadyExists(f"the subscription {subscription!r} of {topic} already exists")
+        if result.responses[0].item is not None:
+            raise AlreadyExists(f"the subscription {subscription!r} of {topic} already exists")
+    raise _contended(topic, subscription)
+
+
+def _contended(topic: TopicName, subscription: str) -> Overloaded:
+    return Overloaded(f"{subscription!r} of {topic} is changed all the time: try again later")
 
 
 async def get(
@@ -96,6 +129,60 @@ async def change(
         return alter(current)
 
     return await record.update(store, SubscriptionRecord, key(topic, subscription), change)
+
+
+async def get_in_advance(
+    store: MetadataStore, topic: TopicName, subscription: str
+) -> SubscriptionRecord:
+    """What is set for a subscription that does not exist yet. Raises ``NotFound`` if nothing is."""
+    found = await record.get(store, SubscriptionRecord, _in_advance_key(topic, subscription))
+    if found is None:
+        raise NotFound(f"{topic} has no subscription {subscription!r}, and nothing is set for it")
+    return found
+
+
+async def change_in_advance(
+    store: MetadataStore,
+    topic: TopicName,
+    subscription: str,
+    alter: Callable[[SubscriptionRecord], SubscriptionRecord],
+) -> SubscriptionRecord:
+    """Change what a subscription will be created with; ``alter`` may run several times.
+
+    Durable when it returns. Raises ``AlreadyExists`` if the subscription exists, ``NotFound``
+    without its topic, and ``Refused`` if too many others have something set in advance.
+    """
+    name = _in_advance_key(topic, check_label("subscription", subscription))
+    for _ in range(cas.DEFAULT_TRIES):
+        item = await store.get(name)
+        revision = 0 if item is None else item.mod_revision
+        if item is None:
+            others = await store.range(
+                _in_advance_root(topic), limit=MAX_IN_ADVANCE, keys_only=True
+            )
+            if len(others.items) == MAX_IN_ADVANCE:
+                raise Refused(
+                    f"{topic} has settings for {MAX_IN_ADVANCE} subscriptions that do not exist: "
+                    "create them, or delete them although they do not exist"
+                )
+            current = SubscriptionRecord()
+        else:
+            current = record.decode(SubscriptionRecord, item)
+        changed = alter(current)
+        guards = exists(topic), Absent(key(topic, subscription))
+        if await cas.swap(store, name, revision, record.encode(changed), guards=guards) is not None:
+            return changed
+        if await topics.get(store, topic) is None:
+            raise missing(topic)
+        if await get(store, topic, subscription) is not None:
+            raise AlreadyExists(f"the subscription {subscription!r} of {topic} exists now")
+    raise _contended(topic, subscription)
+
+
+async def forget_in_advance(store: MetadataStore, topic: TopicName, subscription: str) -> bool:
+    """Forget what is set for a subscription that does not exist; returns whether anything was."""
+    result = await store.txn((), [Delete(_in_advance_key(topic, subscription))])
+    return result.responses[0].deleted > 0
 
 
 async def update_failure_policy(
