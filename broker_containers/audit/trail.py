@@ -93,8 +93,8 @@ class AuditTrail:
         certificate: ClientCertificate | None = None,
         connection: bool = False,
     ) -> Access:
-        """The rights of a token, or of a certificate; never waits. Raises ``Unauthenticated``. Both
-        are recorded.
+        """The rights of a token, or of a certificate; never waits. Raises ``Unauthenticated``, and
+        ``Denied`` for one without any rights. All of this is recorded.
 
         Callers that are not a ``connection`` present their token with every request: what is
         recorded is that a principal calls from an address, once per hour.

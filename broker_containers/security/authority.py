@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from broker_containers.security.access import ANYONE, RESERVED_NAMES, ROOT, Access
 from broker_containers.security.binding_grants import BindingGrants
 from broker_containers.security.certificate import ClientCertificate
-from broker_containers.security.errors import Unauthenticated
+from broker_containers.security.errors import Denied, Unauthenticated
 from broker_containers.security.jwt import Claims, is_hs256, looks_like_jwt, read_jwt
 from broker_containers.security.root_token import RootToken
 from broker_containers.security.settings import AuthSettings
@@ -122,7 +122,7 @@ class Authority:
     def access(self, token: str, certificate: ClientCertificate | None = None) -> Access:
         """The rights of a token, or without one of a verified certificate; never waits.
 
-        Raises ``Unauthenticated``.
+        Raises ``Unauthenticated``, and ``Denied`` for an identity from outside without any rights.
         """
         settings = self._settings
         if settings is None:
@@ -178,8 +178,9 @@ class Authority:
         """The grants of a principal and of its bindings, and its deny rules.
 
         A JSON Web Token and a certificate have the ``kind`` of their principal, which may exist in
-        bindings only: in its own, or in those of its ``groups``. Sulina's tokens are valid only as
-        long as their principal's record exists.
+        bindings only: in its own, or in those of its ``groups``. If it has neither, it is known
+        and has no rights: ``Denied``. Sulina's tokens are valid only as long as their principal's
+        record exists.
         """
         if kind is not None and principal in RESERVED_NAMES:
             raise Unauthenticated(f"the name {principal!r} is reserved: use another one")
@@ -189,9 +190,14 @@ class Authority:
             of_group = self._bound.grants(group, PrincipalType.GROUP)
             if of_group is not None:
                 bound = (*(bound or ()), *of_group)
-        if found is None and (bound is None or kind is None):
+        if found is None and kind is None:
             raise Unauthenticated(
                 f"unknown principal {principal!r}: create it with `sulina security grant`"
+            )
+        if found is None and bound is None:
+            raise Denied(
+                f"unknown principal {principal!r}: the token is valid, but gives no rights here; "
+                "`sulina security grant` or `sulina security binding create` gives it some"
             )
         own = () if found is None else found.grants
         grants = tuple(dict.fromkeys((*own, *(bound or ()))))

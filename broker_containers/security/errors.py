@@ -10,4 +10,4 @@ class Unauthenticated(Refused):
 
 
 class Denied(Refused):
-    """The token is valid but does not include the required right."""
+    """The token is valid but does not include the required right, or any right."""

@@ -30,7 +30,12 @@ class JwtSettings:
 
     def __post_init__(self) -> None:
         if len(self.key) < LEAST_SECRET:
-            raise Refused(f"a key for JSON Web Tokens needs at least {LEAST_SECRET} bytes")
+            raise Refused(
+                f"a key for JSON Web Tokens needs at least {LEAST_SECRET} bytes, and this one has "
+                f"{len(self.key)}, such as the sample key of Danube: create one with `openssl rand "
+                "-hex 32`, and sign tokens with it (danube-admin security tokens create "
+                "--secret-key)"
+            )
 
 
 @dataclass(frozen=True, slots=True)

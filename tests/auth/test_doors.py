@@ -151,6 +151,20 @@ async def test_danubes_json_web_tokens_are_accepted_by_every_door(
     assert await outcomes(guarded, json_web_token(name, key=b"another"), topic) == NONE
 
 
+async def test_a_json_web_token_without_rights_is_valid_and_allows_nothing(
+    guarded: Guarded, topic: str, name: str
+) -> None:
+    token = json_web_token(name)
+    answer = await guarded.http("GET", "/api/v1/topics", headers=bearer(token))
+    assert answer.status == 403
+    async with Calls(guarded.grpc_url, token) as calls:
+        assert await status_of(calls.producer(topic)) is Code.PERMISSION_DENIED
+        assert await status_of(calls("TopicLookup", topic=topic)) is Code.PERMISSION_DENIED
+    async with admin_calls(guarded, token) as admin:
+        asked = admin("TopicAdmin/DescribeTopic", name=topic)
+        assert await status_of(asked) is Code.PERMISSION_DENIED
+
+
 async def send_for_ever(producer: Producer) -> None:
     while True:
         await (await producer.send(b"not any more"))

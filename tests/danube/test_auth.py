@@ -88,6 +88,17 @@ async def test_a_bad_token_is_refused(clients: Clients, topic: str) -> None:
         await client.register("subject", "{}")
 
 
+async def test_a_valid_token_of_somebody_without_rights_is_a_matter_of_permission(
+    clients: Clients, topic: str
+) -> None:
+    client = await clients(json_web_token("unprivileged-app"))
+    said = "PERMISSION_DENIED: unknown principal 'unprivileged-app': the token is valid"
+    with pytest.raises(StockError, match=said):
+        await client.producer(topic)
+    with pytest.raises(StockError, match=said):
+        await client.consumer(topic)
+
+
 async def test_an_expired_token_is_refused(clients: Clients, guarded: Guarded, topic: str) -> None:
     client = await clients(await guarded.token("brief", f"produce:{topic}", seconds=2))
 

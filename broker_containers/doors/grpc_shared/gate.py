@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError, Message
 
 from broker_containers.doors.grpc_shared.callers import Callers, Context, token_in
 from broker_containers.doors.grpc_shared.statuses import FOR_TOOLS, abort
-from broker_containers.security.errors import Unauthenticated
+from broker_containers.security.errors import Denied, Unauthenticated
 from broker_containers.security.throttle import TokenThrottle
 from sulina.errors import Overloaded, SulinaError
 from sulina.runtime.deadline import within
@@ -83,7 +83,7 @@ class CallGate(grpc.aio.ServerInterceptor):
     def _refusal(self, error: SulinaError, token: str) -> _Handler:
         async def refuse(_: Any, context: Context) -> None:
             answer = error
-            if isinstance(error, Unauthenticated):
+            if isinstance(error, Unauthenticated | Denied):
                 self._callers.refused(context, token, error)
             if token and isinstance(error, Unauthenticated):
                 try:
