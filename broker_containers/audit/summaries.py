@@ -10,7 +10,7 @@ from sulina.audit import AuditEntry, AuditEvent
 _SECOND_US: Final = 1_000_000
 _INTERVALS_US: Final = {AuditEvent.SIGN_IN: 3600 * _SECOND_US}
 _INTERVAL_US: Final = 60 * _SECOND_US
-_MOST: Final = 512
+MOST_ROWS: Final = 512
 OTHERS: Final = "(others)"
 """The principal of events that are counted together because there are too many different ones."""
 
@@ -32,7 +32,7 @@ class Summaries:
     everything else every minute.
     """
 
-    def __init__(self, most: int = _MOST) -> None:
+    def __init__(self, most: int = MOST_ROWS) -> None:
         self._most = most
         self._rows: dict[AuditEntry, _Repeats] = {}
 

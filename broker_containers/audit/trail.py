@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from broker_containers.audit.summaries import MOST_ROWS, Summaries
 from broker_containers.audit.writer import ChainWriter
 from broker_containers.metrics.exposition import Exposition
 from broker_containers.security.access import Access, Caller, Need
@@ -42,6 +43,8 @@ class AuditSettings:
     """Also append the records to this file, one JSON object per line."""
     wait_seconds: float = 5.0
     """How long an administrative act waits for its record."""
+    different_events: int = MOST_ROWS
+    """How many different sign-ins and refusals are told apart; the rest is counted together."""
 
 
 class AuditTrail:
@@ -61,8 +64,9 @@ class AuditTrail:
         """``admin`` reaches the owner of the topic."""
         self._clock = clock
         self._settings = settings
-        file = None if settings is None else settings.file
-        self.writer = ChainWriter(broker, store, clock, admin, file)
+        used = settings or AuditSettings()
+        summaries = Summaries(used.different_events)
+        self.writer = ChainWriter(broker, store, clock, admin, summaries, used.file)
         self._seen: set[tuple[str, str, str]] = set()
         self._seen_since = 0.0
         self._refusals: dict[tuple[str, str], int] = {}

@@ -59,6 +59,7 @@ class ChainWriter:
         store: MetadataStore,
         clock: Clock,
         admin: AdminClient,
+        summaries: Summaries,
         file: Path | None = None,
     ) -> None:
         """``admin`` reaches the owner of the topic; ``file`` gets a copy of the records."""
@@ -67,7 +68,7 @@ class ChainWriter:
         self._clock = clock
         self._admin = admin
         self._file = file
-        self.summaries = Summaries()
+        self.summaries = summaries
         self.pending: deque[PendingEntry] = deque()
         self._batch: list[PendingEntry] = []
         """What has a place in the chain and is being written."""

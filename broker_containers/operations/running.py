@@ -104,20 +104,19 @@ class Operations:
         """
         operation, audit = OPERATIONS.get(name), self._audit
         resource = "" if operation is None else _resource(operation, arguments)
-        try:
-            authorize(caller.access, name, arguments)
-        except Denied as error:
-            if audit is not None:
-                audit.refused(caller, name, resource, error)
-            raise
         before = ACTING.set(caller.access)
         try:
+            authorize(caller.access, name, arguments)
             if audit is None or operation is None or not operation.is_change(arguments):
                 return await act()
             if FORWARDED in arguments:
                 audit.forwarded(caller, name, resource)
                 return await act()
             return await audit.act(caller, name, resource, arguments, act)
+        except Denied as error:  # also of a handler, which may know of more rights
+            if audit is not None:
+                audit.refused(caller, name, resource, error)
+            raise
         finally:
             ACTING.reset(before)
 

@@ -12,20 +12,16 @@ import pytest
 import sulina
 from broker_containers.assembly.running import DoorSettings
 from broker_containers.assembly.single import run_embedded
-from broker_containers.doors.http.routes import ENDPOINTS
 from broker_containers.doors.listen import Listen
 from broker_containers.operations.reference import reference
 from sulina.errors import ProtocolError, Refused, Retriable, SulinaError
 from sulina.metadata.keys.policy import Policy
 from sulina.model import FailurePolicy
 from sulina.operations.client import AdminClient
-from sulina.operations.declaration import SIGNED_IN
 from sulina.operations.operation_list import GROUPS, OPERATIONS
 from sulina.operations.subscriptions import FailureChanges
 from sulina.operations.topics import NamespaceLimits, TopicLimits, TopicOperations
-from tests.auth.broker import bearer, guarded_broker
 from tests.http.test_cluster import PATIENCE, two_brokers
-from tests.http.test_table import call
 from tests.operations.examples import EXAMPLES, REFUSED_HERE
 
 
@@ -136,23 +132,6 @@ async def test_the_typed_client_reaches_every_operation_of_a_cluster(tmp_path: P
     ):
         refused = await typed_calls(client)
     assert refused.keys() == REFUSED_HERE
-
-
-async def test_every_operation_is_denied_without_its_right_by_both_doors(tmp_path: Path) -> None:
-    async with guarded_broker(tmp_path) as guarded:
-        token = await guarded.token("nobody-in-particular")
-        headers = bearer(token)
-        endpoints = {each.name: each for each in ENDPOINTS if each.operation is not None}
-        async with guarded.connect(token) as client:
-            for name, arguments in EXAMPLES:
-                if OPERATIONS[name].rights == (SIGNED_IN,):
-                    continue
-                with pytest.raises(Refused, match="it needs"):
-                    await client.admin(name, arguments)
-                answer = await call(guarded.http, endpoints[name], arguments, headers=headers)
-                assert "it needs" in answer.problem(403, "denied")
-                anonymous = await call(guarded.http, endpoints[name], arguments)
-                anonymous.problem(401, "unauthenticated")
 
 
 def test_the_reference_is_current() -> None:
