@@ -34,7 +34,6 @@ def _settings(command: Callable[..., None]) -> Callable[..., None]:
     ],
 )
 @_settings
-@click.pass_obj
 def storage(settings: CliSettings, /, **flags: Any) -> None:
     """Run a storage node of a cluster.
 

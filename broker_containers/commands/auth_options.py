@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -21,32 +19,76 @@ from broker_containers.security.settings import (
     OidcSettings,
 )
 from sulina.audit import TOPIC as AUDIT_TOPIC
+from sulina.cli.options import option
 from sulina.cli.params import duration
 from sulina.errors import Refused
 from sulina.runtime.machine import secret_text
 
 _log = logging.getLogger(__name__)
-_DAY: Final = timedelta(days=1)
 ROOT_VARIABLE: Final = "SULINA_ROOT_TOKEN"
 _ROOT_BYTES: Final = 32
 LOCAL: Final = ("127.0.0.1", "::1", "localhost")
 
 
+_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+_NEW_FILE: Final = click.Path(dir_okay=False, path_type=Path)
+
+
 @dataclass(frozen=True, slots=True)
 class SecurityOptions:
-    """The values of the options that ``security_options`` adds."""
+    """Who may connect, and what is recorded of it."""
 
-    auth: Path | None = None
-    auth_jwt_key: Path | None = None
-    auth_jwt_issuer: str = ""
-    auth_jwt_audience: str = ""
-    auth_jwt_max_age: timedelta = _DAY
-    oidc_issuer: str = ""
-    oidc_audience: str = ""
-    oidc_principal_claim: str = "sub"
-    oidc_groups_claim: str = "groups"
-    audit: str | None = None
-    audit_file: Path | None = None
+    auth: Path | None = option(
+        None,
+        "Require tokens from clients. The file holds the root token, which permits everything; it "
+        "is created if necessary, and read again when it changes. All brokers of a cluster need "
+        f"the same one. Alternatively, set {ROOT_VARIABLE} to the token itself.",
+        type=_NEW_FILE,
+        metavar="FILE",
+    )
+    auth_jwt_key: Path | None = option(
+        None,
+        "Also accept JSON Web Tokens signed (HS256) with the key in this file.",
+        type=_FILE,
+        metavar="FILE",
+    )
+    auth_jwt_issuer: str = option(
+        "", "Their claim iss must be this. [default: it is not checked]", metavar="TEXT"
+    )
+    auth_jwt_audience: str = option(
+        "", "Their claim aud must be or contain this. [default: it is not checked]", metavar="TEXT"
+    )
+    auth_jwt_max_age: timedelta = option(
+        timedelta(days=1),
+        "Maximum lifetime of JSON Web Tokens, also of those of an OpenID Connect provider.",
+        type=duration,
+        metavar="TIME",
+        default="24h",
+    )
+    oidc_issuer: str = option(
+        "", "Also accept tokens of this OpenID Connect provider.", metavar="URL"
+    )
+    oidc_audience: str = option(
+        "",
+        "The audience for which the provider issues tokens, such as a client id.",
+        metavar="TEXT",
+    )
+    oidc_principal_claim: str = option("sub", "The claim that names the principal.", metavar="NAME")
+    oidc_groups_claim: str = option(
+        "groups", "The claim that lists groups; bindings give them roles.", metavar="NAME"
+    )
+    audit: str | None = option(
+        None,
+        f"Record administrative changes, sign-ins and refusals in {AUDIT_TOPIC}. "
+        "[default: on if clients need tokens]",
+        type=click.Choice(["on", "off"]),
+    )
+    audit_file: Path | None = option(
+        None,
+        "Also append audit records to this file, one JSON object per line.",
+        type=_NEW_FILE,
+        metavar="FILE",
+    )
 
     def auth_settings(self) -> AuthSettings | None:
         """How clients authenticate; None if they need no tokens.
@@ -123,98 +165,6 @@ class SecurityOptions:
             if value not in (None, ""):
                 words += ["--" + each.name.replace("_", "-"), str(value)]
         return words
-
-
-_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
-_NEW_FILE: Final = click.Path(dir_okay=False, path_type=Path)
-_OPTIONS: Final = (
-    click.option(
-        "--auth",
-        type=_NEW_FILE,
-        metavar="FILE",
-        help="Require tokens from clients. The file holds the root token, which permits "
-        "everything; it is created if necessary, and read again when it changes. All brokers of a "
-        f"cluster need the same one. Alternatively, set {ROOT_VARIABLE} to the token itself.",
-    ),
-    click.option(
-        "--auth-jwt-key",
-        type=_FILE,
-        metavar="FILE",
-        help="Also accept JSON Web Tokens signed (HS256) with the key in this file.",
-    ),
-    click.option(
-        "--auth-jwt-issuer",
-        metavar="TEXT",
-        default="",
-        help="Their claim iss must be this. [default: it is not checked]",
-    ),
-    click.option(
-        "--auth-jwt-audience",
-        metavar="TEXT",
-        default="",
-        help="Their claim aud must be or contain this. [default: it is not checked]",
-    ),
-    click.option(
-        "--auth-jwt-max-age",
-        type=duration,
-        metavar="TIME",
-        default="24h",
-        show_default=True,
-        help="Maximum lifetime of JSON Web Tokens, also of those of an OpenID Connect provider.",
-    ),
-    click.option(
-        "--oidc-issuer",
-        metavar="URL",
-        default="",
-        help="Also accept tokens of this OpenID Connect provider.",
-    ),
-    click.option(
-        "--oidc-audience",
-        metavar="TEXT",
-        default="",
-        help="The audience for which the provider issues tokens, such as a client id.",
-    ),
-    click.option(
-        "--oidc-principal-claim",
-        metavar="NAME",
-        default="sub",
-        show_default=True,
-        help="The claim that names the principal.",
-    ),
-    click.option(
-        "--oidc-groups-claim",
-        metavar="NAME",
-        default="groups",
-        show_default=True,
-        help="The claim that lists groups; bindings give them roles.",
-    ),
-    click.option(
-        "--audit",
-        type=click.Choice(["on", "off"]),
-        help=f"Record administrative changes, sign-ins and refusals in {AUDIT_TOPIC}. "
-        "[default: on if clients need tokens]",
-    ),
-    click.option(
-        "--audit-file",
-        type=_NEW_FILE,
-        metavar="FILE",
-        help="Also append audit records to this file, one JSON object per line.",
-    ),
-)
-
-
-def security_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options; the command gets them as one argument, ``security``."""
-
-    @functools.wraps(command)
-    def collected(*args: Any, **kwargs: Any) -> Any:
-        given = {each.name: kwargs.pop(each.name) for each in fields(SecurityOptions)}
-        return command(*args, security=SecurityOptions(**given), **kwargs)
-
-    made: Callable[..., Any] = collected
-    for option in reversed(_OPTIONS):
-        made = option(made)
-    return made
 
 
 def _warn_if_readable(file: Path) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from functools import wraps
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from broker_containers.assembly.running import DoorSettings
-from broker_containers.commands.auth_options import SecurityOptions, security_options
+from broker_containers.commands.auth_options import SecurityOptions
 from broker_containers.commands.listening import (
     ADMIN_PORT,
     GRPC_PORT,
@@ -24,6 +22,7 @@ from broker_containers.commands.listening import (
 from broker_containers.doors.listen import Listen
 from broker_containers.topics.tiering import TieringSettings
 from storage_grpc.quorum.settings import QuorumSettings
+from sulina.cli.options import group, option
 from sulina.runtime.machine import keep_files_private
 from sulina.runtime.terminal import start_logging
 from sulina.runtime.tls_files import TlsFiles
@@ -31,46 +30,77 @@ from sulina.runtime.tls_files import TlsFiles
 LEVELS: Final = ("debug", "info", "warning", "error")
 _PORT: Final = click.IntRange(0, 65535)
 _FILE: Final = click.Path(exists=True, dir_okay=False)
+# Its existence is checked where it is read, with a more specific error.
+_PEM: Final[Any] = {"type": click.Path(path_type=Path), "metavar": "FILE"}
 
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+def _port_option(what: str, default: int) -> Any:
+    text = f"Port for {what}; 0 picks a free one. [default: {default}, or a free one with --port 0]"
+    return option(None, text, type=_PORT)
 
 
-WRITE_QUORUM: Final[Decorator] = click.option(
-    "--write-quorum",
-    type=click.IntRange(min=1),
-    default=3,
-    show_default=True,
-    help="Number of storage nodes that store each message.",
-)
-ACK_QUORUM: Final[Decorator] = click.option(
-    "--ack-quorum",
-    type=click.IntRange(min=1),
-    default=2,
-    show_default=True,
-    help="Number of them that must have stored a message before it is acknowledged.",
-)
+def write_quorum_option() -> Any:
+    """How many copies a message has."""
+    text = "Number of storage nodes that store each message."
+    return option(3, text, type=click.IntRange(min=1))
+
+
+def ack_quorum_option() -> Any:
+    """How many of them count before it is acknowledged."""
+    text = "Number of them that must have stored a message before it is acknowledged."
+    return option(2, text, type=click.IntRange(min=1))
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerOptions:
-    """The values of the options that ``broker_options`` adds, by their names."""
+    """The options of the commands that run a broker, in the order in which the help shows them."""
 
-    host: str
-    port: int
-    http_port: int | None
-    grpc_port: int | None
-    grpc_advertise: str
-    admin_port: int | None
-    tls_cert: str | None
-    tls_key: str | None
-    tls_client_ca: str | None
-    security: SecurityOptions
-    cache_mb: int
-    write_quorum: int
-    ack_quorum: int
-    tier_after: float
-    tier_local: float
-    log_level: str
+    host: str = option("127.0.0.1", "Address to listen on.")
+    port: int = option(6655, "Port for Sulina clients; 0 picks a free one.", type=_PORT)
+    http_port: int | None = _port_option("HTTP: administration, health and metrics", HTTP_PORT)
+    grpc_port: int | None = _port_option("Danube's clients (gRPC)", GRPC_PORT)
+    grpc_advertise: str = option(
+        "",
+        "URL at which Danube's clients reach it, such as http://host:6650. "
+        "[default: the address it listens on]",
+        metavar="URL",
+    )
+    admin_port: int | None = _port_option("Danube's admin tools (gRPC)", ADMIN_PORT)
+    tls_cert: str | None = option(None, "Serve TLS with this certificate chain (PEM).", type=_FILE)
+    tls_key: str | None = option(None, "Private key of the certificate (PEM).", type=_FILE)
+    tls_client_ca: str | None = option(
+        None,
+        "Accept certificates of these authorities (PEM) in place of tokens, from clients of the "
+        "binary port and of HTTP.",
+        type=_FILE,
+    )
+    cache_mb: int = option(256, "Memory for recent messages, in MiB.", type=click.IntRange(min=1))
+    write_quorum: int = write_quorum_option()
+    ack_quorum: int = ack_quorum_option()
+    tier_after: float = option(
+        900.0,
+        "With --tier, maximum age of messages before they are copied to the object store.",
+        type=click.FloatRange(min=1),
+        metavar="SECONDS",
+    )
+    tier_local: float = option(
+        300.0,
+        "With --tier, how long messages stay on storage nodes after that.",
+        type=click.FloatRange(min=0),
+        metavar="SECONDS",
+    )
+    log_level: str = option("warning", "Log level for standard error.", type=click.Choice(LEVELS))
+    security: SecurityOptions = group(SecurityOptions)
+
+    def begin(self) -> None:
+        """Check the options and set up logging, before anything else is done."""
+        start_logging(self.log_level)
+        keep_files_private()
+        if self.tls_key is not None and self.tls_cert is None:
+            raise click.UsageError("--tls-key needs a --tls-cert")
+        if self.tls_client_ca is not None and self.tls_cert is None:
+            raise click.UsageError("--tls-client-ca needs a --tls-cert")
+        check_quorum(self.write_quorum, self.ack_quorum)
 
     def port_for(self, wanted: int | None, default: int) -> int:
         """The port of a door, for its option and its default."""
@@ -99,100 +129,6 @@ class BrokerOptions:
         return TieringSettings(after_seconds=self.tier_after, local_seconds=self.tier_local)
 
 
-def broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options, in the order in which the help shows them. The command gets all of them as
-    ``options``, a ``BrokerOptions``, after they are checked and logging is set up."""
-
-    @wraps(command)  # keeps the options that it already has
-    def with_options(*positional: Any, **named: Any) -> Any:
-        given = {field.name: named.pop(field.name) for field in fields(BrokerOptions)}
-        options = BrokerOptions(**given)
-        start_logging(options.log_level)
-        keep_files_private()
-        if options.tls_key is not None and options.tls_cert is None:
-            raise click.UsageError("--tls-key needs a --tls-cert")
-        if options.tls_client_ca is not None and options.tls_cert is None:
-            raise click.UsageError("--tls-client-ca needs a --tls-cert")
-        check_quorum(options.write_quorum, options.ack_quorum)
-        return command(*positional, options=options, **named)
-
-    options: list[Decorator] = [
-        click.option(
-            "--host", default="127.0.0.1", show_default=True, help="Address to listen on."
-        ),
-        click.option(
-            "--port",
-            type=_PORT,
-            default=6655,
-            show_default=True,
-            help="Port for Sulina clients; 0 picks a free one.",
-        ),
-        _port("--http-port", "HTTP: administration, health and metrics", HTTP_PORT),
-        _port("--grpc-port", "Danube's clients (gRPC)", GRPC_PORT),
-        click.option(
-            "--grpc-advertise",
-            metavar="URL",
-            default="",
-            help="URL at which Danube's clients reach it, such as http://host:6650. "
-            "[default: the address it listens on]",
-        ),
-        _port("--admin-port", "Danube's admin tools (gRPC)", ADMIN_PORT),
-        click.option("--tls-cert", type=_FILE, help="Serve TLS with this certificate chain (PEM)."),
-        click.option("--tls-key", type=_FILE, help="Private key of the certificate (PEM)."),
-        click.option(
-            "--tls-client-ca",
-            type=_FILE,
-            help="Accept certificates of these authorities (PEM) in place of tokens, from clients "
-            "of the binary port and of HTTP.",
-        ),
-        click.option(
-            "--cache-mb",
-            type=click.IntRange(min=1),
-            default=256,
-            show_default=True,
-            help="Memory for recent messages, in MiB.",
-        ),
-        WRITE_QUORUM,
-        ACK_QUORUM,
-        click.option(
-            "--tier-after",
-            type=click.FloatRange(min=1),
-            default=900.0,
-            show_default=True,
-            metavar="SECONDS",
-            help="With --tier, maximum age of messages before they are copied to the object store.",
-        ),
-        click.option(
-            "--tier-local",
-            type=click.FloatRange(min=0),
-            default=300.0,
-            show_default=True,
-            metavar="SECONDS",
-            help="With --tier, how long messages stay on storage nodes after that.",
-        ),
-        click.option(
-            "--log-level",
-            type=click.Choice(LEVELS),
-            default="warning",
-            show_default=True,
-            help="Log level for standard error.",
-        ),
-    ]
-    decorated = security_options(with_options)
-    for option in reversed(options):
-        decorated = option(decorated)
-    return decorated
-
-
-def _port(name: str, what: str, default: int) -> Decorator:
-    return click.option(
-        name,
-        type=_PORT,
-        help=f"Port for {what}; 0 picks a free one. "
-        f"[default: {default}, or a free one with --port 0]",
-    )
-
-
 def check_quorum(write_quorum: int, ack_quorum: int) -> None:
     """Raise ``UsageError`` for ack quorums that would not overlap."""
     if not write_quorum >= ack_quorum > write_quorum / 2:
@@ -201,33 +137,35 @@ def check_quorum(write_quorum: int, ack_quorum: int) -> None:
         )
 
 
-_SERVERS: Final = {"etcd": "etcd", "storage": "storage nodes"}
+@dataclass(frozen=True, slots=True)
+class InternalTlsOptions:
+    """TLS within a cluster."""
+
+    etcd_ca: Path | None = option(
+        None, "Use TLS to etcd, and trust these CA certificates (PEM).", **_PEM
+    )
+    etcd_cert: Path | None = option(None, "Client certificate for etcd (PEM).", **_PEM)
+    etcd_key: Path | None = option(None, "Private key of that certificate (PEM).", **_PEM)
+    storage_ca: Path | None = option(
+        None, "Use TLS to storage nodes, and trust these CA certificates (PEM).", **_PEM
+    )
+    storage_cert: Path | None = option(None, "Client certificate for storage nodes (PEM).", **_PEM)
+    storage_key: Path | None = option(None, "Private key of that certificate (PEM).", **_PEM)
+
+    @property
+    def etcd(self) -> TlsFiles | None:
+        """The files for etcd; None without TLS."""
+        return _tls_files("etcd", self.etcd_ca, self.etcd_cert, self.etcd_key)
+
+    @property
+    def storage(self) -> TlsFiles | None:
+        """The files for storage nodes; None without TLS."""
+        return _tls_files("storage", self.storage_ca, self.storage_cert, self.storage_key)
 
 
-def internal_tls_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options. The command gets ``etcd_tls`` and ``storage_tls``: ``TlsFiles`` or None."""
-
-    @wraps(command)  # keeps the options that it already has
-    def with_files(*positional: Any, **named: Any) -> Any:
-        for server in _SERVERS:
-            ca, certificate, key = (named.pop(f"{server}_{part}") for part in ("ca", "cert", "key"))
-            if key is not None and certificate is None:
-                raise click.UsageError(f"--{server}-key needs a --{server}-cert")
-            given = ca is not None or certificate is not None
-            named[f"{server}_tls"] = TlsFiles(ca, certificate, key) if given else None
-        return command(*positional, **named)
-
-    decorated: Callable[..., Any] = with_files
-    for server, words in reversed(_SERVERS.items()):
-        for option in (
-            _file(f"--{server}-key", "Private key of that certificate (PEM)."),
-            _file(f"--{server}-cert", f"Client certificate for {words} (PEM)."),
-            _file(f"--{server}-ca", f"Use TLS to {words}, and trust these CA certificates (PEM)."),
-        ):
-            decorated = option(decorated)
-    return decorated
-
-
-def _file(name: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    # Its existence is checked where it is read, with a more specific error.
-    return click.option(name, type=click.Path(path_type=Path), metavar="FILE", help=text)
+def _tls_files(
+    server: str, ca: Path | None, certificate: Path | None, key: Path | None
+) -> TlsFiles | None:
+    if key is not None and certificate is None:
+        raise click.UsageError(f"--{server}-key needs a --{server}-cert")
+    return None if ca is None and certificate is None else TlsFiles(ca, certificate, key)

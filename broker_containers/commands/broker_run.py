@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -11,16 +11,66 @@ from broker_containers.assembly.cluster import run_in_cluster
 from broker_containers.assembly.clustered_broker import ClusteredBrokerSettings
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.cluster.settings import ClusterSettings
-from broker_containers.commands.broker_options import (
-    BrokerOptions,
-    broker_options,
-    internal_tls_options,
-)
+from broker_containers.commands.broker_options import BrokerOptions, InternalTlsOptions
 from broker_containers.commands.serving import serve_broker
 from sulina.cli.command import JSON_ONLY, CliCommand
+from sulina.cli.options import group, option, options
 from sulina.cli.settings import CliSettings
 from sulina.metadata.etcd import EtcdSettings
-from sulina.runtime.tls_files import TlsFiles
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRunOptions:
+    """The options, in the order in which the help shows them."""
+
+    broker_id: str = option(
+        None, "Name of the broker, unique in the cluster.", flag="--id", required=True
+    )
+    etcd: str = option(
+        None,
+        "URL of etcd: http://host:2379,host:2379, with https:// for TLS, and /prefix if shared.",
+        metavar="URL",
+        required=True,
+    )
+    storage_nodes: tuple[str, ...] = option(
+        None,
+        "A storage node; repeat the option for each node.",
+        flag="--storage-node",
+        metavar="NAME=HOST:PORT",
+        multiple=True,
+        required=True,
+    )
+    tls: InternalTlsOptions = group(InternalTlsOptions)
+    broker: BrokerOptions = group(BrokerOptions)
+    grpc_proxy: str = option(
+        "",
+        "URL at which Danube's clients reach all brokers, such as a load balancer's; brokers then "
+        "forward calls to each other.",
+        metavar="URL",
+    )
+    advertise: str = option(
+        "",
+        "URL at which clients and other brokers reach this broker. [default: the address it "
+        "listens on]",
+        metavar="URL",
+    )
+    labels: tuple[str, ...] = option(
+        (),
+        "Label for affinity rules, for example zone=a; may be repeated.",
+        flag="--label",
+        multiple=True,
+    )
+    proxy: str = option(
+        "",
+        "URL at which clients reach all brokers, such as a load balancer's; brokers then forward "
+        "connections to each other.",
+        metavar="URL",
+    )
+    lease_seconds: int = option(
+        8,
+        "Seconds after which a broker that does not renew its lease counts as dead.",
+        type=click.IntRange(2, 300),
+    )
 
 
 @click.command(
@@ -33,91 +83,30 @@ from sulina.runtime.tls_files import TlsFiles
         "--storage-node c=10.0.1.3:6660 --host 0.0.0.0 --advertise sulina://10.0.2.1:6655",
     ],
 )
-@click.option("--id", "broker_id", required=True, help="Name of the broker, unique in the cluster.")
-@click.option(
-    "--etcd",
-    metavar="URL",
-    required=True,
-    help="URL of etcd: http://host:2379,host:2379, with https:// for TLS, and /prefix if shared.",
-)
-@click.option(
-    "--storage-node",
-    "storage_nodes",
-    metavar="NAME=HOST:PORT",
-    multiple=True,
-    required=True,
-    help="A storage node; repeat the option for each node.",
-)
-@internal_tls_options
-@broker_options
-@click.option(
-    "--grpc-proxy",
-    metavar="URL",
-    default="",
-    help="URL at which Danube's clients reach all brokers, such as a load balancer's; brokers then "
-    "forward calls to each other.",
-)
-@click.option(
-    "--advertise",
-    metavar="URL",
-    default="",
-    help="URL at which clients and other brokers reach this broker. [default: the address it "
-    "listens on]",
-)
-@click.option(
-    "--label",
-    "labels",
-    multiple=True,
-    help="Label for affinity rules, for example zone=a; may be repeated.",
-)
-@click.option(
-    "--proxy",
-    metavar="URL",
-    default="",
-    help="URL at which clients reach all brokers, such as a load balancer's; brokers then forward "
-    "connections to each other.",
-)
-@click.option(
-    "--lease-seconds",
-    type=click.IntRange(2, 300),
-    default=8,
-    show_default=True,
-    help="Seconds after which a broker that does not renew its lease counts as dead.",
-)
-@click.pass_obj
-def broker_run(
-    settings: CliSettings,
-    broker_id: str,
-    etcd: str,
-    storage_nodes: tuple[str, ...],
-    etcd_tls: TlsFiles | None,
-    storage_tls: TlsFiles | None,
-    options: BrokerOptions,
-    grpc_proxy: str,
-    advertise: str,
-    proxy: str,
-    labels: tuple[str, ...],
-    lease_seconds: int,
-) -> None:
+@options(BrokerRunOptions)
+def broker_run(settings: CliSettings, options: BrokerRunOptions) -> None:
     """Run one broker of a cluster.
 
     It stores nothing itself: metadata is in etcd, messages are on storage nodes. Ctrl-C or SIGTERM
     hands its topics to other brokers and then stops it; a second one stops it immediately. With
     --json it prints one line when it is ready.
     """
-    doors = options.doors(grpc_proxy)
+    given = options.broker
+    given.begin()
+    etcd_tls, storage_tls = options.tls.etcd, options.tls.storage
+    doors = given.doors(options.grpc_proxy)
     used = [tls.certificate for tls in (etcd_tls, storage_tls) if tls is not None]
     node = ClusteredBrokerSettings(
         broker=BrokerSettings(
-            broker_id=broker_id, cache_bytes=options.cache_mb << 20, tier=options.tiering
+            broker_id=options.broker_id, cache_bytes=given.cache_mb << 20, tier=given.tiering
         ),
         doors=replace(doors, certificates=(*doors.certificates, *(each for each in used if each))),
-        advertise=advertise,
-        labels=labels,
-        cluster=ClusterSettings(lease_seconds=lease_seconds, proxy_url=proxy),
-        auth=options.security.auth_settings(),
-        audit=options.security.audit_settings(),
+        advertise=options.advertise,
+        labels=options.labels,
+        cluster=ClusterSettings(lease_seconds=options.lease_seconds, proxy_url=options.proxy),
+        auth=given.security.auth_settings(),
+        audit=given.security.audit_settings(),
     )
-    metadata = EtcdSettings.parse(etcd, tls=etcd_tls)
-    running = run_in_cluster(node, metadata, storage_nodes, options.quorum, storage_tls)
+    metadata = EtcdSettings.parse(options.etcd, tls=etcd_tls)
+    running = run_in_cluster(node, metadata, options.storage_nodes, given.quorum, storage_tls)
     serve_broker(settings, Path.cwd(), node.doors.binary, running)

@@ -2,29 +2,59 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from broker_containers.commands.broker_options import (
-    ACK_QUORUM,
-    WRITE_QUORUM,
+    InternalTlsOptions,
+    ack_quorum_option,
     check_quorum,
-    internal_tls_options,
+    write_quorum_option,
 )
 from broker_containers.rebuild.plan import CopiedLedger, OnGap
 from broker_containers.rebuild.process import RebuildOutcome, RebuildSettings, run_rebuild
 from storage_grpc.quorum.settings import QuorumSettings
 from sulina.cli.command import JSON_ONLY, CliCommand
 from sulina.cli.failures import ExitCode
+from sulina.cli.options import group, option, options
 from sulina.cli.output import columns, echo, plural, print_table, write_json
+from sulina.cli.params import MemberOf
 from sulina.cli.progress import Progress
 from sulina.cli.running import run
 from sulina.cli.settings import CliSettings
 from sulina.metadata.etcd import EtcdSettings
-from sulina.runtime.tls_files import TlsFiles
 
 _COLUMNS = columns("topic", end="next offset") | columns("ledgers", "to_copy", "missing", "outcome")
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildOptions:
+    """The options, in the order in which the help shows them."""
+
+    etcd: str = option(
+        None, "URL of etcd, empty or restored from a backup.", metavar="URL", required=True
+    )
+    storage_nodes: tuple[str, ...] = option(
+        None,
+        "A storage node; repeat the option for each remaining node.",
+        flag="--storage-node",
+        metavar="NAME=HOST:PORT",
+        multiple=True,
+        required=True,
+    )
+    tls: InternalTlsOptions = group(InternalTlsOptions)
+    tier: str = option("", "Object store of tiered ledgers.", metavar="URL")
+    write_quorum: int = write_quorum_option()
+    ack_quorum: int = ack_quorum_option()
+    on_gap: OnGap = option(
+        "stop",
+        "What to do with a topic that has a gap: leave it unchanged, keep the messages before the "
+        "first gap, or keep those after the last gap.",
+        type=MemberOf(OnGap),
+    )
+    dry_run: bool = option(False, "Show what would be done, without changing anything.")
 
 
 @click.command(
@@ -37,43 +67,8 @@ _COLUMNS = columns("topic", end="next offset") | columns("ledgers", "to_copy", "
         "--tier s3://lake/prod --dry-run",
     ],
 )
-@click.option(
-    "--etcd", metavar="URL", required=True, help="URL of etcd, empty or restored from a backup."
-)
-@click.option(
-    "--storage-node",
-    "storage_nodes",
-    metavar="NAME=HOST:PORT",
-    multiple=True,
-    required=True,
-    help="A storage node; repeat the option for each remaining node.",
-)
-@internal_tls_options
-@click.option("--tier", metavar="URL", default="", help="Object store of tiered ledgers.")
-@WRITE_QUORUM
-@ACK_QUORUM
-@click.option(
-    "--on-gap",
-    type=click.Choice(["stop", "older", "newer"]),
-    default="stop",
-    show_default=True,
-    help="What to do with a topic that has a gap: leave it unchanged, keep the messages before the "
-    "first gap, or keep those after the last gap.",
-)
-@click.option("--dry-run", is_flag=True, help="Show what would be done, without changing anything.")
-@click.pass_obj
-def rebuild(
-    settings: CliSettings,
-    etcd: str,
-    storage_nodes: tuple[str, ...],
-    etcd_tls: TlsFiles | None,
-    storage_tls: TlsFiles | None,
-    tier: str,
-    write_quorum: int,
-    ack_quorum: int,
-    on_gap: str,
-    dry_run: bool,
-) -> None:
+@options(RebuildOptions)
+def rebuild(settings: CliSettings, options: RebuildOptions) -> None:
     """Rebuild topics after the metadata was lost, or restored from a backup.
 
     Stop all brokers first. The command finds the ledgers on storage nodes and the objects in the
@@ -83,21 +78,21 @@ def rebuild(
 
     Exits with 1 if a topic has a gap, or something can't be read.
     """
-    check_quorum(write_quorum, ack_quorum)
+    check_quorum(options.write_quorum, options.ack_quorum)
     wanted = RebuildSettings(
-        EtcdSettings.parse(etcd, tls=etcd_tls),
-        storage_nodes,
-        QuorumSettings(write_quorum=write_quorum, ack_quorum=ack_quorum),
-        tier,
-        OnGap(on_gap),
-        dry_run,
-        storage_tls,
+        EtcdSettings.parse(options.etcd, tls=options.tls.etcd),
+        options.storage_nodes,
+        QuorumSettings(write_quorum=options.write_quorum, ack_quorum=options.ack_quorum),
+        options.tier,
+        options.on_gap,
+        options.dry_run,
+        options.tls.storage,
     )
     with Progress(settings, "rebuilding", None) as bar:
         outcome = run(
             run_rebuild(wanted, lambda what, done, total: bar.show(done, what, total=total or None))
         )
-    _show(settings, outcome, dry_run=dry_run)
+    _show(settings, outcome, dry_run=options.dry_run)
     if outcome.survey.damaged or any(plan.gaps for plan in outcome.plans):
         click.get_current_context().exit(ExitCode.FAILED)
 

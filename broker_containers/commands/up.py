@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -15,12 +16,13 @@ from click.core import ParameterSource
 
 from broker_containers.assembly.single import run_embedded, run_on_storage_nodes
 from broker_containers.broker.settings import BrokerSettings, HttpSettings
-from broker_containers.commands.broker_options import BrokerOptions, broker_options
+from broker_containers.commands.broker_options import BrokerOptions
 from broker_containers.commands.listening import ADMIN_PORT, GRPC_PORT, HTTP_PORT
 from broker_containers.commands.serving import serve_broker
 from broker_containers.local_cluster.ports import ClusterSize, ProcessOptions, RequestedPorts
 from storage_grpc.journal.settings import JournalSettings
 from sulina.cli.command import JSON_ONLY, CliCommand
+from sulina.cli.options import group, option, options
 from sulina.cli.output import echo
 from sulina.cli.settings import CliSettings
 from sulina.errors import Refused
@@ -40,6 +42,68 @@ _SINGLE_PROCESS_ONLY: Final = (
 """Options that a cluster does not support."""
 
 
+@dataclass(frozen=True, slots=True)
+class UpOptions:
+    """The options, in the order in which the help shows them."""
+
+    data: Path | None = option(
+        None,
+        "Folder for all data; created if necessary. "
+        f"[default: {_FOLDER}, or {_CLUSTER_FOLDER} for a cluster]",
+        type=click.Path(path_type=Path),
+    )
+    brokers: int | None = option(
+        None,
+        "Run a cluster with this many broker processes. [default in a cluster: 3]",
+        type=click.IntRange(1, 99),
+    )
+    storage: int | None = option(
+        None,
+        "Run a cluster with this many storage nodes. [default in a cluster: 3]",
+        type=click.IntRange(1, 99),
+    )
+    etcd: str | None = option(
+        None,
+        "Run a cluster with this many etcd members. [default in a cluster: 3]",
+        type=click.Choice(["1", "3", "5", "7"]),
+    )
+    broker: BrokerOptions = group(BrokerOptions)
+    http_cors: tuple[str, ...] = option(
+        (),
+        "Allow browsers on this web site to call the HTTP API, for example https://example.com; "
+        "may be repeated.",
+        metavar="ORIGIN",
+        multiple=True,
+    )
+    http_host: tuple[str, ...] = option(
+        (),
+        "Accept HTTP requests for this host name without a token, besides localhost and IP "
+        "addresses; may be repeated.",
+        metavar="NAME",
+        multiple=True,
+    )
+    journal_file_mb: int = option(
+        256, "Size of a journal file in MiB.", type=click.IntRange(1, 16 << 10)
+    )
+    storage_nodes: tuple[str, ...] = option(
+        (),
+        "Store messages on this storage node instead of locally; may be repeated.",
+        flag="--storage-node",
+        metavar="NAME=HOST:PORT",
+        multiple=True,
+    )
+    tier: str | None = option(
+        None,
+        "Object store for closed ledgers, as Parquet: s3://bucket/prefix, file:///folder, "
+        "gs://bucket/prefix or redis://host:port/0/prefix.",
+        metavar="URL",
+    )
+    broker_id: str = option("broker-1", "Name of the broker.")
+    no_auto_create: bool = option(
+        False, "Do not create topics automatically; use `sulina topic create`."
+    )
+
+
 @click.command(
     cls=CliCommand,
     common=JSON_ONLY,
@@ -54,84 +118,8 @@ _SINGLE_PROCESS_ONLY: Final = (
         "--storage-node c=10.0.0.3:6660",
     ],
 )
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path),
-    help="Folder for all data; created if necessary. "
-    f"[default: {_FOLDER}, or {_CLUSTER_FOLDER} for a cluster]",
-)
-@click.option(
-    "--brokers",
-    type=click.IntRange(1, 99),
-    help="Run a cluster with this many broker processes. [default in a cluster: 3]",
-)
-@click.option(
-    "--storage",
-    type=click.IntRange(1, 99),
-    help="Run a cluster with this many storage nodes. [default in a cluster: 3]",
-)
-@click.option(
-    "--etcd",
-    type=click.Choice(["1", "3", "5", "7"]),
-    help="Run a cluster with this many etcd members. [default in a cluster: 3]",
-)
-@broker_options
-@click.option(
-    "--http-cors",
-    metavar="ORIGIN",
-    multiple=True,
-    help="Allow browsers on this web site to call the HTTP API, for example "
-    "https://example.com; may be repeated.",
-)
-@click.option(
-    "--http-host",
-    metavar="NAME",
-    multiple=True,
-    help="Accept HTTP requests for this host name without a token, besides localhost and IP "
-    "addresses; may be repeated.",
-)
-@click.option(
-    "--journal-file-mb",
-    type=click.IntRange(1, 16 << 10),
-    default=256,
-    show_default=True,
-    help="Size of a journal file in MiB.",
-)
-@click.option(
-    "--storage-node",
-    "storage_nodes",
-    metavar="NAME=HOST:PORT",
-    multiple=True,
-    help="Store messages on this storage node instead of locally; may be repeated.",
-)
-@click.option(
-    "--tier",
-    metavar="URL",
-    help="Object store for closed ledgers, as Parquet: s3://bucket/prefix, file:///folder, "
-    "gs://bucket/prefix or redis://host:port/0/prefix.",
-)
-@click.option("--broker-id", default="broker-1", show_default=True, help="Name of the broker.")
-@click.option(
-    "--no-auto-create",
-    is_flag=True,
-    help="Do not create topics automatically; use `sulina topic create`.",
-)
-@click.pass_obj
-def up(
-    settings: CliSettings,
-    data: Path | None,
-    brokers: int | None,
-    storage: int | None,
-    etcd: str | None,
-    options: BrokerOptions,
-    http_cors: tuple[str, ...],
-    http_host: tuple[str, ...],
-    journal_file_mb: int,
-    storage_nodes: tuple[str, ...],
-    tier: str | None,
-    broker_id: str,
-    no_auto_create: bool,
-) -> None:
+@options(UpOptions)
+def up(settings: CliSettings, options: UpOptions) -> None:
     """Run Sulina in one process, or a cluster of processes on this machine.
 
     All data is in one folder and survives restarts. Ctrl-C or SIGTERM stops it cleanly; a second
@@ -141,56 +129,63 @@ def up(
     The brokers of a cluster listen on --port and the ports after it. A process that ends
     unexpectedly is restarted.
     """
+    given = options.broker
+    given.begin()
     # Creates the file, for all brokers of a cluster.
-    auth = options.security.auth_settings()
-    audit = options.security.audit_settings()
-    clustered = any(count is not None for count in (brokers, storage, etcd))
-    if data is None:
-        data = Path(_CLUSTER_FOLDER if clustered else _FOLDER)
+    auth = given.security.auth_settings()
+    audit = given.security.audit_settings()
+    clustered = any(count is not None for count in (options.brokers, options.storage, options.etcd))
+    data = options.data or Path(_CLUSTER_FOLDER if clustered else _FOLDER)
     _check_folder(data)
     readable = warning_of_readable(data)
     if readable is not None:
         echo(f"security: {readable}", err=True)
     if clustered:
-        try:
-            import broker_containers.commands.broker_run  # noqa: F401  # which the processes load
-            from broker_containers.commands.cluster_up import run_cluster
-        except ModuleNotFoundError as error:
-            raise Refused(
-                f"`sulina up --brokers` needs the package {error.name}: "
-                "pip install 'sulina[all-in-one]'"
-            ) from None
-        _refuse(_SINGLE_PROCESS_ONLY)
-        size = ClusterSize(brokers or 3, storage or 3, int(etcd or 3))
-        extra = ["--journal-file-mb", str(journal_file_mb), *(("--tier", tier) if tier else ())]
-        requested = RequestedPorts(
-            options.host,
-            options.port,
-            options.port_for(options.http_port, HTTP_PORT),
-            options.port_for(options.admin_port, ADMIN_PORT),
-            options.port_for(options.grpc_port, GRPC_PORT),
-        )
-        run_cluster(settings, data, size, requested, _process_options(options, size, extra))
+        _run_cluster(settings, options, data)
         return
-    doors = options.doors()
+    doors = given.doors()
     broker = BrokerSettings(
-        broker_id=broker_id,
-        cache_bytes=options.cache_mb << 20,
-        auto_create_topics=not no_auto_create,
-        tier=options.tiering,
-        http=HttpSettings(cors_origins=http_cors, allowed_hosts=http_host),
+        broker_id=options.broker_id,
+        cache_bytes=given.cache_mb << 20,
+        auto_create_topics=not options.no_auto_create,
+        tier=given.tiering,
+        http=HttpSettings(cors_origins=options.http_cors, allowed_hosts=options.http_host),
     )
-    if storage_nodes:
-        if tier:
+    if options.storage_nodes:
+        if options.tier:
             raise click.UsageError("--tier applies to the storage nodes: start them with it")
         running = run_on_storage_nodes(
-            data, doors, storage_nodes, broker, options.quorum, auth, audit
+            data, doors, options.storage_nodes, broker, given.quorum, auth, audit
         )
     else:
-        file_bytes = journal_file_mb << 20
+        file_bytes = options.journal_file_mb << 20
         journal = JournalSettings(file_bytes=file_bytes, reserve_bytes=min(_RESERVE, file_bytes))
-        running = run_embedded(data, doors, broker, journal, auth, tier, audit)
+        running = run_embedded(data, doors, broker, journal, auth, options.tier, audit)
     serve_broker(settings, data, doors.binary, running)
+
+
+def _run_cluster(settings: CliSettings, options: UpOptions, data: Path) -> None:
+    try:
+        import broker_containers.commands.broker_run  # noqa: F401  # which the processes load
+        from broker_containers.commands.cluster_up import run_cluster
+    except ModuleNotFoundError as error:
+        raise Refused(
+            f"`sulina up --brokers` needs the package {error.name}: "
+            "pip install 'sulina[all-in-one]'"
+        ) from None
+    _refuse(_SINGLE_PROCESS_ONLY)
+    given, tier = options.broker, options.tier
+    size = ClusterSize(options.brokers or 3, options.storage or 3, int(options.etcd or 3))
+    file_mb = ("--journal-file-mb", str(options.journal_file_mb))
+    requested = RequestedPorts(
+        given.host,
+        given.port,
+        given.port_for(given.http_port, HTTP_PORT),
+        given.port_for(given.admin_port, ADMIN_PORT),
+        given.port_for(given.grpc_port, GRPC_PORT),
+    )
+    processes = _process_options(given, size, (*file_mb, *(("--tier", tier) if tier else ())))
+    run_cluster(settings, data, size, requested, processes)
 
 
 def _process_options(

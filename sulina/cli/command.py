@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import click
 
 from sulina.cli.failures import failure
-from sulina.cli.settings import COMMON, CommonOption, common_options
+from sulina.cli.settings import COMMON, CliSettings, CommonOption, common_options
 from sulina.errors import Refused, SulinaError
 
 JSON_ONLY: Final = ("json",)
@@ -24,16 +24,20 @@ ENTRY_POINTS: Final = "sulina.commands"
 
 
 class CliCommand(click.Command):
-    """A command with examples in its help, and with the common options that it uses."""
+    """A command with examples in its help, and with the common options that it uses.
+
+    Its function gets the settings, a ``CliSettings``, as the first argument.
+    """
 
     def __init__(
         self,
-        *arguments: Any,
+        name: str | None,
+        callback: Callable[..., Any],
         examples: Iterable[str] = (),
         common: Iterable[str] = COMMON,
         **attributes: Any,
     ) -> None:
-        super().__init__(*arguments, **attributes)
+        super().__init__(name, callback=click.pass_obj(callback), **attributes)
         self.examples = tuple(examples)
         self.params.extend(common_options(common))
 
@@ -109,7 +113,7 @@ class _NotInstalled(CliCommand):
             callback=self._refuse,
         )
 
-    def _refuse(self, arguments: tuple[str, ...]) -> None:
+    def _refuse(self, settings: CliSettings, arguments: tuple[str, ...]) -> None:
         raise Refused(self._remedy)
 
 

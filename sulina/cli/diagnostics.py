@@ -29,7 +29,6 @@ _PACKAGES: Final = ("uvloop", "lz4", "zstandard")
     show_default=True,
     help="Number of round trips.",
 )
-@click.pass_obj
 def ping(settings: CliSettings, count: int) -> None:
     """Measure the round-trip time to a broker."""
 
@@ -47,7 +46,6 @@ def ping(settings: CliSettings, count: int) -> None:
 
 
 @click.command(cls=CliCommand, common=JSON_ONLY, examples=["sulina version --json"])
-@click.pass_obj
 def version(settings: CliSettings) -> None:
     """Show the versions of Sulina, Python and optional packages."""
     found = {"sulina": __version__, "python": platform.python_version()}

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeVar
+from enum import StrEnum
+from typing import Any, Final
 
 import click
 
+from sulina.cli.options import option
 from sulina.errors import Refused
 from sulina.model import Start, SubscriptionType
 from sulina.names import TopicName, check_namespace
 from sulina.wire.compression import Compression
 
-_C = TypeVar("_C", bound=Callable[..., Any])
 _UNITS: Final = {
     "s": timedelta(seconds=1),
     "m": timedelta(minutes=1),
@@ -98,33 +98,30 @@ def attribute(value: str) -> tuple[str, str]:
     return name, text
 
 
+class MemberOf(click.Choice[str]):
+    """The value of a member of an enumeration; the command gets the member."""
+
+    def __init__(self, kind: type[StrEnum]) -> None:
+        super().__init__([each.value for each in kind])
+        self._kind = kind
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> StrEnum:
+        return self._kind(super().convert(value, param, ctx))
+
+
 COUNT: Final = click.IntRange(min=1)
 NUMBER: Final = click.IntRange(min=0)
 POSITIVE: Final = click.FloatRange(min=0, min_open=True)
 START_METAVAR: Final = "latest|earliest|OFFSET|TIME"
-compression_option = click.option(
-    "--compression",
-    type=click.Choice([each.name.lower() for each in Compression]),
-    default="none",
-    show_default=True,
-    help="Compression of message batches.",
-)
+FROM: Final[Any] = {"flag": "--from", "type": position, "metavar": START_METAVAR}
+"""The attributes of options that name a position."""
+TYPE: Final[Any] = {"type": MemberOf(SubscriptionType), "default": "exclusive"}
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
-def subscription_options(type_help: str, start_help: str) -> Callable[[_C], _C]:
-    """``--type`` and ``--from`` of a subscription, as ``type_`` and ``start``."""
-    types = click.Choice([each.value for each in SubscriptionType])
-    type_option = click.option(
-        "--type", "type_", type=types, default="exclusive", show_default=True, help=type_help
-    )
-    start_option = click.option(
-        "--from",
-        "start",
-        type=position,
-        default="latest",
-        metavar=START_METAVAR,
-        show_default=True,
-        help=start_help,
-    )
-    return lambda command: type_option(start_option(command))
+def compression_option() -> Any:
+    """``--compression`` of a producer."""
+    names = click.Choice([each.name.lower() for each in Compression])
+    return option("none", "Compression of message batches.", type=names)

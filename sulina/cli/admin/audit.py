@@ -13,7 +13,7 @@ from sulina.audit import TOPIC, AuditEvent, AuditOutcome, ChainVerifier
 from sulina.cli.command import CliCommand
 from sulina.cli.failures import ExitCode
 from sulina.cli.output import columns, moment, plural, print_table, write_json
-from sulina.cli.params import duration
+from sulina.cli.params import MemberOf, duration
 from sulina.cli.params import moment as point_in_time
 from sulina.cli.running import connected, run
 from sulina.cli.settings import CliSettings
@@ -53,14 +53,8 @@ def _time(value: str) -> int:
 @click.option("--principal", metavar="NAME", help="Only records of this principal.")
 @click.option("--operation", metavar="NAME", help="Only this operation, such as topic.delete.")
 @click.option("--resource", metavar="NAME", help="Only records about this topic, token, role, ...")
-@click.option(
-    "--event",
-    type=click.Choice([each.value for each in AuditEvent]),
-    help="Only events of this type.",
-)
-@click.option(
-    "--outcome", type=click.Choice([each.value for each in AuditOutcome]), help="Only this outcome."
-)
+@click.option("--event", type=MemberOf(AuditEvent), help="Only events of this type.")
+@click.option("--outcome", type=MemberOf(AuditOutcome), help="Only this outcome.")
 @click.option(
     "--since",
     type=_time,
@@ -82,7 +76,6 @@ def _time(value: str) -> int:
     is_flag=True,
     help="Check the whole trail instead: no record is missing, altered or out of order.",
 )
-@click.pass_obj
 def audit(
     settings: CliSettings,
     /,

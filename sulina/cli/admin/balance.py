@@ -31,7 +31,6 @@ def balance() -> None:
 
 
 @balance.command("show", examples=["sulina balance show", "sulina balance show --json"])
-@click.pass_obj
 def show(settings: CliSettings) -> None:
     """Show the load of each broker, past moves, and the reasons for not moving topics."""
     found = ask(settings, lambda admin: admin.balance.show())
@@ -47,14 +46,12 @@ def show(settings: CliSettings) -> None:
 
 
 @balance.command("plan", examples=["sulina balance plan"])
-@click.pass_obj
 def plan(settings: CliSettings) -> None:
     """Show which topics would move now, without moving them."""
     _show_plan(settings, ask(settings, lambda admin: admin.balance.plan()), "would move")
 
 
 @balance.command("rebalance", examples=["sulina balance rebalance"])
-@click.pass_obj
 def rebalance(settings: CliSettings) -> None:
     """Move topics now, where the gain is worth the move."""
     _show_plan(settings, ask(settings, lambda admin: admin.balance.rebalance()), "will move")

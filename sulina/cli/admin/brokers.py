@@ -64,7 +64,6 @@ def _mark_leader(row: BrokerRow) -> dict[str, Any]:
 
 
 @broker.command("list", examples=["sulina broker list", "sulina broker list --json"])
-@click.pass_obj
 def broker_list(settings: CliSettings) -> None:
     """List the live brokers, and how many topics each serves."""
     rows = ask(settings, lambda admin: admin.brokers.list())
@@ -75,7 +74,6 @@ def broker_list(settings: CliSettings) -> None:
 @broker.command("describe", examples=["sulina broker describe broker-1"])
 @click.argument("name", metavar="BROKER")
 @click.option("--topics", is_flag=True, help="Also list its topics, up to 1,000.")
-@click.pass_obj
 def broker_describe(settings: CliSettings, name: str, topics: bool) -> None:
     """Show a broker's addresses, and its latest load report."""
     found = ask(settings, lambda admin: admin.brokers.describe(name))
@@ -137,7 +135,6 @@ def _resource_fields(resources: Mapping[str, ResourceUsage]) -> dict[str, str]:
     show_default=True,
     help="Maximum time to wait, in seconds.",
 )
-@click.pass_obj
 def broker_drain(
     settings: CliSettings, name: str, reason: str | None, no_wait: bool, wait_seconds: float
 ) -> None:
@@ -192,7 +189,6 @@ async def _drain(
 @broker.command("activate", examples=["sulina broker activate broker-2"])
 @click.argument("name", metavar="BROKER")
 @click.option("--reason", help="Reason to record with the change.")
-@click.pass_obj
 def broker_activate(settings: CliSettings, name: str, reason: str | None) -> None:
     """Assign topics to a broker again, after `sulina broker drain`."""
     done = ask(settings, lambda admin: admin.brokers.activate(name, reason=reason or ""))
@@ -200,7 +196,6 @@ def broker_activate(settings: CliSettings, name: str, reason: str | None) -> Non
 
 
 @cluster.command("describe", examples=["sulina cluster describe", "sulina cluster describe --json"])
-@click.pass_obj
 def cluster_describe(settings: CliSettings) -> None:
     """Show the leader, the brokers, and how many topics are served, waiting or moving."""
     found = ask(settings, lambda admin: admin.cluster.describe())

@@ -35,7 +35,6 @@ _of_broker = click.option(
 
 @config.command("list", examples=["sulina config list", "sulina config list --changed --json"])
 @click.option("--changed", is_flag=True, help="List only settings that were changed.")
-@click.pass_obj
 def list_(settings: CliSettings, changed: bool) -> None:
     """List all settings, with their values on the broker that answers."""
     answer = ask(settings, lambda admin: admin.config.list())
@@ -65,7 +64,6 @@ def _is_set(row: SettingRow) -> bool:
 
 @config.command("get", examples=["sulina config get ledger.roll_bytes"])
 @click.argument("name", metavar="SETTING")
-@click.pass_obj
 def get(settings: CliSettings, name: str) -> None:
     """Show one setting: its value, its source and the values it accepts."""
     answer = ask(settings, lambda admin: admin.config.list())
@@ -91,7 +89,6 @@ def get(settings: CliSettings, name: str) -> None:
 @click.argument("name", metavar="SETTING")
 @click.argument("value", metavar="VALUE")
 @_of_broker
-@click.pass_obj
 def set_(settings: CliSettings, name: str, value: str, broker: str | None) -> None:
     """Change a setting on all brokers, or on one, without a restart. It survives restarts."""
     done = ask(settings, lambda admin: admin.config.set(name, value, broker=broker or "", by=_me()))
@@ -109,7 +106,6 @@ def set_(settings: CliSettings, name: str, value: str, broker: str | None) -> No
 )
 @click.argument("name", metavar="SETTING")
 @_of_broker
-@click.pass_obj
 def unset(settings: CliSettings, name: str, broker: str | None) -> None:
     """Remove a value, so that the next one in order of precedence applies again."""
     done = ask(settings, lambda admin: admin.config.unset(name, broker=broker or "", by=_me()))
@@ -127,7 +123,6 @@ def unset(settings: CliSettings, name: str, broker: str | None) -> None:
     show_default=True,
     help="Maximum number of changes to show.",
 )
-@click.pass_obj
 def history(settings: CliSettings, limit: int) -> None:
     """Show who changed which setting, when, and from what to what, newest first."""
     show_rows(

@@ -58,7 +58,6 @@ def ledger() -> None:
     examples=["sulina ledger list /default/orders", "sulina ledger list /default/orders --json"],
 )
 @click.argument("name", metavar="TOPIC", type=topic_name)
-@click.pass_obj
 def list_(settings: CliSettings, name: str) -> None:
     """List the ledgers of a topic and its partitions, in order.
 
@@ -71,7 +70,6 @@ def list_(settings: CliSettings, name: str) -> None:
 @ledger.command("show", examples=["sulina ledger show /default/orders 12"])
 @click.argument("name", metavar="TOPIC", type=topic_name)
 @click.argument("number", metavar="LEDGER", type=NUMBER)
-@click.pass_obj
 def show(settings: CliSettings, name: str, number: int) -> None:
     """Show one ledger and its object."""
     rows = ask(settings, lambda admin: admin.ledgers.list(name))
@@ -106,7 +104,6 @@ def show(settings: CliSettings, name: str, number: int) -> None:
     show_default=True,
     help="With --wait, the maximum time to wait, in seconds.",
 )
-@click.pass_obj
 def offload(settings: CliSettings, name: str, wait: bool, seconds: float) -> None:
     """Close the ledger being written, and copy all ledgers to the object store now.
 
@@ -161,7 +158,6 @@ async def _left(client: Client, name: str, until: Mapping[str, int]) -> list[Led
 )
 @click.argument("name", metavar="TOPIC", type=topic_name)
 @click.argument("numbers", metavar="[LEDGER]...", nargs=-1, type=NUMBER)
-@click.pass_obj
 def verify(settings: CliSettings, name: str, numbers: tuple[int, ...]) -> None:
     """Read objects back, and compare their records with the recorded digest.
 

@@ -31,7 +31,6 @@ def namespace() -> None:
 
 @namespace.command("create", examples=["sulina namespace create shop"])
 @click.argument("name", metavar="NAMESPACE", type=namespace_name)
-@click.pass_obj
 def create(settings: CliSettings, name: str) -> None:
     """Create a namespace, for topics such as /NAMESPACE/orders."""
     ask(settings, lambda admin: admin.namespaces.create(name))
@@ -39,7 +38,6 @@ def create(settings: CliSettings, name: str) -> None:
 
 
 @namespace.command("list", examples=["sulina namespace list --json"])
-@click.pass_obj
 def list_(settings: CliSettings) -> None:
     """List the namespaces."""
     show_rows(
@@ -52,7 +50,6 @@ def list_(settings: CliSettings) -> None:
 
 @namespace.command("describe", examples=["sulina namespace describe default"])
 @click.argument("name", metavar="NAMESPACE", type=namespace_name)
-@click.pass_obj
 def describe(settings: CliSettings, name: str) -> None:
     """Show a namespace's policy, and how many topics it has."""
     described = ask(settings, lambda admin: admin.namespaces.describe(name))
@@ -63,7 +60,6 @@ def describe(settings: CliSettings, name: str) -> None:
 @namespace.command("delete", examples=["sulina namespace delete shop"])
 @click.argument("name", metavar="NAMESPACE", type=namespace_name)
 @yes_option
-@click.pass_obj
 def delete(settings: CliSettings, name: str, yes: bool) -> None:
     """Delete a namespace that has no topics."""
     confirm(settings, f"delete the namespace {name}?", yes=yes)
@@ -80,7 +76,6 @@ def delete(settings: CliSettings, name: str, yes: bool) -> None:
 )
 @click.argument("name", metavar="NAMESPACE", type=namespace_name)
 @click.argument("limits", metavar="[LIMIT=VALUE]...", nargs=-1, type=limit)
-@click.pass_obj
 def policy(settings: CliSettings, name: str, limits: tuple[tuple[str, int | bool], ...]) -> None:
     """Show or set the limits that apply to a namespace's topics. 0 means no limit."""
     changes = cast("NamespaceLimits", dict(limits))

@@ -8,6 +8,7 @@ import click
 
 from sulina.cli.command import CliGroup
 from sulina.cli.output import columns, print_table, show_rows, write_json
+from sulina.cli.params import MemberOf
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
 from sulina.metadata.keys.quotas import QuotaScope, WhenFull
@@ -16,9 +17,7 @@ if TYPE_CHECKING:
     from sulina.operations.client import AdminClient
     from sulina.operations.quotas import QuotaDetails
 
-_scope = click.argument(
-    "scope", metavar="SCOPE", type=click.Choice([each.value for each in QuotaScope])
-)
+_scope = click.argument("scope", metavar="SCOPE", type=MemberOf(QuotaScope))
 _name = click.argument("name", metavar="NAME")
 
 
@@ -32,7 +31,6 @@ def quota() -> None:
 
 
 @quota.command("list", examples=["sulina quota list"])
-@click.pass_obj
 def list_(settings: CliSettings) -> None:
     """List what has a quota, or is connected to the broker that answers."""
     found = ask(settings, lambda admin: admin.quotas.list())
@@ -55,8 +53,7 @@ def list_(settings: CliSettings) -> None:
 )
 @_scope
 @_name
-@click.pass_obj
-def show(settings: CliSettings, scope: str, name: str) -> None:
+def show(settings: CliSettings, scope: QuotaScope, name: str) -> None:
     """Show the limits in force and their use.
 
     Topics, partitions, subscriptions and stored bytes are counted for the whole cluster, the
@@ -76,8 +73,7 @@ def show(settings: CliSettings, scope: str, name: str) -> None:
 @_scope
 @_name
 @click.argument("limits", metavar="LIMIT=VALUE...", nargs=-1, required=True)
-@click.pass_obj
-def set_(settings: CliSettings, scope: str, name: str, limits: tuple[str, ...]) -> None:
+def set_(settings: CliSettings, scope: QuotaScope, name: str, limits: tuple[str, ...]) -> None:
     """Set limits. 0 means no limit; rates are per second and broker."""
     changes = dict(map(_limit, limits))
     _print(settings, ask(settings, lambda admin: _call(admin, scope, name, changes)))
@@ -87,15 +83,16 @@ def set_(settings: CliSettings, scope: str, name: str, limits: tuple[str, ...]) 
 @_scope
 @_name
 @click.argument("limits", metavar="LIMIT...", nargs=-1, required=True)
-@click.pass_obj
-def unset(settings: CliSettings, scope: str, name: str, limits: tuple[str, ...]) -> None:
+def unset(settings: CliSettings, scope: QuotaScope, name: str, limits: tuple[str, ...]) -> None:
     """Unset limits, so that those of * or the defaults apply."""
     changes = dict.fromkeys(limits)
     _print(settings, ask(settings, lambda admin: _call(admin, scope, name, changes)))
 
 
-async def _call(admin: AdminClient, scope: str, name: str, changes: dict[str, Any]) -> QuotaDetails:
-    match QuotaScope(scope):
+async def _call(
+    admin: AdminClient, scope: QuotaScope, name: str, changes: dict[str, Any]
+) -> QuotaDetails:
+    match scope:
         case QuotaScope.NAMESPACE:
             return await admin.quotas.namespace(name, **changes)
         case QuotaScope.PRINCIPAL:

@@ -6,6 +6,7 @@ import click
 
 from sulina.cli.command import CliGroup
 from sulina.cli.output import columns, say, show_rows
+from sulina.cli.params import MemberOf
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
 from sulina.metadata.keys.bindings import BindingScope, PrincipalType
@@ -13,7 +14,7 @@ from sulina.metadata.keys.roles import Permission, permissions_of
 
 _scope = click.option(
     "--scope",
-    type=click.Choice([each.value for each in BindingScope]),
+    type=MemberOf(BindingScope),
     required=True,
     help="Where the roles apply.",
 )
@@ -36,7 +37,6 @@ def role() -> None:
 @click.option(
     "--permissions", required=True, metavar="P1,P2...", help=f"Any of {', '.join(Permission)}."
 )
-@click.pass_obj
 def create_role(settings: CliSettings, name: str, permissions: str) -> None:
     """Create or replace a role. Its bindings grant the new permissions immediately."""
     wanted = permissions_of([each.strip() for each in permissions.split(",")])
@@ -45,7 +45,6 @@ def create_role(settings: CliSettings, name: str, permissions: str) -> None:
 
 
 @role.command("list", examples=["sulina security role list"])
-@click.pass_obj
 def list_roles(settings: CliSettings) -> None:
     """List the roles."""
     shown = columns("role", "permissions", "system")
@@ -55,7 +54,6 @@ def list_roles(settings: CliSettings) -> None:
 
 @role.command("delete", examples=["sulina security role delete producer"])
 @click.argument("name")
-@click.pass_obj
 def delete_role(settings: CliSettings, name: str) -> None:
     """Delete a role. Bindings to it no longer grant its permissions."""
     ask(settings, lambda admin: admin.roles.delete(name))
@@ -80,7 +78,7 @@ def binding() -> None:
 )
 @click.option(
     "--principal-type",
-    type=click.Choice([each.value for each in PrincipalType]),
+    type=MemberOf(PrincipalType),
     default=PrincipalType.SERVICE_ACCOUNT.value,
     show_default=True,
     help="The principal type that a JSON Web Token must state.",
@@ -88,14 +86,13 @@ def binding() -> None:
 @click.option("--roles", required=True, metavar="R1,R2...", help="The roles to give.")
 @_scope
 @_resource
-@click.pass_obj
 def create_binding(
     settings: CliSettings,
     binding_id: str,
     principal: str,
-    principal_type: str,
+    principal_type: PrincipalType,
     roles: str,
-    scope: str,
+    scope: BindingScope,
     resource: str | None,
 ) -> None:
     """Give roles to a principal within a scope. Replaces a binding with the same ID."""
@@ -106,9 +103,9 @@ def create_binding(
             binding_id,
             principal,
             wanted,
-            BindingScope(scope),
+            scope,
             resource=resource or "",
-            principal_type=PrincipalType(principal_type),
+            principal_type=principal_type,
         ),
     )
     where = f"{done.scope} {done.resource}".rstrip()
@@ -116,7 +113,6 @@ def create_binding(
 
 
 @binding.command("list", examples=["sulina security binding list"])
-@click.pass_obj
 def list_bindings(settings: CliSettings) -> None:
     """List the bindings. `sulina security list` shows the resulting permissions."""
     fields = ("binding", "principal", "principal_type", "roles", "scope", "resource")
@@ -132,15 +128,12 @@ def list_bindings(settings: CliSettings) -> None:
 @click.argument("binding_id", metavar="ID")
 @_scope
 @_resource
-@click.pass_obj
 def delete_binding(
-    settings: CliSettings, binding_id: str, scope: str, resource: str | None
+    settings: CliSettings, binding_id: str, scope: BindingScope, resource: str | None
 ) -> None:
     """Delete a binding. It takes effect immediately, also for connected clients."""
     ask(
         settings,
-        lambda admin: admin.bindings.delete(
-            BindingScope(scope), binding_id, resource=resource or ""
-        ),
+        lambda admin: admin.bindings.delete(scope, binding_id, resource=resource or ""),
     )
     say(settings, f"deleted binding {binding_id}", {})

@@ -20,7 +20,7 @@ from sulina.cli.output import (
     show_rows,
     write_json,
 )
-from sulina.cli.params import COUNT, topic_name, yes_option
+from sulina.cli.params import COUNT, MemberOf, topic_name, yes_option
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
 from sulina.metadata.keys.schemas import Compatibility, SchemaType, Validation
@@ -30,8 +30,8 @@ _SUFFIXES: Final = {
     ".json": SchemaType.JSON_SCHEMA,
     ".proto": SchemaType.PROTOBUF,
 }
-_mode = click.Choice([mode.value for mode in Compatibility])
-_type = click.Choice([kind.value for kind in SchemaType])
+_mode = MemberOf(Compatibility)
+_type = MemberOf(SchemaType)
 _file = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
 
 
@@ -54,12 +54,11 @@ def schema() -> None:
 @click.option("--description", help="What the schema is for.")
 @click.option("--by", help="Name to record as the author.")
 @click.option("--tag", "tags", multiple=True, help="A tag to find it by; may be repeated.")
-@click.pass_obj
 def register(
     settings: CliSettings,
     subject: str,
     file: Path | None,
-    kind: str | None,
+    kind: SchemaType | None,
     description: str | None,
     by: str | None,
     tags: tuple[str, ...],
@@ -86,7 +85,6 @@ def register(
 
 
 @schema.command("list", examples=["sulina schema list"])
-@click.pass_obj
 def list_(settings: CliSettings) -> None:
     """List the subjects."""
     show_rows(
@@ -103,7 +101,6 @@ def list_(settings: CliSettings) -> None:
 )
 @click.argument("subject")
 @click.option("--version", type=COUNT, help="The version to print. [default: the latest]")
-@click.pass_obj
 def get(settings: CliSettings, subject: str, version: int | None) -> None:
     """Print a schema as it was registered; with --json, all its fields."""
     found = ask(settings, lambda admin: admin.schemas.get(subject, version=version or 0))
@@ -115,7 +112,6 @@ def get(settings: CliSettings, subject: str, version: int | None) -> None:
 
 @schema.command("versions", examples=["sulina schema versions orders"])
 @click.argument("subject")
-@click.pass_obj
 def versions(settings: CliSettings, subject: str) -> None:
     """List the versions of a subject."""
     show_rows(
@@ -132,17 +128,19 @@ def versions(settings: CliSettings, subject: str) -> None:
 @click.argument("file", required=False, type=_file)
 @click.option("--type", "kind", type=_type, help="The schema type. [default: from the file name]")
 @click.option("--mode", type=_mode, help="The compatibility mode. [default: the subject's]")
-@click.pass_obj
 def check(
-    settings: CliSettings, subject: str, file: Path | None, kind: str | None, mode: str | None
+    settings: CliSettings,
+    subject: str,
+    file: Path | None,
+    kind: SchemaType | None,
+    mode: Compatibility | None,
 ) -> int:
     """Check whether FILE could be registered. If not, print why and exit with 1."""
     type_, definition = _definition(file, kind)
-    wanted = None if mode is None else Compatibility(mode)
     found = ask(
         settings,
         lambda admin: admin.schemas.check(
-            subject, type_, definition_base64=definition, compatibility=wanted
+            subject, type_, definition_base64=definition, compatibility=mode
         ),
     )
     if settings.json:
@@ -160,15 +158,13 @@ def check(
 )
 @click.argument("subject")
 @click.argument("mode", required=False, type=_mode)
-@click.pass_obj
-def compatibility(settings: CliSettings, subject: str, mode: str | None) -> None:
+def compatibility(settings: CliSettings, subject: str, mode: Compatibility | None) -> None:
     """Show or set the compatibility that new versions of SUBJECT must have.
 
     backward: a new version reads data of the previous one. forward: the previous version reads
     data of the new one. full: both. none: no check. The transitive modes check all versions.
     """
-    wanted = None if mode is None else Compatibility(mode)
-    found = ask(settings, lambda admin: admin.schemas.compatibility(subject, compatibility=wanted))
+    found = ask(settings, lambda admin: admin.schemas.compatibility(subject, compatibility=mode))
     say(settings, f"compatibility of {subject}: {found.compatibility}", found)
 
 
@@ -176,7 +172,6 @@ def compatibility(settings: CliSettings, subject: str, mode: str | None) -> None
 @click.argument("subject")
 @click.option("--version", type=COUNT, help="Delete only this version.")
 @yes_option
-@click.pass_obj
 def delete(settings: CliSettings, subject: str, version: int | None, yes: bool) -> None:
     """Delete a version, or a subject with all its versions.
 
@@ -199,33 +194,31 @@ def delete(settings: CliSettings, subject: str, version: int | None, yes: bool) 
 @click.option("--subject", help="Bind the topic to this subject.")
 @click.option(
     "--validation",
-    type=click.Choice([policy.value for policy in Validation]),
+    type=MemberOf(Validation),
     help="What to do with messages that do not match the subject.",
 )
 @click.option("--payload/--no-payload", default=None, help="Whether to validate payloads.")
-@click.pass_obj
 def topic(
     settings: CliSettings,
     name: str,
     subject: str | None,
-    validation: str | None,
+    validation: Validation | None,
     payload: bool | None,
 ) -> None:
     """Show the schema subject of a topic, or bind the topic to one."""
     if subject is None and validation is None and payload is None:
         found = ask(settings, lambda admin: admin.schemas.topic(name))
     else:
-        policy = None if validation is None else Validation(validation)
         found = ask(
             settings,
             lambda admin: admin.schemas.bind(
-                name, subject=subject, validation=policy, payload=payload
+                name, subject=subject, validation=validation, payload=payload
             ),
         )
     show_fields(settings, found)
 
 
-def _definition(file: Path | None, kind: str | None) -> tuple[str, str | None]:
+def _definition(file: Path | None, kind: SchemaType | None) -> tuple[str, str | None]:
     """The type and the definition, as arguments of the broker's methods."""
     if file is None:
         if kind is None:

@@ -70,7 +70,6 @@ def token() -> None:
     help="Lifetime, such as 90d or 12h. [default: no expiry]",
 )
 @click.option("--note", help="Note to store with the token.")
-@click.pass_obj
 def create(
     settings: CliSettings,
     principal: str,
@@ -102,7 +101,6 @@ def create(
 
 
 @token.command("list", examples=["sulina security token list"])
-@click.pass_obj
 def list_(settings: CliSettings) -> None:
     """List the tokens, without their text."""
     show_rows(
@@ -119,7 +117,6 @@ def list_(settings: CliSettings) -> None:
 
 @token.command("revoke", examples=["sulina security token revoke 3f9c1e20ab"])
 @click.argument("token_id", metavar="ID")
-@click.pass_obj
 def revoke(settings: CliSettings, token_id: str) -> None:
     """Revoke a token, and disconnect the clients that use it."""
     ask(settings, lambda admin: admin.tokens.revoke(token_id))
@@ -127,7 +124,6 @@ def revoke(settings: CliSettings, token_id: str) -> None:
 
 
 @security.command("list", examples=["sulina security list"])
-@click.pass_obj
 def principals(settings: CliSettings) -> None:
     """List the principals, with their grants, deny rules and bindings."""
     found = ask(settings, lambda admin: admin.principals.list())
@@ -162,7 +158,6 @@ def _reasons(principal: PrincipalRights) -> Iterator[dict[str, Any]]:
 )
 @click.argument("principal", metavar="NAME")
 @_grants
-@click.pass_obj
 def grant(settings: CliSettings, principal: str, grants: tuple[str, ...]) -> None:
     """Add grants or deny rules to the principal NAME. A grant creates it if necessary."""
     done = ask(settings, lambda admin: admin.principals.grant(principal, grants))
@@ -172,7 +167,6 @@ def grant(settings: CliSettings, principal: str, grants: tuple[str, ...]) -> Non
 @security.command("withdraw", examples=["sulina security withdraw billing consume:/default/orders"])
 @click.argument("principal", metavar="NAME")
 @_grants
-@click.pass_obj
 def withdraw(settings: CliSettings, principal: str, grants: tuple[str, ...]) -> None:
     """Remove grants or deny rules of the principal NAME. Takes effect immediately, also for
     connected clients.
@@ -185,7 +179,6 @@ def withdraw(settings: CliSettings, principal: str, grants: tuple[str, ...]) -> 
 @security.command("delete", examples=["sulina security delete billing --yes"])
 @click.argument("principal", metavar="NAME")
 @yes_option
-@click.pass_obj
 def delete(settings: CliSettings, principal: str, yes: bool) -> None:
     """Delete the principal NAME with its tokens, bindings and deny rules."""
     confirm(settings, f"delete {principal} and all its tokens?", yes=yes)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from sulina.cli.admin.topics import SUBSCRIPTION_COLUMNS
 from sulina.cli.command import CliGroup
+from sulina.cli.options import option, options
 from sulina.cli.output import (
     columns,
     confirm,
@@ -19,10 +21,12 @@ from sulina.cli.output import (
     write_json,
 )
 from sulina.cli.params import (
+    FROM,
     NUMBER,
     START_METAVAR,
+    TYPE,
+    MemberOf,
     position,
-    subscription_options,
     topic_name,
     yes_option,
 )
@@ -61,6 +65,16 @@ def _ask_each(
     return run(work())
 
 
+@dataclass(frozen=True, slots=True)
+class NewSubscription:
+    """The options of a new subscription."""
+
+    type: SubscriptionType = option(
+        SubscriptionType.EXCLUSIVE, "How consumers share the messages.", **TYPE
+    )
+    start: Start = option(Start.latest(), "Where it starts.", default="latest", **FROM)
+
+
 @subscription.command(
     "create",
     examples=[
@@ -70,20 +84,19 @@ def _ask_each(
 )
 @click.argument("topic", type=topic_name)
 @click.argument("name")
-@subscription_options("How consumers share the messages.", "Where it starts.")
-@click.pass_obj
-def create(settings: CliSettings, topic: str, name: str, type_: str, start: Start) -> None:
+@options(NewSubscription)
+def create(settings: CliSettings, topic: str, name: str, options: NewSubscription) -> None:
     """Create a subscription before its first consumer connects."""
-    kind = SubscriptionType(type_)
     made = _ask_each(
-        settings, topic, lambda admin, part: admin.create(part, name, type=kind, start=start)
+        settings,
+        topic,
+        lambda admin, part: admin.create(part, name, type=options.type, start=options.start),
     )
     say(settings, f"created subscription {name} of {topic}", made)
 
 
 @subscription.command("list", examples=["sulina subscription list /default/orders"])
 @click.argument("topic", type=topic_name)
-@click.pass_obj
 def list_(settings: CliSettings, topic: str) -> None:
     """List the subscriptions of a topic."""
     found = _ask_each(settings, topic, lambda admin, part: admin.list(part))
@@ -98,7 +111,6 @@ def list_(settings: CliSettings, topic: str) -> None:
 @subscription.command("describe", examples=["sulina subscription describe /default/orders billing"])
 @click.argument("topic", type=topic_name)
 @click.argument("name")
-@click.pass_obj
 def describe(settings: CliSettings, topic: str, name: str) -> None:
     """Show a subscription's position, backlog, consumers, counters and failure policy."""
     found = _ask_each(settings, topic, lambda admin, part: admin.describe(part, name))
@@ -121,7 +133,6 @@ def describe(settings: CliSettings, topic: str, name: str) -> None:
 @click.argument("topic", type=topic_name)
 @click.argument("name")
 @yes_option
-@click.pass_obj
 def delete(settings: CliSettings, topic: str, name: str, yes: bool) -> None:
     """Delete a subscription and its position. Asks for confirmation on a terminal."""
     confirm(settings, f"delete subscription {name} of {topic} and its position?", yes=yes)
@@ -145,7 +156,6 @@ def delete(settings: CliSettings, topic: str, name: str, yes: bool) -> None:
 @click.option(
     "--to", "start", type=position, metavar=START_METAVAR, required=True, help="The new position."
 )
-@click.pass_obj
 def seek(settings: CliSettings, topic: str, name: str, start: Start) -> None:
     """Set the position of a subscription that has no connected consumers."""
     moved = _ask_each(settings, topic, lambda admin, part: admin.seek(part, name, start))
@@ -183,19 +193,14 @@ _in_advance = click.option(
 @click.option("--max-redelivery-delay-ms", type=NUMBER, help="Longest delay between redeliveries.")
 @click.option(
     "--backoff",
-    type=click.Choice([each.value for each in Backoff]),
+    type=MemberOf(Backoff),
     help="How the delay grows with each redelivery.",
 )
-@click.option(
-    "--poison",
-    type=click.Choice([each.value for each in Poison]),
-    help="What to do with poison messages.",
-)
+@click.option("--poison", type=MemberOf(Poison), help="What to do with poison messages.")
 @click.option(
     "--dead-letter-topic", type=topic_name, metavar="TOPIC", help="Topic for dead letters."
 )
 @_in_advance
-@click.pass_obj
 def policy(
     settings: CliSettings, /, topic: str, name: str, in_advance: bool, **changes: Any
 ) -> None:
@@ -233,7 +238,6 @@ def policy(
     help="Maximum unacknowledged messages of all its consumers; 0 leaves it to each consumer.",
 )
 @_in_advance
-@click.pass_obj
 def dispatch(
     settings: CliSettings, topic: str, name: str, max_unacked: int | None, in_advance: bool
 ) -> None:

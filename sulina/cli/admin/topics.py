@@ -77,7 +77,6 @@ def topic() -> None:
     help="Expected records per second, in and out; a cluster uses it to place the topic.",
 )
 @click.option("--expect-bytes", type=NUMBER, help="Expected bytes per second, in and out.")
-@click.pass_obj
 def create(
     settings: CliSettings,
     name: str,
@@ -114,7 +113,6 @@ def create(
     help="List only topics of this namespace.",
 )
 @click.option("--all", "all_", is_flag=True, help="List partitions too.")
-@click.pass_obj
 def list_(settings: CliSettings, namespace: str | None, all_: bool) -> None:
     """List the topics."""
     show_rows(
@@ -127,7 +125,6 @@ def list_(settings: CliSettings, namespace: str | None, all_: bool) -> None:
 
 @topic.command("describe", examples=["sulina topic describe /default/orders"])
 @click.argument("name", metavar="TOPIC", type=topic_name)
-@click.pass_obj
 def describe(settings: CliSettings, name: str) -> None:
     """Show a topic's logs, ledgers, producers and subscriptions."""
     described = ask(settings, lambda admin: admin.topics.describe(name))
@@ -153,7 +150,6 @@ def describe(settings: CliSettings, name: str) -> None:
 @topic.command("delete", examples=["sulina topic delete /default/orders --yes"])
 @click.argument("name", metavar="TOPIC", type=topic_name)
 @yes_option
-@click.pass_obj
 def delete(settings: CliSettings, name: str, yes: bool) -> None:
     """Delete a topic, its messages and its subscriptions. Asks for confirmation on a terminal."""
     confirm(settings, f"delete topic {name} with all its messages and subscriptions?", yes=yes)
@@ -181,7 +177,6 @@ def _log_row(log: TopicLog) -> dict[str, Any]:
 )
 @click.argument("name", metavar="TOPIC", type=topic_name)
 @click.argument("limits", metavar="[LIMIT=VALUE]...", nargs=-1, type=limit)
-@click.pass_obj
 def policy(settings: CliSettings, name: str, limits: tuple[tuple[str, int | bool], ...]) -> None:
     """Show or set the limits of a topic: retention, producers, consumers and others.
 
@@ -193,7 +188,6 @@ def policy(settings: CliSettings, name: str, limits: tuple[tuple[str, int | bool
 
 @topic.command("lookup", examples=["sulina topic lookup /default/orders"])
 @click.argument("name", metavar="TOPIC", type=topic_name)
-@click.pass_obj
 def lookup(settings: CliSettings, name: str) -> None:
     """Show which broker serves a topic. A topic without an owner is assigned one.
 
@@ -215,7 +209,6 @@ def lookup(settings: CliSettings, name: str) -> None:
     "--to", "target", metavar="BROKER", help="The new owner. [default: the least loaded broker]"
 )
 @click.option("--wait", is_flag=True, help="Wait until the new owner serves it.")
-@click.pass_obj
 def move(settings: CliSettings, name: str, target: str | None, wait: bool) -> None:
     """Move a topic to another broker. Its clients follow without an error."""
     done = run(_move(settings, name, target, wait))
@@ -248,7 +241,6 @@ async def _move(settings: CliSettings, name: str, target: str | None, wait: bool
 
 @topic.command("ledgers", examples=["sulina topic ledgers /default/orders"])
 @click.argument("name", metavar="TOPIC", type=topic_name)
-@click.pass_obj
 def ledgers(settings: CliSettings, name: str) -> None:
     """List the ledgers of a topic, in order. The open one is being written.
 

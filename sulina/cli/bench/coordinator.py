@@ -12,15 +12,20 @@ from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+import click
+
 from sulina.cli.bench.histogram import LatencyHistogram
 from sulina.cli.bench.worker import BenchJob
+from sulina.cli.options import option
 from sulina.cli.output import plural
+from sulina.cli.params import COUNT, POSITIVE, compression_option, topic_name
 from sulina.cli.progress import Progress
 from sulina.cli.running import connected
 from sulina.cli.settings import CliSettings
 from sulina.errors import Retriable, UnknownOutcome
 
 _SUBSCRIPTION: Final = "bench"
+_PROCESSES: Final = click.IntRange(1, 64)
 _LINE_LIMIT: Final = 1 << 20
 _START_SECONDS: Final = 20.0
 _SHARES: Final = {"p50": 50.0, "p99": 99.0, "p99.9": 99.9, "max": 100.0}
@@ -28,16 +33,23 @@ _SHARES: Final = {"p50": 50.0, "p99": 99.0, "p99.9": 99.9, "max": 100.0}
 
 @dataclass(frozen=True, slots=True)
 class BenchPlan:
-    """What to measure."""
+    """What to measure, in the order in which the help shows it."""
 
-    topic: str
-    size: int
-    count: int | None
-    seconds: float | None
-    rate: float | None
-    producers: int
-    consumers: int
-    compression: str
+    topic: str = option(
+        None,
+        "A topic that does not exist yet. [default: /default/bench-...]",
+        type=topic_name,
+        metavar="TOPIC",
+    )
+    size: int = option(100, "Message size in bytes.", type=click.IntRange(16, 8 << 20))
+    count: int | None = option(None, "Total number of messages to publish.", type=COUNT)
+    seconds: float | None = option(None, "How long to publish. [default: 5]", type=POSITIVE)
+    rate: float | None = option(
+        None, "Total messages per second. [default: as fast as possible]", type=POSITIVE
+    )
+    producers: int = option(1, "Number of producer processes.", type=_PROCESSES)
+    consumers: int = option(1, "Number of consumer processes.", type=_PROCESSES)
+    compression: str = compression_option()
 
 
 @dataclass(frozen=True, slots=True)

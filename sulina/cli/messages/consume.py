@@ -14,19 +14,54 @@ import click
 
 from sulina.cli.command import CliCommand
 from sulina.cli.messages.printing import Printer, printing_options
+from sulina.cli.options import option, options
 from sulina.cli.output import plural
-from sulina.cli.params import COUNT, POSITIVE, subscription_options, topic_name
+from sulina.cli.params import COUNT, FROM, POSITIVE, TYPE, topic_name
 from sulina.cli.pipes import abandoned, is_pipe, write
 from sulina.cli.running import connected, run
 from sulina.cli.settings import COMMON, CliSettings
 from sulina.errors import Retriable, SulinaError
-from sulina.model import FailurePolicy, Start
+from sulina.model import FailurePolicy, Start, SubscriptionType
 
 if TYPE_CHECKING:
     from sulina import Batch, Client, Consumer
 
 _UNSUBSCRIBE_SECONDS: Final = 2.0
 """Time to wait for the broker to delete the temporary subscription."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeOptions:
+    """What to receive, in the order in which the help shows it."""
+
+    subscription: str | None = option(
+        None,
+        "Continue this subscription, which is created if necessary. "
+        "[default: a temporary one, deleted at the end]",
+        metavar="NAME",
+    )
+    type: SubscriptionType = option(SubscriptionType.EXCLUSIVE, "The subscription type.", **TYPE)
+    start: Start = option(
+        Start.latest(), "Where a new subscription starts.", default="latest", **FROM
+    )
+    count: int | None = option(None, "Exit after this many messages.", type=COUNT)
+    idle_seconds: float | None = option(
+        None,
+        "Exit after this many seconds without a message.",
+        flag="--timeout",
+        type=POSITIVE,
+        metavar="SECONDS",
+    )
+    no_ack: bool = option(False, "Do not acknowledge: messages are delivered again later.")
+    key_filters: tuple[str, ...] = option(
+        (),
+        "Receive only keys that match this pattern; may be repeated.",
+        flag="--key-filter",
+        multiple=True,
+    )
+    consumer_name: str | None = option(
+        None, "Name of this consumer in the broker's lists.", metavar="NAME"
+    )
 
 
 @click.command(
@@ -42,47 +77,13 @@ _UNSUBSCRIBE_SECONDS: Final = 2.0
     ],
 )
 @click.argument("topic", type=topic_name)
-@click.option(
-    "--subscription",
-    metavar="NAME",
-    help="Continue this subscription, which is created if necessary. "
-    "[default: a temporary one, deleted at the end]",
-)
-@subscription_options("The subscription type.", "Where a new subscription starts.")
-@click.option("--count", type=COUNT, help="Exit after this many messages.")
-@click.option(
-    "--timeout",
-    "idle_seconds",
-    type=POSITIVE,
-    metavar="SECONDS",
-    help="Exit after this many seconds without a message.",
-)
-@click.option(
-    "--no-ack", is_flag=True, help="Do not acknowledge: messages are delivered again later."
-)
-@click.option(
-    "--key-filter",
-    "key_filters",
-    multiple=True,
-    help="Receive only keys that match this pattern; may be repeated.",
-)
-@click.option(
-    "--consumer-name", metavar="NAME", help="Name of this consumer in the broker's lists."
-)
+@options(ConsumeOptions)
 @printing_options
-@click.pass_obj
 def consume(
     settings: CliSettings,
     /,
     topic: str,
-    subscription: str | None,
-    type_: str,
-    start: Start,
-    count: int | None,
-    idle_seconds: float | None,
-    no_ack: bool,
-    key_filters: tuple[str, ...],
-    consumer_name: str | None,
+    options: ConsumeOptions,
     form: str | None,
     **shown: bool,
 ) -> None:
@@ -91,39 +92,15 @@ def consume(
     A message is acknowledged after it was printed. With both --count and --timeout, the command
     exits with 1 if fewer messages arrived.
     """
-    options = _ConsumeOptions(
-        topic,
-        subscription,
-        type_,
-        start,
-        count,
-        idle_seconds,
-        ack=not no_ack,
-        key_filters=key_filters,
-        name=consumer_name,
-    )
     sys.stdout.flush()  # output goes to the file descriptor from here on
-    run(_until_abandoned(_consume(settings, options, Printer(settings, form, shown))))
+    run(_until_abandoned(_consume(settings, topic, options, Printer(settings, form, shown))))
 
 
-@dataclass(frozen=True, slots=True)
-class _ConsumeOptions:
-    """What to receive."""
-
-    topic: str
-    subscription: str | None
-    type: str
-    start: Start
-    count: int | None
-    idle_seconds: float | None
-    ack: bool
-    key_filters: tuple[str, ...]
-    name: str | None
-
-
-async def _consume(settings: CliSettings, options: _ConsumeOptions, printer: Printer) -> None:
+async def _consume(
+    settings: CliSettings, topic: str, options: ConsumeOptions, printer: Printer
+) -> None:
     async with connected(settings) as client:
-        consumer = _consumer(client, options)
+        consumer = _consumer(client, topic, options)
         async with consumer:
             try:
                 received = await _receive(consumer, options, printer)
@@ -147,21 +124,21 @@ async def _unsubscribe(consumer: Consumer) -> None:
             await consumer.unsubscribe()
 
 
-def _consumer(client: Client, options: _ConsumeOptions) -> Consumer:
+def _consumer(client: Client, topic: str, options: ConsumeOptions) -> Consumer:
     temporary = options.subscription is None
     return client.consumer(
-        options.topic,
+        topic,
         options.subscription or f"cli-{uuid.uuid4().hex[:12]}",
         type=options.type,
         start=options.start,
-        name=options.name,
+        name=options.consumer_name,
         key_filters=options.key_filters,
         # A person may read a page for minutes: do not redeliver its messages.
         failure_policy=FailurePolicy(ack_timeout_ms=0) if temporary else None,
     )
 
 
-async def _receive(consumer: Consumer, options: _ConsumeOptions, printer: Printer) -> int:
+async def _receive(consumer: Consumer, options: ConsumeOptions, printer: Printer) -> int:
     """Print and acknowledge until the count or the timeout is reached; return how many."""
     received = 0
     while options.count is None or received < options.count:
@@ -175,16 +152,16 @@ async def _receive(consumer: Consumer, options: _ConsumeOptions, printer: Printe
 
 
 async def _print(
-    consumer: Consumer, batch: Batch, left: int, options: _ConsumeOptions, printer: Printer
+    consumer: Consumer, batch: Batch, left: int, options: ConsumeOptions, printer: Printer
 ) -> int:
     if left >= len(batch):
         await write(1, printer(batch))
-        if options.ack:
+        if not options.no_ack:
             await consumer.ack(batch)
         return len(batch)
     messages = list(batch)[:left]
     await write(1, printer(messages))
-    if options.ack:
+    if not options.no_ack:
         for message in messages:
             await consumer.ack(message)
     return left

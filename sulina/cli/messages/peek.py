@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
 from sulina.cli.command import CliCommand
 from sulina.cli.messages.printing import Printer, printing_options
-from sulina.cli.params import COUNT, START_METAVAR, position, topic_name
+from sulina.cli.options import option, options
+from sulina.cli.params import COUNT, FROM, topic_name
 from sulina.cli.pipes import write
 from sulina.cli.running import connected, run
 from sulina.cli.settings import CliSettings
@@ -17,6 +19,17 @@ from sulina.model import Start
 
 if TYPE_CHECKING:
     from sulina import Client
+
+
+@dataclass(frozen=True, slots=True)
+class PeekOptions:
+    """What to read, in the order in which the help shows it."""
+
+    start: Start | None = option(None, "Where to start. [default: earliest]", **FROM)
+    last: int | None = option(None, "Start this many messages before the end.", type=COUNT)
+    count: int | None = option(
+        None, "Maximum number of messages. [default: 10, or the value of --last]", type=COUNT
+    )
 
 
 @click.command(
@@ -29,56 +42,30 @@ if TYPE_CHECKING:
     ],
 )
 @click.argument("topic", type=topic_name)
-@click.option(
-    "--from",
-    "start",
-    type=position,
-    metavar=START_METAVAR,
-    help="Where to start. [default: earliest]",
-)
-@click.option("--last", type=COUNT, help="Start this many messages before the end.")
-@click.option(
-    "--count",
-    type=COUNT,
-    help="Maximum number of messages. [default: 10, or the value of --last]",
-)
+@options(PeekOptions)
 @printing_options
-@click.pass_obj
 def peek(
-    settings: CliSettings,
-    /,
-    topic: str,
-    start: Start | None,
-    last: int | None,
-    count: int | None,
-    form: str | None,
-    **shown: bool,
+    settings: CliSettings, /, topic: str, options: PeekOptions, form: str | None, **shown: bool
 ) -> None:
     """Print messages stored in TOPIC.
 
     Nothing is acknowledged, and no subscription changes. Partitions are read one after the other;
     --last and --count apply to each of them.
     """
-    if start is not None and last is not None:
+    if options.start is not None and options.last is not None:
         raise click.UsageError("give --from or --last, not both")
-    count = count or last or 10
     sys.stdout.flush()  # output goes to the file descriptor from here on
-    run(
-        _peek(
-            settings, topic, start or Start.earliest(), last, count, Printer(settings, form, shown)
-        )
-    )
+    run(_peek(settings, topic, options, Printer(settings, form, shown)))
 
 
-async def _peek(
-    settings: CliSettings, topic: str, start: Start, last: int | None, count: int, printer: Printer
-) -> None:
+async def _peek(settings: CliSettings, topic: str, options: PeekOptions, printer: Printer) -> None:
+    start = options.start or Start.earliest()
     async with connected(settings) as client:
         info = await client.topic(topic)
         for name, _ in info.parts:
-            if last is not None:
-                start = await _before_end(client, name, last)
-            await _print_from(client, name, start, count, printer)
+            if options.last is not None:
+                start = await _before_end(client, name, options.last)
+            await _print_from(client, name, start, options.count or options.last or 10, printer)
 
 
 async def _before_end(client: Client, topic: str, last: int) -> Start:

@@ -13,6 +13,7 @@ import click
 
 from sulina.cli.command import CliCommand
 from sulina.cli.messages.sources import MessageSource, Pacer, limited
+from sulina.cli.options import option, options
 from sulina.cli.output import plural, say, size
 from sulina.cli.params import (
     COUNT,
@@ -32,6 +33,83 @@ if TYPE_CHECKING:
     from sulina import MessageId, Producer, Ticket
 
 
+@dataclass(frozen=True, slots=True)
+class ProduceOptions:
+    """What to publish, in the order in which the help shows it."""
+
+    files: tuple[str, ...] = option(
+        (),
+        "Publish the lines of this file (- for standard input); may be repeated.",
+        flag="--file",
+        multiple=True,
+        type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    )
+    whole_file: bool = option(False, "Publish each file as one message.")
+    key: str | None = option(None, "Key of every message.")
+    key_separator: str | None = option(
+        None, "Take the text before SEP in each message as its key.", metavar="SEP"
+    )
+    attributes: tuple[tuple[str, str], ...] = option(
+        (),
+        "Attribute of every message; may be repeated.",
+        flag="--attribute",
+        type=attribute,
+        metavar="NAME=VALUE",
+        multiple=True,
+    )
+    count: int | None = option(
+        None,
+        "Publish this many messages: MESSAGEs are repeated, input is read no further.",
+        type=COUNT,
+    )
+    rate: float | None = option(None, "Maximum messages per second.", type=POSITIVE)
+    delay: timedelta | None = option(
+        None,
+        "Deliver after this delay, such as 90s, 15m, 2h or 7d.",
+        type=duration,
+        metavar="TIME",
+    )
+    deliver_at: datetime | None = option(
+        None,
+        "Deliver at this time, such as 2026-05-01T12:30:00Z, not before.",
+        type=moment,
+        metavar="TIME",
+    )
+    compression: str = compression_option()
+    non_reliable: bool = option(
+        False, "Create the topic, if necessary, as one that stores nothing."
+    )
+    producer_name: str | None = option(
+        None, "Continue the sequence of the producer with this name.", metavar="NAME"
+    )
+
+    async def send(self, producer: Producer, payloads: list[bytes]) -> Ticket:
+        """Send messages with these payloads; waits while too much is in flight."""
+        keys: list[bytes | str | None] | None = None
+        if self.key_separator is not None:
+            keys, payloads = _split(self.key_separator.encode(), payloads)
+        elif self.key is not None:
+            keys = [self.key] * len(payloads)
+        attributes = [dict(self.attributes)] * len(payloads) if self.attributes else None
+        return await producer.send_many(
+            payloads,
+            keys=keys,
+            attributes=attributes,
+            delay=self.delay,
+            deliver_at=self.deliver_at,
+        )
+
+
+def _split(separator: bytes, payloads: list[bytes]) -> tuple[list[bytes | str | None], list[bytes]]:
+    keys: list[bytes | str | None] = []
+    rest: list[bytes] = []
+    for payload in payloads:
+        before, found, after = payload.partition(separator)
+        keys.append(before if found else None)
+        rest.append(after if found else payload)
+    return keys, rest
+
+
 @click.command(
     cls=CliCommand,
     examples=[
@@ -45,70 +123,9 @@ if TYPE_CHECKING:
 )
 @click.argument("topic", type=topic_name)
 @click.argument("messages", metavar="[MESSAGE]...", nargs=-1)
-@click.option(
-    "--file",
-    "files",
-    multiple=True,
-    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
-    help="Publish the lines of this file (- for standard input); may be repeated.",
-)
-@click.option("--whole-file", is_flag=True, help="Publish each file as one message.")
-@click.option("--key", help="Key of every message.")
-@click.option(
-    "--key-separator", metavar="SEP", help="Take the text before SEP in each message as its key."
-)
-@click.option(
-    "--attribute",
-    "attributes",
-    type=attribute,
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="Attribute of every message; may be repeated.",
-)
-@click.option(
-    "--count",
-    type=COUNT,
-    help="Publish this many messages: MESSAGEs are repeated, input is read no further.",
-)
-@click.option("--rate", type=POSITIVE, help="Maximum messages per second.")
-@click.option(
-    "--delay",
-    type=duration,
-    metavar="TIME",
-    help="Deliver after this delay, such as 90s, 15m, 2h or 7d.",
-)
-@click.option(
-    "--deliver-at",
-    type=moment,
-    metavar="TIME",
-    help="Deliver at this time, such as 2026-05-01T12:30:00Z, not before.",
-)
-@compression_option
-@click.option(
-    "--non-reliable",
-    is_flag=True,
-    help="Create the topic, if necessary, as one that stores nothing.",
-)
-@click.option(
-    "--producer-name", metavar="NAME", help="Continue the sequence of the producer with this name."
-)
-@click.pass_obj
+@options(ProduceOptions)
 def produce(
-    settings: CliSettings,
-    topic: str,
-    messages: tuple[str, ...],
-    files: tuple[str, ...],
-    whole_file: bool,
-    key: str | None,
-    key_separator: str | None,
-    attributes: tuple[tuple[str, str], ...],
-    count: int | None,
-    rate: float | None,
-    delay: timedelta | None,
-    deliver_at: datetime | None,
-    compression: str,
-    non_reliable: bool,
-    producer_name: str | None,
+    settings: CliSettings, topic: str, messages: tuple[str, ...], options: ProduceOptions
 ) -> None:
     """Publish messages to TOPIC.
 
@@ -116,80 +133,19 @@ def produce(
     standard input, published as they arrive. When the command exits with 0, a reliable topic has
     stored all of them.
     """
-    if messages and files:
+    if messages and options.files:
         raise click.UsageError("give MESSAGEs or --file, not both")
-    if whole_file and not files:
+    if options.whole_file and not options.files:
         raise click.UsageError("--whole-file needs a --file")
-    if key is not None and key_separator is not None:
+    if options.key is not None and options.key_separator is not None:
         raise click.UsageError("give --key or --key-separator, not both")
-    if delay is not None and deliver_at is not None:
+    if options.delay is not None and options.deliver_at is not None:
         raise click.UsageError("give --delay or --deliver-at, not both")
-    if key_separator == "":
+    if options.key_separator == "":
         raise click.UsageError("--key-separator can't be empty")
-    plan = _PublishPlan(
-        topic=topic,
-        source=MessageSource(messages, files, whole_file=whole_file, repeat=count is not None),
-        stamp=_MessageOptions(key, key_separator, dict(attributes), delay, deliver_at),
-        count=count,
-        pacer=Pacer(rate),
-        compression=compression,
-        delivery="non_reliable" if non_reliable else None,
-        name=producer_name,
-    )
-    run(_publish(settings, plan))
-
-
-@dataclass(frozen=True, slots=True)
-class _MessageOptions:
-    """What every message has besides its payload."""
-
-    key: str | None
-    separator: str | None
-    attributes: dict[str, str]
-    delay: timedelta | None
-    deliver_at: datetime | None
-
-    async def send(self, producer: Producer, payloads: list[bytes]) -> Ticket:
-        """Send them; waits while too much is in flight."""
-        keys: list[bytes | str | None] | None = None
-        if self.separator is not None:
-            keys, payloads = self._split(self.separator.encode(), payloads)
-        elif self.key is not None:
-            keys = [self.key] * len(payloads)
-        attributes = [self.attributes] * len(payloads) if self.attributes else None
-        return await producer.send_many(
-            payloads,
-            keys=keys,
-            attributes=attributes,
-            delay=self.delay,
-            deliver_at=self.deliver_at,
-        )
-
-    @staticmethod
-    def _split(
-        separator: bytes, payloads: list[bytes]
-    ) -> tuple[list[bytes | str | None], list[bytes]]:
-        keys: list[bytes | str | None] = []
-        rest: list[bytes] = []
-        for payload in payloads:
-            before, found, after = payload.partition(separator)
-            keys.append(before if found else None)
-            rest.append(after if found else payload)
-        return keys, rest
-
-
-@dataclass(frozen=True, slots=True)
-class _PublishPlan:
-    """What to publish, where, and how."""
-
-    topic: str
-    source: MessageSource
-    stamp: _MessageOptions
-    count: int | None
-    pacer: Pacer
-    compression: str
-    delivery: str | None
-    name: str | None
+    repeat = options.count is not None
+    source = MessageSource(messages, options.files, whole_file=options.whole_file, repeat=repeat)
+    run(_publish(settings, topic, source, options))
 
 
 @dataclass(slots=True)
@@ -201,39 +157,49 @@ class _Sent:
     ticket: Ticket | None = None
 
 
-async def _publish(settings: CliSettings, plan: _PublishPlan) -> None:
+async def _publish(
+    settings: CliSettings, topic: str, source: MessageSource, options: ProduceOptions
+) -> None:
     sent = _Sent()
     interrupted: asyncio.CancelledError | None = None
     async with (
         connected(settings) as client,
         client.producer(
-            plan.topic, name=plan.name, delivery=plan.delivery, compression=plan.compression
+            topic,
+            name=options.producer_name,
+            delivery="non_reliable" if options.non_reliable else None,
+            compression=options.compression,
         ) as producer,
     ):
-        plan.source.hint(settings)
+        source.hint(settings)
         began = time.monotonic()
         try:
-            await _send_all(settings, plan, producer, sent)
+            await _send_all(settings, source, options, producer, sent)
         except asyncio.CancelledError as error:
             # Ctrl-C ends the input: publish and report what was read before it.
             interrupted = error
         await producer.flush()
-        _report(settings, plan.topic, sent, await _last(sent), time.monotonic() - began)
+        _report(settings, topic, sent, await _last(sent), time.monotonic() - began)
     if interrupted is not None:
         raise interrupted
 
 
 async def _send_all(
-    settings: CliSettings, plan: _PublishPlan, producer: Producer, sent: _Sent
+    settings: CliSettings,
+    source: MessageSource,
+    options: ProduceOptions,
+    producer: Producer,
+    sent: _Sent,
 ) -> None:
-    counted = plan.count is not None
-    total = plan.count if counted else plan.source.total
+    counted = options.count is not None
+    total = options.count if counted else source.total
+    batches = Pacer(options.rate).paced(limited(source.batches(), options.count))
     with Progress(settings, "publishing", total) as progress:
-        async for payloads in plan.pacer.paced(limited(plan.source.batches(), plan.count)):
-            sent.ticket = await plan.stamp.send(producer, payloads)
+        async for payloads in batches:
+            sent.ticket = await options.send(producer, payloads)
             sent.messages += len(payloads)
             sent.bytes += sum(map(len, payloads))
-            done = sent.messages if counted else plan.source.done
+            done = sent.messages if counted else source.done
             progress.show(done, plural(sent.messages, "message"))
 
 
