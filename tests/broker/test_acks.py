@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from broker_containers.broker.settings import BrokerSettings
-from sulina import Client, FailurePolicy, Message, Refused, Start
+from sulina import Client, Start
 from sulina.wire import commands_pb2 as pb
 from sulina.wire.commands import Command
 from tests.broker.actions import (
@@ -33,35 +31,7 @@ async def position(client: Client, subscription: str = "s") -> int:
     return found
 
 
-async def left_after(client: Client, messages: list[Message], done: list[int]) -> list[int]:
-    """The numbers that a new consumer of "s" still gets."""
-    async with client.consumer(TOPIC, "s", type="shared") as consumer:
-        rest = await take(consumer, len(messages) - len(done))
-        return [int(message.payload) for message in rest]
-
-
 # ---- which records are meant ----
-
-
-async def test_the_position_is_the_first_record_that_is_not_acknowledged(client: Client) -> None:
-    async with client.consumer(TOPIC, "s") as consumer:
-        await publish(client, TOPIC, numbered(10), batch_records=4)
-        messages = await take(consumer, 10)
-        for done, expected in ((0, 1), (2, 1), (3, 1), (9, 1), (1, 4), (4, 5)):
-            await ack_all(consumer, [messages[done]])
-            assert await position(client) == expected
-        found = await look(client, TOPIC, "s")
-        assert found["acked_above"] == [[9, 9]]
-
-
-async def test_single_acknowledgements_in_any_order_leave_only_the_others(client: Client) -> None:
-    done = [7, 3, 3, 0, 12, 9, 10, 11]
-    async with client.consumer(TOPIC, "s", type="shared") as consumer:
-        await publish(client, TOPIC, numbered(20), batch_records=6)
-        messages = await take(consumer, 20)
-        await ack_all(consumer, [messages[index] for index in done])
-    left = await left_after(client, messages, sorted(set(done)))
-    assert left == [n for n in range(20) if n not in done]
 
 
 async def test_a_cumulative_acknowledgement_counts_for_everything_before_it(
@@ -124,30 +94,6 @@ async def test_part_of_a_batch_is_acknowledged_without_the_rest(client: Client) 
         assert not set(mine[0].payloads) & set(theirs.payloads)
 
 
-async def test_acknowledgements_are_taken_from_another_consumer_of_the_subscription(
-    cluster: Cluster, client: Client
-) -> None:
-    async with client.consumer(TOPIC, "s", type="shared") as consumer:
-        await publish(client, TOPIC, numbered(3))
-        await take(consumer, 3)
-        async with Peer(cluster.port) as peer:
-            body = pb.Subscribe(topic=TOPIC, subscription="s", type=pb.SHARED, consumer="other")
-            handle = (await peer.ask(Command.SUBSCRIBE, body, pb.Subscribed)).consumer
-            ack = pb.Ack(consumer=handle, selections=[pb.Selection(first=0, last=2)])
-            await peer.ask(Command.ACK, ack, pb.Done)
-        assert await position(client) == 3
-
-
-async def test_a_message_of_another_consumer_cant_be_acknowledged_by_mistake(
-    client: Client,
-) -> None:
-    async with client.consumer(TOPIC, "a") as one, client.consumer(TOPIC, "b") as two:
-        await publish(client, TOPIC, numbered(1))
-        (message,) = await take(one, 1)
-        with pytest.raises(Refused, match="was received by another consumer"):
-            await two.ack(message)
-
-
 async def test_what_was_never_published_cant_be_acknowledged(
     cluster: Cluster, client: Client
 ) -> None:
@@ -182,18 +128,6 @@ async def test_offsets_that_are_no_range_are_refused(cluster: Cluster, client: C
 # ---- late ----
 
 
-async def test_an_acknowledgement_after_the_ack_timeout_counts(client: Client) -> None:
-    policy = FailurePolicy(ack_timeout_ms=50, base_redelivery_delay_ms=0)
-    async with client.consumer(TOPIC, "s", type="shared", failure_policy=policy) as consumer:
-        await publish(client, TOPIC, numbered(1))
-        (late,) = await take(consumer, 1)
-        (again,) = await take(consumer, 1)
-        assert (late.attempt, again.attempt) == (1, 2)
-        await ack_all(consumer, [late])
-        found = await look(client, TOPIC, "s")
-        assert (found["position"], found["backlog"]) == (1, 0)
-
-
 async def test_acknowledgements_that_were_on_their_way_when_the_connection_was_lost_count(
     client: Client, remote: Client, proxy: Proxy
 ) -> None:
@@ -207,38 +141,7 @@ async def test_acknowledgements_that_were_on_their_way_when_the_connection_was_l
         assert bodies(await take(consumer, 3)) == numbered(3, first=7)
 
 
-async def test_closing_a_consumer_sends_its_acknowledgements_first(client: Client) -> None:
-    async with client.consumer(TOPIC, "s") as consumer:
-        await publish(client, TOPIC, numbered(5))
-        for message in await take(consumer, 5):
-            await consumer.ack(message)
-    assert await position(client) == 5
-
-
 # ---- restarts ----
-
-
-async def test_cursors_survive_a_restart_with_acknowledgements_out_of_order(
-    cluster: Cluster, client: Client
-) -> None:
-    async with client.consumer(TOPIC, "s", type="shared") as consumer:
-        await publish(client, TOPIC, numbered(100), batch_records=8)
-        messages = await take(consumer, 100)
-        await ack_all(consumer, [m for m in messages if int(m.payload) % 7 in (0, 2, 3)])
-    before = await look(client, TOPIC, "s")
-    await cluster.restart()
-    async with cluster.client() as later:
-        after = await look(later, TOPIC, "s")
-        assert (after["position"], after["acked_above"]) == (
-            before["position"],
-            before["acked_above"],
-        )
-        left = [n for n in range(100) if n % 7 not in (0, 2, 3)]
-        async with later.consumer(TOPIC, "s", type="shared") as consumer:
-            rest = await take(consumer, len(left))
-            assert [int(message.payload) for message in rest] == left
-            await ack_all(consumer, rest)
-        assert (await look(later, TOPIC, "s"))["backlog"] == 0
 
 
 async def test_ten_thousand_holes_in_a_cursor_survive_a_restart(

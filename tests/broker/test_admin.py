@@ -53,12 +53,6 @@ async def test_topics_of_a_namespace_that_is_not_there_are_refused(client: Clien
         await client.admin("topic.create", {"topic": "/nowhere/topic"})
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "with space", "a.b", "x" * 300])
-async def test_a_namespace_has_a_simple_name(client: Client, name: str) -> None:
-    with pytest.raises(Refused):
-        await client.admin("namespace.create", {"namespace": name})
-
-
 # ---- topics ----
 
 
@@ -119,14 +113,6 @@ async def test_a_partition_can_be_used_like_a_topic(client: Client) -> None:
         await publish(client, f"{TOPIC}-part-1", numbered(5))
         assert bodies(await take(one, 5)) == numbered(5)
         assert {message.partition for message in await take(every, 5)} == {1}
-
-
-async def test_a_topic_whose_partitions_names_are_taken_is_not_made(client: Client) -> None:
-    await publish(client, f"{TOPIC}-part-1", [b"was here first"])
-    with pytest.raises(AlreadyExists, match="already exists, but not as a partition of"):
-        await client.admin("topic.create", {"topic": TOPIC, "partitions": 3})
-    assert await names(client, all=True) == [f"{TOPIC}-part-1"]
-    assert await read_all(client, f"{TOPIC}-part-1") == [b"was here first"]
 
 
 async def test_topics_are_listed_by_namespace(client: Client) -> None:
@@ -199,15 +185,6 @@ async def test_names_that_begin_alike_never_mix(client: Client) -> None:
         assert (await look(client, name, "s"))["backlog"] == 1
     await publish(client, "/default/foo", [b"new"])
     assert await client.admin("subscription.list", {"topic": "/default/foo"}) == []
-
-
-async def test_namespaces_that_begin_alike_never_mix(client: Client) -> None:
-    for namespace in ("shop", "shops", "shop-a"):
-        await client.admin("namespace.create", {"namespace": namespace})
-    await publish(client, "/shops/orders", [b"kept"])
-    await client.admin("namespace.delete", {"namespace": "shop"})
-    assert await names(client, namespace="shops") == ["/shops/orders"]
-    assert await read_all(client, "/shops/orders") == [b"kept"]
 
 
 async def test_subscriptions_that_begin_alike_never_mix(client: Client) -> None:

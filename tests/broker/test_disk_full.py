@@ -13,7 +13,15 @@ from crc32c import crc32c
 
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.doors.http.health import journal_check
-from sulina import Client, FailurePolicy, Producer, Start, StorageFull, UnknownOutcome
+from sulina import (
+    Client,
+    FailurePolicy,
+    Producer,
+    Start,
+    StorageFull,
+    Unavailable,
+    UnknownOutcome,
+)
 from sulina.errors import StorageFailed
 from sulina.runtime.memory_disk import MemoryDisk
 from sulina.wire import commands_pb2 as pb
@@ -71,16 +79,14 @@ async def what_is_said(producer: Producer, payload: bytes) -> str | None:
     """None if the record is stored, or the error that a full disk gives."""
     try:
         await send(producer, payload)
-    except StorageFull as error:
-        return str(error)
-    except UnknownOutcome as error:
-        return str(error)  # its time was up just when an attempt was under way
+    except (StorageFull, UnknownOutcome, Unavailable) as error:
+        return str(error)  # on a busy machine its time may be up before there is an answer
     return None
 
 
 async def fill(client: Client, topic: str = TOPIC) -> int:
     """Publish until the disk takes no more; returns how many records were confirmed."""
-    async with client.producer(topic, name="filler", batch_records=1, send_timeout=0.3) as producer:
+    async with client.producer(topic, name="filler", batch_records=1, send_timeout=1.0) as producer:
         for number in range(10_000):
             if await what_is_said(producer, large(number)) is not None:
                 return number
@@ -91,9 +97,10 @@ async def test_a_publish_that_finds_no_space_fails_with_a_clear_error(client: Cl
     confirmed = await fill(client)
     assert 50 < confirmed < SPACE // RECORD
     async with client.producer(TOPIC, send_timeout=0.2) as producer:
-        said = [await what_is_said(producer, large(0)) for _ in range(3)]
-        assert any(text is not None and "no space is left" in text for text in said)
-        assert None not in said
+        said: str | None = ""
+        while said is not None and "no space is left" not in said:
+            said = await what_is_said(producer, large(0))
+        assert said is not None, "nothing is stored"
     assert len(await read_all(client, TOPIC)) == confirmed
 
 

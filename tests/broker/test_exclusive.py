@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sulina import Client, Consumer, Refused, SubscriptionType
+from sulina import Client, Refused, SubscriptionType
 from tests.broker.actions import (
     ack_all,
     bodies,
@@ -28,40 +28,6 @@ async def test_a_second_consumer_is_refused_and_told_who_has_the_subscription(
     async with client.consumer(TOPIC, "s", name="first"):
         with pytest.raises(Refused, match="exclusive and 'first' uses it: wait until it leaves"):
             await client.consumer(TOPIC, "s", name="second").open()
-
-
-async def test_the_refused_consumer_does_not_disturb_the_one_that_is_there(
-    client: Client,
-) -> None:
-    async with client.consumer(TOPIC, "s") as consumer:
-        await publish(client, TOPIC, numbered(5))
-        with pytest.raises(Refused):
-            await client.consumer(TOPIC, "s").open()
-        await publish(client, TOPIC, numbered(5, first=5))
-        assert bodies(await take(consumer, 10)) == numbered(10)
-
-
-async def test_the_next_consumer_goes_on_where_the_one_before_stopped(client: Client) -> None:
-    async with client.consumer(TOPIC, "s", name="first") as consumer:
-        await publish(client, TOPIC, numbered(10))
-        await ack_all(consumer, (await take(consumer, 10))[:4])
-    async with client.consumer(TOPIC, "s", name="second") as consumer:
-        assert bodies(await take(consumer, 6)) == numbered(6, first=4)
-
-
-async def test_the_place_is_free_again_when_a_connection_is_lost(
-    client: Client, remote: Client, proxy: Proxy
-) -> None:
-    await remote.consumer(TOPIC, "s", name="first").open()
-    proxy.cut_and_refuse()
-
-    async def nobody_is_there() -> bool:
-        return not (await look(client, TOPIC, "s"))["consumers"]
-
-    await eventually(nobody_is_there)
-    async with client.consumer(TOPIC, "s", name="second") as consumer:
-        await publish(client, TOPIC, numbered(3))
-        assert bodies(await take(consumer, 3)) == numbered(3)
 
 
 async def test_a_consumer_of_the_same_name_takes_over_and_the_first_is_told(
@@ -107,13 +73,6 @@ async def test_a_changed_type_and_what_was_acknowledged_before_survive_a_restart
             assert bodies(await take(consumer, 3)) == numbered(3, first=3)
 
 
-async def becomes_active(consumer: Consumer) -> None:
-    async def active() -> bool:
-        return consumer.active
-
-    await eventually(active)
-
-
 async def test_only_the_consumer_that_came_first_receives(client: Client) -> None:
     async with consumers(client, TOPIC, "s", 3, type="failover") as (first, second, third):
         assert (first.active, second.active, third.active) == (True, False, False)
@@ -122,20 +81,6 @@ async def test_only_the_consumer_that_came_first_receives(client: Client) -> Non
         found = await look(client, TOPIC, "s")
         assert [each["sent"] for each in found["consumers"]] == [50, 0, 0]
         assert [each["active"] for each in found["consumers"]] == [True, False, False]
-
-
-async def test_a_standby_takes_over_when_the_active_consumer_leaves(client: Client) -> None:
-    async with consumers(client, TOPIC, "s", 2, type="failover") as (first, second):
-        await publish(client, TOPIC, numbered(10))
-        await ack_all(first, (await take(first, 10))[:3])
-        await first.close()
-        await becomes_active(second)
-        await publish(client, TOPIC, numbered(5, first=10))
-        messages = await take(second, 12)
-        assert bodies(messages) == numbered(12, first=3)
-        await second.ack_cumulative(messages[-1])
-        await second.flush_acks()
-        assert (await look(client, TOPIC, "s"))["backlog"] == 0
 
 
 async def test_a_standby_takes_over_when_the_active_connection_is_lost(
@@ -156,45 +101,6 @@ async def test_a_standby_takes_over_when_the_active_connection_is_lost(
         await eventually(first_is_back)
         assert second.active
         assert not first.active, "who comes back stands by"
-
-
-async def test_who_comes_back_stands_before_those_who_came_after_it(
-    client: Client, remote: Client, proxy: Proxy
-) -> None:
-    first = await remote.consumer(TOPIC, "s", type="failover").open()
-    async with consumers(client, TOPIC, "s", 2, type="failover") as (second, third):
-        proxy.cut_and_refuse()
-        await becomes_active(second)
-        proxy.allow()
-
-        async def first_is_back() -> bool:
-            return len((await look(client, TOPIC, "s"))["consumers"]) == 3
-
-        await eventually(first_is_back)
-        await second.close()
-        await becomes_active(first)
-        assert not third.active
-
-
-async def test_standbys_are_promoted_in_the_order_in_which_they_came(client: Client) -> None:
-    async with consumers(client, TOPIC, "s", 3, type="failover") as (first, second, third):
-        await first.close()
-        await becomes_active(second)
-        assert not third.active
-        await second.close()
-        await becomes_active(third)
-        await publish(client, TOPIC, numbered(3))
-        assert bodies(await take(third, 3)) == numbered(3)
-
-
-async def test_a_standby_that_leaves_changes_nothing(client: Client) -> None:
-    async with consumers(client, TOPIC, "s", 2, type="failover") as (first, second):
-        await publish(client, TOPIC, numbered(5))
-        await take(first, 2)
-        await second.close()
-        await publish(client, TOPIC, numbered(5, first=5))
-        assert bodies(await take(first, 8)) == numbered(8, first=2)
-        assert first.active
 
 
 async def test_each_partition_has_its_active_consumer(client: Client) -> None:

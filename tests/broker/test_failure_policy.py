@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sulina import Client, Consumer, FailurePolicy, NotFound, Poison, Refused, Start
+from sulina import Client, Consumer, FailurePolicy, NotFound, Poison, Refused
 from tests.broker.actions import (
     ack_all,
     bodies,
@@ -73,15 +73,6 @@ async def test_block_keeps_redelivering_a_record_that_fails_and_holds_back_what_
         assert bodies(await take(consumer, 3)) == numbered(3), "handled at last: the rest comes"
 
 
-async def test_block_holds_nothing_back_where_there_is_no_order(client: Client) -> None:
-    async with client.consumer(TOPIC, "s", type="shared", failure_policy=BLOCK) as consumer:
-        await publish(client, TOPIC, [b"poison"])
-        await fail(consumer, b"poison", 3)
-        await publish(client, TOPIC, numbered(3))
-        seen = [message.payload for message in await take(consumer, 4)]
-        assert sorted(seen) == sorted([b"poison", *numbered(3)])
-
-
 # ---- drop ----
 
 
@@ -107,17 +98,6 @@ async def test_a_dropped_record_stays_dropped_after_a_restart(
     async with cluster.client() as later, later.consumer(TOPIC, "s") as consumer:
         await publish(later, TOPIC, [b"next"])
         assert bodies(await take(consumer, 1)) == [b"next"]
-
-
-async def test_drop_counts_ack_timeouts_too(client: Client) -> None:
-    policy = replace(DROP, ack_timeout_ms=30)
-    async with client.consumer(TOPIC, "s", failure_policy=policy) as consumer:
-        await publish(client, TOPIC, [b"poison"])
-        messages = await take(consumer, 3)
-        assert [message.attempt for message in messages] == [1, 2, 3]
-        await settled(client)
-        counters = (await look(client, TOPIC, "s"))["counters"]
-        assert (counters["dropped"], counters["timed_out"]) == (1, 3)
 
 
 # ---- dead letters ----
@@ -146,16 +126,6 @@ async def test_a_dead_letter_is_the_same_record_with_where_it_came_from(client: 
     }
     (original,) = [m for m in await read_messages(client, TOPIC) if m.payload == b"poison"]
     assert letter.publish_time_us == original.publish_time_us
-
-
-async def test_dead_letters_can_be_consumed_like_anything_else(client: Client) -> None:
-    async with (
-        client.consumer(DEAD, "object_cleanup", start=Start.earliest()) as object_cleanup,
-        client.consumer(TOPIC, "s", failure_policy=DEAD_LETTER) as consumer,
-    ):
-        await publish(client, TOPIC, [b"poison"])
-        await fail(consumer, b"poison", 3)
-        assert bodies(await take(object_cleanup, 1)) == [b"poison"]
 
 
 async def test_several_records_of_one_batch_become_dead_letters_of_their_own(

@@ -12,7 +12,7 @@ import pytest
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.topic_log.managed_ledger import LedgerSettings
 from broker_containers.topics.retention import expired
-from sulina import Client, Refused, Start
+from sulina import Client, Start
 from sulina.metadata.keys.ledgers import LedgerRef, LedgerState
 from sulina.metadata.keys.policy import Policy
 from sulina.runtime.memory_disk import MemoryDisk
@@ -25,7 +25,6 @@ from tests.broker.actions import (
     numbered,
     publish,
     read_all,
-    read_messages,
     subscribe,
     take,
 )
@@ -80,15 +79,6 @@ async def test_an_idle_topic_has_no_ledger(client: Client) -> None:
     await client.admin("topic.create", {"topic": TOPIC})
     await subscribe(client, TOPIC, "s")
     assert await ledgers(client) == []
-
-
-async def test_offsets_have_no_gap_and_no_repeat_across_ledgers(rolling: Cluster) -> None:
-    async with rolling.client() as client:
-        ids = await publish(client, TOPIC, numbered(200))
-        assert [each.offset for each in ids] == list(range(200))
-        messages = await read_messages(client, TOPIC)
-        assert [message.offset for message in messages] == list(range(200))
-        assert bodies(messages) == numbered(200)
 
 
 async def test_consumers_read_across_ledgers_from_everywhere(rolling: Cluster) -> None:
@@ -330,10 +320,3 @@ async def test_a_subscription_behind_what_was_deleted_goes_on_with_what_is_kept(
         start = await start_of(client)
         async with client.consumer(TOPIC, "late") as late:
             assert bodies(await take(late, 100 - start)) == numbered(100 - start, start)
-
-
-async def test_a_limit_that_does_not_exist_is_refused_by_name(forgetful: Cluster) -> None:
-    async with forgetful.client() as client:
-        await client.admin("topic.create", {"topic": TOPIC})
-        with pytest.raises(Refused, match="no argument 'retention_days'"):
-            await client.admin("topic.policy", {"topic": TOPIC, "retention_days": 7})

@@ -63,18 +63,6 @@ async def test_a_repeat_is_confirmed_only_when_the_first_is_durable(
     assert await read_all(client, TOPIC) == numbered(3)
 
 
-async def test_a_frame_that_is_sent_again_after_a_reconnect_is_stored_once(
-    cluster: Cluster, client: Client
-) -> None:
-    frame = frame_of("p", 0, numbered(3))
-    for expected in (0, REPEATED):
-        async with Peer(cluster.port) as peer:
-            producer = (await peer.producer(TOPIC, "p")).producer
-            peer.publish(producer, 0, frame)
-            assert (await peer.next(pb.Published)).base_offsets == [expected]
-    assert await read_all(client, TOPIC) == numbered(3)
-
-
 async def test_a_frame_that_is_sent_again_after_a_restart_of_the_broker_is_stored_once(
     cluster: Cluster,
 ) -> None:
@@ -125,16 +113,6 @@ async def test_a_frame_that_overlaps_with_what_is_stored_is_refused(
     assert await read_all(client, TOPIC) == [*numbered(3), b"goes on"]
 
 
-async def test_producers_of_other_names_are_not_mixed_up(cluster: Cluster) -> None:
-    async with Peer(cluster.port) as peer:
-        for name in ("a", "b"):
-            producer = (await peer.producer(TOPIC, name)).producer
-            peer.publish(producer, 0, frame_of(name, 0, [name.encode()]))
-            await peer.next(pb.Published)
-    async with cluster.client() as client:
-        assert await read_all(client, TOPIC) == [b"a", b"b"]
-
-
 # ---- lost connections ----
 
 
@@ -181,18 +159,6 @@ async def test_many_lost_connections_lose_and_double_nothing(
     assert await read_all(client, TOPIC) == numbered(500)
 
 
-async def test_a_producer_goes_on_after_the_broker_was_restarted_under_it(
-    cluster: Cluster, client: Client
-) -> None:
-    async with client.producer(TOPIC, batch_records=5) as producer:
-        for start in range(0, 400, 100):
-            for payload in numbered(100, first=start):
-                await producer.send(payload)
-            await cluster.restart()
-        await producer.flush()
-    assert await read_all(client, TOPIC) == numbered(400)
-
-
 async def test_non_reliable_records_in_doubt_fail_and_never_come_twice(
     client: Client, remote: Client, proxy: Proxy
 ) -> None:
@@ -212,18 +178,6 @@ async def test_non_reliable_records_in_doubt_fail_and_never_come_twice(
 
 
 # ---- names ----
-
-
-async def test_a_named_producer_continues_its_sequence_after_a_restart_of_the_client(
-    cluster: Cluster,
-) -> None:
-    for run in range(3):
-        async with cluster.client() as client:
-            await publish(client, TOPIC, numbered(4, first=4 * run), name="meter")
-    async with cluster.client() as client:
-        messages = await read_messages(client, TOPIC)
-        assert [message.sequence for message in messages] == list(range(12))
-        assert bodies(messages) == numbered(12)
 
 
 async def test_a_named_producer_continues_its_sequence_after_a_restart_of_the_broker(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from broker_containers.broker.settings import BrokerSettings
-from sulina import Client, Refused, Start, TooLarge
+from sulina import Client, Start, TooLarge
 from tests.broker.actions import (
     bodies,
     eventually,
@@ -23,64 +21,7 @@ from tests.broker.memory_cluster import GatedDisk, MemoryCluster
 TOPIC = "/default/frames"
 
 
-async def frames_in(client: Client) -> int:
-    found = (await log_of(client, TOPIC))["counters"]["frames_in"]
-    assert isinstance(found, int)
-    return found
-
-
 # ---- batches ----
-
-
-async def test_records_that_are_sent_together_share_a_frame(client: Client) -> None:
-    async with client.producer(TOPIC) as producer:
-        tickets = [await producer.send(payload) for payload in numbered(500)]
-        ids = [await ticket for ticket in tickets]
-    assert [each.offset for each in ids] == list(range(500))
-    assert await frames_in(client) <= 3
-
-
-async def test_a_batch_is_sent_when_it_has_its_number_of_records(client: Client) -> None:
-    await publish(client, TOPIC, numbered(100), batch_records=25)
-    assert await frames_in(client) == 4
-    assert await read_all(client, TOPIC) == numbered(100)
-
-
-async def test_a_batch_is_sent_when_it_has_its_bytes(client: Client) -> None:
-    payloads = [bytes([number]) * 1000 for number in range(30)]
-    await publish(client, TOPIC, payloads, batch_records=1000, batch_bytes=10_100)
-    assert await frames_in(client) == 3
-    assert await read_all(client, TOPIC) == payloads
-
-
-async def test_a_lone_record_goes_out_at_once_however_long_the_linger(client: Client) -> None:
-    async with client.producer(TOPIC, linger_ms=60_000) as producer:
-        assert (await (await producer.send(b"alone"))).offset == 0
-
-
-async def test_lingering_records_wait_for_company_and_a_flush_ends_the_wait(
-    client: Client,
-) -> None:
-    disk = GatedDisk()
-    async with MemoryCluster(disk) as cluster, cluster.client() as slow:
-        async with slow.producer(TOPIC, linger_ms=60_000) as producer:
-            await (await producer.send(b"opens the ledger"))
-            disk.close_gate()
-            first = await producer.send(b"goes at once")
-            await asyncio.sleep(0)
-            company = [await producer.send(payload) for payload in numbered(10)]
-            assert not any(ticket.done() for ticket in (first, *company))
-            disk.open_gate()
-            await producer.flush()
-            assert all(ticket.done() for ticket in company)
-        assert await frames_in(slow) == 3
-
-
-async def test_send_many_keeps_the_order_and_tells_the_last_offset(client: Client) -> None:
-    async with client.producer(TOPIC, batch_records=100) as producer:
-        ticket = await producer.send_many(numbered(1000))
-        assert (await ticket).offset == 999
-    assert await read_all(client, TOPIC) == numbered(1000)
 
 
 async def test_keys_attributes_and_times_arrive_as_they_were_sent(client: Client) -> None:
@@ -112,19 +53,7 @@ async def test_compressed_records_arrive_unchanged(client: Client, compression: 
     assert (stored < sum(map(len, payloads)) / 5) is (compression != "none")
 
 
-async def test_producers_of_every_compression_share_a_topic(client: Client) -> None:
-    for number, compression in enumerate(("none", "lz4", "zstd", "none")):
-        await publish(client, TOPIC, [b"%d" % number * 1000], compression=compression)
-    assert await read_all(client, TOPIC) == [b"%d" % number * 1000 for number in range(4)]
-
-
 # ---- sizes ----
-
-
-async def test_a_record_larger_than_a_batch_gets_a_frame_of_its_own(client: Client) -> None:
-    payloads = [b"small", b"L" * 300_000, b"small again"]
-    await publish(client, TOPIC, payloads, batch_records=100, batch_bytes=1000)
-    assert await read_all(client, TOPIC) == payloads
 
 
 async def test_a_record_larger_than_the_broker_takes_is_refused_before_it_is_sent(
@@ -171,39 +100,6 @@ async def test_a_record_over_the_topics_limit_cant_hide_in_a_batch(
 # ---- pressure ----
 
 
-async def test_a_producer_holds_no_more_than_its_bound_while_the_disk_is_slow() -> None:
-    disk = GatedDisk()
-    async with MemoryCluster(disk) as cluster, cluster.client() as client:
-        await publish(client, TOPIC, [b"opens the ledger"])
-        async with client.producer(TOPIC, max_pending_bytes=20_000) as producer:
-            disk.close_gate()
-            sent = 0
-
-            async def send_on() -> None:
-                nonlocal sent
-                for number in range(100):
-                    await producer.send(b"%04d" % number * 250)
-                    sent += 1
-
-            sending = asyncio.create_task(send_on())
-
-            async def it_waits() -> bool:
-                before = sent
-                await client.ping()
-                await client.ping()
-                return before == sent > 0
-
-            await eventually(it_waits)
-            assert 15 <= sent <= 25, "about 20,000 bytes"
-            disk.open_gate()
-            await sending
-            await producer.flush()
-        assert await read_all(client, TOPIC) == [
-            b"opens the ledger",
-            *(b"%04d" % number * 250 for number in range(100)),
-        ]
-
-
 async def test_the_broker_stops_reading_from_producers_while_its_disk_is_behind() -> None:
     disk = GatedDisk()
     async with MemoryCluster(disk, high_water=100_000) as cluster, cluster.client() as client:
@@ -237,23 +133,3 @@ async def test_one_slow_topic_does_not_keep_another_client_from_reading() -> Non
                 start = Start.offset(5)
                 assert len(await reader.read(TOPIC, start)) == 5
             disk.open_gate()
-
-
-async def test_a_send_that_is_not_confirmed_in_time_fails_and_says_so() -> None:
-    disk = GatedDisk()
-    async with MemoryCluster(disk) as cluster, cluster.client() as client:
-        await publish(client, TOPIC, [b"opens the ledger"])
-        producer = await client.producer(TOPIC, send_timeout=0.2).open()
-        disk.close_gate()
-        ticket = await producer.send(b"never confirmed")
-        with pytest.raises(Exception, match="may or may not be stored"):
-            await ticket
-        disk.open_gate()
-        await producer.close()
-
-
-async def test_options_that_make_no_sense_are_refused(client: Client) -> None:
-    with pytest.raises(Refused, match="max_pending_bytes must be greater than 0"):
-        client.producer(TOPIC, max_pending_bytes=0)
-    with pytest.raises(Refused, match="compression must be one of none, lz4, zstd"):
-        client.producer(TOPIC, compression="gzip")

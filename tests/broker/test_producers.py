@@ -183,12 +183,6 @@ async def test_a_producer_of_a_deleted_topic_is_told(client: Client) -> None:
         await client.topic(TOPIC)
 
 
-async def test_producers_are_counted_and_forgotten_when_they_close(client: Client) -> None:
-    async with client.producer(TOPIC, name="a"), client.producer(TOPIC, name="b"):
-        assert await producers(client) == ["a", "b"]
-    assert await producers(client) == []
-
-
 uvloop = pytest.importorskip("uvloop")
 
 

@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
-import pytest
-
-import sulina
-from broker_containers.assembly.running import DoorSettings
-from broker_containers.assembly.single import run_embedded
 from broker_containers.broker.settings import BrokerSettings
-from broker_containers.doors.listen import Listen
-from sulina import Client, Consumer, Delivery, Refused, Start, Unavailable
+from sulina import Client, Consumer, Delivery, Start
 from sulina.runtime.memory_disk import MemoryDisk
 from tests.broker.actions import (
     ack_all,
@@ -29,7 +22,6 @@ from tests.broker.actions import (
 )
 from tests.broker.cluster import Cluster
 from tests.broker.memory_cluster import GatedDisk, MemoryCluster
-from tests.support.server import SulinaProcess
 
 TOPIC = "/default/kept"
 
@@ -125,17 +117,6 @@ async def test_a_topic_that_is_made_again_begins_empty(cluster: Cluster) -> None
         assert await client.admin("subscription.list", {"topic": TOPIC}) == []
 
 
-async def test_many_topics_are_there_again(cluster: Cluster) -> None:
-    names = [f"/default/topic-{number}" for number in range(60)]
-    async with cluster.client() as client:
-        for name in names:
-            await publish(client, name, [name.encode()])
-    await cluster.restart()
-    async with cluster.client() as client:
-        for name in names:
-            assert await read_all(client, name) == [name.encode()]
-
-
 async def test_clients_notice_nothing_but_a_pause(cluster: Cluster, client: Client) -> None:
     """Producers and consumers work on through several clean restarts."""
     received: list[int] = []
@@ -191,71 +172,3 @@ async def test_a_stop_stores_the_cursors_of_all_subscriptions_even_amid_a_flush(
     async with MemoryCluster(disk, metadata=metadata) as again, again.client() as client:
         rows = await client.admin("subscription.list", {"topic": TOPIC})
         assert {row["position"] for row in rows} == {1}
-
-
-async def test_a_folder_belongs_to_one_broker_at_a_time(cluster: Cluster) -> None:
-    with pytest.raises(Refused, match="use"):
-        async with run_embedded(cluster.folder, DoorSettings(Listen(port=0))):
-            pass
-
-
-async def test_a_port_that_is_taken_is_told_with_a_remedy(cluster: Cluster, tmp_path: Path) -> None:
-    with pytest.raises(Refused, match=r"is another broker running\? Choose another port"):
-        async with run_embedded(tmp_path / "other", DoorSettings(Listen(port=cluster.port))):
-            pass
-
-
-async def test_a_client_without_a_broker_is_told_at_once(cluster: Cluster) -> None:
-    await cluster.stop()
-    with pytest.raises(Unavailable, match=r"127\.0\.0\.1"):
-        await cluster.client().open()
-
-
-async def test_what_was_acknowledged_survives_a_kill_and_offsets_go_on(tmp_path: Path) -> None:
-    with SulinaProcess(tmp_path / "data") as server:
-        async with sulina.connect(server.url) as client:
-            await publish(client, TOPIC, numbered(500), batch_records=10, name="meter")
-            server.kill()
-            await asyncio.to_thread(server.start)
-        async with sulina.connect(server.url) as client:
-            assert await read_all(client, TOPIC) == numbered(500)
-            ids = await publish(client, TOPIC, numbered(5, first=500), name="meter")
-            assert [each.offset for each in ids] == list(range(500, 505))
-            assert (await log_of(client, TOPIC))["end_offset"] == 505
-
-
-async def test_a_producer_and_a_consumer_work_on_through_a_kill(tmp_path: Path) -> None:
-    with SulinaProcess(tmp_path / "data") as server:
-        async with sulina.connect(server.url) as client:
-            await _work_through_a_kill(client, server)
-
-
-async def _work_through_a_kill(client: Client, server: SulinaProcess) -> None:
-    async with (
-        client.consumer(TOPIC, "s", start=Start.earliest()) as consumer,
-        client.producer(TOPIC, batch_records=5) as producer,
-    ):
-        for payload in numbered(200):
-            await producer.send(payload)
-        messages = await take(consumer, 200)
-        await ack_all(consumer, messages[:100])
-
-        async def stored() -> bool:
-            """The cursor lies behind for at most half a second."""
-            await asyncio.sleep(0.7)
-            return bool((await look(client, TOPIC, "s"))["position"] == 100)
-
-        await eventually(stored)
-        await ack_all(consumer, messages[100:150])
-        for payload in numbered(200, first=200):
-            await producer.send(payload)
-        server.kill()
-        await asyncio.to_thread(server.start)
-        await producer.flush()
-        assert await read_all(client, TOPIC) == numbered(400)
-        seen: list[int] = []
-        while not seen or seen[-1] != 399:
-            seen += [int(payload) for payload in bodies(await take(consumer, 1))]
-        assert seen == sorted(seen), "in order"
-        assert seen[0] >= 100, "what was stored as acknowledged does not come again"
-        assert set(range(150, 400)) <= set(seen), "what was not, does"

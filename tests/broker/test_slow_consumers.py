@@ -293,45 +293,6 @@ async def test_consumers_on_one_connection_have_credit_of_their_own(client: Clie
         assert bodies(await take(stuck, 3)) == numbered(3)
 
 
-async def test_batches_come_as_they_were_packed(client: Client) -> None:
-    await publish(client, TOPIC, numbered(30), batch_records=10)
-    async with client.consumer(TOPIC, "s", start=EARLIEST) as consumer:
-        batches = [await consumer.receive_batch(10) for _ in range(3)]
-        assert [batch.payloads for batch in batches] == [
-            numbered(10),
-            numbered(10, first=10),
-            numbered(10, first=20),
-        ]
-        assert [list(batch.offsets) for batch in batches][1] == list(range(10, 20))
-
-
-async def test_messages_and_batches_can_be_mixed(client: Client) -> None:
-    await publish(client, TOPIC, numbered(20), batch_records=10)
-    async with client.consumer(TOPIC, "s", start=EARLIEST) as consumer:
-        assert bodies(await take(consumer, 3)) == numbered(3)
-        assert (await consumer.receive_batch(10)).payloads == numbered(7, first=3)
-        assert bodies(await take(consumer, 10)) == numbered(10, first=10)
-
-
-async def test_iteration_ends_when_the_consumer_is_closed(client: Client) -> None:
-    consumer = await client.consumer(TOPIC, "s").open()
-    seen: list[bytes] = []
-    both = asyncio.Event()
-
-    async def follow() -> None:
-        async for message in consumer:
-            seen.append(message.payload)
-            if len(seen) == 2:
-                both.set()
-
-    following = asyncio.create_task(follow())
-    await publish(client, TOPIC, numbered(2))
-    await asyncio.wait_for(both.wait(), 10)
-    await consumer.close()
-    await following
-    assert seen == numbered(2)
-
-
 async def test_a_consumer_at_the_tail_gets_records_as_they_are_published(client: Client) -> None:
     async with client.consumer(TOPIC, "s") as consumer, client.producer(TOPIC) as producer:
         for payload in numbered(20):

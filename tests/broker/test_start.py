@@ -60,12 +60,6 @@ async def test_a_new_subscription_begins_with_what_is_published_from_now_on(
         assert bodies(await take(consumer, 5)) == numbered(5, first=5)
 
 
-async def test_a_new_subscription_may_begin_at_the_earliest_record(client: Client) -> None:
-    await publish(client, TOPIC, numbered(5))
-    async with client.consumer(TOPIC, "s", start=Start.earliest()) as consumer:
-        assert bodies(await take(consumer, 5)) == numbered(5)
-
-
 async def test_a_new_subscription_may_begin_at_any_offset_also_within_a_batch(
     client: Client,
 ) -> None:
@@ -169,16 +163,6 @@ async def test_a_seek_to_the_latest_skips_everything(client: Client) -> None:
         assert bodies(await take(consumer, 1)) == [b"next"]
 
 
-async def test_a_seek_back_delivers_what_was_acknowledged(client: Client) -> None:
-    async with client.consumer(TOPIC, "s") as consumer:
-        await publish(client, TOPIC, numbered(10))
-        await ack_all(consumer, await take(consumer, 10))
-        await consumer.seek(Start.offset(3))
-        again = await take(consumer, 7)
-        assert bodies(again) == numbered(7, first=3)
-        assert all(message.attempt == 1 for message in again)
-
-
 async def test_what_was_received_before_a_seek_is_not_acknowledged_after_it(
     client: Client,
 ) -> None:
@@ -211,17 +195,6 @@ async def test_a_seek_moves_every_partition(client: Client) -> None:
         await consumer.seek(Start.earliest())
         again = await take(consumer, 30)
         assert sorted(int(message.payload) for message in again) == list(range(30))
-
-
-async def test_a_seek_moves_all_consumers_of_a_shared_subscription(client: Client) -> None:
-    async with consumers(client, TOPIC, "s", 2, type="shared") as group:
-        await publish(client, TOPIC, numbered(20))
-        for consumer, mine in zip(group, await take_all(group, 20), strict=True):
-            await ack_all(consumer, mine)
-        await group[0].seek(Start.earliest())
-        taken = await take_all(group, 20)
-        assert sorted(int(m.payload) for mine in taken for m in mine) == list(range(20))
-        assert all(taken)
 
 
 async def test_deliveries_go_on_when_the_seeking_consumer_leaves_before_its_answer() -> None:

@@ -15,7 +15,7 @@ import sulina
 from broker_containers.assembly.running import DoorSettings
 from broker_containers.assembly.single import run_embedded
 from broker_containers.doors.listen import Listen
-from sulina.errors import NotFound, Refused, Unavailable
+from sulina.errors import Refused, Unavailable
 from sulina.model import Start
 from tests.broker.cluster import Cluster
 
@@ -32,76 +32,6 @@ def numbers(first: int, count: int) -> list[bytes]:
     return [b"%d" % number for number in range(first, first + count)]
 
 
-async def test_what_is_published_is_received(cluster: Cluster) -> None:
-    async with (
-        cluster.client() as client,
-        client.producer(TOPIC) as producer,
-        client.consumer(TOPIC, "billing", start=Start.earliest()) as consumer,
-    ):
-        ticket = await producer.send_many(numbers(0, 10_000))
-        assert await ticket == sulina.MessageId(TOPIC, 9_999)
-        got: list[bytes] = []
-        async for batch in consumer.batches():
-            got += batch.payloads
-            await consumer.ack(batch)
-            if len(got) == 10_000:
-                break
-        assert got == numbers(0, 10_000)
-        await consumer.flush_acks()
-
-
-async def test_a_restarted_broker_loses_nothing_and_repeats_nothing(cluster: Cluster) -> None:
-    async with cluster.client() as client, client.producer(TOPIC, batch_records=20) as producer:
-        tickets: list[sulina.Ticket] = []
-
-        async def publish() -> None:
-            for first in range(0, 3000, 10):
-                tickets.append(await producer.send_many(numbers(first, 10)))
-                await asyncio.sleep(0.001)
-
-        publishing = asyncio.ensure_future(publish())
-        for _ in range(2):
-            await tickets_done(tickets, len(tickets) + 30)
-            await cluster.restart()
-        await publishing
-        await producer.flush()
-        read = await read_all(client)
-    assert read == numbers(0, 3000)
-
-
-async def tickets_done(tickets: list[sulina.Ticket], count: int) -> None:
-    while len(tickets) < count or not tickets[count - 1].done():
-        await asyncio.sleep(0.002)
-
-
-async def read_all(client: sulina.Client) -> list[bytes]:
-    payloads: list[bytes] = []
-    start = Start.earliest()
-    while True:
-        result = await client.read(TOPIC, start, max_records=1000)
-        payloads += [message.payload for batch in result for message in batch]
-        if result.at_end:
-            return payloads
-        start = Start.offset(result.next_offset)
-
-
-async def test_a_consumer_goes_on_after_a_restart(cluster: Cluster) -> None:
-    async with (
-        cluster.client() as client,
-        client.producer(TOPIC) as producer,
-        client.consumer(TOPIC, "s", start=Start.earliest()) as consumer,
-    ):
-        await producer.send_many(numbers(0, 100))
-        await producer.flush()
-        for _ in range(50):
-            await consumer.ack(await consumer.receive())
-        await consumer.flush_acks()
-        await cluster.restart()
-        await producer.send_many(numbers(100, 100))
-        got = [await consumer.receive(timeout=20) for _ in range(150)]
-        assert [message.payload for message in got] == numbers(50, 150)
-
-
 async def test_no_broker_is_told_at_once() -> None:
     with pytest.raises(Unavailable, match="is `sulina up` running"):
         await sulina.connect("sulina://127.0.0.1:1").open()
@@ -110,19 +40,6 @@ async def test_no_broker_is_told_at_once() -> None:
 async def test_a_name_that_no_host_can_have_is_told() -> None:
     with pytest.raises(Refused, match=r"'two\.\.dots' is not a valid host name"):
         await sulina.connect("sulina://two..dots:6655").open()
-
-
-async def test_administration_and_its_errors(cluster: Cluster) -> None:
-    async with cluster.client() as client:
-        await client.admin("topic.create", {"topic": "/default/parts", "partitions": 3})
-        info = await client.topic("/default/parts")
-        assert len(info.partitions) == 3
-        assert info.delivery is sulina.Delivery.RELIABLE
-        with pytest.raises(NotFound):
-            await client.topic("/default/absent")
-        with pytest.raises(Refused, match="no operation"):
-            await client.admin("make.coffee")
-        assert await client.ping() > 0
 
 
 async def test_reading_leaves_no_trace(cluster: Cluster) -> None:

@@ -11,7 +11,7 @@ import pytest
 import sulina
 from broker_containers.broker.settings import HttpSettings
 from sulina.client.routing import partition_of
-from tests.http.client import Http, http_client, running
+from tests.http.client import Http, running
 from tests.support.server import SulinaProcess
 
 SEVERAL = {"Content-Type": "application/vnd.sulina.messages+json"}
@@ -190,18 +190,6 @@ async def test_a_non_reliable_topic_accepts_messages_and_stores_none(
     await http.ok("POST", "/api/v1/topics", wanted)
     assert (await http.ok("POST", messages(topic), data=b"x"))["offset"] == 0
     assert (await http.ok("GET", messages(topic)))["messages"] == []
-
-
-async def test_acknowledged_messages_survive_a_kill(tmp_path: Path) -> None:
-    with SulinaProcess(tmp_path / "data") as server:
-        async with http_client(server.http_url) as http:
-            sent = await http.ok("POST", messages("t"), data=b"durable")
-        server.kill()
-        server.start()
-        async with http_client(server.http_url) as http:
-            [found] = (await http.ok("GET", messages("t")))["messages"]
-            assert (found["payload"], found["offset"]) == ("durable", sent["offset"])
-            assert (await http.ok("POST", messages("t"), data=b"more"))["offset"] == 1
 
 
 async def test_a_topic_recreated_with_partitions_is_noticed(http: Http, topic: str) -> None:
