@@ -14,13 +14,14 @@ import pytest_asyncio
 
 from tests.cluster.cluster import Cluster, cluster
 from tests.faults.seeds import seeded
+from tests.support.fixtures import share_loop
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    shared = pytest.mark.asyncio(loop_scope="session")
+    folder = Path(__file__).parent
+    share_loop(items, folder)
     for item in items:
-        if Path(__file__).parent in item.path.parents and pytest_asyncio.is_async_test(item):
-            item.add_marker(shared, append=False)
+        if folder in item.path.parents:
             item.add_marker(pytest.mark.slow)
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(300))

@@ -16,13 +16,11 @@ from storage_grpc.loss_record import LossRecord
 from storage_grpc.node import LocalNode, Node
 from sulina.runtime.memory_disk import MemoryDisk
 from tests.storage_service.serving import open_journal, remote, serving
+from tests.support.fixtures import share_loop
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    shared = pytest.mark.asyncio(loop_scope="session")
-    for item in items:
-        if Path(__file__).parent in item.path.parents and pytest_asyncio.is_async_test(item):
-            item.add_marker(shared, append=False)
+    share_loop(items, Path(__file__).parent)
 
 
 @pytest.fixture(params=["local", "remote"])

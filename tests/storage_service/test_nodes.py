@@ -10,9 +10,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from storage_grpc.remote import RemoteNodes
+from storage_grpc.quorum.ledgers import QuorumLedgers
+from storage_grpc.quorum.settings import QuorumSettings, QuorumTimeouts
+from storage_grpc.remote import RemoteNode, RemoteNodes
 from storage_grpc.service.server import StorageServer
 from sulina.errors import Refused, SulinaError, Unavailable, UnknownOutcome
+from sulina.metadata.embedded import EmbeddedStore
 from sulina.runtime.real_clock import RealClock
 from tests.storage_service.serving import QUICK, serving
 
@@ -191,6 +194,31 @@ async def test_a_node_that_fails_again_and_again_is_avoided_longer_each_time() -
         # Lower bounds only: a check may come late.
         for pause, least in zip(pauses, (1, 2, 4), strict=True):
             assert pause >= least * QUICK.first_avoid
+
+
+async def test_a_ledger_with_too_few_copies_rolls_when_all_nodes_are_back() -> None:
+    metadata = await EmbeddedStore.open(RealClock())
+    async with cluster() as made:
+        ledgers = QuorumLedgers(
+            made.nodes, metadata, RealClock(), QuorumSettings(), QuorumTimeouts(append=5, call=5)
+        )
+        await made.stop(3)
+        await made.until(member(1), member(2))
+        small = await ledgers.create(1)
+        assert small.metadata.under_replicated
+        await small.append(b"two copies")
+        await made.start(3)
+        await made.until(member(1), member(2), member(3))
+        assert small.wants_roll
+        whole = await ledgers.create(2)
+        assert set(whole.metadata.ensemble_of(0)) == made.healthy()
+        await whole.append(b"three copies")
+        await whole.close()
+        await ledgers.delete(2)
+        for node in made.nodes.choose(3):
+            assert isinstance(node, RemoteNode)
+            assert 2 not in await node.ledgers()
+    await metadata.close()
 
 
 @pytest.mark.parametrize("place", ["", "storage-1", "=host:1", "a=host", "a=:1", "a=h:x", "a=h:0"])

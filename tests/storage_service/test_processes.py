@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from storage_grpc.node import MaybeLost, Node
 from storage_grpc.service.settings import ServiceSettings, describe, load
-from sulina.errors import NotFound, Refused, StorageFull, Unavailable, UnknownOutcome
+from sulina.errors import NotFound, Refused, UnknownOutcome
 from sulina.runtime.tls_files import TlsFiles
 from tests.storage_service.process import StorageProcess, storage_processes
-from tests.storage_service.serving import QUICK, remote
+from tests.storage_service.serving import remote
 
 
 def content(entry: int) -> bytes:
@@ -88,39 +87,6 @@ async def test_a_node_that_was_killed_with_its_system_says_that_it_is_not_sure(
         async with remote(process.port) as node:
             with pytest.raises(MaybeLost):
                 await node.read(3, 0, max_entries=1, max_bytes=1)
-
-
-async def test_a_frozen_node_is_noticed_and_serves_again_when_it_thaws(tmp_path: Path) -> None:
-    alert = replace(QUICK, ping_seconds=1.0)
-    with storage_processes(tmp_path, 1) as [process]:
-        async with remote(process.port, alert) as node:
-            assert await append(node, 10) == [None] * 10
-            process.freeze()
-            async with asyncio.timeout(30):
-                outcomes = await append(node, 10, first=10)
-                assert {type(outcome) for outcome in outcomes} <= {UnknownOutcome, Unavailable}
-                with pytest.raises(UnknownOutcome):
-                    await node.fence(2)
-            process.thaw()
-            async with asyncio.timeout(30):
-                while await append(node, 10, first=10) != [None] * 10:
-                    await asyncio.sleep(0.05)
-            await check(node, 20)
-
-
-async def test_a_full_disk_refuses_and_takes_again_when_there_is_space(tmp_path: Path) -> None:
-    with storage_processes(tmp_path, 1) as [process]:
-        async with remote(process.port) as node:
-            assert await append(node, 10) == [None] * 10
-            process.fill_disk()
-            # There may be reserved space left.
-            outcomes = await append(node, 3000, first=10)
-            stored = 10 + len([outcome for outcome in outcomes if outcome is None])
-            assert {type(outcome) for outcome in outcomes[stored - 10 :]} == {StorageFull}
-            await check(node, stored)
-            process.free_disk()
-            assert await append(node, 10, first=stored) == [None] * 10
-            await check(node, stored + 10)
 
 
 async def test_the_command_line_runs_the_same_node(tmp_path: Path) -> None:
