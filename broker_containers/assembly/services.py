@@ -48,6 +48,7 @@ def build_services(
     schemas = SchemaChecks(open_registry(store, clock), store, ThreadRunner(2))
     broker.quotas.schemas = lambda: len(schemas.ids.items)
     schemas.registry.before_new_subject = broker.quotas.check_new_subject
+    schemas.registry.json_rules = lambda: broker.settings.json_schema_rules
     publisher = Publisher(broker, schemas)
     operations = Operations(router)
     admin = operations.client

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from broker_containers.schemas.compatibility import JsonRules
 from broker_containers.subscriptions.dispatcher import SubscriptionLimits
 from broker_containers.topic_log.managed_ledger import LedgerSettings
 from broker_containers.topics.tiering import TieringSettings
@@ -56,6 +57,8 @@ class BrokerSettings:
     retention_seconds: float = 10.0
     """How often retention policies are applied."""
     auto_create_topics: bool = True
+    json_schema_rules: JsonRules = JsonRules.EXACT
+    """How the registry compares versions of a JSON Schema."""
     max_requests: int = 256
     """Maximum number of concurrent requests per connection."""
     max_peers: int = 65_536

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from broker_containers.schemas.compatibility import reasons_against
+from broker_containers.schemas.compatibility import JsonRules, reasons_against
 from broker_containers.schemas.errors import Incompatible, InvalidSchema
 from broker_containers.schemas.format import Format
 from broker_containers.schemas.formats import Formats, type_of
@@ -74,6 +74,8 @@ class SchemaRegistry:
         self._formats = Formats(compiler, run_blocking)
         self.before_new_subject: Callable[[], None] = lambda: None
         """Called before a subject is created; what it raises prevents that."""
+        self.json_rules: Callable[[], JsonRules] = lambda: JsonRules.EXACT
+        """How versions of a JSON Schema are compared, at present."""
         self.topics = TopicSchemas(store)
         """Bindings of topics to subjects."""
 
@@ -315,7 +317,7 @@ class SchemaRegistry:
         return await run_bounded(
             self.run_blocking,
             compare_steps(len(versions)),
-            lambda: reasons_against(new, kind, versions, mode),
+            lambda: reasons_against(new, kind, versions, mode, self.json_rules()),
         )
 
 

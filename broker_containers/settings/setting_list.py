@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from broker_containers.load.settings import RankingName
+from broker_containers.schemas.compatibility import JsonRules
 from broker_containers.settings.setting import Setting, SettingEffect, SettingScope, SettingType
 from sulina.errors import NotFound
 
@@ -67,6 +68,10 @@ _BROKER: Final = (
     _seconds("broker.retention_seconds", "How often retention policies are applied.",
              0.1, _DAY, **_round),
     _flag("broker.auto_create_topics", "Create a topic when it is first used."),
+    Setting("broker.json_schema_rules", (*SECTIONS["broker"], "json_schema_rules"),
+            SettingType.CHOICE, "How the registry compares versions of a JSON Schema: by the data "
+            "that they allow, or by Danube's rules.", choices=tuple(JsonRules),
+            scope=SettingScope.CLUSTER),
     _count("broker.max_requests", "Maximum number of concurrent requests per connection.",
            1, 65_536),
     _count("broker.max_peers", "Maximum number of producers and consumers per connection.",

@@ -144,6 +144,16 @@ async def test_a_topic_is_bound_to_the_subject_it_is_created_with(
     assert schema_pb.GetTopicSchemaConfigResponse.FromString(answer).schema_subject == subject
 
 
+@pytest.mark.parametrize(("subject", "kind"), [("String", "string"), ("Json", "json_schema")])
+async def test_the_names_of_types_are_subjects_for_the_console(
+    admin: AdminClient, topic: str, subject: str, kind: str
+) -> None:
+    for name in (topic, f"{topic}-2"):
+        await admin("TopicAdmin/CreateTopic", name=name, schema_subject=subject)
+        found = await admin("TopicAdmin/DescribeTopic", name=name)
+        assert (found.schema_subject, found.schema_type) == (subject, kind)
+
+
 METHODS = [
     f"NamespaceAdmin/{name}"
     for name in ("GetNamespaceTopics", "GetNamespacePolicies", "DeleteNamespace")

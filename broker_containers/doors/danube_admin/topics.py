@@ -15,6 +15,7 @@ from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
 from broker_containers.doors.danube_admin.cluster_map import ClusterMap, ServedTopic
 from broker_containers.doors.danube_admin.subscriptions import SubscriptionCalls, names_in
 from broker_containers.doors.grpc_shared.names import BadRequest, namespace_name, topic_name
+from broker_containers.schemas.built_in import ensure_subject
 from broker_containers.schemas.registry import SchemaRegistry
 from sulina.errors import Refused
 from sulina.model import Delivery
@@ -92,7 +93,7 @@ class TopicAdmin(SubscriptionCalls):
                 f"there is no dispatch_strategy {strategy}: 0 is NonReliable, 1 Reliable"
             )
         if subject:
-            await self._registry.subject(subject)  # raises if it does not exist
+            await ensure_subject(self._registry, subject)  # raises if it does not exist
         await self._admin.topics.create(str(name), delivery=delivery, partitions=partitions)
         if subject:
             await self._registry.topics.bind(name, subject)
