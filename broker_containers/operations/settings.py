@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker_containers.operations.running import handles
+from broker_containers.settable import SettingScope
 from broker_containers.settings.live_settings import LiveSettings
 from broker_containers.settings.runtime_config import RuntimeConfig
-from broker_containers.settings.setting import Setting, SettingScope
+from broker_containers.settings.setting import Setting
 from broker_containers.settings.setting_list import FIXED, SECTIONS, SETTINGS
 from sulina.errors import Refused
 from sulina.metadata.keys.config import KEPT, StoredSettings

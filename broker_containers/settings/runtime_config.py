@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from broker_containers.settable import SettingScope
 from broker_containers.settings.live_settings import LiveSettings
-from broker_containers.settings.setting import Setting, SettingScope
+from broker_containers.settings.setting import Setting
 from broker_containers.settings.setting_list import SETTINGS, find
 from sulina.errors import Refused
 from sulina.metadata.keys import config

@@ -10,10 +10,10 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from typing import Any, Final
 
 from broker_containers.load.rules import PlacementRule
+from broker_containers.settable import SettingEffect, SettingScope, SettingType
 from sulina.errors import Refused
 
 _UNITS: Final[Mapping[str, Mapping[str, float]]] = {
@@ -27,35 +27,6 @@ _NUMBER: Final = re.compile(r"\s*([+-]?[0-9_]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*(
 _LONGEST: Final = 64 << 10
 _DIGITS: Final = 100
 _MOST: Final = 1e18
-
-
-class SettingType(StrEnum):
-    """The type of a setting's value."""
-
-    WHOLE = "a whole number"
-    NUMBER = "a number"
-    FLAG = "true or false"
-    CHOICE = "one of a list"
-    PATTERNS = "patterns separated by commas"
-    RULES = "a JSON list of placement rules"
-
-
-class SettingScope(StrEnum):
-    """What a setting can be set for."""
-
-    BROKER = "broker"
-    """All brokers, or a single one."""
-    CLUSTER = "cluster"
-    """All brokers only: the leader uses it, and any broker may become the leader."""
-
-
-class SettingEffect(StrEnum):
-    """When a change takes effect."""
-
-    NOW = "immediately"
-    ROUND = "at the next interval"
-    CONNECTION = "for new connections"
-    RESTART = "after a restart"
 
 
 @dataclass(frozen=True, slots=True)

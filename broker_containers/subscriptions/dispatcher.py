@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
+from broker_containers import settable
 from broker_containers.quotas.quotas import Held
 from broker_containers.subscriptions.consumers import AttachedConsumer, ConsumerSink
 from broker_containers.subscriptions.dead_letters import DeadLetter
@@ -35,10 +36,15 @@ _TIMEOUT_STEPS = 32
 class SubscriptionLimits:
     """How much a subscription may keep loaded."""
 
-    frames: int = 4096
-    records: int = 1 << 20
-    delayed: int = 1 << 16
-    """Frames tracked until they are due; reading ahead stops at this limit."""
+    # fmt: off
+    frames: int = settable.count(4096, 1, 1 << 20, settable.NOW,
+        "Maximum number of frames a subscription keeps loaded.")
+    records: int = settable.count(1 << 20, 1, 1 << 30, settable.NOW,
+        "Maximum number of records a subscription keeps loaded.")
+    delayed: int = settable.count(1 << 16, 1, 1 << 24, settable.NOW,
+        "Maximum number of delayed frames a subscription tracks.")
+    """Reading ahead stops at this limit."""
+    # fmt: on
 
 
 @dataclass(slots=True)

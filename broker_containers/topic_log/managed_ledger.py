@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from broker_containers import settable
 from broker_containers.topic_log.cleanup import delete_objects, may_have_objects
 from broker_containers.topic_log.dedup import Dedup
 from broker_containers.topic_log.ledger_lookup import offset_at
@@ -46,8 +47,12 @@ _SETTLED_SECONDS = 5.0
 class LedgerSettings:
     """When a topic starts a new ledger."""
 
-    roll_bytes: int = 256 << 20
-    roll_seconds: float = 3600.0
+    # fmt: off
+    roll_bytes: int = settable.bytes(256 << 20, 64 << 10, 64 << 30, settable.NOW,
+        "Size at which a topic starts a new ledger.")
+    roll_seconds: float = settable.seconds(3600.0, 1, 30 * settable.DAY, settable.NOW,
+        "Age at which a topic starts a new ledger.")
+    # fmt: on
 
 
 @dataclass(slots=True, eq=False)

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
+from broker_containers import settable
 from broker_containers.topic_log.managed_ledger import ManagedLedger
 from broker_containers.topics.topic import Topic
 from storage_grpc.tier.tier import OffloadJob, Tier, head_of
@@ -34,18 +35,21 @@ _FIRST_PAUSE, _LAST_PAUSE = 1.0, 300.0
 class TieringSettings:
     """When ledgers are tiered, and how long their entries stay on storage nodes."""
 
-    after_seconds: float = 900.0
-    """Age at which an open ledger is closed, to be tiered."""
-    check_seconds: float = 5.0
-    """How often to look for closed ledgers to tier."""
-    at_once: int = 2
-    """Maximum number of ledgers that a broker tiers concurrently."""
-    local_seconds: float = 300.0
-    """How long the entries of a tiered ledger stay, counted from its last record."""
-    local_bytes: int = 0
-    """How many of a topic's newest bytes always stay on storage nodes."""
-    offload_seconds: float = 900.0
-    """Timeout for tiering one ledger; it is tried again later."""
+    # fmt: off
+    after_seconds: float = settable.seconds(900.0, 1, 30 * settable.DAY, settable.ROUND,
+        "Age at which an open ledger is closed, to be tiered.")
+    check_seconds: float = settable.seconds(5.0, 0.1, settable.DAY, settable.ROUND,
+        "How often to look for closed ledgers to tier.")
+    at_once: int = settable.count(2, 1, 256, settable.ROUND,
+        "Maximum number of ledgers that a broker tiers concurrently.")
+    local_seconds: float = settable.seconds(300.0, 0, settable.YEAR, settable.ROUND,
+        "How long the entries of a tiered ledger stay on storage nodes, counted from the ledger's "
+        "last record.")
+    local_bytes: int = settable.bytes(0, 0, 1 << 50, settable.ROUND,
+        "How many of a topic's newest bytes always stay there.")
+    offload_seconds: float = settable.seconds(900.0, 1, settable.DAY, settable.ROUND,
+        "Timeout for tiering one ledger; it is tried again later.")
+    # fmt: on
 
 
 @dataclass(slots=True)

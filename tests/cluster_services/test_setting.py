@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker_containers.load.rules import PlacementRule
+from broker_containers.settable import SettingType
 from broker_containers.settings.live_settings import LiveSettings
-from broker_containers.settings.setting import Setting, SettingType
+from broker_containers.settings.setting import Setting
 from broker_containers.settings.setting_list import FIXED, SECTIONS, SETTINGS, find
 from broker_containers.settings.settings_page import renewed
 from sulina.errors import NotFound, Refused
@@ -38,7 +39,7 @@ def _fixed_path(name: str) -> tuple[str, ...]:
 def test_every_field_of_the_settings_can_change_or_has_a_reason_why_not() -> None:
     listed = {setting.path for setting in SETTINGS.values()} | set(map(_fixed_path, FIXED))
     assert listed == _paths(LiveSettings()), (
-        "add what is missing to setting_list.py, or take it out there"
+        "declare it with broker_containers.settable, or say in FIXED why it cannot change"
     )
 
 
