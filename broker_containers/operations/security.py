@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Final
 
 from broker_containers.operations.running import handles
+from broker_containers.security.access import ACTING
 from broker_containers.security.authority import Authority
 from broker_containers.security.records import Rights, SecurityRecords
 from sulina.errors import NotFound, Refused
@@ -24,6 +25,7 @@ from sulina.operations.security import (
     BindingRow,
     CreatedToken,
     EffectiveBinding,
+    OwnRights,
     PrincipalOperations,
     PrincipalRights,
     PrincipalRow,
@@ -71,6 +73,14 @@ class SecurityHandlers:
         await self._authority.caught_up()
 
     # ---- principals ----
+
+    @handles(PrincipalOperations.whoami)
+    async def whoami(self) -> OwnRights:
+        access = ACTING.get()
+        denied = tuple(f"deny:{rule}" for rule in access.denied)
+        return OwnRights(
+            access.principal, tuple(map(str, access.grants)), denied, access.until_us or None
+        )
 
     @handles(PrincipalOperations.list)
     async def list_principals(self) -> tuple[PrincipalRights, ...]:

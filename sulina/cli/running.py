@@ -5,12 +5,15 @@ from __future__ import annotations
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sulina.cli.settings import CliSettings
+from sulina.errors import Refused
 
 if TYPE_CHECKING:
     import asyncio
+    import ssl
 
     from sulina import Client
     from sulina.operations.client import AdminClient
@@ -57,11 +60,25 @@ async def connected(settings: CliSettings) -> AsyncIterator[Client]:
     async with sulina.connect(
         settings.url,
         token=settings.token,
-        tls=settings.tls_ca,
+        tls=_tls(settings),
         connect_timeout=settings.timeout,
         operation_timeout=settings.timeout,
     ) as client:
         yield client
+
+
+def _tls(settings: CliSettings) -> ssl.SSLContext | str | None:
+    """What ``sulina.connect`` takes. Raises ``Refused`` for files that can't be used."""
+    if settings.tls_cert is None:
+        if settings.tls_key is not None:
+            raise Refused("--tls-key needs --tls-cert, the certificate that the key is for")
+        return settings.tls_ca
+    if not settings.url.startswith("sulina+tls://"):
+        raise Refused("--tls-cert needs TLS: use a URL that starts with sulina+tls://")
+    from sulina.runtime.tls_files import TlsFiles
+
+    given = settings.tls_ca, settings.tls_cert, settings.tls_key
+    return TlsFiles(*(None if each is None else Path(each) for each in given)).context()
 
 
 def ask(settings: CliSettings, call: Callable[[AdminClient], Awaitable[_T]]) -> _T:

@@ -21,6 +21,8 @@ class CliSettings:
     url: str = DEFAULT_URL
     token: str = ""
     tls_ca: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
     json: bool = False
     timeout: float = 10.0
 
@@ -40,6 +42,22 @@ _OPTIONS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
             "type": click.Path(exists=True, dir_okay=False),
             "metavar": "FILE",
             "help": "CA certificates to trust (PEM), for sulina+tls:// URLs.",
+        },
+    ),
+    "tls_cert": (
+        "SULINA_TLS_CERT",
+        {
+            "type": click.Path(exists=True, dir_okay=False),
+            "metavar": "FILE",
+            "help": "Client certificate (PEM) to authenticate with, in place of a token.",
+        },
+    ),
+    "tls_key": (
+        "SULINA_TLS_KEY",
+        {
+            "type": click.Path(exists=True, dir_okay=False),
+            "metavar": "FILE",
+            "help": "Its key (PEM). [default: in the same file]",
         },
     ),
     "json": (

@@ -8,7 +8,15 @@ from typing import Annotated
 
 from sulina.metadata.keys.bindings import BindingScope, PrincipalType
 from sulina.metadata.keys.roles import Permission
-from sulina.operations.declaration import CLUSTER, DELETE, GET, POST, OperationGroup, operation
+from sulina.operations.declaration import (
+    CLUSTER,
+    DELETE,
+    GET,
+    POST,
+    SIGNED_IN,
+    OperationGroup,
+    operation,
+)
 from sulina.operations.json_forms import Between
 from sulina.operations.json_types import Count, Name
 
@@ -102,8 +110,22 @@ class PrincipalRights(PrincipalRow):
     bindings: tuple[EffectiveBinding, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class OwnRights:
+    """Who the caller is, and what it may do."""
+
+    principal: Name
+    grants: Annotated[tuple[str, ...], "Its own, and those of its bindings."]
+    denied: Annotated[tuple[str, ...], "Deny rules, which win over all grants."]
+    expires_us: Annotated[int | None, Between(), "When its token expires; null is never."]
+
+
 class PrincipalOperations(OperationGroup, name="principal"):
     """Operations on principals and their own grants."""
+
+    @operation(GET("/whoami"), right=SIGNED_IN)
+    async def whoami(self) -> OwnRights:
+        """Show who the caller is, and its rights."""
 
     @operation(GET("/principals"), right=CLUSTER)
     async def list(self) -> tuple[PrincipalRights, ...]:

@@ -33,6 +33,7 @@ from sulina.runtime.real_clock import RealClock
 from sulina.runtime.tls_files import TlsFiles
 from tests.auth.broker import JWT_KEY, ROOT, Guarded, json_web_token, until
 from tests.support.certificates import issue
+from tests.support.shell import Shell
 
 NOW = int(time.time())
 HOUR = 3600
@@ -227,6 +228,27 @@ async def test_a_certificate_is_an_identity(tmp_path: Path) -> None:
         with pytest.raises(Refused, match="requires a token"):
             async with sulina.connect(url, tls=token_only):
                 pass
+
+
+async def test_the_command_line_presents_a_certificate(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    billing = issue(authority, tmp_path / "tls", "billing")
+    async with tls_broker(tmp_path, authority) as running:
+        trusted = ("--url", running.addresses.url, "--tls-ca", str(billing.ca))
+        shown = ("--tls-cert", str(billing.certificate), "--tls-key", str(billing.key))
+        with Shell() as shell:
+            rights = "produce:/default/orders"
+            await shell(*trusted, "--token", ROOT, "security", "grant", "billing", rights)
+            mine = await shell(*trusted, "whoami", *shown)
+            assert mine.stdout.startswith(f"billing: {rights}, until ")
+            token_first = await shell(*trusted, *shown, "--token", ROOT, "whoami")
+            assert token_first.stdout == "root: admin:*\n"
+            without_tls = await shell("--url", "sulina://127.0.0.1:1", *shown, "whoami", code=1)
+            assert "sulina+tls://" in without_tls.stderr
+            alone = await shell(*trusted, *shown[2:], "whoami", code=1)
+            assert "--tls-key needs --tls-cert" in alone.stderr
+            mismatch = await shell(*trusted, *shown[:3], str(billing.ca), "whoami", code=1)
+            assert "must match the certificate" in mismatch.stderr
 
 
 async def test_a_certificate_of_another_authority_is_not_accepted(tmp_path: Path) -> None:

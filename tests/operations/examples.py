@@ -77,6 +77,7 @@ EXAMPLES: Final[list[tuple[str, dict[str, Any]]]] = [
     ("binding.describe", {"scope": "cluster", "binding": "b"}),
     ("principal.grant", {"principal": "example", "grants": ["produce:/default/*"]}),
     ("principal.list", {}),
+    ("principal.whoami", {}),
     ("principal.withdraw", {"principal": "example", "grants": ["produce:/default/*"]}),
     ("token.create", {"principal": "example", "seconds": 60}),
     ("token.list", {}),

@@ -137,6 +137,8 @@ def _job(settings: CliSettings, plan: BenchPlan, role: str, **changes: Any) -> B
         "url": settings.url,
         "token": settings.token,
         "tls_ca": settings.tls_ca,
+        "tls_cert": settings.tls_cert,
+        "tls_key": settings.tls_key,
         "timeout": settings.timeout,
         "topic": plan.topic,
         "subscription": _SUBSCRIPTION,

@@ -44,6 +44,8 @@ class BenchJob:
     url: str
     token: str
     tls_ca: str | None
+    tls_cert: str | None
+    tls_key: str | None
     timeout: float
     topic: str
     subscription: str
@@ -57,7 +59,9 @@ class BenchJob:
     @property
     def settings(self) -> CliSettings:
         """How to reach the broker."""
-        return CliSettings(self.url, self.token, self.tls_ca, timeout=self.timeout)
+        return CliSettings(
+            self.url, self.token, self.tls_ca, self.tls_cert, self.tls_key, timeout=self.timeout
+        )
 
 
 def main() -> None:
