@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shutil
-import signal
 import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -27,6 +25,7 @@ from sulina.cli.settings import DEFAULT_URL, CliSettings
 from sulina.client.address import Address
 from sulina.runtime.machine import tune_for_frames
 from sulina.runtime.machine_watch import raise_descriptor_limit
+from sulina.runtime.stop_signal import serve_until_stopped
 from sulina.version import __version__
 
 _T = TypeVar("_T")
@@ -69,44 +68,13 @@ def serve(
             echo(text, err=True)
 
     async def work() -> bool:
-        stop = StopSignal()
-        try:
-            async with server as running:
-                stop.ready = True
-                announce(running)
-                await stop.received.wait()
-                say(f"stopping: {stopping}")
-        except asyncio.CancelledError:
-            if not stop.received.is_set():
-                raise
-            return False
-        say("stopped; all data is stored")
-        return True
+        stopped = await serve_until_stopped(server, announce, lambda: say(f"stopping: {stopping}"))
+        if stopped:
+            say("stopped; all data is stored")
+        return stopped
 
     if not run(work()):
         click.get_current_context().exit(ExitCode.INTERRUPTED)
-
-
-class StopSignal:
-    """Ctrl-C and SIGTERM: the first stops cleanly, the second immediately."""
-
-    def __init__(self) -> None:
-        self.received = asyncio.Event()
-        self.ready = False
-        task = asyncio.current_task()
-        assert task is not None
-        self._task = task
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._signalled)
-
-    def _signalled(self) -> None:
-        if self.received.is_set():
-            # Acknowledged messages are durable, as after a power failure.
-            os._exit(ExitCode.INTERRUPTED)
-        self.received.set()
-        if not self.ready:
-            self._task.cancel()
 
 
 def _announce(settings: CliSettings, data: Path, listen: Listen, server: RunningBroker) -> None:

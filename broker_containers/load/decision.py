@@ -7,7 +7,7 @@ operator can see why nothing happens.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -91,19 +91,10 @@ class RebalancePlan:
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
         return {
-            "moves": [
-                {
-                    "topic": move.topic,
-                    "source": move.source,
-                    "target": move.target,
-                    "cost": move.cost,
-                    "why": move.why.value,
-                }
-                for move in self.moves
-            ],
+            "moves": [asdict(move) for move in self.moves],
             "reasons": {reason.value: count for reason, count in sorted(self.reasons.items())},
-            "before": _described(self.before),
-            "after": _described(self.after),
+            "before": self.before.to_dict(),
+            "after": self.after.to_dict(),
             "moved_share": self.moved_share,
             "outside": sorted(self.outside),
             "dry_run": self.dry_run,
@@ -129,15 +120,3 @@ class Placement:
 
     assigned: Mapping[str, str] = field(default_factory=dict)
     unplaced: Mapping[str, SkipReason] = field(default_factory=dict)
-
-
-def _described(balance: Balance) -> dict[str, float]:
-    return {
-        "mean": balance.mean,
-        "highest": balance.highest,
-        "lowest": balance.lowest,
-        "cv": balance.cv,
-        "bound": balance.bound,
-        "max_over_mean": balance.max_over_mean,
-        "max_over_bound": balance.max_over_bound,
-    }

@@ -9,7 +9,7 @@ the same topic costs there than on a typical broker (high for small or unhealthy
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from statistics import fmean, pstdev
 
 from sulina.metadata.keys.members import BrokerMode
@@ -74,6 +74,11 @@ class Balance:
     @property
     def max_over_bound(self) -> float:
         return self.highest / self.bound if self.bound > 0 else 1.0
+
+    def to_dict(self) -> dict[str, float]:
+        """All of it, as JSON values."""
+        ratios = {"max_over_mean": self.max_over_mean, "max_over_bound": self.max_over_bound}
+        return {**asdict(self), **ratios}
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,27 +24,10 @@ _MIB: Final = 1 << 20
 _PARTITION_BYTES: Final = 128 * _MIB
 """The same as for Spark's own file readers."""
 _KNOWN: Final = (
-    "topic",
-    "path",
-    "bucket",
-    "prefix",
-    "endpoint",
-    "region",
-    "startOffset",
-    "endOffset",
-    "startTime",
-    "endTime",
-    "columns",
-    "payload",
-    "payloadSchema",
-    "registry",
-    "subject",
-    "onBadPayload",
-    "partitionBytes",
-    "batchRecords",
-    "maxRecordsPerTrigger",
-    "gapSeconds",
-    "clockSkewSeconds",
+    *("topic", "path", "bucket", "prefix", "endpoint", "region"),
+    *("startOffset", "endOffset", "startTime", "endTime", "columns"),
+    *("payload", "payloadSchema", "registry", "subject", "onBadPayload"),
+    *("partitionBytes", "batchRecords", "maxRecordsPerTrigger", "gapSeconds", "clockSkewSeconds"),
 )
 
 

@@ -7,12 +7,12 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from broker_containers.commands.serving import StopSignal
 from broker_containers.local_cluster.ports import BROKER_PORT
 from broker_containers.local_cluster.processes import ServerProcess
 from localstack.cloud.folder import cloud_folder
@@ -23,8 +23,10 @@ from localstack.emulators.seaweedfs import running_seaweedfs
 from localstack.emulators.server import EmulatorServer
 from localstack.environments import main as make_environments
 from sulina.cli.failures import ExitCode, Failed
+from sulina.cli.options import option, options
 from sulina.errors import SulinaError, Unavailable
 from sulina.runtime.real_clock import RealClock
+from sulina.runtime.stop_signal import StopSignal
 
 _AWS_PORT: Final = 4566
 _READY_SECONDS: Final = 300.0
@@ -38,96 +40,72 @@ _EMULATORS: Final = {
 """By name: the environment, the function that starts it, whether objects survive a restart."""
 
 
+@dataclass(frozen=True, slots=True)
+class CloudOptions:
+    """The options, in the order in which the help shows them."""
+
+    s3: str = option(
+        "localstack",
+        "The emulator: LocalStack has more services, SeaweedFS keeps its objects.",
+        type=click.Choice(list(_EMULATORS)),
+    )
+    brokers: int = option(3, "Number of brokers.", type=click.IntRange(1, 99))
+    storage: int = option(3, "Number of storage nodes.", type=click.IntRange(1, 99))
+    etcd: str = option("3", "Number of etcd members.", type=click.Choice(["1", "3", "5", "7"]))
+    port: int = option(
+        BROKER_PORT,
+        "Port of the first broker, followed by the others; 0 picks free ports.",
+        type=click.IntRange(0, 65535),
+    )
+    aws_port: int = option(
+        _AWS_PORT,
+        "Port of the emulated AWS; 0 picks a free port.",
+        type=click.IntRange(0, 65535),
+    )
+    bucket: str = option("sulina-lake", "Name of the bucket.")
+    tier_after: float = option(
+        60.0,
+        "Maximum time before messages are stored in S3.",
+        type=click.FloatRange(min=1),
+        metavar="SECONDS",
+    )
+    data: Path = option(
+        Path(".sulina-cloud"),
+        "Folder for all data and logs; created if missing.",
+        type=click.Path(path_type=Path),
+    )
+    as_json: bool = option(False, "Print one line of JSON when ready.", flag="--json")
+
+
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--s3",
-    type=click.Choice(list(_EMULATORS)),
-    default="localstack",
-    show_default=True,
-    help="The emulator: LocalStack has more services, SeaweedFS keeps its objects.",
-)
-@click.option(
-    "--brokers",
-    type=click.IntRange(1, 99),
-    default=3,
-    show_default=True,
-    help="Number of brokers.",
-)
-@click.option(
-    "--storage",
-    type=click.IntRange(1, 99),
-    default=3,
-    show_default=True,
-    help="Number of storage nodes.",
-)
-@click.option(
-    "--etcd",
-    type=click.Choice(["1", "3", "5", "7"]),
-    default="3",
-    show_default=True,
-    help="Number of etcd members.",
-)
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=BROKER_PORT,
-    show_default=True,
-    help="Port of the first broker, followed by the others; 0 picks free ports.",
-)
-@click.option(
-    "--aws-port",
-    type=click.IntRange(0, 65535),
-    default=_AWS_PORT,
-    show_default=True,
-    help="Port of the emulated AWS; 0 picks a free port.",
-)
-@click.option("--bucket", default="sulina-lake", show_default=True, help="Name of the bucket.")
-@click.option(
-    "--tier-after",
-    type=click.FloatRange(min=1),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Maximum time before messages are stored in S3.",
-)
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path),
-    default=Path(".sulina-cloud"),
-    show_default=True,
-    help="Folder for all data and logs; created if missing.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON when ready.")
+@options(CloudOptions)
 @click.argument("more", nargs=-1, metavar="[-- OPTIONS OF sulina up]")
-def main(
-    s3: str,
-    brokers: int,
-    storage: int,
-    etcd: str,
-    port: int,
-    aws_port: int,
-    bucket: str,
-    tier_after: float,
-    data: Path,
-    as_json: bool,
-    more: tuple[str, ...],
-) -> None:
+def main(options: CloudOptions, more: tuple[str, ...]) -> None:
     """Run a complete cloud on this machine, without Docker: an emulated AWS, and a Sulina cluster
     whose ledgers are stored in its S3. Ctrl-C stops everything."""
+    s3, bucket, as_json = options.s3, options.bucket, options.as_json
     environment, start, persistent = _EMULATORS[s3]
-    counts = ("--brokers", str(brokers), "--storage", str(storage), "--etcd", etcd)
+    brokers, storage = str(options.brokers), str(options.storage)
+    counts = ("--brokers", brokers, "--storage", storage, "--etcd", options.etcd)
     try:
         if make_environments([environment]):
             sys.exit(ExitCode.FAILED)
-        with cloud_folder(data, s3, persistent=persistent) as folder:
+        with cloud_folder(options.data, s3, persistent=persistent) as folder:
             _say(f"starting {s3}, data in {folder}", as_json)
-            with start(folder / "aws", aws_port) as server:
+            with start(folder / "aws", options.aws_port) as server:
                 make_lake(server, bucket)
                 tier = tier_url(server, bucket)
                 os.environ.update(server.variables)  # credentials for the storage nodes
                 command = (
-                    *("up", *counts, "--port", str(port), "--data", str(folder / "cluster")),
-                    *("--tier", tier, "--tier-after", str(tier_after), *more),
+                    *(
+                        "up",
+                        *counts,
+                        "--port",
+                        str(options.port),
+                        "--data",
+                        str(folder / "cluster"),
+                    ),
+                    *("--tier", tier, "--tier-after", str(options.tier_after), *more),
                 )
                 cloud = _Cloud(folder, server, command, as_json)
                 done = asyncio.run(cloud.run({"kind": s3, "bucket": bucket, "tier": tier}))

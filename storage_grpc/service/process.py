@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import os
-import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -31,6 +30,7 @@ from sulina.runtime.real_clock import RealClock
 from sulina.runtime.real_disk import RealDisk
 from sulina.runtime.real_random import real_random
 from sulina.runtime.seam import Clock
+from sulina.runtime.stop_signal import INTERRUPTED, serve_until_stopped
 from sulina.runtime.terminal import start_logging
 
 _log = logging.getLogger(__name__)
@@ -122,33 +122,12 @@ def run(settings: ServiceSettings, *, as_json: bool) -> int:
 
 
 async def _serve(settings: ServiceSettings, as_json: bool) -> int:
-    stop = asyncio.Event()
-    task = asyncio.current_task()
-    assert task is not None
-    ready = False
+    def announce(running: tuple[StorageServer, JournalStore]) -> None:
+        tune_for_frames()
+        raise_descriptor_limit()
+        _announce(settings, *running, as_json)
 
-    def on_signal() -> None:
-        if stop.is_set():
-            os._exit(130)
-        stop.set()
-        if not ready:
-            task.cancel()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, on_signal)
-    try:
-        async with storage_node(settings) as (server, store):
-            tune_for_frames()
-            raise_descriptor_limit()
-            ready = True
-            _announce(settings, server, store, as_json)
-            await stop.wait()
-    except asyncio.CancelledError:
-        if not stop.is_set():
-            raise
-        return 130
-    return 0
+    return 0 if await serve_until_stopped(storage_node(settings), announce) else INTERRUPTED
 
 
 def _announce(

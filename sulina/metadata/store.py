@@ -103,14 +103,6 @@ class ModRevisionIs:
 
 
 @dataclass(frozen=True, slots=True)
-class VersionIs:
-    """Holds if the key has this version; 0 means an absent key."""
-
-    key: str
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
 class ValueIs:
     """Holds if the key exists with this value."""
 
@@ -118,7 +110,7 @@ class ValueIs:
     value: bytes
 
 
-Compare = Absent | Present | ModRevisionIs | VersionIs | ValueIs
+Compare = Absent | Present | ModRevisionIs | ValueIs
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,7 @@ def test_no_auto_create_refuses_unknown_topics(tmp_path: Path) -> None:
 def test_a_second_signal_ends_it_immediately() -> None:
     program = (
         "import asyncio\n"
-        "from broker_containers.commands.serving import StopSignal\n"
+        "from sulina.runtime.stop_signal import StopSignal\n"
         "async def main():\n"
         "    stop = StopSignal()\n"
         "    stop.ready = True\n"

@@ -24,7 +24,6 @@ from sulina.metadata.store import (
     Put,
     Response,
     ValueIs,
-    VersionIs,
 )
 
 
@@ -119,16 +118,12 @@ def comparisons(item: KeyValue) -> list[tuple[Compare, bool]]:
         (ModRevisionIs(key, item.mod_revision), True),
         (ModRevisionIs(key, item.create_revision), False),
         (ModRevisionIs(key, 0), False),
-        (VersionIs(key, 2), True),
-        (VersionIs(key, 0), False),
         (ValueIs(key, b"now"), True),
         (ValueIs(key, b""), False),
         (Present("/none"), False),
         (Absent("/none"), True),
         (ModRevisionIs("/none", 0), True),
         (ModRevisionIs("/none", item.mod_revision), False),
-        (VersionIs("/none", 0), True),
-        (VersionIs("/none", 1), False),
         (ValueIs("/none", b""), False),
     ]
 

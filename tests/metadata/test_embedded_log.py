@@ -25,7 +25,6 @@ from sulina.metadata.store import (
     ModRevisionIs,
     Op,
     Put,
-    VersionIs,
 )
 from sulina.runtime.memory_disk import MemoryDisk
 from tests.metadata.harness import take
@@ -258,8 +257,8 @@ async def test_a_power_cut_during_writes_keeps_every_answered_one() -> None:
 Request = Callable[[EmbeddedStore], Awaitable[object]]
 
 
-def transact(key: str, version: int, op: Op) -> Request:
-    return lambda store: store.txn([VersionIs(key, version)], [op, Get(key)], [Get(key)])
+def transact(key: str, revision: int, op: Op) -> Request:
+    return lambda store: store.txn([ModRevisionIs(key, revision)], [op, Get(key)], [Get(key)])
 
 
 def revoke(lease: int) -> Request:
@@ -277,7 +276,7 @@ ops = puts | st.builds(Delete, keys) | st.builds(DeletePrefix, st.sampled_from([
 requests = st.one_of(
     st.just(grant),
     st.builds(revoke, leases),
-    st.builds(transact, keys, st.integers(0, 2), ops),
+    st.builds(transact, keys, st.integers(0, 5), ops),
     st.builds(lambda op: lambda store: store.txn((), [op]), ops),
 )
 

@@ -33,7 +33,6 @@ from sulina.metadata.store import (
     Response,
     TxnResult,
     ValueIs,
-    VersionIs,
 )
 
 MAX_LEASES = 10_000
@@ -114,8 +113,6 @@ class UncommittedChanges:
                 return item is not None
             case ModRevisionIs(_, revision):
                 return revision == (item.mod_revision if item else 0)
-            case VersionIs(_, version):
-                return version == (item.version if item else 0)
             case ValueIs(_, value):
                 return item is not None and item.value == value
 

@@ -23,7 +23,6 @@ from sulina.metadata.store import (
     Response,
     TxnResult,
     ValueIs,
-    VersionIs,
 )
 
 Json = dict[str, Any]
@@ -110,8 +109,6 @@ class EtcdCodec:
                 condition |= {"target": "VERSION", "version": "0", "result": "GREATER"}
             case ModRevisionIs(_, revision):
                 condition |= {"target": "MOD", "mod_revision": str(revision)}
-            case VersionIs(_, version):
-                condition |= {"target": "VERSION", "version": str(version)}
             case ValueIs(_, value):
                 condition |= {"target": "VALUE", "value": _text(value)}
         return condition
