@@ -15,20 +15,6 @@ from tests.cluster.test_nodes import flip_bits
 from tests.faults.seeds import number_from_environment
 
 
-async def test_a_new_broker_takes_over_while_a_node_is_away(
-    three: Cluster, rng: random.Random
-) -> None:
-    async with three.load(rng) as load:
-        mark = three.mark()
-        victim = rng.choice(three.nodes)
-        victim.kill()
-        await three.noticed(victim, mark)
-        await three.new_broker()
-        await goes_on(load)
-        await victim.start()
-        await goes_on(load)
-
-
 async def test_a_broker_killed_while_a_node_stands_still_is_followed_by_another(
     three: Cluster, rng: random.Random
 ) -> None:
@@ -38,16 +24,14 @@ async def test_a_broker_killed_while_a_node_stands_still_is_followed_by_another(
         await goes_on(load)
 
 
-@pytest.mark.parametrize("lost_disks", [0, 1])
-async def test_everything_killed_at_once_comes_back_with_all_that_was_acknowledged(
-    three: Cluster, rng: random.Random, lost_disks: int
+async def test_everything_killed_at_once_and_a_lost_disk_lose_nothing_that_was_acknowledged(
+    three: Cluster, rng: random.Random
 ) -> None:
     async with three.load(rng) as load:
         three.broker.kill()
         for node in three.nodes:
             node.kill()
-        for node in rng.sample(three.nodes, lost_disks):
-            node.wipe()
+        rng.choice(three.nodes).wipe()
         await asyncio.gather(*(node.start() for node in three.nodes))
         await asyncio.to_thread(three.broker.start)
         await goes_on(load)
@@ -88,17 +72,6 @@ async def test_a_node_that_is_too_slow_is_replaced(four: Cluster, rng: random.Ra
         mark = four.mark()
         another.kill()
         await four.noticed(another, mark)
-        await goes_on(load)
-        assert await load.epochs() == before, "a publish failed"
-
-
-async def test_nodes_that_all_answer_late_are_waited_for(
-    three: Cluster, rng: random.Random
-) -> None:
-    async with three.load(rng) as load:
-        before = await load.epochs()
-        for wire in three.wires:
-            wire.slow(0.2)
         await goes_on(load)
         assert await load.epochs() == before, "a publish failed"
 

@@ -24,7 +24,7 @@ from tests.faults.seeds import number_from_environment, seeded
 from tests.faults.workload import Workload, workload
 from tests.support.server import SulinaProcess
 
-KILLS = number_from_environment("SULINA_KILLS", 60)
+KILLS = number_from_environment("SULINA_KILLS", 25)
 
 
 async def _let_live(broker: BrokerProcess, load: Workload, rng: random.Random) -> None:
@@ -97,7 +97,7 @@ async def test_nothing_is_lost_or_stored_twice_over_a_network_that_loses_connect
         assert "Traceback" not in server.log()
 
 
-STOPS = number_from_environment("SULINA_STOPS", 3)
+STOPS = number_from_environment("SULINA_STOPS", 2)
 
 
 @pytest.mark.slow
