@@ -28,7 +28,7 @@ Opening = Callable[..., AbstractAsyncContextManager[ObjectStore]]
 """Opens the store under test, again and again if need be; keywords are settings."""
 
 BUCKET = "contract"
-S3_KINDS = ("seaweedfs", "localstack", "moto")
+S3_KINDS = ("seaweedfs", "localstack")
 _KINDS = ("memory", "folder", *S3_KINDS, "gcs", "redis")
 _numbers = itertools.count()
 
