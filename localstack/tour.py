@@ -43,13 +43,10 @@ def orders(count: int) -> Iterator[str]:
 def query(path: str) -> list[dict[str, Any]]:
     """Compute orders and sales by hour and country with Spark. Blocks."""
     spark = session(argparse.Namespace(master="local[2]"), "tour")
-    try:
-        options = {"path": path, "topic": TOPIC, "columns": "payload"}
-        records = spark.read.format("sulina").options(**options).load()
-        records.createOrReplaceTempView("records")
-        return [row.asDict() for row in spark.sql(_QUERY).collect()]
-    finally:
-        spark.stop()
+    options = {"path": path, "topic": TOPIC, "columns": "payload"}
+    records = spark.read.format("sulina").options(**options).load()
+    records.createOrReplaceTempView("records")
+    return [row.asDict() for row in spark.sql(_QUERY).collect()]
 
 
 _QUERY: Final = """

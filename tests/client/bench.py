@@ -1,4 +1,4 @@
-"""The parts that a test of the client plugs run_all_or_cancel."""
+"""The parts that a test of the client puts together."""
 
 from __future__ import annotations
 

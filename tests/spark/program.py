@@ -49,7 +49,7 @@ def start_stream(spark: SparkSession, folder: Path, wait_in: int = -1, **trigger
     def write(batch: DataFrame, number: int) -> None:
         offsets = [row.offset for row in batch.select("offset").collect()]
         if number == wait_in:
-            print(f"in batch {number}", flush=True)  # noqa: T201 - the test waits for it
+            print(f"in batch {number} on Java {_java(spark)}", flush=True)  # noqa: T201 - a test waits
             time.sleep(_FOR_EVER)
         (out / f"{number}.json").write_text(json.dumps(offsets))
 
@@ -77,7 +77,6 @@ def smoke(spark: SparkSession, folder: Path) -> dict[str, Any]:
     query.awaitTermination()
     return {
         "spark": spark.version,
-        "java": _java(spark),
         "offsets": [row.offset for row in rows],
         "payload": bytes(rows[7].payload).decode(),
         "attributes": rows[0].attributes,

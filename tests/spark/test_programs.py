@@ -62,12 +62,16 @@ def programs_but_java(folder: Path) -> Path:
 
 
 def test_a_stream_killed_in_mid_batch_goes_on_with_neither_loss_nor_repeat(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The program that is killed runs where only the wheel has Java."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(programs_but_java(tmp_path / "bin")))
     lake = LakeFolder(tmp_path / "lake")
     for _ in range(4):
         lake.add(TOPIC, 30)
-    assert "in batch 1" in first_line(sys.executable, tmp_path, "stream", str(tmp_path), "1")
+    said = first_line(sys.executable, tmp_path, "stream", str(tmp_path), "1")
+    assert said.startswith("in batch 1 on Java 21.")
     assert written(tmp_path) == {0: list(range(LIMIT))}
     lake.add(TOPIC, 10)
     query = start_stream(spark, tmp_path)
@@ -78,32 +82,17 @@ def test_a_stream_killed_in_mid_batch_goes_on_with_neither_loss_nor_repeat(
     assert [n for offsets in written(tmp_path).values() for n in offsets] == list(range(130))
 
 
-def smoke(python: str, folder: Path) -> dict[str, Any]:
-    """What a program of its own reads in every way, which is the same wherever it runs."""
-    lake = LakeFolder(folder / "lake")
+def test_the_newest_spark_reads_batches_and_streams(tmp_path: Path) -> None:
+    lake = LakeFolder(tmp_path / "lake")
     for _ in range(2):
         lake.add(TOPIC, 50)
     lake.add(PLAIN, 70, plain=True)
-    told: dict[str, Any] = json.loads(first_line(python, folder, "smoke", str(folder)))
+    python = str(environment("spark") / "python")
+    told: dict[str, Any] = json.loads(first_line(python, tmp_path, "smoke", str(tmp_path)))
+    assert told["spark"].split(".") >= ["4", "3"]
     assert told["offsets"] == list(range(100))
     assert told["payload"] == payload_of(7).decode()
     assert told["attributes"] == {"source": "web", "n": "0"}
     assert told["plain"] == [[None, None, 70]]
-    return told
-
-
-def test_the_newest_spark_reads_batches_and_streams(tmp_path: Path) -> None:
-    told = smoke(str(environment("spark") / "python"), tmp_path)
-    assert told["spark"].split(".") >= ["4", "3"]
     # There, a limit holds for the trigger AvailableNow, too.
     assert told["batches"] == [[*range(40)], [*range(40, 80)], [*range(80, 100)]]
-
-
-def test_spark_runs_on_the_java_inside_a_wheel_where_the_machine_has_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("PATH", str(programs_but_java(tmp_path / "bin")))
-    told = smoke(sys.executable, tmp_path)
-    assert told["java"].startswith("21.")
-    assert told["batches"] == [[*range(40)]]

@@ -1,9 +1,7 @@
-"""The chart of the README's tour, as a person makes it."""
+"""The chart of the README's tour."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,16 +12,15 @@ from tests.spark.lake_folder import LakeFolder
 COUNT = 500
 
 
-def test_orders_become_a_chart(lake: LakeFolder, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("spark")
+def test_orders_become_a_chart(
+    lake: LakeFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     lines = [line.partition("|")[2].encode() for line in orders(COUNT)]
     lake.add(TOPIC, COUNT, payloads=lines)
     chart = tmp_path / "chart.png"
-    command = ["-m", "localstack.tour", "chart", "--path", str(lake.root), "--output", str(chart)]
-    done = subprocess.run(
-        [sys.executable, *command], capture_output=True, text=True, check=False, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"{COUNT} orders in ")
+    assert main(["chart", "--path", str(lake.root), "--output", str(chart)]) == 0
+    assert capsys.readouterr().out.startswith(f"{COUNT} orders in ")
     assert chart.read_bytes().startswith(b"\x89PNG")
 
 
