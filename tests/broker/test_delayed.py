@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
@@ -28,7 +28,6 @@ from tests.broker.actions import (
     publish,
     read_all,
     take,
-    take_all,
 )
 from tests.broker.memory_cluster import MemoryCluster
 from tests.broker.peer import Peer
@@ -61,21 +60,6 @@ async def test_a_delayed_record_comes_when_its_time_has_come_and_not_before(
         assert (late.payload, late.offset) == (b"late", 0)
 
 
-async def test_records_due_at_the_same_time_come_in_the_order_in_which_they_were_published(
-    cluster: MovedCluster, client: Client
-) -> None:
-    async with client.consumer(TOPIC, "s") as consumer:
-        at = datetime.now(UTC) + timedelta(hours=1)
-        async with client.producer(TOPIC, batch_records=3) as producer:
-            for payload in numbered(50):
-                await producer.send(payload, deliver_at=at)
-            await producer.send(b"sooner", deliver_at=at - timedelta(minutes=30))
-        cluster.move(0.6)
-        assert bodies(await take(consumer, 1)) == [b"sooner"]
-        cluster.move(0.6)
-        assert bodies(await take(consumer, 50)) == numbered(50)
-
-
 async def test_a_clock_that_runs_is_enough(client: Client) -> None:
     async with client.consumer(TOPIC, "s") as consumer, client.producer(TOPIC) as producer:
         sent = time.time()
@@ -84,13 +68,6 @@ async def test_a_clock_that_runs_is_enough(client: Client) -> None:
         assert bodies(await take(consumer, 1)) == [b"at once"]
         assert bodies(await take(consumer, 1)) == [b"late"]
         assert time.time() >= sent + 0.15
-
-
-async def test_a_time_that_has_passed_delays_nothing(client: Client) -> None:
-    async with client.consumer(TOPIC, "s") as consumer, client.producer(TOPIC) as producer:
-        await producer.send(b"1", deliver_at=time.time() - 10)
-        await producer.send(b"2", delay=0)
-        assert bodies(await take(consumer, 2)) == [b"1", b"2"]
 
 
 async def test_a_restart_keeps_the_delay_and_what_was_acknowledged() -> None:
@@ -111,25 +88,6 @@ async def test_a_restart_keeps_the_delay_and_what_was_acknowledged() -> None:
         await ack_all(consumer, messages)
         again.move(1.1)
         assert bodies(await take(consumer, 1)) == [b"third"]
-
-
-async def test_a_cumulative_acknowledgement_does_not_cover_what_was_not_delivered_yet(
-    cluster: MovedCluster, client: Client
-) -> None:
-    async with client.consumer(TOPIC, "s") as consumer:
-        await later(client, TOPIC, [b"late"])
-        await publish(client, TOPIC, numbered(5))
-        messages = await take(consumer, 5)
-        await consumer.ack_cumulative(messages[-1])
-        await consumer.flush_acks()
-        assert await backlog(client) == 6
-        cluster.move(1.1)
-        (late,) = await take(consumer, 1)
-        assert late.payload == b"late"
-        await consumer.ack_cumulative(messages[-1])
-        await consumer.ack_cumulative(late)
-        await consumer.flush_acks()
-        assert await backlog(client) == 0
 
 
 async def test_a_delayed_record_comes_again_as_any_other(
@@ -197,20 +155,6 @@ async def test_what_is_due_is_read_from_storage_if_memory_forgot_it() -> None:
         assert bodies(await take(consumer, 30)) == numbered(30, first=30)
         cluster.move(1.1)
         assert bodies(await take(consumer, 30)) == numbered(30)
-
-
-async def test_every_consumer_of_a_shared_subscription_may_get_what_is_due(
-    cluster: MovedCluster, client: Client
-) -> None:
-    async with (
-        client.consumer(TOPIC, "s", type="shared") as one,
-        client.consumer(TOPIC, "s", type="shared") as other,
-    ):
-        await later(client, TOPIC, numbered(10))
-        cluster.move(1.1)
-        mine, theirs = await take_all([one, other], 10)
-        assert sorted(bodies(mine) + bodies(theirs)) == sorted(numbered(10))
-        assert mine and theirs
 
 
 async def test_a_clock_that_is_set_back_delays_and_does_not_lose(
@@ -331,20 +275,6 @@ async def test_a_broker_refuses_a_delayed_frame_for_a_topic_that_stores_nothing(
         assert "non_reliable topic stores nothing" in failed.error.message
         peer.publish(producer, 1, encode_frame(Origin("p"), 1, [b"y"], 1))
         assert (await peer.next(pb.Published)).first_number == 1
-
-
-async def test_errors_name_the_remedy(client: Client) -> None:
-    async with client.producer(TOPIC) as producer:
-        for wrong in (
-            {"deliver_at": datetime(2030, 1, 1)},  # noqa: DTZ001
-            {"delay": -1},
-            {"delay": float("nan")},
-            {"delay": True},
-            {"deliver_at": "tomorrow"},
-            {"deliver_at": 1, "delay": 1},
-        ):
-            with pytest.raises(Refused):
-                await producer.send(b"x", **wrong)
 
 
 @pytest.fixture

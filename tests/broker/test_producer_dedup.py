@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import random
-
 import pytest
 
 import sulina
@@ -133,30 +130,6 @@ async def test_records_whose_confirmation_was_lost_are_stored_once(
         assert {(await ticket).offset for ticket in tickets} == {REPEATED}
         assert (await (await producer.send(b"5"))).offset == 5
     assert await read_all(client, TOPIC) == numbered(6)
-
-
-async def test_many_lost_connections_lose_and_double_nothing(
-    client: Client, remote: Client, proxy: Proxy
-) -> None:
-    chance = random.Random(7)
-    async with remote.producer(TOPIC, batch_records=7) as producer:
-        for start in range(0, 500, 50):
-            for payload in numbered(50, first=start):
-                await producer.send(payload)
-                await asyncio.sleep(0)
-            if chance.random() < 0.5:
-                proxy.hold_answers()
-            for _ in range(chance.randrange(5)):
-                await client.ping()
-            before = proxy.accepted
-            proxy.cut()
-
-            async def connected_again(before: int = before) -> bool:
-                return proxy.accepted > before
-
-            await eventually(connected_again)
-        await producer.flush()
-    assert await read_all(client, TOPIC) == numbered(500)
 
 
 async def test_non_reliable_records_in_doubt_fail_and_never_come_twice(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker_containers.broker.settings import BrokerSettings
-from sulina import Client, Delivery, NotFound, Refused, Start
+from sulina import Client, Delivery, NotFound, Refused
 from sulina.wire import commands_pb2 as pb
 from sulina.wire.commands import Command
 from sulina.wire.encode import Origin, encode_control_frame
@@ -208,25 +208,6 @@ def test_records_of_every_size_arrive_in_order(tmp_path: Path) -> None:
                 assert bodies(messages) == payloads
                 await ack_all(consumer, messages)
             assert (await look(client, TOPIC, "s"))["backlog"] == 0
-
-    run(tmp_path, scenario)
-
-
-def test_clients_find_a_restarted_broker_again(tmp_path: Path) -> None:
-    async def scenario(cluster: Cluster) -> None:
-        async with cluster.client() as client:
-            async with (
-                client.producer(TOPIC) as producer,
-                client.consumer(TOPIC, "s", start=Start.earliest()) as consumer,
-            ):
-                for start in (0, 50, 100):
-                    for payload in numbered(50, first=start):
-                        await producer.send(payload)
-                    await cluster.restart()
-                await producer.flush()
-                seen = [int(message.payload) for message in await take(consumer, 150)]
-                assert sorted(set(seen)) == list(range(max(seen) + 1))
-            assert await read_all(client, TOPIC) == numbered(150)
 
     run(tmp_path, scenario)
 

@@ -172,3 +172,22 @@ async def test_a_stop_stores_the_cursors_of_all_subscriptions_even_amid_a_flush(
     async with MemoryCluster(disk, metadata=metadata) as again, again.client() as client:
         rows = await client.admin("subscription.list", {"topic": TOPIC})
         assert {row["position"] for row in rows} == {1}
+
+
+async def test_a_reliable_send_is_not_acknowledged_from_memory() -> None:
+    disk = GatedDisk("sync")
+    async with (
+        MemoryCluster(disk) as cluster,
+        cluster.client() as client,
+        client.producer(TOPIC) as producer,
+    ):
+        await (await producer.send(b"opens the ledger"))
+        disk.close_gate()
+        ticket = await producer.send(b"written, and not synced")
+        await disk.blocked()
+        for _ in range(20):
+            await client.ping()
+        assert not ticket.done()
+        assert await read_all(client, TOPIC) == [b"opens the ledger"], "nor shown to anybody"
+        disk.open_gate()
+        assert (await ticket).offset == 1

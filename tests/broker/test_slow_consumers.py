@@ -228,40 +228,10 @@ async def test_a_slow_non_reliable_consumer_misses_records_and_delays_nobody(
             assert (await look(client, TOPIC, "slow"))["counters"]["skipped"] == 200 - len(seen)
 
 
-EARLIEST = Start.earliest()
-
-
 async def sent(client: Client) -> int:
     found = (await look(client, TOPIC, "s"))["counters"]["delivered"]
     assert isinstance(found, int)
     return found
-
-
-async def test_no_more_records_are_sent_than_the_consumer_has_room_for(client: Client) -> None:
-    await publish(client, TOPIC, numbered(100))
-    async with client.consumer(TOPIC, "s", start=EARLIEST, queue_records=10) as consumer:
-        first = await consumer.receive(10)
-        assert await sent(client) == 10
-        assert bodies([first, *await take(consumer, 99)]) == numbered(100)
-
-
-async def test_no_more_bytes_are_sent_than_the_consumer_has_room_for(client: Client) -> None:
-    await publish(client, TOPIC, [b"x" * 1000] * 100)
-    async with client.consumer(TOPIC, "s", start=EARLIEST, queue_bytes=10_000) as consumer:
-        await consumer.receive(10)
-        assert 9 <= await sent(client) <= 11
-        assert len(await take(consumer, 99)) == 99
-
-
-async def test_a_frame_larger_than_all_room_still_comes(client: Client) -> None:
-    async with client.producer(TOPIC) as producer:
-        await producer.send_many(numbered(500))
-        await (await producer.send(b"L" * 500_000))
-    async with client.consumer(
-        TOPIC, "s", start=EARLIEST, queue_records=10, queue_bytes=1000
-    ) as consumer:
-        assert bodies(await take(consumer, 500)) == numbered(500)
-        assert len((await consumer.receive(10)).payload) == 500_000
 
 
 async def test_without_credit_nothing_comes_and_with_it_exactly_what_was_granted(
@@ -281,21 +251,3 @@ async def test_without_credit_nothing_comes_and_with_it_exactly_what_was_granted
                 await peer.next(pb.Deliver)
         await peer.ask(Command.PING, pb.Ping(), pb.Pong)
         assert await sent(client) == 5
-
-
-async def test_consumers_on_one_connection_have_credit_of_their_own(client: Client) -> None:
-    await publish(client, TOPIC, numbered(100))
-    async with (
-        client.consumer(TOPIC, "stuck", start=EARLIEST, queue_records=3) as stuck,
-        client.consumer(TOPIC, "busy", start=EARLIEST) as busy,
-    ):
-        assert bodies(await take(busy, 100)) == numbered(100)
-        assert bodies(await take(stuck, 3)) == numbered(3)
-
-
-async def test_a_consumer_at_the_tail_gets_records_as_they_are_published(client: Client) -> None:
-    async with client.consumer(TOPIC, "s") as consumer, client.producer(TOPIC) as producer:
-        for payload in numbered(20):
-            published = await (await producer.send(payload))
-            message = await consumer.receive(10)
-            assert (message.payload, message.offset) == (payload, published.offset)

@@ -46,13 +46,6 @@ async def test_payloads_may_be_any_buffer_of_any_size(node: Node) -> None:
     assert await read_all(node, 1) == [bytes(payload) for payload in payloads]
 
 
-async def test_an_entry_keeps_the_lac_it_came_with(node: Node) -> None:
-    await node.append(1, 0, -1, b"a")
-    await node.append(1, 1, 0, b"b")
-    found = await node.read(1, 0, max_entries=9, max_bytes=99)
-    assert [entry.lac for entry in found] == [-1, 0]
-
-
 async def test_the_largest_ids_are_kept(node: Node) -> None:
     ledger, entry = (1 << 64) - 1, (1 << 63) - 1
     await node.append(ledger, entry, entry - 1, b"last")
@@ -73,13 +66,6 @@ async def test_a_read_of_heads_returns_the_first_bytes_of_each(node: Node) -> No
     payloads = await fill(node, 1, 5)
     found = await node.read(1, 0, max_entries=9, max_bytes=99, head=3)
     assert [bytes(entry.payload) for entry in found] == [payload[:3] for payload in payloads]
-
-
-async def test_no_such_entry_is_said_as_such(node: Node) -> None:
-    await fill(node, 1, 3)
-    for ledger, entry in ((1, 3), (2, 0)):
-        with pytest.raises(NotFound):
-            await node.read(ledger, entry, max_entries=1, max_bytes=1)
 
 
 async def test_appends_are_stored_in_the_order_of_the_calls(node: Node) -> None:
@@ -183,12 +169,6 @@ async def test_a_deleted_ledger_is_gone_and_takes_nothing_more(node: Node) -> No
     with pytest.raises(NotFound):
         await node.fence(1)
     assert len(await read_all(node, 2)) == 3
-
-
-async def test_many_ledgers_are_written_and_read_at_the_same_time(node: Node) -> None:
-    filled = await asyncio.gather(*(fill(node, ledger, 20) for ledger in range(20)))
-    found = await asyncio.gather(*(read_all(node, ledger) for ledger in range(20)))
-    assert found == filled
 
 
 async def test_a_node_that_may_have_lost_entries_denies_only_what_it_is_sure_of(

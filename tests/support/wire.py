@@ -25,10 +25,13 @@ class Wire:
         self._to_port = to_port
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
         self._there, self._back = asyncio.Event(), asyncio.Event()
         self._delay = 0.0
         self._refusing = False
         self.port = 0
+        self.accepted = 0
+        """Connections made so far."""
         self.heal()
 
     async def __aenter__(self) -> Self:
@@ -75,6 +78,8 @@ class Wire:
     # ---- forwarding ----
 
     def _end_connections(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()  # at once: what waits is lost even if it may pass from now on
         for connection in self._connections:
             connection.cancel()
 
@@ -82,20 +87,23 @@ class Wire:
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
-        far: asyncio.StreamWriter | None = None
+        writers = {writer}
         try:
             if not self._refusing:
+                self.accepted += 1
                 far_reader, far = await asyncio.open_connection(
                     "127.0.0.1", self._to_port, limit=_CHUNK
                 )
+                writers.add(far)
+                self._writers |= writers
                 await self._forward((reader, far), (far_reader, writer))
         except (OSError, asyncio.CancelledError):
             pass  # nobody is there, or the wire was cut: the other side sees that it ended
         finally:
             self._connections.discard(task)
-            for end in (writer, far):
-                if end is not None:
-                    end.transport.abort()
+            self._writers -= writers
+            for end in writers:
+                end.transport.abort()
 
     async def _forward(self, there: _Way, back: _Way) -> None:
         """Until one direction has ended; the other one ends with it."""
