@@ -20,6 +20,7 @@ from broker_containers.broker.settings import BrokerSettings
 from broker_containers.doors.http.health import journal_check
 from broker_containers.doors.listen import Addresses
 from broker_containers.metrics.collectors import storage as storage_metrics
+from broker_containers.metrics.collectors.danube import of_single_broker
 from broker_containers.operations.settings import SettingHandlers
 from broker_containers.operations.single_broker import SingleBrokerHandlers
 from broker_containers.security.settings import AuthSettings
@@ -119,7 +120,7 @@ async def single_broker(
     services = build_services(broker, addresses, handlers, auth, audit=audit)
     async with single_broker_config(broker) as config:
         services.operations.serve(SettingHandlers(config))
-        async with open_broker(services, doors, storage) as running:
+        async with open_broker(services, doors, storage, of_single_broker()) as running:
             yield running
 
 

@@ -14,6 +14,7 @@ from typing import Protocol
 from broker_containers.topics.histogram import Histogram
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_DANUBES = "danube_"
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
@@ -23,6 +24,8 @@ class MetricType(StrEnum):
     COUNTER = "counter"
     GAUGE = "gauge"
     HISTOGRAM = "histogram"
+    SUMMARY = "summary"
+    UNTYPED = "untyped"
 
 
 def labels(values: Mapping[str, str]) -> str:
@@ -61,15 +64,28 @@ def _sees_all(scope: str, subscription: str = "", /) -> bool:
 class Exposition:
     """The text of one collection. All samples of a family must be added together."""
 
-    def __init__(self, sees: Sees | None = None) -> None:
-        """``sees`` limits what may be named; without it everything may be."""
+    def __init__(self, sees: Sees | None = None, broker: str = "") -> None:
+        """``sees`` limits what may be named; without it everything may be.
+
+        ``broker`` is a label of the families that are named as Danube's: its panels ask by it.
+        """
         self.sees: Sees = sees or _sees_all
+        self._broker = f'broker="{escape(broker)}"' if broker else ""
         self._families: list[bytes] = []
 
     def family(self, name: str, kind: MetricType, help_: str, lines: Iterable[str]) -> None:
         """Add a family whose sample lines are already formatted."""
+        if self._broker and name.startswith(_DANUBES):
+            lines = map(self._with_broker, lines)
         head = f"# HELP {name} {help_}\n# TYPE {name} {kind}"
         self._families.append("\n".join((head, *lines, "")).encode())
+
+    def _with_broker(self, line: str) -> str:
+        name, brace, rest = line.partition("{")
+        if brace:
+            return f"{name}{{{self._broker},{rest}"
+        name, _, rest = line.partition(" ")
+        return f"{name}{{{self._broker}}} {rest}"
 
     def counter(self, name: str, help_: str, value: Samples) -> None:
         """Add a counter."""

@@ -14,7 +14,7 @@ is unreachable, the last known binding applies.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Final, Protocol
@@ -30,7 +30,7 @@ from broker_containers.schemas.steps import (
     payload_steps,
     run_bounded,
 )
-from sulina.errors import NotFound
+from sulina.errors import NotFound, SulinaError
 from sulina.metadata.keys import record, schemas, topics
 from sulina.metadata.keys.schemas import IdRecord, TopicSchemaRecord, Validation
 from sulina.metadata.prefix_cache import CachedTable, PrefixCache
@@ -53,6 +53,9 @@ class OpenTopic(Protocol):
 
     @property
     def name(self) -> TopicName: ...
+
+    @property
+    def failed(self) -> Counter[type[SulinaError]]: ...
 
 
 class SchemaChecks:
@@ -115,7 +118,7 @@ class SchemaChecks:
         """The check of an open topic, shared by all doors. Does no I/O."""
         found = self._checks.get(topic)
         if found is None:
-            found = self._checks[topic] = TopicSchemaCheck(self, topic.name)
+            found = self._checks[topic] = TopicSchemaCheck(self, topic.name, topic.failed)
         return found
 
     async def created(self, topic: TopicName) -> tuple[str, int]:
@@ -185,9 +188,16 @@ class SchemaChecks:
 class TopicSchemaCheck:
     """The check of one topic. Needs no closing."""
 
-    def __init__(self, checks: SchemaChecks, topic: TopicName) -> None:
+    def __init__(
+        self,
+        checks: SchemaChecks,
+        topic: TopicName,
+        refused: Counter[type[SulinaError]] | None = None,
+    ) -> None:
+        """``refused`` counts what is refused."""
         self._checks = checks
         self._topic = topic
+        self._refused: Counter[type[SulinaError]] = Counter() if refused is None else refused
         split = topic.partition_of
         self._places = [_rest(topic)] + ([_rest(split[0])] if split else [])
         """Where a binding may be; which one applies is resolved when there is one."""
@@ -313,6 +323,7 @@ class TopicSchemaCheck:
         self.failed += failed
         if config.validation is Validation.ENFORCE:
             self._checks.refused += failed
+            self._refused[InvalidPayload] += failed
             raise InvalidPayload(f"{self._topic} accepts only {config.subject!r} messages: {why}")
         self._checks.warned += failed
         if self.failed.bit_length() > told:  # log only the 1st, 2nd, 4th, 8th, ...

@@ -69,6 +69,14 @@ def _no_guards() -> Sequence[Compare]:
     return ()
 
 
+@dataclass(slots=True)
+class Tiered:
+    """What became objects since the log was opened."""
+
+    objects: int = 0
+    bytes: int = 0
+
+
 class ManagedLedger:
     """One topic's log. Create it with ``open``; one owner at a time, by epoch."""
 
@@ -92,6 +100,7 @@ class ManagedLedger:
         self._clock = clock
         self.settings = settings
         """May be changed at any time."""
+        self.tiered = Tiered()
         self._owned = OwnedLedgerList(topic, store)
         self._writer: LedgerWriter | None = None
         self._written: OpenLedger | None = None

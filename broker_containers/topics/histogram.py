@@ -32,6 +32,18 @@ class Histogram:
         """Each bound with the number of values at or below it."""
         return list(zip(self._bounds, accumulate(self._counts), strict=False))
 
+    def quantile(self, share: float) -> float:
+        """About the value that this share of all values is at or below; 0 if there are none.
+
+        Values are taken as evenly spread within their bucket, and as the highest bound beyond it.
+        """
+        rank, low, before = share * self.count, 0.0, 0
+        for bound, count in self.cumulative():
+            if count >= rank and count > before:
+                return low + (bound - low) * (rank - before) / (count - before)
+            low, before = bound, count
+        return self._bounds[-1] if self.count else 0.0
+
 
 class PublishLatency:
     """Publish latency of all topics of a broker; used once per frame, never once per record."""
@@ -47,6 +59,8 @@ class PublishLatency:
         """A frame arrived; pass the result to ``end``."""
         return self._clock.now()
 
-    def end(self, began: float) -> None:
-        """The frame is durable."""
-        self.seen.add((self._clock.now() - began) * 1000)
+    def end(self, began: float, of_topic: Histogram) -> None:
+        """The frame is durable; counts it for its topic, too."""
+        took = (self._clock.now() - began) * 1000
+        self.seen.add(took)
+        of_topic.add(took)

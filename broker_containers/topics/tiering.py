@@ -203,6 +203,8 @@ class Tiering:
             self.counters.objects += 1
             self.counters.bytes += ref.bytes
             self.counters.object_bytes += tiered.size
+            log.tiered.objects += 1
+            log.tiered.bytes += tiered.size
 
     async def _drop_all(self) -> None:
         for log in self._logs():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,7 +13,7 @@ from broker_containers.subscriptions.subscription import Subscription
 from broker_containers.topic_log.dedup import Verdict
 from broker_containers.topic_log.log import Log
 from broker_containers.topic_log.tail_cache import CachedFrame, TopicTail
-from broker_containers.topics.histogram import PublishLatency
+from broker_containers.topics.histogram import LATENCY_MS, Histogram, PublishLatency
 from broker_containers.topics.producers import REPEATED, ProducerSink, PublishOutcome, TopicProducer
 from sulina.errors import (
     Fenced,
@@ -38,6 +39,8 @@ class TopicCounters:
     frames_in: int = 0
     records_in: int = 0
     bytes_in: int = 0
+    raw_bytes: int = 0
+    """Bytes of the records before compression, with keys and attributes."""
     repeats: int = 0
 
 
@@ -60,6 +63,10 @@ class Topic:
         self.log = log
         self.tail = tail
         self.counters = TopicCounters()
+        self.failed: Counter[type[SulinaError]] = Counter()
+        """Records that were not published since the topic was opened, by the kind of error."""
+        self.latency = Histogram(LATENCY_MS)
+        """Milliseconds from receiving a frame until it is durable."""
         self._latency = latency
         self.quotas = quotas
         self.producers: dict[str, TopicProducer] = {}
@@ -130,6 +137,7 @@ class Topic:
             return
         problem = self._problem(producer, frame, header)
         if problem is not None:
+            self.failed[type(problem)] += header.count
             producer.finish(slot, problem)
             return
         verdict = Verdict.NEW
@@ -141,7 +149,9 @@ class Topic:
                 appended = self.log.append(frame, header)
                 repeat_key = header.producer_id, header.last_sequence
                 self._under_way[repeat_key] = appended
-                appended.add_done_callback(partial(self._stored, producer, slot, repeat_key, began))
+                appended.add_done_callback(
+                    partial(self._stored, producer, slot, repeat_key, began, header.count)
+                )
             case Verdict.STORED:
                 self.counters.repeats += 1
                 producer.finish(slot, REPEATED)
@@ -190,12 +200,14 @@ class Topic:
         slot: PublishOutcome,
         repeat_key: tuple[int, int],
         began: float,
+        count: int,
         appended: asyncio.Future[CachedFrame],
     ) -> None:
         if self._under_way.get(repeat_key) is appended:
             del self._under_way[repeat_key]
         error = _error_of(appended)
         if error is not None:
+            self.failed[type(error)] += count
             producer.finish(slot, error)
             return
         frame = appended.result()
@@ -204,8 +216,9 @@ class Topic:
         counters.frames_in += 1
         counters.records_in += frame.header.count
         counters.bytes_in += frame.header.size
+        counters.raw_bytes += frame.header.raw_length
         if self._latency is not None:
-            self._latency.end(began)
+            self._latency.end(began, self.latency)
         producer.finish(slot, frame.base)
         self._wake_all()
 

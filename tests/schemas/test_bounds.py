@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import time
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from broker_containers.schemas.checks import SchemaChecks
 from broker_containers.schemas.errors import InvalidPayload, InvalidSchema
 from broker_containers.schemas.json_schema import JsonSchema
 from broker_containers.schemas.registry import SchemaRegistry
+from sulina.errors import SulinaError
 from sulina.metadata.keys import record, schemas, topic_lifecycle
 from sulina.metadata.keys.schemas import TopicSchemaRecord, Validation, VersionRecord
 from sulina.metadata.keys.topics import TopicRecord
@@ -43,6 +45,9 @@ class Orders:
     """An open topic."""
 
     name = TOPIC
+
+    def __init__(self) -> None:
+        self.failed: Counter[type[SulinaError]] = Counter()
 
 
 # ---- patterns ----

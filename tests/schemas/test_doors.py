@@ -132,7 +132,7 @@ async def test_what_each_policy_takes_is_the_same_at_every_door(doors: Doors) ->
         ("binary", "create_producer", "ok"),
         ("http", "messages.publish", "error"),
     ):
-        labels = f'service="{service}",method="{method}",result="{result}"'
+        labels = f'broker="broker-1",service="{service}",method="{method}",result="{result}"'
         assert f"danube_broker_rpc_total{{{labels}}}" in text
 
 

@@ -103,8 +103,8 @@ class BrokerMetrics:
         the series of topics and subscriptions.
         """
         async with self._collecting:
-            text = Exposition(sees)
             broker = self._broker
+            text = Exposition(sees, broker.settings.broker_id)
             if not whole:
                 await self._topics.write_series(text, list(broker.loaded()))
                 return text.encode()
@@ -112,8 +112,8 @@ class BrokerMetrics:
             text.gauge("danube_broker_info", "This broker; always 1.", [(identity, 1)])
             await self._topics.write(text, list(broker.loaded()))
             text.histogram(
-                "danube_producer_send_latency_ms",
-                "Milliseconds from receiving a frame until it is durable.",
+                "sulina_publish_latency_ms",
+                "Milliseconds from receiving a frame of any topic until it is durable.",
                 broker.publish_latency.seen,
             )
             text.gauge(

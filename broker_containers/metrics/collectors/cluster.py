@@ -7,6 +7,7 @@ from broker_containers.cluster.leader_tasks import LeaderTasks
 from broker_containers.cluster.ownership import Ownership
 from broker_containers.cluster.tables import ClusterTables
 from broker_containers.load.view import balance_of
+from broker_containers.metrics.collectors.danube import write_leadership
 from broker_containers.metrics.exposition import Exposition, Write
 
 
@@ -30,13 +31,14 @@ def of_cluster(
         )
         leads = election.term > 0
         text.gauge("sulina_cluster_leader", "1 on the leader.", int(leads))
-        if leads:
-            _write_leader(text, tables, leader_tasks)
+        cv = _write_leader(text, tables, leader_tasks) if leads else None
+        write_leadership(text, leads=leads, cv=cv)
 
     return write
 
 
-def _write_leader(text: Exposition, tables: ClusterTables, leader_tasks: LeaderTasks) -> None:
+def _write_leader(text: Exposition, tables: ClusterTables, leader_tasks: LeaderTasks) -> float:
+    """Returns how unevenly load is spread."""
     waiting = len(tables.unassigned.items)
     text.gauge("sulina_cluster_unassigned", "Topics without an owner.", waiting)
     moving = sum(1 for owner in tables.owners.items.values() if owner.to)
@@ -63,3 +65,4 @@ def _write_leader(text: Exposition, tables: ClusterTables, leader_tasks: LeaderT
         "Ratio of the highest broker load to the mean.",
         balance.max_over_mean,
     )
+    return balance.cv

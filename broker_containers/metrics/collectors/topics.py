@@ -13,6 +13,7 @@ from dataclasses import astuple, dataclass, field
 from operator import add
 from typing import Generic, TypeVar
 
+from broker_containers.metrics.collectors.danube import DanubeSeries
 from broker_containers.metrics.exposition import Exposition, MetricType, escape
 from broker_containers.subscriptions.dispatcher import SubscriptionCounters
 from broker_containers.subscriptions.subscription import Subscription
@@ -272,6 +273,7 @@ class TopicMetrics:
         topics = [topic for topic in topics if sees(str(topic.name))]
         of_topics: list[list[str]] = [[] for _ in _TOPIC]
         of_subscriptions: list[list[str]] = [[] for _ in _SUBSCRIPTION]
+        for_danube = DanubeSeries()
         shown_topics = shown_subscriptions = all_subscriptions = 0
         for first in range(0, len(topics), _TOPICS_AT_ONCE):
             for topic in topics[first : first + _TOPICS_AT_ONCE]:
@@ -283,6 +285,7 @@ class TopicMetrics:
                 shown_topics += 1
                 label = f'{{topic="{name}"'
                 _add(of_topics, _TOPIC, label, topic)
+                for_danube.add(topic)
                 for found in seen:
                     if shown_subscriptions == self._limit:
                         break
@@ -296,6 +299,7 @@ class TopicMetrics:
         for family, lines in zip(_SUBSCRIPTION, of_subscriptions, strict=True):
             family.write(text, lines)
             await self._clock.sleep(0)
+        for_danube.write(text)
         text.gauge(
             "sulina_metrics_left_out",
             "Topics and subscriptions without individual series; totals include them.",
