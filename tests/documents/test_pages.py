@@ -38,6 +38,16 @@ def test_every_file_of_the_tree_that_a_page_names_exists(page: Path) -> None:
         assert (ROOT / named).exists(), f"{name(page)} names {named}: there is no such file"
 
 
+def test_every_test_that_a_page_names_exists() -> None:
+    code = "".join(file.read_text() for file in (ROOT / "tests").rglob("test_*.py"))
+    existing = set(re.findall(r"def (test_\w+)", code)) | {
+        file.stem for file in (ROOT / "tests").rglob("test_*.py")
+    }
+    for page in pages():
+        named = set(re.findall(r"`(test_\w+)`", page.read_text(encoding="utf-8")))
+        assert named <= existing, f"{name(page)} names {named - existing}: there is no such test"
+
+
 def test_the_table_of_the_architecture_names_files_to_read() -> None:
     rows = re.findall(r"^\| (`.+?) \| .+ \| (`.+`) \|$", _ARCHITECTURE.read_text(), re.M)
     assert len(rows) > 15
