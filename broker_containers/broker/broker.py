@@ -344,7 +344,9 @@ class Broker:
         if record is None:
             raise topics.missing(name)
         if record.partition_of:
-            raise Refused(f"{name} is a partition: delete {record.partition_of} instead")
+            raise Refused(
+                f"Cannot delete individual partition {name}: delete {record.partition_of} instead"
+            )
         parts = [name.partition(n) for n in range(record.partitions)] or [name]
         await self._shielded.run(self._delete_topic(name, parts))
 

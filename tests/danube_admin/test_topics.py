@@ -137,7 +137,7 @@ async def test_a_topic_is_bound_to_the_subject_it_is_created_with(
     found = await admin("TopicAdmin/DescribeTopic", name=f"{topic}-part-1")
     assert (found.schema_subject, found.schema_id) == (subject, made.schema_id)
     assert (found.schema_version, found.schema_type) == (1, "string")
-    assert found.compatibility_mode == "backward"
+    assert found.compatibility_mode == "BACKWARD"
     config = schema_pb.GetTopicSchemaConfigRequest(topic_name=topic)
     path = "/danube_schema.SchemaRegistry/GetTopicSchemaConfig"
     answer = await admin.raw(path, config.SerializeToString())

@@ -254,7 +254,7 @@ async def test_subjects_are_listed(danube: Danube) -> None:
         ("lines", "string", 1),
         ("users", "json_schema", 2),
     ]
-    assert all(each.compatibility_mode == "backward" and each.schema_id for each in found.subjects)
+    assert all(each.compatibility_mode == "BACKWARD" and each.schema_id for each in found.subjects)
 
 
 async def test_compatibility_is_checked_set_and_enforced(danube: Danube) -> None:

@@ -64,7 +64,7 @@ class TopicAdmin(SubscriptionCalls):
             answer.schema_id = schema.id
             answer.schema_version = schema.version.number
             answer.schema_type = schema.version.type.value
-            answer.compatibility_mode = schema.compatibility.value
+            answer.compatibility_mode = schema.compatibility.value.upper()  # as Danube
         return answer
 
     async def create_topic(self, request: pb.NewTopicRequest) -> Message:

@@ -95,7 +95,7 @@ class SchemaService(AdminService):
                     subject=name,
                     schema_type=subject.latest.type.value,
                     latest_version=subject.latest.number,
-                    compatibility_mode=subject.compatibility.value,
+                    compatibility_mode=subject.compatibility.value.upper(),  # only here, as Danube
                     schema_id=subject.id,
                     tags=subject.tags,
                 )

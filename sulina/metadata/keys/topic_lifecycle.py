@@ -195,7 +195,9 @@ async def mark_deleting(store: MetadataStore, topic: TopicName) -> TopicRecord:
         if current is None:
             raise missing(topic)
         if current.partition_of:
-            raise Refused(f"{topic} is a partition: delete {current.partition_of} instead")
+            raise Refused(
+                f"Cannot delete individual partition {topic}: delete {current.partition_of} instead"
+            )
         return replace(current, state=TopicState.DELETING)
 
     return await record.update(store, TopicRecord, key(topic), mark)
