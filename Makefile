@@ -24,7 +24,7 @@ protos = $(shell find $(wildcard $(packages)) -name '*.proto')
 
 .PHONY: help
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: up
 up: .venv/.stamp-project $(if $(CLOUD),.venv/.stamp-lake .venv-localstack/installed.lock) ## run Sulina in one process; CLOUD=1: a cluster on an emulated AWS
@@ -63,6 +63,10 @@ chaos: .venv/.stamp-dev .venv/.stamp-project ## kill, pause and cut off processe
 .PHONY: attack
 attack: .venv/.stamp-dev .venv/.stamp-project ## attack a real broker, and measure what others notice: ARGS=--cluster
 	@$(bin)/python -m tests.attack $(ARGS)
+
+.PHONY: danube-tests
+danube-tests: .venv/.stamp-dev .venv/.stamp-project ## run Danube's own tests against Sulina: DANUBE=checkout, ARGS="--go checkout"
+	@$(bin)/python -m tests.danube.conformance $(if $(DANUBE),--danube $(DANUBE)) $(ARGS)
 
 .PHONY: fuzz
 fuzz: .venv/.stamp-dev .venv/.stamp-project .venv-fuzz/installed.lock ## fuzz what decodes bytes, guided by coverage: MINUTES=1, ARGS=--list
