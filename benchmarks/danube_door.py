@@ -1,18 +1,21 @@
-"""``python -m benchmarks.danube_door``: Danube clients compared with an empty gRPC server.
+"""``python -m benchmarks.danube_door``: Danube's clients against Sulina, and against Danube.
 
-Measures a stock producer that sends one message at a time, and 64 concurrent sends, each against
-`sulina up` and against the bare server, in turns, from the same client process on the same cores;
-and the disk's fdatasync in the same run. `make bench` includes it.
+Each load is a producer and a consumer that acknowledges every message, with Danube's Python client
+and, with ``--go``, with danube-go: at full speed with one and with 64 sends at once, and 500 a
+second one at a time. The latter is compared with a bare gRPC call whose handler does one
+fdatasync. With ``--danube-broker``, Danube's broker gets the same loads in the same run; it
+acknowledges before data is on disk. ``make bench`` includes it.
+
+danube-cli is not used as a client: it waits at least 100 ms between messages.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -20,179 +23,148 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import program
-from benchmarks.stats import Percentiles, summarize
-from benchmarks.systems.base import SystemServer
-from benchmarks.watch import cpu_seconds
-from benchmarks.yardsticks import paced_sync
-from localstack.emulators.server import HOST
-from localstack.environments import environment
+from benchmarks import danube_runs, program
+from benchmarks.danube_runs import LoadClient, LoadPlan, LoadResult
+from benchmarks.stats import Percentiles
+from benchmarks.units import size_name
 from sulina.cli.output import plural
 
-ACK_GOAL: Final = 2.0
-RATE_GOAL: Final = 0.8
-CALLERS: Final = 64
-SYNC_RATE: Final = 1000
-_LOAD: Final = Path(__file__).with_name("danube_load.py")
-_START_SECONDS: Final = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class LoadResult:
-    """One load against one server."""
-
-    rate: float
-    """Responses per second."""
-    ms: Percentiles
-    """Milliseconds from a call to its response."""
-    cpu_us: float
-    """The server's CPU time per response: more reliable on a busy machine than the rate."""
-
-
-@dataclass(frozen=True, slots=True)
-class DanubeRound:
-    """All measurements once, one after the other."""
-
-    fdatasync_ms: float
-    """Median of a 4 KiB append with its fdatasync."""
-    bare_one: LoadResult
-    door_one: LoadResult
-    """The stock producer, one send at a time."""
-    bare_many: LoadResult
-    door_many: LoadResult
-    """The same calls as those to the bare server."""
-    stock_many: LoadResult
-    """The stock producer, which does more per send than the bare call."""
-
-    @property
-    def ack_ratio(self) -> float:
-        """Time to the acknowledgement, in bare round trips with one fdatasync."""
-        return self.door_one.ms.p50 / (self.bare_one.ms.p50 + self.fdatasync_ms)
-
-    @property
-    def rate_ratio(self) -> float:
-        """The rate of concurrent sends, relative to the bare server."""
-        return self.door_many.rate / self.bare_many.rate
+SIZES: Final = (100, 1024, 16 << 10)
+IN_FLIGHT: Final = (1, 64)
+PACE: Final = 500
+PACE_SIZE: Final = 1024
+RATE_GOAL: Final = 15_000
+"""Messages per second from Go, with 64 sends at once."""
+CPU_GOAL_MS: Final = 0.1
+P99_GOAL_MS: Final = 3.0
+"""More than the bare call with its fdatasync."""
+SULINA: Final = "Sulina"
+DANUBE: Final = "Danube"
+_NONE: Final = Path()
 
 
 @dataclass(frozen=True, slots=True)
 class DanubeOptions(program.OutputOptions):
     """The command line's options."""
 
-    seconds: float = program.option(3.0, "duration of each load")
-    repeat: int = program.option(3, "number of rounds")
+    seconds: float = program.option(4.0, "duration of each load")
+    repeat: int = program.option(1, "number of rounds; the table shows the medians")
+    go: Path = program.option(_NONE, "checkout of danube-go, for loads from Go")  # noqa: RUF009
+    danube_broker: Path = program.option(_NONE, "Danube's broker, to compare")  # noqa: RUF009
 
 
-def measure(folder: Path, seconds: float, repeat: int, size: int = 1024) -> list[DanubeRound]:
-    """Take all rounds; blocks for about six times ``seconds`` each. Leaves nothing in ``folder``.
+@dataclass(frozen=True, slots=True)
+class DanubeRound:
+    """All measurements once."""
 
-    Raises ``CannotStart``, and ``Unavailable`` without the stock client's environment.
+    bare: Percentiles
+    """Milliseconds of the bare call with its fdatasync, at the same pace."""
+    loads: tuple[LoadResult, ...]
+
+
+def measure(folder: Path, options: DanubeOptions) -> list[DanubeRound]:
+    """Take all rounds: about a minute each with one server and one client.
+
+    Raises ``CannotStart``, ``SubprocessError``, and ``Unavailable`` without the stock client's
+    environment.
     """
-    python = environment("danube") / "python"
-
-    def load(server: SystemServer, how: str, callers: int) -> LoadResult:
-        place = f"{HOST}:{server.port}"
-        command = load_command(python, place, how, callers, seconds, size)
-        before = cpu_seconds(server.tree())
-        done = subprocess.run(command, capture_output=True, check=True, timeout=60 + 10 * seconds)
-        found = json.loads(done.stdout)
-        answered = found["answered"]
-        cpu_us = (cpu_seconds(server.tree()) - before) / answered * 1e6
-        return LoadResult(answered / found["seconds"], summarize(found["ms"]), cpu_us)
-
-    with _servers(folder) as (bare, door):
-        rounds = []
-        for _ in range(repeat):
-            syncs, _reached = paced_sync(folder / "sync", seconds, SYNC_RATE)
-            rounds.append(
-                DanubeRound(
-                    summarize(syncs).p50,
-                    bare_one=load(bare, "raw", 1),
-                    door_one=load(door, "stock", 1),
-                    bare_many=load(bare, "raw", CALLERS),
-                    door_many=load(door, "raw", CALLERS),
-                    stock_many=load(door, "stock", CALLERS),
-                )
-            )
-        return rounds
+    clients = [danube_runs.python_client()]
+    if options.go != _NONE:
+        clients.append(danube_runs.go_client(options.go.resolve(), folder))
+    return [_round(folder, options, clients) for _ in range(options.repeat)]
 
 
-def load_command(
-    python: Path, place: str, how: str, callers: int, seconds: float, size: int
-) -> list[str]:
-    """The command that runs a load in the stock client's environment (``danube_load``)."""
-    return [str(python), str(_LOAD), place, how, str(callers), str(seconds), str(size)]
+def _round(folder: Path, options: DanubeOptions, clients: Sequence[LoadClient]) -> DanubeRound:
+    pace = LoadPlan(PACE_SIZE, 1, options.seconds, PACE)
+    with danube_runs.bare_server(folder) as server:
+        bare = danube_runs.run_bare(server, clients[0], pace)
+    servers = {SULINA: danube_runs.sulina_server}
+    if options.danube_broker != _NONE:
+        servers[DANUBE] = partial(danube_runs.danube_server, options.danube_broker.resolve())
+    plans = [pace, *(LoadPlan(size, n, options.seconds) for size in SIZES for n in IN_FLIGHT)]
+    loads = []
+    for plan, client in itertools.product(plans, clients):
+        for name, start in servers.items():
+            with start(folder) as server:
+                loads.append(danube_runs.run_load(name, server, client, plan))
+    return DanubeRound(bare, tuple(loads))
 
 
-@contextmanager
-def _servers(folder: Path) -> Iterator[tuple[SystemServer, SystemServer]]:
-    """The bare server and the broker."""
-    bare, door = SystemServer(folder / "bare.log"), SystemServer(folder / "door.log")
-    try:
-        bare.run([sys.executable, "-m", "benchmarks.danube_bare", str(bare.port)])
-        door.run(
-            [
-                *(sys.executable, "-m", "sulina.cli", "up", "--data", str(folder / "data")),
-                *("--port", "0", "--grpc-port", str(door.port)),
-            ]
-        )
-        yield bare.started(_START_SECONDS), door.started(_START_SECONDS)
-    finally:
-        for server in (bare, door):
-            server.stop()
-
-
-def table(rounds: Sequence[DanubeRound]) -> Table:
+def tables(rounds: Sequence[DanubeRound]) -> list[Table]:
     """The medians of all rounds, with the goals."""
-    made = program.table_of(
-        f"the door for Danube's clients: medians of {plural(len(rounds), 'round')}",
-        *("", "sends/s", "p50 ms", "p99 ms", "server's CPU us", "against the bare server"),
-        caption=f"goals: one send within {ACK_GOAL:g} bare round trips with an fdatasync; "
-        f"{CALLERS} at once at {RATE_GOAL:.0%} of the bare rate",
+    all_loads = [list(same) for same in zip(*(each.loads for each in rounds), strict=True)]
+    bare = median(each.bare.p99 for each in rounds)
+    paced = program.table_of(
+        f"{PACE} sends of 1 KiB per second, one at a time ({plural(len(rounds), 'round')})",
+        *("server", "client", "p50 ms", "p99 ms", "msg/s", "CPU ms/msg"),
+        caption=f"goal: p99 within {P99_GOAL_MS:g} ms of the bare call with one fdatasync",
+        left=2,
     )
-
-    def row(name: str, loads: list[LoadResult], ratio: str = "") -> None:
-        made.add_row(
-            name,
-            f"{median(load.rate for load in loads):,.0f}",
-            f"{median(load.ms.p50 for load in loads):.2f}",
-            f"{median(load.ms.p99 for load in loads):.2f}",
-            f"{median(load.cpu_us for load in loads):.0f}",
-            ratio,
+    p50 = median(each.bare.p50 for each in rounds)
+    paced.add_row("bare call, one fdatasync", "Python", f"{p50:.2f}", f"{bare:.2f}", "", "")
+    full = program.table_of(
+        "full speed, end to end, every message acknowledged",
+        *("server", "client", "size", "in flight", "msg/s", "send p50 ms", "CPU ms/msg", "goals"),
+        caption=f"goals: CPU of at most {CPU_GOAL_MS:g} ms per message; at least Danube's rate; "
+        f"from Go, {RATE_GOAL:,} msg/s with 64 in flight",
+        left=2,
+    )
+    danube = {_key(same[0]): same for same in all_loads if same[0].server == DANUBE}
+    for same in all_loads:
+        first, cpu = same[0], f"{median(each.cpu_ms for each in same):.3f}"
+        sent = f"{median(each.ms.p50 for each in same):.2f}"
+        if first.paced:
+            p99 = median(each.ms.p99 for each in same)
+            goal = f"{p99:.2f}" + (
+                _met(p99 <= bare + P99_GOAL_MS) if first.server == SULINA else ""
+            )
+            paced.add_row(first.server, first.client, sent, goal, f"{_rate(same):,.0f}", cpu)
+            continue
+        full.add_row(
+            *(first.server, first.client, size_name(first.size), str(first.in_flight)),
+            f"{_rate(same):,.0f}{_undelivered(same)}",
+            sent,
+            cpu,
+            _goals(same, danube.get(_key(first), ())) if first.server == SULINA else "",
         )
-
-    sync = median(each.fdatasync_ms for each in rounds)
-    made.add_row("a 4 KiB append with its fdatasync", "", f"{sync:.2f}", "", "", "")
-    row("bare server, one call at a time", [each.bare_one for each in rounds])
-    row("stock producer, one send at a time", [each.door_one for each in rounds], _ack(rounds))
-    row(f"bare server, {CALLERS} calls at once", [each.bare_many for each in rounds])
-    row(f"door, {CALLERS} of the same calls", [each.door_many for each in rounds], _rate(rounds))
-    share = median(each.stock_many.rate / each.bare_many.rate for each in rounds)
-    stock = [each.stock_many for each in rounds]
-    row(f"stock producer, {CALLERS} sends at once", stock, f"{share:.0%} of the rate")
-    return made
+    return [paced, full]
 
 
-def _ack(rounds: Sequence[DanubeRound]) -> str:
-    found = median(each.ack_ratio for each in rounds)
-    return f"{found:.2f} x with an fdatasync: {'met' if found <= ACK_GOAL else 'missed'}"
+def _key(load: LoadResult) -> tuple[str, int, int, bool]:
+    return load.client, load.size, load.in_flight, load.paced
 
 
-def _rate(rounds: Sequence[DanubeRound]) -> str:
-    found = median(each.rate_ratio for each in rounds)
-    return f"{found:.0%} of the rate: {'met' if found >= RATE_GOAL else 'missed'}"
+def _rate(same: Sequence[LoadResult]) -> float:
+    return median(each.rate for each in same)
+
+
+def _met(good: bool) -> str:
+    return ": met" if good else ": missed"
+
+
+def _undelivered(same: Sequence[LoadResult]) -> str:
+    lost = sum(each.undelivered for each in same)
+    return f" ({lost:,} not delivered)" if lost else ""
+
+
+def _goals(same: Sequence[LoadResult], danube: Sequence[LoadResult]) -> str:
+    """How a load compares with its goals: with Danube only where that delivered everything."""
+    rate, first = _rate(same), same[0]
+    found = ["CPU" + _met(median(each.cpu_ms for each in same) <= CPU_GOAL_MS)]
+    if danube and not _undelivered(danube):
+        found.append(f"{rate / _rate(danube):.2f} x Danube" + _met(rate >= _rate(danube)))
+    if first.client == "Go" and first.in_flight > 1:
+        found.append("rate" + _met(rate >= RATE_GOAL))
+    return ", ".join(found)
 
 
 def run(options: DanubeOptions, console: Console) -> None:
-    """Measure, print the table and write ``danube.json``."""
+    """Measure, print the tables and write ``danube.json``."""
     with program.data_folder(options.out, "danube") as folder:
-        rounds = measure(folder, options.seconds, options.repeat)
-    console.print(table(rounds))
-    document = {
-        "ack_ratio": median(each.ack_ratio for each in rounds),
-        "rate_ratio": median(each.rate_ratio for each in rounds),
-        "rounds": [asdict(each) for each in rounds],
-    }
+        rounds = measure(folder, options)
+    for each in tables(rounds):
+        console.print(each)
+    document = {"rounds": [asdict(each) for each in rounds]}
     path = options.out / "danube.json"
     program.write_document(json.dumps(document, indent=1), path, show=options.json)
 

@@ -1,23 +1,17 @@
-"""Settings of the port for Danube's clients: URLs, how long a frame waits, a small benchmark."""
+"""Settings of the port for Danube's clients: URLs, and how long a frame waits."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 import socket
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from benchmarks.danube_door import CALLERS, DanubeRound, LoadResult, load_command, table
-from benchmarks.stats import summarize
 from broker_containers.commands.listening import danube_listen
 from broker_containers.doors.danube.batch_delay import BatchDelay
 from broker_containers.doors.danube.settings import DanubeListen
 from sulina.errors import Refused
 from tests.danube.brokers import OneBroker, one_broker
-from tests.danube.stock import stock_python
 
 
 def test_the_port_is_danubes_or_a_free_one() -> None:
@@ -108,38 +102,3 @@ def test_after_an_answer_the_count_begins_anew(delay: BatchDelay) -> None:
     assert not delay.keeps_waiting(6, 5.35)
     delay.answered(8, 5.5)
     assert delay.keeps_waiting(2, 5.6)
-
-
-def loaded(rate: float, milliseconds: float) -> LoadResult:
-    return LoadResult(rate, summarize([milliseconds]), cpu_us=300.0)
-
-
-@pytest.mark.parametrize("how", ["stock", "raw"])
-async def test_the_load_sends_and_tells_how_long_each_took(broker: OneBroker, how: str) -> None:
-    place = broker.url.partition("://")[2]
-    python = await asyncio.to_thread(stock_python)
-    command = load_command(python, place, how, callers=4, seconds=0.1, size=100)
-    running = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    said, _ = await running.communicate()
-    found = json.loads(said)
-    assert found["answered"] == len(found["ms"]) >= 4
-    assert found["seconds"] >= 0.1 and min(found["ms"]) > 0
-
-
-def test_ratios_are_to_the_bare_server_and_one_sync() -> None:
-    one = DanubeRound(
-        fdatasync_ms=1.0,
-        bare_one=loaded(1000, 1.0),
-        door_one=loaded(300, 3.0),
-        bare_many=loaded(5000, 10),
-        door_many=loaded(4500, 11),
-        stock_many=loaded(2500, 20),
-    )
-    assert (one.ack_ratio, one.rate_ratio) == (1.5, 0.9)
-    console = Console(width=140, record=True, file=None, quiet=False)
-    with console.capture() as captured:
-        console.print(table([one]))
-    text = captured.get()
-    assert "1.50 x with an fdatasync: met" in text
-    assert "90% of the rate: met" in text
-    assert f"stock producer, {CALLERS} sends at once" in text and "50% of the rate" in text

@@ -2,7 +2,7 @@
 
 Takes checkouts of Danube's repositories where there are any, and runs their tests, unchanged, with
 their own runners (cargo, pytest, go, Maven), against servers that it starts: one process, or a
-cluster of three brokers that redirects clients or proxies for them. The outcome must be the list
+cluster of three brokers. The outcome must be the list
 in differences.toml: any other failure fails the run, and so does a listed test that passes.
 
 Exit code 0: as listed; 1: not so, or a suite could not run; 2: there is nothing to run.
@@ -27,7 +27,7 @@ from tests.danube.conformance.suites import RUST, SUITES, CannotRun, Suite
 
 _EXAMPLES = """examples:
   python -m tests.danube.conformance --danube ~/danube
-  python -m tests.danube.conformance --danube ~/danube --go ~/danube-go --on one,redirect,proxy
+  python -m tests.danube.conformance --danube ~/danube --go ~/danube-go --on one,redirect
   python -m tests.danube.conformance --python ~/danube-py --json > danube.json
 """
 _DETAIL_LINES = 6

@@ -22,8 +22,7 @@ from tests.support.server import SulinaProcess
 
 ONE: Final = "one"
 REDIRECT: Final = "redirect"
-PROXY: Final = "proxy"
-KINDS: Final = (ONE, REDIRECT, PROXY)
+KINDS: Final = (ONE, REDIRECT)
 SECURED: Final = "secured"
 """Used by the security tests alone, whatever else is chosen."""
 PORT: Final = 6650
