@@ -23,6 +23,7 @@ from sulina.errors import (
     ProtocolError,
     Refused,
     Retriable,
+    SignInNeeded,
     StorageFull,
     SulinaError,
     TooLarge,
@@ -35,6 +36,7 @@ from sulina.version import __version__
 if TYPE_CHECKING:
     from sulina.client.client import Client, connect
     from sulina.client.consumer import Consumer
+    from sulina.client.login import stored_login
     from sulina.client.message import Batch, Message
     from sulina.client.producer import Producer
     from sulina.client.reader import ReadResult
@@ -63,6 +65,7 @@ __all__ = [
     "ReadResult",
     "Refused",
     "Retriable",
+    "SignInNeeded",
     "Start",
     "StorageFull",
     "SubscriptionType",
@@ -77,10 +80,12 @@ __all__ = [
     "UnknownOutcome",
     "__version__",
     "connect",
+    "stored_login",
 ]
 _CLIENT_MODULES = {
     "client": ("Client", "connect"),
     "consumer": ("Consumer",),
+    "login": ("stored_login",),
     "message": ("Batch", "Message"),
     "producer": ("Producer",),
     "reader": ("ReadResult",),

@@ -36,6 +36,19 @@ class Refused(SulinaError):
     """The request is invalid or not allowed; the same request will be refused again."""
 
 
+class SignInNeeded(Refused):
+    """The broker wants a token, and names the OpenID Connect provider that issues them."""
+
+    def __init__(
+        self, text: str, issuer: str = "", client_id: str = "", audience: str = "", scope: str = ""
+    ) -> None:
+        super().__init__(text)
+        self.issuer = issuer
+        self.client_id = client_id
+        self.audience = audience
+        self.scope = scope
+
+
 class CorruptFrame(Refused):
     """The bytes are not a valid frame: truncated, altered, or never a frame."""
 

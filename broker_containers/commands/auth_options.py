@@ -73,6 +73,12 @@ class SecurityOptions:
         "The audience for which the provider issues tokens, such as a client id.",
         metavar="TEXT",
     )
+    oidc_client_id: str = option(
+        "",
+        "The provider's client that `sulina login` uses. [default: the audience]",
+        metavar="TEXT",
+    )
+    oidc_scope: str = option("openid", "What `sulina login` asks the provider for.", metavar="TEXT")
     oidc_principal_claim: str = option("sub", "The claim that names the principal.", metavar="NAME")
     oidc_groups_claim: str = option(
         "groups", "The claim that lists groups; bindings give them roles.", metavar="NAME"
@@ -142,6 +148,8 @@ class SecurityOptions:
             self.oidc_principal_claim,
             self.oidc_groups_claim,
             self.auth_jwt_max_age.total_seconds(),
+            client_id=self.oidc_client_id,
+            scope=self.oidc_scope,
         )
 
     def audit_settings(self) -> AuditSettings | None:

@@ -22,7 +22,7 @@ from broker_containers.security.errors import Denied, Unauthenticated
 from broker_containers.security.jwt import Claims, is_hs256, looks_like_jwt, read_jwt
 from broker_containers.security.root_token import RootToken
 from broker_containers.security.settings import AuthSettings
-from sulina.errors import Refused, SulinaError, Unavailable
+from sulina.errors import Refused, SignInNeeded, SulinaError, Unavailable
 from sulina.metadata.keys import auth, record
 from sulina.metadata.keys.auth import DenyRecord, Grant, PrincipalRecord, TokenRecord
 from sulina.metadata.keys.bindings import PrincipalType
@@ -114,6 +114,20 @@ class Authority:
         if self.on:
             with suppress(SulinaError, TimeoutError):
                 await within(self._clock, _CAUGHT_UP_SECONDS, self._prefix_cache.refresh())
+
+    def with_sign_in(self, error: Unauthenticated) -> Refused:
+        """The error with the provider that issues tokens, if there is one."""
+        oidc = None if self._settings is None else self._settings.oidc
+        if oidc is None:
+            return error
+        client = oidc.client_id or oidc.audience
+        return SignInNeeded(
+            f"{error}, or sign in with `sulina login`",
+            oidc.issuer,
+            client,
+            oidc.audience,
+            oidc.scope,
+        )
 
     def follow(self, follower: Callable[[], None]) -> None:
         """Call ``follower`` whenever rights may have changed: holders of an ``Access`` renew it."""

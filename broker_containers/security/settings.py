@@ -50,6 +50,10 @@ class OidcSettings:
     """Maximum lifetime."""
     skew_seconds: float = 60.0
     """By how much the clocks of provider and broker may differ."""
+    client_id: str = ""
+    """The provider's client for people who sign in; the audience if it is empty."""
+    scope: str = "openid"
+    """What they ask the provider for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,8 @@ COMMANDS: Final = {
     "namespace": ("sulina.cli.admin.namespaces", "Create, list, describe and delete namespaces."),
     "quota": ("sulina.cli.admin.quotas", "Show and change quotas and their use."),
     "schema": ("sulina.cli.admin.schemas", "Register, check and look up schemas."),
+    "login": ("sulina.cli.login", "Sign in with the brokers' provider of identities."),
+    "logout": ("sulina.cli.login", "Delete a stored sign-in."),
     "whoami": ("sulina.cli.login", "Show who you are to the broker, and your rights."),
     "security": ("sulina.cli.admin.security", "Manage tokens, grants, roles and bindings."),
     "cluster": ("sulina.cli.admin.brokers", "Describe the cluster, and rebuild lost metadata."),

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sulina.cli.settings import CliSettings
 from sulina.errors import Refused
+from sulina.runtime.user_files import login_file
 
 if TYPE_CHECKING:
     import asyncio
     import ssl
 
     from sulina import Client
+    from sulina.client.options import TokenSource
     from sulina.operations.client import AdminClient
 
 _T = TypeVar("_T")
@@ -53,13 +55,19 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 @asynccontextmanager
-async def connected(settings: CliSettings) -> AsyncIterator[Client]:
-    """A client of the broker in the settings. Raises ``Unavailable`` if it can't be reached."""
+async def connected(settings: CliSettings, *, stored: bool = True) -> AsyncIterator[Client]:
+    """A client of the broker in the settings. Raises ``Unavailable`` if it can't be reached.
+
+    Without a token and a certificate, and if ``stored``, it uses the token of `sulina login`.
+    """
     import sulina
 
+    token: TokenSource = settings.token
+    if stored and not token and settings.tls_cert is None and login_file(settings.url).exists():
+        token = sulina.stored_login(settings.url)
     async with sulina.connect(
         settings.url,
-        token=settings.token,
+        token=token,
         tls=_tls(settings),
         connect_timeout=settings.timeout,
         operation_timeout=settings.timeout,

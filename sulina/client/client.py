@@ -17,6 +17,7 @@ from sulina.client.options import (
     ClientOptions,
     ConsumerOptions,
     ProducerOptions,
+    TokenSource,
     choice,
     default_queue_records,
 )
@@ -56,7 +57,7 @@ _LATEST: Final = Start.latest()
 def connect(
     url: str = "sulina://127.0.0.1:6655",
     *,
-    token: str | Callable[[], str] = "",
+    token: TokenSource = "",
     tls: ssl.SSLContext | str | os.PathLike[str] | None = None,
     name: str = CLIENT_NAME,
     connect_timeout: float = 10.0,
@@ -69,7 +70,8 @@ def connect(
 
     ``url`` is ``sulina://host:port`` or ``sulina+tls://host:port``; separate several brokers by
     commas. ``tls`` is an SSL context, or a file with the certificates to trust. ``token``
-    authenticates the client; a function is called for each connection, for tokens that expire.
+    authenticates the client; a function, which may be asynchronous, is called for each connection,
+    for tokens that expire: ``sulina.stored_login(url)`` is one, after ``sulina login``.
     ``name`` identifies the program to the brokers.
 
     The first connection fails with ``Unavailable`` after ``connect_timeout`` seconds at the latest.

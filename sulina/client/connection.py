@@ -113,14 +113,17 @@ class Connection:
         return connection
 
     async def _introduce(self) -> None:
-        address = self.address
+        address, token = self.address, self._options.token
+        if not isinstance(token, str):
+            given = token()
+            token = given if isinstance(given, str) else await given
         await self._runtime.network.dial(
             self._stream, address.host, address.port, secure=address.secure
         )
         hello = pb.Connect(
             protocol=PROTOCOL_VERSION,
             client=self._options.name,
-            token=token if isinstance(token := self._options.token, str) else token(),
+            token=token,
             broker=address.broker,
         )
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeVar
@@ -12,6 +12,8 @@ from sulina.model import Delivery, FailurePolicy, Start, SubscriptionType
 from sulina.wire.compression import Compression, compress
 from sulina.wire.limits import MAX_RECORDS
 
+TokenSource = str | Callable[[], str | Awaitable[str]]
+"""A token, or a function that returns one for each connection; it may be asynchronous."""
 _E = TypeVar("_E", bound=Enum)
 ORDERED_TYPES: Final = (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
 _QUEUE_RECORDS_ORDERED: Final = 50_000
@@ -30,7 +32,7 @@ class ClientOptions:
     """See ``sulina.connect``."""
 
     name: str
-    token: str | Callable[[], str] = ""
+    token: TokenSource = ""
     """Sent with each connection; a function is called for each connection."""
     connect_timeout: float = 10.0
     operation_timeout: float = 30.0

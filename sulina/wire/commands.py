@@ -18,6 +18,7 @@ from sulina.errors import (
     ProtocolError,
     Refused,
     Retriable,
+    SignInNeeded,
     StorageFull,
     SulinaError,
     TooLarge,
@@ -157,14 +158,27 @@ def error_body(error: SulinaError) -> pb.Error:
     """Encode an error. Kinds without a number are sent as an unknown outcome."""
     for kind, number in _KINDS:
         if isinstance(error, kind):
-            return pb.Error(kind=number, message=str(error))
+            return pb.Error(kind=number, message=str(error), sign_in=_sign_in(error))
     return pb.Error(kind=pb.UNKNOWN_OUTCOME, message=str(error))
+
+
+def _sign_in(error: SulinaError) -> pb.SignIn | None:
+    if not isinstance(error, SignInNeeded):
+        return None
+    return pb.SignIn(
+        issuer=error.issuer, client_id=error.client_id, audience=error.audience, scope=error.scope
+    )
 
 
 def error_from(body: pb.Error) -> SulinaError:
     """Decode an error. An unknown kind becomes ``UnknownOutcome``, a move ``Retriable``."""
     if body.kind == pb.MOVED:
         return Retriable(body.message)
+    if body.HasField("sign_in"):
+        where = body.sign_in
+        return SignInNeeded(
+            body.message, where.issuer, where.client_id, where.audience, where.scope
+        )
     for kind, number in _KINDS:
         if body.kind == number:
             return kind(body.message)

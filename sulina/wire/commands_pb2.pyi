@@ -212,22 +212,58 @@ class Pong(_message.Message):
 Global___Pong: _TypeAlias = Pong  # noqa: Y015
 
 @_typing.final
+class SignIn(_message.Message):
+    """where people get a token: an OpenID Connect provider"""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ISSUER_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    AUDIENCE_FIELD_NUMBER: _builtins.int
+    SCOPE_FIELD_NUMBER: _builtins.int
+    issuer: _builtins.str
+    client_id: _builtins.str
+    audience: _builtins.str
+    scope: _builtins.str
+    def __init__(
+        self,
+        *,
+        issuer: _builtins.str = ...,
+        client_id: _builtins.str = ...,
+        audience: _builtins.str = ...,
+        scope: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audience", b"audience", "client_id", b"client_id", "issuer", b"issuer", "scope", b"scope"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SignIn: _TypeAlias = SignIn  # noqa: Y015
+
+@_typing.final
 class Error(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     KIND_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
+    SIGN_IN_FIELD_NUMBER: _builtins.int
     kind: Global___ErrorKind.ValueType
     message: _builtins.str
+    @_builtins.property
+    def sign_in(self) -> Global___SignIn:
+        """only if the client showed no valid token"""
+
     def __init__(
         self,
         *,
         kind: Global___ErrorKind.ValueType = ...,
         message: _builtins.str = ...,
+        sign_in: Global___SignIn | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["sign_in", b"sign_in"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "message", b"message"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "message", b"message", "sign_in", b"sign_in"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -145,6 +145,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         *("Retriable", "Start", "StorageFull", "SubscriptionType", "SulinaError", "Ticket"),
         *("TooLarge", "TopicInfo", "TypedConsumer", "TypedMessage", "TypedProducer"),
         *("Unavailable", "UnknownOutcome", "__version__", "connect"),
+        *("SignInNeeded", "stored_login"),
     }
     assert all(hasattr(sulina, name) for name in sulina.__all__)
 

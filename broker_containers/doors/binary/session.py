@@ -225,11 +225,14 @@ class BinarySession:
 
     async def _refuse(self, request: int, error: SulinaError, *, presented: bool) -> None:
         """Close the connection with a reason, later if its address presents many bad tokens."""
-        if presented and isinstance(error, Unauthenticated):
+        if isinstance(error, Unauthenticated):
+            refusal: SulinaError = self._authority.with_sign_in(error)
             try:
-                await self._throttle.refused(self.stream.address)
+                if presented:
+                    await self._throttle.refused(self.stream.address)
             except Overloaded as overloaded:
-                error = overloaded
+                refusal = overloaded
+            error = refusal
         self.stream.send(Command.ERROR, request, error_body(error))
         self.close()
 
