@@ -152,3 +152,12 @@ class Bench:
         """The same bench with another policy; call it first."""
         self.dispatcher.policy = replace(self.policy, **changes)  # type: ignore[arg-type]
         return self
+
+
+def in_flight(bench: Bench, *counts: int) -> tuple[Bench, AttachedConsumer]:
+    """The bench with its only consumer, a, which has frames of so many records each in flight."""
+    a = bench.join("a")
+    for count in counts:
+        bench.load(count)
+    bench.all()
+    return bench, a

@@ -16,17 +16,14 @@ from broker_containers.subscriptions.ranges import RangeSet
 from sulina.errors import Refused
 from sulina.model import SubscriptionType
 from sulina.wire import selection
-from tests.subscriptions.harness import Bench, Given
+from tests.subscriptions.harness import Bench, Given, in_flight
 
 exclusive = SubscriptionType.EXCLUSIVE
 
 
 @pytest.mark.parametrize("type_", SubscriptionType)
 def test_what_is_acknowledged_never_comes_again(type_: SubscriptionType) -> None:
-    bench = Bench(type_)
-    a = bench.join("a")
-    bench.load(4)
-    bench.all()
+    bench, a = in_flight(Bench(type_), 4)
     bench.ack(a, 0, 2)
     bench.leave(a)
     b = bench.join("b")
@@ -37,21 +34,14 @@ def test_what_is_acknowledged_never_comes_again(type_: SubscriptionType) -> None
 
 
 def test_an_acknowledgement_counts_once() -> None:
-    bench = Bench(exclusive)
-    a = bench.join("a")
-    bench.load(4)
-    bench.all()
+    bench, a = in_flight(Bench(exclusive), 4)
     bench.ack(a, 1, 1, 1)
     bench.ack_range(a, 0, 2)
     assert bench.dispatcher.counters.acknowledged == 3
 
 
 def test_a_mask_acknowledges_scattered_records() -> None:
-    bench = Bench(exclusive)
-    a = bench.join("a")
-    bench.load(3)
-    bench.load(3)
-    bench.all()
+    bench, a = in_flight(Bench(exclusive), 3, 3)
     bench.ack_range(a, 1, 5, 0b10101)
     assert bench.window.acked_ranges(10) == [(1, 1), (3, 3), (5, 5)]
 
@@ -73,10 +63,7 @@ def test_all_up_to_a_record_are_done_at_once() -> None:
 
 @pytest.mark.parametrize("type_", [SubscriptionType.SHARED, SubscriptionType.KEY_SHARED])
 def test_all_up_to_a_record_is_refused_where_there_is_no_order(type_: SubscriptionType) -> None:
-    bench = Bench(type_)
-    a = bench.join("a")
-    bench.load(3)
-    bench.all()
+    bench, a = in_flight(Bench(type_), 3)
     with pytest.raises(Refused, match="no order"):
         bench.dispatcher.ack_up_to(a.number, 2, bench.now)
     assert bench.window.position == 0
@@ -86,10 +73,7 @@ def test_all_up_to_a_record_is_refused_where_there_is_no_order(type_: Subscripti
 def test_a_late_acknowledgement_counts_even_if_the_record_was_given_to_another(
     type_: SubscriptionType,
 ) -> None:
-    bench = Bench(type_)
-    a = bench.join("a")
-    bench.load(2)
-    bench.all()
+    bench, a = in_flight(Bench(type_), 2)
     bench.leave(a)
     b = bench.join("b")
     assert bench.all() == [Given("b", [0, 1])]
@@ -101,10 +85,7 @@ def test_a_late_acknowledgement_counts_even_if_the_record_was_given_to_another(
 
 
 def test_an_acknowledgement_may_come_while_a_record_waits_or_is_dying() -> None:
-    bench = Bench(exclusive)
-    a = bench.join("a")
-    bench.load(2)
-    bench.all()
+    bench, a = in_flight(Bench(exclusive), 2)
     bench.nack(a, 0)
     bench.ack(a, 0)
     bench.wait(5)
@@ -130,10 +111,7 @@ def test_a_new_owner_delivers_only_what_the_cursor_left() -> None:
 
 
 def test_a_seek_forgets_everything_and_goes_on_there() -> None:
-    bench = Bench(exclusive)
-    a = bench.join("a")
-    bench.load(4)
-    bench.all()
+    bench, a = in_flight(Bench(exclusive), 4)
     bench.ack(a, 1)
     bench.nack(a, 2)
     bench.dispatcher.restart(1)
@@ -256,10 +234,10 @@ def calls(work: Callable[[], object]) -> int:
 @pytest.mark.parametrize("type_", SubscriptionType)
 def test_a_frame_costs_the_same_however_many_are_in_flight(type_: SubscriptionType) -> None:
     costs: list[int] = []
-    for in_flight in (10, 3_000):
+    for others in (10, 3_000):
         bench = Bench(type_, limits=ROOMY)
         a = bench.join("a")
-        for _ in range(in_flight):
+        for _ in range(others):
             bench.load(100)
         bench.all()
 

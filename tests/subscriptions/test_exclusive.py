@@ -7,7 +7,7 @@ import pytest
 from broker_containers.subscriptions.selectors import SingleConsumerSelector
 from sulina.errors import Refused
 from sulina.model import SubscriptionType
-from tests.subscriptions.harness import Bench, Given
+from tests.subscriptions.harness import Bench, Given, in_flight
 
 BOTH = [SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER]
 exclusive = SubscriptionType.EXCLUSIVE
@@ -50,11 +50,7 @@ def test_the_same_name_takes_over_with_what_was_in_flight() -> None:
 def test_what_was_in_flight_comes_to_the_next_consumer_as_it_was_and_in_order(
     type_: SubscriptionType,
 ) -> None:
-    bench = Bench(type_)
-    first = bench.join("a")
-    bench.load(3)
-    bench.load(3)
-    bench.all()
+    bench, first = in_flight(Bench(type_), 3, 3)
     bench.ack(first, 1)
     bench.leave(first)
     bench.join("b")
@@ -62,10 +58,7 @@ def test_what_was_in_flight_comes_to_the_next_consumer_as_it_was_and_in_order(
 
 
 def test_records_that_failed_and_others_come_to_the_next_consumer_in_order() -> None:
-    bench = Bench(exclusive)
-    first = bench.join("a")
-    bench.load(4)
-    bench.all()
+    bench, first = in_flight(Bench(exclusive), 4)
     bench.nack(first, 1, 2)
     bench.wait(2)
     assert bench.all() == [Given("a", [1, 2], attempt=2)]
@@ -75,10 +68,7 @@ def test_records_that_failed_and_others_come_to_the_next_consumer_in_order() -> 
 
 
 def test_a_frame_is_not_cut_to_crumbs_for_the_sake_of_order() -> None:
-    bench = Bench(exclusive)
-    first = bench.join("a")
-    bench.load(10_000)
-    bench.all()
+    bench, first = in_flight(Bench(exclusive), 10_000)
     even = range(0, 10_000, 2)
     mask = sum(1 << offset for offset in even)
     bench.dispatcher.nack(first.number, 0, 9_999, mask, 0, "could not", bench.now)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sulina.model import Backoff, SubscriptionType
-from tests.subscriptions.harness import POLICY, Bench, Given
+from tests.subscriptions.harness import POLICY, Bench, Given, in_flight
 
 exclusive = SubscriptionType.EXCLUSIVE
 shared = SubscriptionType.SHARED
@@ -21,10 +21,7 @@ ACK_TIMEOUT = POLICY.ack_timeout_ms / 1000
 def test_a_refused_record_comes_again_after_its_delay_with_the_next_number(
     type_: SubscriptionType,
 ) -> None:
-    bench = Bench(type_)
-    a = bench.join("a")
-    bench.load(3)
-    bench.all()
+    bench, a = in_flight(Bench(type_), 3)
     bench.nack(a, 1)
     assert bench.dispatcher.next_due == 1.0
     bench.wait(0.999)
@@ -51,10 +48,7 @@ def test_a_fixed_delay_stays_the_same() -> None:
 
 
 def test_the_consumer_may_ask_for_a_longer_delay_but_not_for_any() -> None:
-    bench = Bench(exclusive)
-    a = bench.join("a")
-    bench.load(3)
-    bench.all()
+    bench, a = in_flight(Bench(exclusive), 3)
     bench.ack(a, 2)
     bench.nack(a, 0, delay_ms=5_000)
     bench.nack(a, 1, delay_ms=10**9)
@@ -84,21 +78,14 @@ def test_only_the_consumer_that_has_a_record_can_refuse_it() -> None:
 
 
 def test_a_mask_refuses_scattered_records() -> None:
-    bench = Bench(exclusive)
-    a = bench.join("a")
-    bench.load(3)
-    bench.load(3)
-    bench.all()
+    bench, a = in_flight(Bench(exclusive), 3, 3)
     bench.dispatcher.nack(a.number, 1, 5, 0b10101, 0, "could not", bench.now)
     bench.wait(1)
     assert bench.all() == [Given("a", [1], 2), Given("a", [3, 5], 2)]
 
 
 def test_records_refused_within_a_moment_come_again_together_and_none_too_early() -> None:
-    bench = Bench(exclusive)
-    a = bench.join("a")
-    bench.load(1_000)
-    bench.all()
+    bench, a = in_flight(Bench(exclusive), 1_000)
     for offset in range(1_000):
         bench.nack(a, offset)
         bench.now += 0.000_01
@@ -111,10 +98,7 @@ def test_records_refused_within_a_moment_come_again_together_and_none_too_early(
 
 
 def test_a_frame_refused_record_by_record_for_long_costs_little() -> None:
-    bench = Bench(exclusive, policy=replace(POLICY, ack_timeout_ms=0))
-    a = bench.join("a")
-    bench.load(5_000)
-    bench.all()
+    bench, a = in_flight(Bench(exclusive, policy=replace(POLICY, ack_timeout_ms=0)), 5_000)
     (loaded,) = bench.window.frames.values()
     delays = [1_000, 60_000, 9_000, 30_000]
     for offset in range(5_000):
@@ -128,10 +112,7 @@ def test_a_frame_refused_record_by_record_for_long_costs_little() -> None:
 
 @pytest.mark.parametrize("type_", SubscriptionType)
 def test_what_is_not_acknowledged_in_time_comes_again_at_once(type_: SubscriptionType) -> None:
-    bench = Bench(type_)
-    bench.join("a")
-    bench.load(2)
-    bench.all()
+    bench, _ = in_flight(Bench(type_), 2)
     assert bench.dispatcher.next_due == ACK_TIMEOUT
     bench.wait(ACK_TIMEOUT - 0.001)
     assert bench.all() == []
@@ -141,20 +122,14 @@ def test_what_is_not_acknowledged_in_time_comes_again_at_once(type_: Subscriptio
 
 
 def test_without_a_timeout_nothing_comes_again_by_itself() -> None:
-    bench = Bench(exclusive, policy=replace(POLICY, ack_timeout_ms=0))
-    bench.join("a")
-    bench.load(2)
-    bench.all()
+    bench, _ = in_flight(Bench(exclusive, policy=replace(POLICY, ack_timeout_ms=0)), 2)
     assert bench.dispatcher.next_due == float("inf")
     bench.wait(10**9)
     assert bench.all() == []
 
 
 def test_each_delivery_has_its_own_time() -> None:
-    bench = Bench(exclusive)
-    bench.join("a")
-    bench.load()
-    bench.all()
+    bench, _ = in_flight(Bench(exclusive), 1)
     bench.wait(4)
     bench.load()
     bench.all()
@@ -231,10 +206,7 @@ def test_progress_with_others_does_not_prolong_a_record_that_was_taken_for_ever(
 
 
 def test_a_new_policy_counts_for_what_is_in_flight_already() -> None:
-    bench = Bench(exclusive, policy=replace(POLICY, ack_timeout_ms=0))
-    bench.join("a")
-    bench.load()
-    bench.all()
+    bench, _ = in_flight(Bench(exclusive, policy=replace(POLICY, ack_timeout_ms=0)), 1)
     bench.wait(3)
     bench.dispatcher.policy = replace(POLICY, ack_timeout_ms=5_000)
     bench.wait(1)
