@@ -17,7 +17,7 @@ from sulina import Start
 from sulina.wire import commands_pb2 as pb
 from sulina.wire.commands import Command
 from tests.faults.attacker import attacker
-from tests.faults.attacks import asking, consuming, framing, publishing
+from tests.faults.attacks import ATTACKS, TOPIC
 from tests.faults.model import Model, Received
 from tests.faults.seeds import number_from_environment, seeded
 from tests.support.server import SulinaProcess
@@ -28,12 +28,6 @@ IDLE = 1000
 MOST_GROWTH = 256 << 20
 """Bytes that the broker may grow by: its cache, and what connections may hold."""
 
-_ATTACKS = [
-    *framing.ATTACKS,
-    *publishing.ATTACKS * 2,
-    *consuming.ATTACKS,
-    *asking.ATTACKS,
-]
 _GOOD = "/default/good"
 
 
@@ -105,7 +99,7 @@ class _Memory:
 
 async def _attack(port: int, rng: random.Random, end: float) -> None:
     while asyncio.get_running_loop().time() < end:
-        attack = rng.choice(_ATTACKS)
+        attack = rng.choice(ATTACKS)
         try:
             await attack(port, rng)
         except (ConnectionError, asyncio.IncompleteReadError):
@@ -117,16 +111,16 @@ async def _attack(port: int, rng: random.Random, end: float) -> None:
 
 async def _check_attacked_topic(client: sulina.Client) -> None:
     """Even the topic that took the blows goes on, with all its subscriptions."""
-    async with client.producer(publishing.TOPIC) as producer:
+    async with client.producer(TOPIC) as producer:
         await (await producer.send(b"nothing"))
-        found = await client.admin("subscription.list", {"topic": publishing.TOPIC})
+        found = await client.admin("subscription.list", {"topic": TOPIC})
         for subscription in found:
-            where = {"topic": publishing.TOPIC, "subscription": subscription["subscription"]}
+            where = {"topic": TOPIC, "subscription": subscription["subscription"]}
             await client.admin("subscription.seek", {**where, "start": "latest"})
         await (await producer.send(b"something", key="key"))
     for subscription in found:
         async with client.consumer(
-            publishing.TOPIC, subscription["subscription"], type=subscription["type"]
+            TOPIC, subscription["subscription"], type=subscription["type"]
         ) as consumer:
             assert (await consumer.receive(timeout=10)).payload == b"something"
 
@@ -138,7 +132,7 @@ async def test_bad_input_of_any_kind_hurts_nobody_but_its_sender(
 ) -> None:
     with seeded() as rng, SulinaProcess(tmp_path / "data", "--cache-mb", "64") as server:
         async with sulina.connect(server.url) as client:
-            await client.admin("namespace.create", {"namespace": "fuzz"})
+            await client.admin("topic.create", {"topic": TOPIC})
         with _nobody_reconnects(caplog):
             async with asyncio.TaskGroup() as tasks:
                 bystanders = _Bystanders(server.url)
