@@ -314,7 +314,8 @@ def _show(
         *("query", "sulina s", "native Parquet s", "ratio", "goal", "floor s"),
     )
     for each in pairs:
-        goal = "" if each.goal is None else f"{each.goal:g}, " + _met(each.ratio <= each.goal)
+        met = "met" if each.goal is None or each.ratio <= each.goal else "missed"
+        goal = "" if each.goal is None else f"{each.goal:g}, {met}"
         figures = f"{each.ours:.2f}", f"{each.native:.2f}", f"{each.ratio:.2f}"
         floor = "" if each.floor is None else f"{each.floor:.2f}"
         table.add_row(each.name, *figures, goal, floor)
@@ -326,10 +327,6 @@ def _show(
     console.print(f"{options.small:,} small ledgers (goal: planned in {GOAL_SECONDS:g} s):")
     for name, seconds in small.items():
         console.print(f"  {name}: {seconds:.2f} s")
-
-
-def _met(yes: bool) -> str:
-    return "met" if yes else "missed"
 
 
 if __name__ == "__main__":

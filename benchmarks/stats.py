@@ -41,9 +41,9 @@ def summarize(samples: Sequence[float]) -> Percentiles:
     )
 
 
-def steady(samples: Sequence[int], warm_up: float = 0.1) -> Sequence[int]:
+def steady(samples: Sequence[int]) -> Sequence[int]:
     """``samples`` in order of sending without the first tenth, while connections warm up."""
-    return samples[int(len(samples) * warm_up) :]
+    return samples[len(samples) // 10 :]
 
 
 def ratio(better: float, worse: float) -> float | None:

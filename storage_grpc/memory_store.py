@@ -1,7 +1,6 @@
 """An entry store in memory: nothing survives the process.
 
-For tests, simulation and topics that may be lost. Futures complete immediately, and nothing is ever
-pending.
+For tests. Futures complete immediately, and nothing is ever pending.
 """
 
 from __future__ import annotations
@@ -35,14 +34,9 @@ class _Ledger:
 
 
 class MemoryEntryStore:
-    """``EntryStore`` in memory, with at most ``max_bytes`` of payload if given.
+    """``EntryStore`` in memory. The ids of deleted ledgers are kept."""
 
-    The ids of deleted ledgers are kept.
-    """
-
-    def __init__(self, *, max_bytes: int | None = None) -> None:
-        self._max_bytes = max_bytes
-        self._bytes = 0
+    def __init__(self) -> None:
         self._ledgers: dict[int, _Ledger] = {}
         self._deleted: set[int] = set()
         self._closed = False
@@ -73,18 +67,10 @@ class MemoryEntryStore:
                 done.set_result(None)
             else:
                 done.set_exception(other_bytes(ledger, entry))
-        elif self._max_bytes is not None and self._bytes + length > self._max_bytes:
-            done.set_exception(
-                StorageFull(
-                    f"the memory store has reached its limit of {self._max_bytes} bytes: "
-                    "delete ledgers, or raise the limit"
-                )
-            )
         else:
             known.entries[entry] = Entry(ledger, entry, lac, content)
             known.lac = max(known.lac, lac)
             known.bytes += length
-            self._bytes += length
             self._ledgers[ledger] = known
             done.set_result(None)
         return done
@@ -129,9 +115,7 @@ class MemoryEntryStore:
     async def delete(self, ledger: int) -> None:
         self._check_open()
         check_ids(ledger, 0, -1)
-        known = self._ledgers.pop(ledger, None)
-        if known is not None:
-            self._bytes -= known.bytes
+        self._ledgers.pop(ledger, None)
         self._deleted.add(ledger)
 
     def stat(self, ledger: int) -> LedgerStat | None:

@@ -34,16 +34,12 @@ class CannotStart(Exception):
     """A server did not start; the message says why."""
 
 
-def _free_port() -> int:
-    return free_ports(1)[0]
-
-
 @dataclass(slots=True)
 class SystemServer:
     """A server on this machine, which owns its processes until :meth:`stop`."""
 
     log: Path
-    port: int = field(default_factory=_free_port)
+    port: int = field(default_factory=lambda: free_ports(1)[0])
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     """The names of the processes, in the same order."""

@@ -53,6 +53,7 @@ from sulina.metadata.store import MetadataStore
 from sulina.runtime.deadline import within
 from sulina.runtime.resources import ResourceMonitor
 from sulina.runtime.seam import Clock, Network
+from sulina.runtime.tasks import stop_tasks
 from sulina.version import __version__
 from sulina.wire.stream import CommandStream
 
@@ -285,6 +286,4 @@ async def joined_cluster(
                 await danube.clients_moved(seconds, node.others)
             binary.stop_listening()
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await stop_tasks(*tasks)

@@ -52,6 +52,7 @@ from sulina.metadata.store import MetadataStore
 from sulina.model import Delivery
 from sulina.names import TopicName
 from sulina.runtime.seam import Clock
+from sulina.runtime.tasks import stop_tasks
 
 
 class TopicMetadata(Protocol):
@@ -159,9 +160,7 @@ class Broker:
     async def close(self) -> None:
         """Disconnect all producers and consumers, store all cursors, close all ledgers."""
         self._closing = True
-        for task in self._background:
-            task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        await stop_tasks(*self._background)
         await self._shielded.finished()
         reason = Retriable("the broker is shutting down")
         # In batches: closing one by one would add up their waits, and there may be thousands.

@@ -29,6 +29,7 @@ from sulina.metadata.keys.path import part
 from sulina.metadata.store import Compare, Delete, MetadataStore, ModRevisionIs, Op
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
+from sulina.runtime.tasks import stop_tasks
 
 _log = logging.getLogger(__name__)
 _REFUSALS: Final = 3
@@ -74,10 +75,7 @@ class FailureDetector:
                 with suppress(TimeoutError):  # becoming the leader does not wake this
                     await within(self._clock, _PAUSE, self._news.wait())
         finally:
-            tasks = list(self._watching.values())
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await stop_tasks(*self._watching.values())
 
     def _choose(self) -> None:
         """Watch the brokers that this broker should watch, each in its current registration."""

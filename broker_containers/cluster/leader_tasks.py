@@ -139,12 +139,13 @@ class LeaderTasks:
         """
         brokers, settings = self.view().brokers.values(), self.manager.settings
         balance = balance_of(brokers)
+        ordered = sorted(brokers, key=lambda one: (-one.load, one.id))
         return {
             "ranking": settings.ranking.value,
             "high": settings.high_start,
             "low": settings.low_start,
             "balance": {**asdict(balance), "max_over_mean": balance.max_over_mean},
-            "brokers": [_ranked(one) for one in sorted(brokers, key=_by_load)],
+            "brokers": [_ranked(one) for one in ordered],
             "reasons": {reason.value: count for reason, count in sorted(self.reasons.items())},
             "moves": dict(self.moves),
         }
@@ -337,10 +338,6 @@ class LeaderTasks:
             elif await topics.get(self._store, change.topic) is None:
                 await assignments.forget(self._store, change.topic)
         return last
-
-
-def _by_load(broker: BrokerLoad) -> tuple[float, str]:
-    return -broker.load, broker.id
 
 
 def _ranked(broker: BrokerLoad) -> dict[str, Any]:

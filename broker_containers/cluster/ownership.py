@@ -28,6 +28,7 @@ from sulina.metadata.store import Compare, MetadataStore, ModRevisionIs
 from sulina.names import TopicName
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
+from sulina.runtime.tasks import stop_tasks
 from sulina.wire.decode import Frame
 
 _log = logging.getLogger(__name__)
@@ -211,10 +212,7 @@ class Ownership:
     async def stop(self) -> None:
         """Stop watching. Open topics stay open."""
         self._closed = True
-        tasks = list(self._busy.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await stop_tasks(*self._busy.values())
 
     def _owner_changed(self, rest: str, owner: Owner | None) -> None:
         self._wake(rest)

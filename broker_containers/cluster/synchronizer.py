@@ -22,12 +22,12 @@ from typing import Final
 from sulina.client.client import Client
 from sulina.client.consumer import Consumer
 from sulina.client.producer import Producer
-from sulina.client.tasks import stop_tasks
 from sulina.errors import AlreadyExists, NotFound, SulinaError
 from sulina.metadata.prefix_cache import PrefixCache
 from sulina.model import Delivery, Start
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
+from sulina.runtime.tasks import stop_tasks
 
 _log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class Synchronizer:
 
     async def __aexit__(self, *exc: object) -> None:
         with suppress(TimeoutError):
-            await within(self._clock, _STOP_SECONDS, stop_tasks(self._tasks))
+            await within(self._clock, _STOP_SECONDS, stop_tasks(*self._tasks))
 
     # ---- announcing and listening ----
 
@@ -143,7 +143,7 @@ class Synchronizer:
             try:
                 await asyncio.wait((listening, announcing), return_when=asyncio.FIRST_COMPLETED)
             finally:
-                await stop_tasks((listening, announcing))
+                await stop_tasks(listening, announcing)
             for task in (listening, announcing):
                 if not task.cancelled():
                     task.result()

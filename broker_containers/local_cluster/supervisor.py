@@ -15,6 +15,7 @@ from typing import Final, Literal, Self
 from broker_containers.local_cluster.processes import LocalCluster, ManagedProcess, last_line
 from sulina.errors import SulinaError
 from sulina.runtime.real_clock import RealClock
+from sulina.runtime.tasks import stop_tasks
 
 _POLL_SECONDS: Final = 0.1
 _FIRST_PAUSE: Final = 0.5
@@ -64,9 +65,7 @@ class Supervisor:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await stop_tasks(*self._tasks)
         try:
             # Dependents stop first. All brokers at once, so that none waits for another to take
             # its topics. etcd is last, since the others need it until they have stopped.

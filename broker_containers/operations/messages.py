@@ -35,6 +35,7 @@ from sulina.operations.messages import (
     StoredMessage,
 )
 from sulina.runtime.seam import RunBlocking
+from sulina.runtime.tasks import stop_tasks
 from sulina.wire.decode import Frame
 from sulina.wire.encode import Origin, encode_frame
 
@@ -112,9 +113,7 @@ class Publisher:
 
     async def close(self) -> None:
         """Give up what is not durable yet; its senders get ``UnknownOutcome``."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await stop_tasks(*self._tasks)
 
     async def _run(self, name: TopicName, queue: deque[_Waiting]) -> None:
         batch: list[_Waiting] = []

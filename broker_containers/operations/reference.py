@@ -59,13 +59,9 @@ def _entry(attribute: str, operation: Declaration) -> str:
 
 
 def _row(argument: Argument) -> str:
-    required = "required" if argument.required else ""
-    about = " ".join(filter(None, (f"{required}." if required else "", _about(argument))))
+    description = argument.described.description.replace("|", "\\|")
+    about = " ".join(filter(None, ("required." if argument.required else "", description)))
     return f"| `{argument.name}` | {_type(argument.described.form.schema({}))} | {about} |"
-
-
-def _about(argument: Argument) -> str:
-    return argument.described.description.replace("|", "\\|")
 
 
 def _type(schema: Schema) -> str:

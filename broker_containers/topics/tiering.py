@@ -24,6 +24,7 @@ from sulina.metadata.keys.ledgers import LedgerList, LedgerRef, LedgerState, Tie
 from sulina.metadata.store import Op
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
+from sulina.runtime.tasks import stop_tasks
 
 _log = logging.getLogger(__name__)
 _AT_A_TIME: Final = 64
@@ -82,11 +83,8 @@ class _Failed:
 
 def untiered(refs: Iterable[LedgerRef]) -> list[LedgerRef]:
     """Closed ledgers that are not tiered yet, oldest first."""
-    return [ref for ref in refs if ref.state is LedgerState.CLOSED and _wants_object(ref)]
-
-
-def _wants_object(ref: LedgerRef) -> bool:
-    return ref.tiered is None and ref.records > 0
+    closed = (ref for ref in refs if ref.state is LedgerState.CLOSED)
+    return [ref for ref in closed if ref.tiered is None and ref.records > 0]
 
 
 def droppable(refs: Sequence[LedgerRef], settings: TieringSettings, now_us: int) -> list[LedgerRef]:
@@ -167,9 +165,7 @@ class Tiering:
         try:
             await asyncio.gather(*tasks)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await stop_tasks(*tasks)
 
     async def _try(self, log: ManagedLedger, ref: LedgerRef) -> None:
         if not log.usable:

@@ -16,7 +16,7 @@ from infra.component import Component, Deployment
 from infra.config.settings import StackSettings
 from infra.network.firewall import Firewall
 from infra.network.vpc import VpcNetwork
-from infra.security.iam import document
+from infra.security.iam import allow_principal, document
 
 READ_AND_WRITE = (
     "s3:GetObject",
@@ -79,21 +79,10 @@ class VpcEndpoints(Component):
         """Allow any caller, but only these buckets."""
         objects = [pulumi.Output.concat(bucket, "/*") for bucket in buckets]
         layers = self.region.bucket_arn(f"prod-{self.region.name}-starport-layer-bucket")
+        ours = [*buckets, *objects]
         return document(
             [
-                {
-                    "Sid": "OurBuckets",
-                    "Effect": "Allow",
-                    "Principal": "*",
-                    "Action": list(READ_AND_WRITE),
-                    "Resource": [*buckets, *objects],
-                },
-                {
-                    "Sid": "ImageLayers",
-                    "Effect": "Allow",
-                    "Principal": "*",
-                    "Action": "s3:GetObject",
-                    "Resource": f"{layers}/*",
-                },
+                allow_principal("OurBuckets", "*", list(READ_AND_WRITE), ours),
+                allow_principal("ImageLayers", "*", "s3:GetObject", f"{layers}/*"),
             ]
         )

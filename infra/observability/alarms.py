@@ -6,6 +6,8 @@ Every alarm calls for action; its description says what it means and where to lo
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pulumi
@@ -19,7 +21,7 @@ from infra.functions.functions import Functions
 from infra.lake.spark import SparkApplication
 from infra.network import ports
 from infra.observability.dashboard import dashboard
-from infra.security.iam import document
+from infra.security.iam import allow_principal, document
 from infra.security.keys import Keys
 from infra.telemetry.metrics import (
     CERTIFICATE,
@@ -37,6 +39,16 @@ _DISK_PERCENT: Final = 80
 _CERTIFICATE_DAYS: Final = 90
 
 
+@dataclass(frozen=True, slots=True)
+class _Metric:
+    """What an alarm watches."""
+
+    namespace: str
+    name: str
+    dimensions: Mapping[str, Any]
+    statistic: str
+
+
 class Observability(Component):
     """Alarms, their topic, and the dashboard."""
 
@@ -52,7 +64,6 @@ class Observability(Component):
         super().__init__("Observability", parent)
         settings = self.settings
         self.topic = self._topic(shared.keys)
-        self._cluster = {CLUSTER: settings.prefix}
         self._brokers(balancer)
         for member in members:
             self._member(member, shared.containers.cluster.name)
@@ -88,14 +99,13 @@ class Observability(Component):
             kms_master_key_id=keys.operations.arn,
             opts=self.within(),
         )
-        publish = {
-            "Sid": "AlarmsAndRules",
-            "Effect": "Allow",
-            "Principal": {"Service": ["cloudwatch.amazonaws.com", "events.amazonaws.com"]},
-            "Action": "sns:Publish",
-            "Resource": topic.arn,
-            "Condition": {"StringEquals": {"aws:SourceAccount": self.region.account}},
-        }
+        publish = allow_principal(
+            "AlarmsAndRules",
+            {"Service": ["cloudwatch.amazonaws.com", "events.amazonaws.com"]},
+            "sns:Publish",
+            topic.arn,
+            {"StringEquals": {"aws:SourceAccount": self.region.account}},
+        )
         aws.sns.TopicPolicy("alarms", arn=topic.arn, policy=document([publish]), opts=self.within())
         if self.settings.alarm_email:
             aws.sns.TopicSubscription(
@@ -108,46 +118,35 @@ class Observability(Component):
         return topic
 
     def _brokers(self, balancer: LoadBalancer) -> None:
+        targets = {
+            "LoadBalancer": balancer.balancer.arn_suffix,
+            "TargetGroup": balancer.targets[ports.BINARY].arn_suffix,
+        }
         self._alarm(
             "brokers-few",
             "Fewer healthy brokers than sulina:brokerMin: see the brokers' log",
-            "AWS/NetworkELB",
-            "HealthyHostCount",
-            {
-                "LoadBalancer": balancer.balancer.arn_suffix,
-                "TargetGroup": balancer.targets[ports.BINARY].arn_suffix,
-            },
-            "Minimum",
+            _Metric("AWS/NetworkELB", "HealthyHostCount", targets, "Minimum"),
             below=self.settings.brokers.minimum,
             missing="breaching",
         )
         self._alarm(
             "brokers-busy",
             "Brokers are overloaded although autoscaling is active: raise sulina:brokerMax",
-            NAMESPACE,
-            LOAD,
-            self._cluster,
-            "Average",
+            self._own(LOAD, "Average"),
             above=_HIGH_LOAD,
             minutes=15,
         )
         self._alarm(
             "topics-unserved",
             "Topics have no broker: check that there is a leader and that it reaches etcd",
-            NAMESPACE,
-            UNASSIGNED,
-            self._cluster,
-            "Minimum",
+            self._own(UNASSIGNED, "Minimum"),
             above=0,
             minutes=10,
         )
         self._alarm(
             "load-unknown",
             "The brokers' load is not published, so they are not scaled: see the scaler's log",
-            NAMESPACE,
-            LOAD,
-            self._cluster,
-            "SampleCount",
+            self._own(LOAD, "SampleCount"),
             below=1,
             minutes=10,
             missing="breaching",
@@ -158,20 +157,15 @@ class Observability(Component):
             f"{member.name}-machine",
             f"The machine of {member.name} fails its status checks: wait for EC2 to recover it, or "
             "replace it",
-            "AWS/EC2",
-            "StatusCheckFailed",
-            {"InstanceId": member.machine.id},
-            "Maximum",
+            _Metric("AWS/EC2", "StatusCheckFailed", {"InstanceId": member.machine.id}, "Maximum"),
             above=0,
             missing="breaching",
         )
+        service = {"ClusterName": cluster, "ServiceName": member.service.name}
         self._alarm(
             f"{member.name}-container",
             f"{member.name} is not running: see its log, and check that its volume is mounted",
-            "ECS/ContainerInsights",
-            "RunningTaskCount",
-            {"ClusterName": cluster, "ServiceName": member.service.name},
-            "Minimum",
+            _Metric("ECS/ContainerInsights", "RunningTaskCount", service, "Minimum"),
             below=1,
             missing="breaching",
         )
@@ -179,10 +173,7 @@ class Observability(Component):
             f"{member.name}-disk",
             f"The volume of {member.name} is more than {_DISK_PERCENT} % full, or is not measured: "
             "enlarge it, or find out why nothing is deleted (docs/operations.md)",
-            NAMESPACE,
-            DISK,
-            {**self._cluster, MEMBER: member.name},
-            "Maximum",
+            self._own(DISK, "Maximum", {MEMBER: member.name}),
             above=_DISK_PERCENT,
             minutes=5,
             missing="breaching",
@@ -193,10 +184,7 @@ class Observability(Component):
             "certificates-old",
             "Internal certificates expire soon, and the cluster stops working when they do: renew "
             "them with `pulumi up` (docs/operations.md)",
-            NAMESPACE,
-            CERTIFICATE,
-            self._cluster,
-            "Minimum",
+            self._own(CERTIFICATE, "Minimum"),
             below=_CERTIFICATE_DAYS,
             minutes=5,
         )
@@ -206,20 +194,15 @@ class Observability(Component):
             self._alarm(
                 f"{name}-errors",
                 f"The function {name} fails: see its log",
-                "AWS/Lambda",
-                "Errors",
-                {"FunctionName": each.name},
-                "Sum",
+                _Metric("AWS/Lambda", "Errors", {"FunctionName": each.name}, "Sum"),
                 above=3,
                 minutes=15,
             )
+        queue = {"QueueName": functions.failed_calls.name}
         self._alarm(
             "failed-calls",
             "Function calls failed for good: read them, with their reasons, from the queue",
-            "AWS/SQS",
-            "ApproximateNumberOfMessagesVisible",
-            {"QueueName": functions.failed_calls.name},
-            "Maximum",
+            _Metric("AWS/SQS", "ApproximateNumberOfMessagesVisible", queue, "Maximum"),
             above=0,
         )
 
@@ -240,14 +223,15 @@ class Observability(Component):
             "failed-jobs", rule=rule.name, arn=self.topic.arn, opts=self.within()
         )
 
+    def _own(self, name: str, statistic: str, more: Mapping[str, str] | None = None) -> _Metric:
+        """One of Sulina's own metrics, of this deployment."""
+        return _Metric(NAMESPACE, name, {CLUSTER: self.settings.prefix, **(more or {})}, statistic)
+
     def _alarm(
         self,
         name: str,
         description: str,
-        namespace: str,
-        metric: str,
-        dimensions: dict[str, Any],
-        statistic: str,
+        metric: _Metric,
         *,
         above: float | None = None,
         below: float | None = None,
@@ -259,10 +243,10 @@ class Observability(Component):
             name,
             name=self.named(name),
             alarm_description=description,
-            namespace=namespace,
-            metric_name=metric,
-            dimensions=dimensions,
-            statistic=statistic,
+            namespace=metric.namespace,
+            metric_name=metric.name,
+            dimensions=metric.dimensions,
+            statistic=metric.statistic,
             comparison_operator="LessThanThreshold" if above is None else "GreaterThanThreshold",
             threshold=below if above is None else above,
             period=60,

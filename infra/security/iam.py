@@ -74,6 +74,18 @@ def deny(
     return _statement(sid, "Deny", actions, list(resources), when)
 
 
+def allow_principal(
+    sid: str,
+    principal: Any,
+    actions: str | Sequence[str],
+    resources: Any = "*",
+    when: Mapping[str, Any] | None = None,
+) -> Statement:
+    """Allow actions to a principal, in the policy of a resource: there, "*" is that resource."""
+    found = {"Sid": sid, "Effect": "Allow", "Principal": principal, "Action": actions}
+    return {**found, "Resource": resources, **({"Condition": when} if when else {})}
+
+
 def document(statements: Sequence[Statement]) -> pulumi.Output[str]:
     """A policy document as JSON, resolved once all its ARNs are known."""
     return pulumi.Output.json_dumps({"Version": "2012-10-17", "Statement": list(statements)})

@@ -14,7 +14,7 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.component import Component, Deployment
-from infra.security.iam import Statement, allow, document
+from infra.security.iam import Statement, allow, allow_principal, document
 
 USE_KEY = ("kms:Decrypt", "kms:GenerateDataKey")
 """The actions needed to read and write encrypted objects."""
@@ -59,13 +59,8 @@ class Keys(Component):
     def _key(self, name: str, what: str, more: Sequence[Mapping[str, Any]]) -> aws.kms.Key:
         # In a key policy, "*" means this key. Without this statement the key could be neither used
         # nor changed, not even with an IAM policy that allows it.
-        account = {
-            "Sid": "AccountPolicies",
-            "Effect": "Allow",
-            "Principal": {"AWS": f"arn:{self.region.partition}:iam::{self.region.account}:root"},
-            "Action": "kms:*",
-            "Resource": "*",
-        }
+        root = f"arn:{self.region.partition}:iam::{self.region.account}:root"
+        account = allow_principal("AccountPolicies", {"AWS": root}, "kms:*")
         key = aws.kms.Key(
             name,
             description=what,
@@ -83,14 +78,8 @@ class Keys(Component):
         return key
 
     def _use(self, sid: str, service: str, when: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {
-            "Sid": sid,
-            "Effect": "Allow",
-            "Principal": {"Service": service},
-            "Action": ["kms:Encrypt", *USE_KEY, "kms:DescribeKey"],
-            "Resource": "*",
-            "Condition": when,
-        }
+        actions = ["kms:Encrypt", *USE_KEY, "kms:DescribeKey"]
+        return allow_principal(sid, {"Service": service}, actions, when=when)
 
     def _ours(self) -> Mapping[str, Any]:
         return {"StringEquals": {"aws:SourceAccount": self.region.account}}

@@ -32,6 +32,7 @@ from storage_grpc.remote.wire.layout import (
 from storage_grpc.storage_pb2 import OK
 from sulina.errors import Overloaded, SulinaError, TooLarge, Unavailable, UnknownOutcome
 from sulina.runtime.seam import Buffer, Clock
+from sulina.runtime.tasks import stop_tasks
 
 _MESSAGE_BYTES = 1 << 20
 """The limit of one message, unless a single entry is larger."""
@@ -114,9 +115,7 @@ class Appends:
     async def close(self) -> None:
         """End the stream; unanswered appends have an unknown outcome."""
         self._closed = True
-        if self._stream is not None:
-            self._stream.cancel()
-            await asyncio.gather(self._stream, return_exceptions=True)
+        await stop_tasks(self._stream)
         # A task that was cancelled before its first step has not done this.
         self._fail_all("the connection was closed")
 
@@ -147,9 +146,7 @@ class Appends:
         finally:
             if call is not None:
                 call.cancel()
-            if sending is not None:
-                sending.cancel()
-                await asyncio.gather(sending, return_exceptions=True)
+            await stop_tasks(sending)
             self._ended(answered, reason)
 
     async def _send(self, call: AppendCall) -> None:

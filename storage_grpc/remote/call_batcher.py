@@ -17,6 +17,7 @@ from typing import Final
 from storage_grpc import storage_pb2 as pb
 from storage_grpc.remote.wire.codes import error_of
 from sulina.errors import SulinaError, UnknownOutcome
+from sulina.runtime.tasks import stop_tasks
 
 _MAX_PENDING: Final = 2
 _MIN_SECOND_BATCH: Final = 32
@@ -70,10 +71,7 @@ class CallBatcher:
     async def close(self) -> None:
         """Cancel pending calls; they have an unknown outcome."""
         self._closed = True
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await stop_tasks(*self._tasks)
         self._fail(list(self._waiting), self._gone())
         self._waiting.clear()
 

@@ -19,6 +19,7 @@ from storage_grpc.remote.settings import RemoteSettings
 from sulina.errors import Refused, Unavailable
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock, Randomness
+from sulina.runtime.tasks import stop_tasks
 
 _SAME_LOAD = 1 << 20
 """Nodes whose pending bytes differ by less count as equally loaded."""
@@ -66,9 +67,7 @@ class RemoteNodes:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for task in self._watching:
-            task.cancel()
-        await asyncio.gather(*self._watching, return_exceptions=True)
+        await stop_tasks(*self._watching)
         for monitor in self._monitors:
             await monitor.close()
         self._watching.clear()

@@ -32,6 +32,7 @@ from sulina.errors import (
     Unavailable,
     UnknownOutcome,
 )
+from sulina.runtime.tasks import stop_tasks
 
 _log = logging.getLogger(__name__)
 
@@ -80,8 +81,7 @@ class AppendSession:
         try:
             await self._answer()
         finally:
-            self._receiving.cancel()
-            await asyncio.gather(self._receiving, return_exceptions=True)
+            await stop_tasks(self._receiving)
             for pending in self._pending:
                 # The client is gone; otherwise failures would be logged as unhandled.
                 pending.stored.add_done_callback(_error)

@@ -29,6 +29,7 @@ from sulina.lake.decoder import (
 from sulina.lake.summary import ObjectHead, ObjectSummary
 from sulina.objects.store import ObjectStore
 from sulina.runtime.seam import RunBlocking
+from sulina.runtime.tasks import stop_tasks
 from sulina.wire.header import parse_header
 
 _GroupKey = tuple[str, int]
@@ -129,9 +130,7 @@ class ObjectReader:
                     ahead = asyncio.create_task(coming, name=f"verify {key_of(head)}")
                 await self._run_blocking(partial(verifier.add, group, data))
         finally:
-            if ahead is not None:
-                ahead.cancel()
-                await asyncio.gather(ahead, return_exceptions=True)
+            await stop_tasks(ahead)
         verifier.finish()
         return opened.footer.summary
 
@@ -145,9 +144,7 @@ class ObjectReader:
     async def close(self) -> None:
         """Cancel pending fetches."""
         tasks = [*self._ahead, *self._opening.values(), *self._fetching.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await stop_tasks(*tasks)
 
     # ---- footers ----
 

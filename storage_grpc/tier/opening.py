@@ -14,6 +14,7 @@ from sulina.errors import SulinaError
 from sulina.lake import require_lake
 from sulina.lake.layout import ROOT
 from sulina.runtime.seam import Clock, Randomness
+from sulina.runtime.tasks import stop_tasks
 from sulina.runtime.threads import ThreadRunner
 
 if TYPE_CHECKING:
@@ -50,8 +51,7 @@ async def open_tier(
         try:
             yield tier
         finally:
-            cleaning.cancel()
-            await asyncio.gather(cleaning, return_exceptions=True)
+            await stop_tasks(cleaning)
             await tier.close()
 
 

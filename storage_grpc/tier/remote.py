@@ -25,6 +25,7 @@ from sulina.metadata.keys.ledger_metadata import LedgerMetadata
 from sulina.metadata.store import MetadataStore
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
+from sulina.runtime.tasks import stop_tasks
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -199,9 +200,7 @@ class RemoteTier:
                         raise error
                     errors.append(error)
         finally:
-            for task in asking:
-                task.cancel()
-            await asyncio.gather(*asking, return_exceptions=True)
+            await stop_tasks(*asking)
         raise _verdict(errors)
 
     async def _ask(
@@ -222,8 +221,7 @@ class RemoteTier:
             try:
                 await asyncio.wait({*asking, timer}, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                timer.cancel()
-                await asyncio.gather(timer, return_exceptions=True)
+                await stop_tasks(timer)
         return [task for task in asking if task.done()]
 
 

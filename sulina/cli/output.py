@@ -45,6 +45,13 @@ def write_json(value: Any) -> None:
     click.echo(json.dumps(plain(value), indent=2 if sys.stdout.isatty() else None))
 
 
+def shown_as_json(settings: CliSettings, value: Any) -> bool:
+    """Print the value if ``--json`` was given; returns whether it was."""
+    if settings.json:
+        write_json(value)
+    return settings.json
+
+
 def say(settings: CliSettings, sentence: str, value: Any) -> None:
     """Print the result of a command: the sentence, or with ``--json`` the value."""
     if settings.json:
@@ -139,8 +146,7 @@ def readable_limits(limits: Policy) -> dict[str, Any]:
 
 def show_limits(settings: CliSettings, limits: Policy) -> None:
     """Print the limits of a topic or namespace, under the names that set them."""
-    if settings.json:
-        write_json(limits)
+    if shown_as_json(settings, limits):
         return
     readable = readable_limits(limits)
     width = max(map(len, readable))

@@ -15,12 +15,13 @@ from sulina.client.queue import Credit
 from sulina.client.receiver import Receiver
 from sulina.client.retry import retry
 from sulina.client.session import AsyncResource, closed_error
-from sulina.client.tasks import run_all, run_all_or_cancel, stop_tasks
+from sulina.client.tasks import run_all, run_all_or_cancel
 from sulina.client.topics import TopicInfo, TopicLookup
 from sulina.errors import Closed, Refused, SulinaError, UnknownOutcome
 from sulina.model import Start
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Runtime
+from sulina.runtime.tasks import stop_tasks
 
 _ACK_PAUSE: Final = 0.01
 _ACK_RECORDS: Final = 1000
@@ -169,7 +170,7 @@ class Consumer(AsyncResource):
             await self._leave()
 
     async def _leave(self) -> None:
-        await stop_tasks(self._tasks)
+        await stop_tasks(*self._tasks)
         await run_all([part.close for part in self._parts])
         self._receiver.end(closed_error("consumer"))
         self._on_close(self)

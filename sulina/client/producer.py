@@ -17,11 +17,12 @@ from sulina.client.records import RecordColumns, as_attributes, as_key, as_paylo
 from sulina.client.retry import retry
 from sulina.client.routing import group_by_partition, partition_of
 from sulina.client.session import AsyncResource, closed_error
-from sulina.client.tasks import run_all, run_all_or_cancel, stop_tasks
+from sulina.client.tasks import run_all, run_all_or_cancel
 from sulina.client.tickets import FrameOutcome, Ticket
 from sulina.client.topics import TopicLookup
 from sulina.errors import Closed, Refused, SulinaError, TooLarge
 from sulina.runtime.seam import Buffer, Runtime
+from sulina.runtime.tasks import stop_tasks
 
 
 @types.coroutine
@@ -168,7 +169,7 @@ class Producer(AsyncResource):
             await self._leave()
 
     async def _leave(self) -> None:
-        await stop_tasks(self._tasks)
+        await stop_tasks(*self._tasks)
         await run_all([part.close for part in self._parts])
         self._budget.wake()
         self._on_close(self)

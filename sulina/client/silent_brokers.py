@@ -14,11 +14,11 @@ from typing import Final
 
 from sulina.client.connection import Connection
 from sulina.client.pool import Pool
-from sulina.client.tasks import stop_tasks
 from sulina.client.topics import look_up_at
 from sulina.errors import SulinaError, Unavailable
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Runtime
+from sulina.runtime.tasks import stop_tasks
 
 _BETWEEN: Final = 0.5
 """Seconds between two lookups."""
@@ -37,7 +37,7 @@ class SilentBrokerCheck:
 
     async def close(self) -> None:
         """Stop all checks."""
-        await stop_tasks(list(self._asking.values()))
+        await stop_tasks(*self._asking.values())
 
     def _silent(self, connection: Connection) -> None:
         if connection not in self._asking:

@@ -1,10 +1,12 @@
-"""Runs calls concurrently and stops tasks, leaving none behind."""
+"""Runs calls concurrently, leaving no task behind."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
+
+from sulina.runtime.tasks import stop_tasks
 
 _AT_ONCE: Final = 32
 
@@ -17,7 +19,7 @@ async def run_all_or_cancel(calls: Sequence[Call]) -> None:
     try:
         await asyncio.gather(*tasks)
     finally:
-        await stop_tasks(tasks)
+        await stop_tasks(*tasks)
 
 
 async def run_all(calls: Sequence[Call]) -> None:
@@ -26,17 +28,10 @@ async def run_all(calls: Sequence[Call]) -> None:
     try:
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     finally:
-        await stop_tasks(tasks)
+        await stop_tasks(*tasks)
     for outcome in outcomes:
         if outcome is not None:
             raise outcome
-
-
-async def stop_tasks(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Cancel tasks and wait until they have ended. Their errors are not raised."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _start(calls: Sequence[Call]) -> list[asyncio.Task[None]]:

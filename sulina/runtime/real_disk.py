@@ -234,7 +234,10 @@ def _write_all(fd: int, position: int, buffers: Sequence[Buffer]) -> None:
     done = 0
     while done < len(rest):
         batch = rest[done : done + _MAX_BUFFERS]
-        written = os.pwritev(fd, batch, position) if _HAS_PWRITEV else _pwrite(fd, batch, position)
+        if _HAS_PWRITEV:
+            written = os.pwritev(fd, batch, position)
+        else:
+            written = os.pwrite(fd, batch[0], position)
         position += written
         for buffer in batch:
             size = memoryview(buffer).nbytes
@@ -244,10 +247,6 @@ def _write_all(fd: int, position: int, buffers: Sequence[Buffer]) -> None:
                 break
             written -= size
             done += 1
-
-
-def _pwrite(fd: int, batch: Sequence[Buffer], position: int) -> int:
-    return os.pwrite(fd, batch[0], position)
 
 
 def _read_all(fd: int, position: int, length: int) -> bytes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from sulina.cli.command import CliGroup
-from sulina.cli.output import columns, echo, plural, print_fields, print_table, write_json
+from sulina.cli.output import columns, echo, plural, print_fields, print_table, shown_as_json
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
 from sulina.operations.json_types import plain
@@ -34,8 +34,7 @@ def balance() -> None:
 def show(settings: CliSettings) -> None:
     """Show the load of each broker, past moves, and the reasons for not moving topics."""
     found = ask(settings, lambda admin: admin.balance.show())
-    if settings.json:
-        write_json(found)
+    if shown_as_json(settings, found):
         return
     fields: dict[str, Any] = {"leader": found.leader, "load": plain(found.balance)}
     for name, title in (("moves", "moved so far"), ("reasons", "reasons not to move")):
@@ -58,8 +57,7 @@ def rebalance(settings: CliSettings) -> None:
 
 
 def _show_plan(settings: CliSettings, found: BalancePlan, doing: str) -> None:
-    if settings.json:
-        write_json(found)
+    if shown_as_json(settings, found):
         return
     moves = found.moves
     if moves:

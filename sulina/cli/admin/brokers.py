@@ -17,8 +17,8 @@ from sulina.cli.output import (
     print_table,
     say,
     show_rows,
+    shown_as_json,
     size,
-    write_json,
 )
 from sulina.cli.params import POSITIVE
 from sulina.cli.progress import Progress
@@ -77,8 +77,7 @@ def broker_list(settings: CliSettings) -> None:
 def broker_describe(settings: CliSettings, name: str, topics: bool) -> None:
     """Show a broker's addresses, and its latest load report."""
     found = ask(settings, lambda admin: admin.brokers.describe(name))
-    if settings.json:
-        write_json(found)
+    if shown_as_json(settings, found):
         return
     fields = {
         field: value
@@ -199,8 +198,7 @@ def broker_activate(settings: CliSettings, name: str, reason: str | None) -> Non
 def cluster_describe(settings: CliSettings) -> None:
     """Show the leader, the brokers, and how many topics are served, waiting or moving."""
     found = ask(settings, lambda admin: admin.cluster.describe())
-    if settings.json:
-        write_json(found)
+    if shown_as_json(settings, found):
         return
     fields = {field: value for field, value in plain(found).items() if field != "brokers"}
     print_fields({**fields, "leader": found.leader or "none at the moment"})

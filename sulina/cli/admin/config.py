@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import socket
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,9 +13,6 @@ from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
 from sulina.errors import NotFound
 from sulina.operations.json_types import plain
-
-if TYPE_CHECKING:
-    from sulina.operations.cluster import SettingRow
 
 
 @click.group(cls=CliGroup)
@@ -38,7 +34,11 @@ _of_broker = click.option(
 def list_(settings: CliSettings, changed: bool) -> None:
     """List all settings, with their values on the broker that answers."""
     answer = ask(settings, lambda admin: admin.config.list())
-    rows = [row for row in answer.settings if not changed or _is_set(row)]
+    rows = [
+        row
+        for row in answer.settings
+        if not changed or row.cluster is not None or bool(row.brokers)
+    ]
     if settings.json:
         write_json({**plain(answer), "settings": rows})
         return
@@ -56,10 +56,6 @@ def list_(settings: CliSettings, changed: bool) -> None:
     show_rows(settings, shown, table, nothing="no setting was changed")
     for name, reason in answer.ignored.items():
         echo(f"{name} is set but has no effect: {reason}", err=True)
-
-
-def _is_set(row: SettingRow) -> bool:
-    return row.cluster is not None or bool(row.brokers)
 
 
 @config.command("get", examples=["sulina config get ledger.roll_bytes"])

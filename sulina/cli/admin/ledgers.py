@@ -18,6 +18,7 @@ from sulina.cli.output import (
     print_fields,
     say,
     show_rows,
+    shown_as_json,
     size,
     write_json,
 )
@@ -76,8 +77,7 @@ def show(settings: CliSettings, name: str, number: int) -> None:
     found = next((row for row in rows if row.ledger == number), None)
     if found is None:
         raise NotFound(f"{name} has no ledger {number}: `sulina ledger list {name}` lists them")
-    if settings.json:
-        write_json(found)
+    if shown_as_json(settings, found):
         return
     times = {"first_time_us": found.first_time_us, "last_time_us": found.last_time_us}
     shown = {field: value for field, value in plain(found).items() if field not in times}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sulina.cli.command import CliGroup
-from sulina.cli.output import columns, print_table, show_rows, write_json
+from sulina.cli.output import columns, print_table, show_rows, shown_as_json
 from sulina.cli.params import MemberOf
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
@@ -34,8 +34,7 @@ def quota() -> None:
 def list_(settings: CliSettings) -> None:
     """List what has a quota, or is connected to the broker that answers."""
     found = ask(settings, lambda admin: admin.quotas.list())
-    if settings.json:
-        write_json(found)
+    if shown_as_json(settings, found):
         return
     rows = [
         {"scope": each.scope, "name": each.name, "limit": row.limit, "use": row.use}
@@ -113,8 +112,7 @@ def _limit(text: str) -> tuple[str, int | WhenFull]:
 
 
 def _print(settings: CliSettings, found: QuotaDetails) -> None:
-    if settings.json:
-        write_json(found)
+    if shown_as_json(settings, found):
         return
     rows = [
         {"limit": row.limit, "use": row.use, "allowed": row.allowed or "no limit"}

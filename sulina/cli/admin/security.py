@@ -11,7 +11,7 @@ import click
 from sulina.cli.admin.audit import audit
 from sulina.cli.admin.roles import binding, role
 from sulina.cli.command import CliGroup
-from sulina.cli.output import columns, confirm, echo, moment, say, show_rows, write_json
+from sulina.cli.output import columns, confirm, echo, moment, say, show_rows, shown_as_json
 from sulina.cli.params import duration, yes_option
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
@@ -90,8 +90,7 @@ def create(
             note=note or "",
         ),
     )
-    if settings.json:
-        write_json(made)
+    if shown_as_json(settings, made):
         return
     echo(made.token)
     expiry = "never" if made.expires_us is None else moment(made.expires_us)

@@ -18,7 +18,7 @@ from sulina.cli.output import (
     print_table,
     say,
     show_rows,
-    write_json,
+    shown_as_json,
 )
 from sulina.cli.params import (
     FROM,
@@ -114,8 +114,7 @@ def list_(settings: CliSettings, topic: str) -> None:
 def describe(settings: CliSettings, topic: str, name: str) -> None:
     """Show a subscription's position, backlog, consumers, counters and failure policy."""
     found = _ask_each(settings, topic, lambda admin, part: admin.describe(part, name))
-    if settings.json:
-        write_json(found)
+    if shown_as_json(settings, found):
         return
     for each in found:
         fields = {
@@ -216,8 +215,7 @@ def policy(
     else:
         found = _ask_each(settings, topic, lambda admin, part: admin.describe(part, name))
         policies = [each.failure_policy for each in found]
-    if settings.json:
-        write_json(policies)
+    if shown_as_json(settings, policies):
         return
     for each in policies:
         print_fields(each)
@@ -249,8 +247,7 @@ def dispatch(
             part, name, max_unacked=max_unacked, in_advance=in_advance
         ),
     )
-    if settings.json:
-        write_json(found)
+    if shown_as_json(settings, found):
         return
     for each in found:
         print_fields({"max_unacked": each.max_unacked or "no limit"})

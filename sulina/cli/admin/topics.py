@@ -20,7 +20,7 @@ from sulina.cli.output import (
     show_fields,
     show_limits,
     show_rows,
-    write_json,
+    shown_as_json,
 )
 from sulina.cli.params import NUMBER, limit, namespace_name, topic_name, yes_option
 from sulina.cli.progress import Progress
@@ -128,8 +128,7 @@ def list_(settings: CliSettings, namespace: str | None, all_: bool) -> None:
 def describe(settings: CliSettings, name: str) -> None:
     """Show a topic's logs, ledgers, producers and subscriptions."""
     described = ask(settings, lambda admin: admin.topics.describe(name))
-    if settings.json:
-        write_json(described)
+    if shown_as_json(settings, described):
         return
     logs = described.logs
     print_fields(
@@ -247,8 +246,7 @@ def ledgers(settings: CliSettings, name: str) -> None:
     For a partitioned topic, name a partition: /default/clicks-part-0.
     """
     found = ask(settings, lambda admin: admin.topics.ledgers(name))
-    if settings.json:
-        write_json(found)
+    if shown_as_json(settings, found):
         return
     echo(f"{name}, epoch {found.epoch}")
     show_rows(settings, found.ledgers, _LEDGERS, nothing=f"{name} has no ledgers yet")

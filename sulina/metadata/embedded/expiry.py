@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from sulina.errors import Overloaded, StorageFull, SulinaError
 from sulina.runtime.seam import Clock
+from sulina.runtime.tasks import stop_tasks
 
 _RETRY_SECONDS = 1.0
 
@@ -43,10 +44,7 @@ class Expiry:
 
     async def close(self) -> None:
         """Stop all tasks."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await stop_tasks(*self._tasks.values())
 
     async def _run(self, lease: int) -> None:
         while (left := self._deadlines[lease] - self._clock.now()) > 0:

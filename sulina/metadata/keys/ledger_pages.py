@@ -75,13 +75,11 @@ def _encode(refs: Sequence[LedgerRef], gone: int) -> bytes:
     rows: list[list[object]] = []
     for ref in refs:
         row = [ref.id, ref.records, ref.bytes, ref.first_time_us, ref.last_time_us, ref.last_entry]
-        rows.append([*row, *_tier_columns(ref.tiered)])
+        tiered = ref.tiered
+        more = () if tiered is None else (tiered.size, tiered.digest, int(tiered.local))
+        rows.append([*row, *more])
     value = {"first_offset": refs[0].first_offset, "gone": gone, "rows": rows}
     return json.dumps(value, separators=(",", ":")).encode()
-
-
-def _tier_columns(tiered: TieredRef | None) -> list[object]:
-    return [] if tiered is None else [tiered.size, tiered.digest, int(tiered.local)]
 
 
 def _decode(item: KeyValue) -> tuple[int, list[LedgerRef]]:
