@@ -4,89 +4,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from benchmarks import program
 from benchmarks.compare import LATENCY_RATE
-from benchmarks.program import RESULTS
+from benchmarks.program import RESULTS, option
 from benchmarks.source import STAMP
 from benchmarks.systems import SYSTEMS
 from benchmarks.units import parse_size
 
 SIZES = (100, 1024, 16 * 1024)
 GIB = 1 << 30
-
-
-@dataclass(frozen=True, slots=True)
-class BenchmarkOptions:
-    """What to measure, and where to write the results."""
-
-    systems: tuple[str, ...]
-    sizes: tuple[int, ...]
-    seconds: float
-    repeat: int
-    rate: int
-    max_bytes: int
-    out: Path
-    data: Path
-    plot: bool
-    json: bool
-    list: bool
-    profile: bool
-
-
-def parse(arguments: Sequence[str]) -> BenchmarkOptions:
-    """Parse the command line. Exits with an error message if it is invalid."""
-    given = vars(_parser().parse_args(arguments))
-    quick = given.pop("quick")
-    given["seconds"] = given["seconds"] or (1.0 if quick else 5.0)
-    given["repeat"] = given["repeat"] or (1 if quick else 3)
-    given["data"] = given["data"] or given["out"] / "data"
-    return BenchmarkOptions(**given)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks",
-        description="Compare Sulina with NATS JetStream, Redis Streams and RabbitMQ streams.",
-    )
-    add = parser.add_argument
-    add(
-        "--systems",
-        type=_systems,
-        default=tuple(SYSTEMS),
-        metavar="A,B",
-        help=f"comma-separated, of {', '.join(SYSTEMS)} (default: all that are installed)",
-    )
-    add("--sizes", type=_sizes, default=SIZES, metavar="N,N", help="bytes (default: 100,1k,16k)")
-    length = parser.add_mutually_exclusive_group()
-    length.add_argument("--seconds", type=_above_zero, help="duration of each cell (default: 5)")
-    length.add_argument("--quick", action="store_true", help="run cells of 1 second, once")
-    add("--repeat", type=_count, help="repetitions per cell; shows the median (default: 3)")
-    add("--rate", type=_count, default=LATENCY_RATE, help="msg/s for latency (default: 5000)")
-    add(
-        "--max-bytes",
-        type=_size,
-        default=2 * GIB,
-        metavar="N",
-        help="maximum payload per cell (default: 2 GiB)",
-    )
-    add(
-        "--out",
-        type=Path,
-        default=RESULTS,
-        help="folder for the JSON and the plot (default: benchmarks/results)",
-    )
-    add("--data", type=Path, help="folder for the servers' data (default: data under --out)")
-    add("--no-plot", dest="plot", action="store_false", help="do not write the plot")
-    add("--json", action="store_true", help="print JSON, with the tables on standard error")
-    add("--list", action="store_true", help="list what can be measured on this machine, and exit")
-    add(
-        "--profile",
-        action="store_true",
-        help="only print CPU seconds per process (default: Sulina's 100 B cell)",
-    )
-    return parser
 
 
 def _systems(text: str) -> tuple[str, ...]:
@@ -129,3 +58,53 @@ def _above_zero(text: str) -> float:
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
     return value
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkOptions:
+    """What to measure, and where to write the results."""
+
+    systems: tuple[str, ...] = option(
+        tuple(SYSTEMS),
+        f"comma-separated, of {', '.join(SYSTEMS)} (default: all that are installed)",
+        type=_systems,
+        metavar="A,B",
+    )
+    sizes: tuple[int, ...] = option(
+        SIZES, "bytes (default: 100,1k,16k)", type=_sizes, metavar="N,N"
+    )
+    seconds: float = option(
+        None, "duration of each cell (default: 5)", type=_above_zero, alone=True
+    )
+    quick: bool = option(False, "run cells of 1 second, once", alone=True)
+    repeat: int = option(None, "repetitions per cell; shows the median (default: 3)", type=_count)
+    rate: int = option(LATENCY_RATE, "msg/s for latency (default: 5000)", type=_count)
+    max_bytes: int = option(
+        2 * GIB, "maximum payload per cell (default: 2 GiB)", type=_size, metavar="N"
+    )
+    out: Path = option(  # noqa: RUF009
+        RESULTS,
+        "folder for the JSON and the plot (default: benchmarks/results)",
+        type=Path,
+    )
+    data: Path = option(  # noqa: RUF009
+        Path(), "folder for the servers' data (default: data under --out)", type=Path
+    )
+    plot: bool = option(True, "do not write the plot", flag="--no-plot")
+    json: bool = option(False, "print JSON, with the tables on standard error")
+    list: bool = option(False, "list what can be measured on this machine, and exit")
+    profile: bool = option(
+        False, "only print CPU seconds per process (default: Sulina's 100 B cell)"
+    )
+
+
+def parse(arguments: Sequence[str]) -> BenchmarkOptions:
+    """Parse the command line. Exits with an error message if it is invalid."""
+    text = "Compare Sulina with NATS JetStream, Redis Streams and RabbitMQ streams."
+    given = program.parse(BenchmarkOptions, "", text, arguments)
+    return replace(
+        given,
+        seconds=given.seconds or (1.0 if given.quick else 5.0),
+        repeat=given.repeat or (1 if given.quick else 3),
+        data=given.out / "data" if given.data == Path() else given.data,
+    )

@@ -18,9 +18,12 @@ RESULTS = Path(__file__).parent / "results"
 _Options = TypeVar("_Options")
 
 
-def option(default: Any, text: str, choices: Sequence[str] | None = None) -> Any:
-    """A field that ``parse`` offers as an option; the type of ``default`` is that of its values."""
-    return field(default=default, metadata={"help": text, "choices": choices})
+def option(default: Any, text: str, *, flag: str = "", **attributes: Any) -> Any:
+    """A field that ``parse`` offers as an option, named like the field unless ``flag`` names it.
+
+    ``attributes`` are those of argparse; the type is that of ``default``, unless they name another.
+    """
+    return field(default=default, metadata={"flag": flag, "help": text, **attributes})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,27 +35,36 @@ class OutputOptions:
 
 
 def parse(
-    kind: type[_Options], program: str, description: str | None, arguments: Sequence[str] | None
+    kind: type[_Options],
+    program: str,
+    description: str | None,
+    arguments: Sequence[str] | None,
+    epilog: str = "",
 ) -> _Options:
     """Parse a command line with one option per field of ``kind``. Exits if it is invalid.
 
-    The first line of ``description`` is shown by ``--help``.
+    The first line of ``description`` is shown by ``--help``. Of the options with the attribute
+    ``alone``, only one may be given.
     """
     parser = argparse.ArgumentParser(
-        prog=f"python -m benchmarks.{program}", description=(description or "").partition("\n")[0]
+        prog=f"python -m benchmarks{program and '.'}{program}",
+        description=(description or "").partition("\n")[0],
+        epilog=epilog,
     )
-    for each in fields(kind):  # type: ignore[arg-type]
-        name, text = f"--{each.name.replace('_', '-')}", each.metadata["help"]
-        if each.default is False:
-            parser.add_argument(name, action="store_true", help=text)
+    declared = fields(kind)  # type: ignore[arg-type]
+    apart = any(each.metadata.get("alone") for each in declared)
+    alone = parser.add_mutually_exclusive_group() if apart else parser
+    for each in declared:
+        attributes = dict(each.metadata)
+        flag = attributes.pop("flag") or f"--{each.name.replace('_', '-')}"
+        if isinstance(each.default, bool):
+            attributes["action"] = "store_false" if each.default else "store_true"
         else:
-            parser.add_argument(
-                name,
-                type=type(each.default),
-                default=each.default,
-                choices=each.metadata["choices"],
-                help=f"{text} (default: %(default)s)",
-            )
+            attributes = {"type": type(each.default), "default": each.default, **attributes}
+            if "(default: " not in attributes["help"]:
+                attributes["help"] += " (default: %(default)s)"
+        place = alone if attributes.pop("alone", False) else parser
+        place.add_argument(flag, dest=each.name, **attributes)
     return kind(**vars(parser.parse_args(arguments)))
 
 

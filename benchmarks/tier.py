@@ -57,7 +57,7 @@ _MB: Final = 1e6
 class TierOptions:
     """The command line's options."""
 
-    store: str = option("seaweedfs", "object store", _STORES)
+    store: str = option("seaweedfs", "object store", choices=_STORES)
     seconds: float = option(10.0, "seconds of publishing")
     ledger_mb: int = option(64, "MB at which a ledger is closed")
     size: int = option(1000, "bytes per payload")

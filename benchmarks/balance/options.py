@@ -4,90 +4,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from benchmarks import program
 from benchmarks.balance.scenarios import DEFAULT, SCENARIOS
-from benchmarks.program import RESULTS
+from benchmarks.program import RESULTS, option
 
 SIZES = ((10, 1_000), (100, 10_000), (1_000, 100_000), (10_000, 1_000_000))
 ALPHAS = (0.0, 3.0, 2.5, 2.0, 1.5, 1.16)
 LARGE = (1_000, 100_000)
 """The size that is simulated with every skew; the others use the default skew."""
 USUAL_ALPHA = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class BalanceOptions:
-    """What to simulate, and where to write the results."""
-
-    scenarios: tuple[str, ...]
-    sizes: tuple[tuple[int, int], ...]
-    alphas: tuple[float, ...]
-    seed: int
-    hours: float | None
-    quick: bool
-    unbalanced: bool
-    out: Path
-    plot: Path | None
-    json: bool
-
-
-def parse(arguments: Sequence[str]) -> BalanceOptions:
-    """Parse the command line. Exits with an error message if it is invalid."""
-    given = vars(_parser().parse_args(arguments))
-    if given["sizes"] is None:
-        given["sizes"] = SIZES[: 2 if given["quick"] else 4]
-    given["plot"] = (given["plot"] or given["out"] / "balance.svg") if given.pop("draw") else None
-    return BalanceOptions(**given)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.balance",
-        description="Simulate balancing with the broker's own decision code, in virtual time.",
-        epilog="Skew is the tail index of a Pareto distribution: 1.16 is 80/20, 0 is all equal.",
-    )
-    add = parser.add_argument
-    add(
-        "--scenarios",
-        type=_scenarios,
-        default=DEFAULT,
-        metavar="A,B",
-        help=f"comma-separated, of {', '.join(SCENARIOS)}; or none (default: all but large)",
-    )
-    add(
-        "--sizes",
-        type=_sizes,
-        metavar="NxM,...",
-        help="brokers x topics of the random starts, or none (default: 10x1000 to 10000x1000000)",
-    )
-    add(
-        "--alphas",
-        type=_alphas,
-        default=ALPHAS,
-        metavar="A,B",
-        help="skews of the random starts with 1000x100000 (default: 0,3,2.5,2,1.5,1.16)",
-    )
-    add("--seed", type=int, default=1, help="seed of the simulation (default: 1)")
-    add("--hours", type=_hours, help="virtual hours of every scenario (default: its own)")
-    add("--quick", action="store_true", help="fewer topics, and starts of up to 100 brokers")
-    add(
-        "--no-comparison",
-        dest="unbalanced",
-        action="store_false",
-        help="do not simulate the scenarios without balancing",
-    )
-    add(
-        "--out",
-        type=Path,
-        default=RESULTS,
-        help="folder for balance.json and the plot (default: benchmarks/results)",
-    )
-    add("--plot", type=Path, help="file of the plot, .svg or .png (default: balance.svg in --out)")
-    add("--no-plot", dest="draw", action="store_false", help="do not draw the plot")
-    add("--json", action="store_true", help="print JSON, with the tables on standard error")
-    return parser
 
 
 def _scenarios(text: str) -> tuple[str, ...]:
@@ -132,3 +60,55 @@ def _hours(text: str) -> float:
     if not 0 < hours < 10_000:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of hours")
     return hours
+
+
+@dataclass(frozen=True, slots=True)
+class BalanceOptions:
+    """What to simulate, and where to write the results."""
+
+    scenarios: tuple[str, ...] = option(
+        DEFAULT,
+        f"comma-separated, of {', '.join(SCENARIOS)}; or none (default: all but large)",
+        type=_scenarios,
+        metavar="A,B",
+    )
+    sizes: tuple[tuple[int, int], ...] = option(
+        SIZES,
+        "brokers x topics of the random starts, or none (default: 10x1000 to 10000x1000000)",
+        type=_sizes,
+        metavar="NxM,...",
+    )
+    alphas: tuple[float, ...] = option(
+        ALPHAS,
+        "skews of the random starts with 1000x100000 (default: 0,3,2.5,2,1.5,1.16)",
+        type=_alphas,
+        metavar="A,B",
+    )
+    seed: int = option(1, "seed of the simulation (default: 1)")
+    hours: float | None = option(
+        None, "virtual hours of every scenario (default: its own)", type=_hours
+    )
+    quick: bool = option(False, "fewer topics, and starts of up to 100 brokers")
+    unbalanced: bool = option(
+        True, "do not simulate the scenarios without balancing", flag="--no-comparison"
+    )
+    out: Path = option(  # noqa: RUF009
+        RESULTS,
+        "folder for balance.json and the plot (default: benchmarks/results)",
+        type=Path,
+    )
+    plot: Path | None = option(  # noqa: RUF009
+        None, "file of the plot, .svg or .png (default: balance.svg in --out)", type=Path
+    )
+    draw: bool = option(True, "do not draw the plot", flag="--no-plot")
+    json: bool = option(False, "print JSON, with the tables on standard error")
+
+
+def parse(arguments: Sequence[str]) -> BalanceOptions:
+    """Parse the command line. Exits with an error message if it is invalid."""
+    text = "Simulate balancing with the broker's own decision code, in virtual time."
+    skew = "Skew is the tail index of a Pareto distribution: 1.16 is 80/20, 0 is all equal."
+    given = program.parse(BalanceOptions, "balance", text, arguments, skew)
+    sizes = SIZES[:2] if given.quick and given.sizes is SIZES else given.sizes
+    plot = (given.plot or given.out / "balance.svg") if given.draw else None
+    return replace(given, sizes=sizes, plot=plot)
