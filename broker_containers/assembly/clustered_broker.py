@@ -34,7 +34,6 @@ from broker_containers.cluster.tables import ClusterTables
 from broker_containers.doors.binary.server import BinaryServer
 from broker_containers.doors.listen import Addresses
 from broker_containers.metrics.collectors.cluster import of_cluster
-from broker_containers.metrics.exposition import Write
 from broker_containers.operations.cluster import ClusterHandlers
 from broker_containers.operations.router import ClusterRouter
 from broker_containers.operations.settings import SettingHandlers
@@ -50,6 +49,7 @@ from sulina.client.address import parse_addresses
 from sulina.errors import SulinaError, Unavailable
 from sulina.metadata.keys.members import BrokerMode, BrokerRecord
 from sulina.metadata.store import MetadataStore
+from sulina.metrics.exposition import Write
 from sulina.runtime.deadline import within
 from sulina.runtime.resources import ResourceMonitor
 from sulina.runtime.seam import Clock, Network

@@ -16,19 +16,15 @@ from broker_containers.doors.http.health import Check, Health, metadata_check, s
 from broker_containers.doors.listen import Addresses, Listen
 from broker_containers.doors.services import Services
 from broker_containers.metrics.collectors import storage as storage_metrics
-from broker_containers.metrics.collectors.broker import (
-    BrokerMetrics,
-    of_machine,
-    of_quotas,
-    of_schemas,
-)
-from broker_containers.metrics.exposition import Write
+from broker_containers.metrics.collectors.broker import BrokerMetrics, of_quotas, of_schemas
 from storage_grpc.journal.recover import RecoveryReport
 from storage_grpc.ledgers import Ledgers
 from storage_grpc.quorum.ledgers import QuorumLedgers
 from storage_grpc.quorum.settings import QuorumSettings
 from storage_grpc.tier.tier import Tier
 from sulina.metadata.store import MetadataStore
+from sulina.metrics.exposition import Write
+from sulina.metrics.machine import of_machine
 from sulina.runtime.machine_watch import MachineWatch
 from sulina.runtime.seam import Clock
 

@@ -19,7 +19,6 @@ from broker_containers.broker.broker import Broker
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.doors.http.health import journal_check
 from broker_containers.doors.listen import Addresses
-from broker_containers.metrics.collectors import storage as storage_metrics
 from broker_containers.metrics.collectors.danube import of_single_broker
 from broker_containers.operations.settings import SettingHandlers
 from broker_containers.operations.single_broker import SingleBrokerHandlers
@@ -27,6 +26,7 @@ from broker_containers.security.settings import AuthSettings
 from broker_containers.settings.apply import single_broker_config
 from broker_containers.topic_log.cleanup import delete_orphans
 from storage_grpc.journal import JournalSettings, JournalStore
+from storage_grpc.journal.metrics import of_journal
 from storage_grpc.ledgers import EmbeddedLedgers
 from storage_grpc.quorum.settings import QuorumSettings
 from storage_grpc.tier.opening import open_tier
@@ -69,7 +69,7 @@ async def run_embedded(
         storage = LedgerStorage(
             ledgers,
             journal_check(entries),
-            storage_metrics.of_journal(entries),
+            of_journal(entries),
             objects,
             entries.recovery,
         )

@@ -16,7 +16,6 @@ from typing import Any, Final, TypeVar
 
 from broker_containers.audit.summaries import MOST_ROWS, Summaries
 from broker_containers.audit.writer import ChainWriter
-from broker_containers.metrics.exposition import Exposition
 from broker_containers.security.access import Access, Caller, Need
 from broker_containers.security.authority import Authority, id_of
 from broker_containers.security.certificate import ClientCertificate
@@ -24,6 +23,7 @@ from broker_containers.security.errors import Denied
 from sulina.audit import TOPIC, AuditEntry, AuditEvent, AuditOutcome
 from sulina.errors import Overloaded, Refused, SulinaError, Unavailable, UnknownOutcome
 from sulina.metadata.store import MetadataStore
+from sulina.metrics.exposition import Exposition
 from sulina.operations.client import AdminClient
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock

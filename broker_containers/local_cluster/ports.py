@@ -22,6 +22,7 @@ LOCAL: Final = "127.0.0.1"
 BROKER_PORT: Final = 6655
 HTTP_PORT: Final = 8080
 STORAGE_PORT: Final = 6660
+METRICS_PORT: Final = 6670
 ETCD_PORT: Final = 2379
 _FILE: Final = "cluster.json"
 _LASTING_PORTS: Final = range(20_000, 32_768)
@@ -70,6 +71,8 @@ class ClusterPorts:
     """The brokers' ports for Danube's admin tools."""
     grpc: Mapping[str, int] = field(default_factory=dict)
     """The brokers' ports for Danube's clients."""
+    metrics: Mapping[str, int] = field(default_factory=dict)
+    """The storage nodes' ports for metrics and health."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,10 @@ def plan_ports(folder: Path, size: ClusterSize, requested: RequestedPorts) -> Cl
         name: inner.some([before.storage.get(name, 0)], 0 if free else STORAGE_PORT)
         for name in _names("storage", size.storage)
     }
+    metrics = {
+        name: inner.some([before.metrics.get(name, 0)], 0 if free else METRICS_PORT)
+        for name in storage
+    }
     etcd = {}
     for name in _names("etcd", size.etcd):
         client, peer = before.etcd.get(name, (0, 0))
@@ -135,7 +142,7 @@ def plan_ports(folder: Path, size: ClusterSize, requested: RequestedPorts) -> Cl
                 "stop the process that uses it"
             )
         etcd[name] = (client, peer)
-    plan = ClusterPorts(brokers, storage, etcd, admin, grpc)
+    plan = ClusterPorts(brokers, storage, etcd, admin, grpc, metrics)
     _write(folder, plan)
     return plan
 
@@ -167,6 +174,7 @@ def _read(folder: Path) -> ClusterPorts:
             {name: (int(one), int(two)) for name, (one, two) in found["etcd"].items()},
             {name: int(port) for name, port in found.get("admin", {}).items()},
             {name: int(port) for name, port in found.get("grpc", {}).items()},
+            {name: int(port) for name, port in found.get("metrics", {}).items()},
         )
     except FileNotFoundError:
         if folder.is_dir() and any(folder.glob("journal/*.log")):

@@ -131,8 +131,12 @@ class LocalCluster:
 
     def _storage(self, name: str, port: int) -> tuple[str, ...]:
         data = self.folder / "storage" / name
+        metrics = str(self.ports.metrics.get(name, 0))
         place = ("--data", str(data), "--host", LOCAL, "--port", str(port))
-        return ("storage", "--id", name, *place, *self._options.storage)
+        return (
+            *("storage", "--id", name, *place, "--metrics-port", metrics),
+            *self._options.storage,
+        )
 
     def _broker(self, name: str, port: int, http_port: int) -> tuple[str, ...]:
         options = self._options

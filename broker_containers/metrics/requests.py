@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker_containers.metrics.exposition import Exposition
-from broker_containers.topics.histogram import LATENCY_MS, Histogram
+from sulina.metrics.exposition import Exposition
+from sulina.metrics.histogram import LATENCY_MS, Histogram
 
 
 class RequestCounts:

@@ -1,48 +1,9 @@
-"""Histograms, which the broker fills and ``metrics`` reports; one measures publish latency."""
+"""Publish latency, which the broker measures and ``metrics`` reports."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from itertools import accumulate
-
+from sulina.metrics.histogram import LATENCY_MS, Histogram
 from sulina.runtime.seam import Clock
-
-LATENCY_MS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 4096.0)
-LAG_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-
-
-class Histogram:
-    """Counts values per bucket; adding one takes well under a microsecond."""
-
-    __slots__ = ("_bounds", "_counts", "count", "sum")
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        assert list(bounds) == sorted(bounds), "bounds must rise"
-        self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self.count = 0
-        self.sum = 0.0
-
-    def add(self, value: float) -> None:
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self.count += 1
-        self.sum += value
-
-    def cumulative(self) -> list[tuple[float, int]]:
-        """Each bound with the number of values at or below it."""
-        return list(zip(self._bounds, accumulate(self._counts), strict=False))
-
-    def quantile(self, share: float) -> float:
-        """About the value that this share of all values is at or below; 0 if there are none.
-
-        Values are taken as evenly spread within their bucket, and as the highest bound beyond it.
-        """
-        rank, low, before = share * self.count, 0.0, 0
-        for bound, count in self.cumulative():
-            if count >= rank and count > before:
-                return low + (bound - low) * (rank - before) / (count - before)
-            low, before = bound, count
-        return self._bounds[-1] if self.count else 0.0
 
 
 class PublishLatency:

@@ -13,7 +13,7 @@ from broker_containers.subscriptions.subscription import Subscription
 from broker_containers.topic_log.dedup import Verdict
 from broker_containers.topic_log.log import Log
 from broker_containers.topic_log.tail_cache import CachedFrame, TopicTail
-from broker_containers.topics.histogram import LATENCY_MS, Histogram, PublishLatency
+from broker_containers.topics.histogram import PublishLatency
 from broker_containers.topics.producers import REPEATED, ProducerSink, PublishOutcome, TopicProducer
 from sulina.errors import (
     Fenced,
@@ -26,6 +26,7 @@ from sulina.errors import (
     UnknownOutcome,
 )
 from sulina.metadata.keys.policy import Policy
+from sulina.metrics.histogram import LATENCY_MS, Histogram
 from sulina.model import Delivery, Start
 from sulina.names import TopicName
 from sulina.wire.decode import Frame

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from storage_grpc.journal.format import RecordKind, record_size
 from storage_grpc.journal.index import Index
@@ -19,6 +20,7 @@ from storage_grpc.journal.reader import JournalReader
 from storage_grpc.journal.settings import JournalSettings
 from storage_grpc.journal.writer import JournalWriter, RecordGroup
 from sulina.errors import Overloaded, StorageFailed, StorageFull, SulinaError
+from sulina.metrics.histogram import SECONDS, Histogram
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
 
@@ -27,6 +29,23 @@ _LOOK_SECONDS = 2.0
 """How often a full journal looks for space while nothing is appended."""
 _LOG_SECONDS = 60.0
 """How often a full journal is logged at most."""
+
+
+@dataclass(slots=True)
+class JournalCounters:
+    """What became durable since the start."""
+
+    entries: int = 0
+    bytes: int = 0
+    sync_seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))
+    """Of each write, which includes its sync."""
+
+    def written(self, records: list[PendingRecord], seconds: float) -> None:
+        """A group of records was written."""
+        lengths = [item.length for item in records if item.kind == RecordKind.ENTRY]
+        self.entries += len(lengths)
+        self.bytes += sum(lengths)
+        self.sync_seconds.add(seconds)
 
 
 class JournalCommitter:
@@ -60,6 +79,7 @@ class JournalCommitter:
         """Why the last entries were refused; None once there is space for them again."""
         self.refused_full = 0
         """Entries refused because there was no space."""
+        self.counters = JournalCounters()
         self._refused_bytes = 0
         self._clock = clock
         self._log_from = clock.now()
@@ -215,7 +235,9 @@ class JournalCommitter:
                     item.length,
                     item.crc,
                 )
+            began = self._clock.now()
             await self._writer.write(layout)
+            self.counters.written(records, self._clock.now() - began)
             if self.full is not None and any(item.kind == RecordKind.ENTRY for item in records):
                 self._has_space()
         for item in group:

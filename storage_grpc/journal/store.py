@@ -15,7 +15,7 @@ from typing import Self
 from crc32c import crc32c
 
 from storage_grpc.entries import Entry, LedgerStat, check_ids, deleted, fenced, payload_buffers
-from storage_grpc.journal.commit import JournalCommitter
+from storage_grpc.journal.commit import JournalCommitter, JournalCounters
 from storage_grpc.journal.files import OpenFiles
 from storage_grpc.journal.format import RecordKind
 from storage_grpc.journal.housekeeper import Housekeeper
@@ -193,6 +193,17 @@ class JournalStore:
     def refused_full(self) -> int:
         """Entries refused for lack of space so far."""
         return self._committer.refused_full
+
+    @property
+    def counters(self) -> JournalCounters:
+        """What became durable since the start."""
+        return self._committer.counters
+
+    @property
+    def ledger_counts(self) -> tuple[int, int]:
+        """Number of ledgers, and how many of them are fenced."""
+        known = [each for each in self._index.ledgers.values() if each.known]
+        return len(known), sum(each.fenced for each in known)
 
     @property
     def usage(self) -> tuple[int, int]:

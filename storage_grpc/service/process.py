@@ -8,17 +8,20 @@ import logging
 import os
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 from storage_grpc.journal import JournalStore
 from storage_grpc.loss_record import LossRecord
 from storage_grpc.node import LocalNode
+from storage_grpc.service.http_port import HttpPort
+from storage_grpc.service.metrics import NodePages, of_node
 from storage_grpc.service.server import Identity, StorageServer
 from storage_grpc.service.settings import CERTIFICATE, ServiceSettings
 from storage_grpc.service.tier_calls import ServedTier
 from storage_grpc.service.tls import ServerTls
 from storage_grpc.tier.opening import open_tier, without_secrets
 from sulina.errors import StorageFailed, StorageFull, SulinaError
+from sulina.metrics.machine import of_disk, of_machine
 from sulina.runtime.machine import (
     boot_id,
     keep_files_private,
@@ -63,7 +66,13 @@ async def storage_node(
                 showing = asyncio.create_task(_show_health(server, RealClock()), name="health")
                 files = None if settings.tls is None else settings.tls.certificate
                 try:
-                    async with MachineWatch(RealClock(), () if files is None else (files,)):
+                    async with AsyncExitStack() as stack:
+                        watch = await stack.enter_async_context(
+                            MachineWatch(RealClock(), () if files is None else (files,))
+                        )
+                        if settings.metrics_port:
+                            port = _metrics_port(settings, server, store, watch)
+                            await stack.enter_async_context(port)
                         yield server, store
                 finally:
                     showing.cancel()
@@ -75,6 +84,15 @@ async def storage_node(
             await store.close(clean=clean)
     finally:
         await disk.close()
+
+
+def _metrics_port(
+    settings: ServiceSettings, server: StorageServer, store: JournalStore, watch: MachineWatch
+) -> HttpPort:
+    clock = RealClock()
+    own = (of_node(settings.id, server, store), of_disk(settings.data), of_machine(watch, clock))
+    pages = NodePages(server, store, clock, own)
+    return HttpPort(pages, clock, settings.host, settings.metrics_port)
 
 
 async def _show_health(server: StorageServer, clock: Clock) -> None:

@@ -153,7 +153,21 @@ class StorageServer:
     @property
     def writable(self) -> bool:
         """Whether it takes appends: its disk works, has space, and it is not stopping."""
-        return self._writable and not self._stopping and self._store.full is None
+        return self.unwritable is None
+
+    @property
+    def unwritable(self) -> str | None:
+        """Why it takes no appends; None if it does."""
+        if self._stopping:
+            return "the node is stopping"
+        if not self._writable:
+            return "the disk failed: check it and restart the node"
+        return None if self._store.full is None else str(self._store.full)
+
+    @property
+    def streams(self) -> int:
+        """Append streams that are open."""
+        return len(self._sessions)
 
     def _disk_failed(self) -> None:
         """Report that the node takes no appends until it restarts."""

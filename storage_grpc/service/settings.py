@@ -43,6 +43,9 @@ class ServiceSettings:
     )
     host: str = _setting("127.0.0.1", "address to listen on")
     port: int = _setting(6660, "port to listen on; 0 picks a free one")
+    metrics_port: int = _setting(
+        0, "port for Prometheus metrics and health checks over HTTP; none if 0"
+    )
     id: str = _setting("storage-1", "name of the node, unique in the cluster")
     journal_file_mb: int = _setting(256, "size of a journal file in MiB")
     max_entry_mb: int = _setting(64, "maximum size of an entry in MiB")
@@ -71,8 +74,11 @@ class ServiceSettings:
     log_level: str = _setting("warning", f"least severe messages to log: {', '.join(LOG_LEVELS)}")
 
     def __post_init__(self) -> None:
-        if not 0 <= self.port < 65536:
-            raise Refused(f"invalid value for port: {self.port}; choose from 0 to 65535")
+        for name in ("port", "metrics_port"):
+            if not 0 <= getattr(self, name) < 65536:
+                raise Refused(
+                    f"invalid value for {name}: {getattr(self, name)}; choose from 0 to 65535"
+                )
         if not _ID.fullmatch(self.id):
             raise Refused(f"invalid value for id: {self.id!r}; use letters, digits, '.', '_', '-'")
         if self.log_level not in LOG_LEVELS:

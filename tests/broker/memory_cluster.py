@@ -16,9 +16,9 @@ from broker_containers.broker.broker import Broker
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.doors.http.health import journal_check
 from broker_containers.doors.listen import Listen
-from broker_containers.metrics.collectors.storage import of_journal
 from broker_containers.topic_log.cleanup import delete_orphans
 from storage_grpc.journal import JournalSettings, JournalStore
+from storage_grpc.journal.metrics import of_journal
 from storage_grpc.ledgers import EmbeddedLedgers
 from sulina.metadata.embedded import EmbeddedStore
 from sulina.runtime.memory_disk import MemoryDisk

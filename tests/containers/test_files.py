@@ -22,6 +22,7 @@ import yaml
 from broker_containers.commands.listening import ADMIN_PORT, GRPC_PORT, HTTP_PORT
 from broker_containers.container import command_line
 from broker_containers.health_check import connection
+from broker_containers.local_cluster.ports import METRICS_PORT
 from requirements.sbom import debian_packages, document, python_packages
 from storage_grpc.container import health_check as storage_check
 from storage_grpc.remote.wire.service import SERVICE
@@ -39,7 +40,7 @@ BROKER = ROOT / "broker_containers" / "Dockerfile"
 STORAGE = ROOT / "storage_grpc" / "Dockerfile"
 PORTS = {
     BROKER: {DEFAULT_PORT, GRPC_PORT, HTTP_PORT, ADMIN_PORT},
-    STORAGE: {ServiceSettings().port},
+    STORAGE: {ServiceSettings().port, METRICS_PORT},
 }
 both = pytest.mark.parametrize("file", [BROKER, STORAGE], ids=["broker", "storage"])
 
@@ -111,8 +112,8 @@ def test_packages_come_from_the_lock_and_from_nowhere_else(file: Path) -> None:
         ("broker_containers.doors.danube_admin.server", "aioboto3 boto3 botocore pyarrow s3fs"),
         ("broker_containers.commands.broker_run", "aioboto3 boto3 botocore numpy pyarrow s3fs"),
         ("broker_containers.container", "aioboto3 boto3 botocore numpy pyarrow s3fs"),
-        ("storage_grpc.service.process", "click etcd3 fastavro jsonschema psutil rich"),
-        ("storage_grpc.container.health_check", "click etcd3 fastavro jsonschema psutil rich"),
+        ("storage_grpc.service.process", "click etcd3 fastavro jsonschema rich"),
+        ("storage_grpc.container.health_check", "click etcd3 fastavro jsonschema rich"),
     ],
 )
 def test_an_image_has_what_its_process_loads(module: str, absent: str) -> None:

@@ -20,9 +20,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 import sulina
-from broker_containers.topics.histogram import Histogram
 from sulina import Client
 from sulina.errors import Refused
+from sulina.metrics.histogram import Histogram
 from tests.http.client import Http, running
 from tests.support.etcd import free_ports
 

@@ -161,7 +161,9 @@ def test_metrics_named_by_the_guide_exist(shared_sulina_process: SulinaProcess) 
         known = answer.read().decode()
     # A single process has no metrics of clusters, storage nodes and tiers: look into the code.
     known += "".join(
-        path.read_text() for path in (ROOT / "broker_containers" / "metrics").rglob("*.py")
+        path.read_text()
+        for folder in ("broker_containers/metrics", "sulina/metrics", "storage_grpc/service")
+        for path in (ROOT / folder).rglob("*.py")
     )
     for metric in set(re.findall(r"\b(?:sulina|danube)_[a-z_]*[a-z]", page)):
         plain = metric.removesuffix("_bucket")

@@ -18,8 +18,8 @@ from broker_containers.broker.settings import BrokerSettings
 from broker_containers.doors.http.health import journal_check
 from broker_containers.doors.http.routes import API, ENDPOINTS
 from broker_containers.doors.listen import Listen
-from broker_containers.metrics.collectors.storage import of_journal
 from storage_grpc.journal import JournalSettings, JournalStore
+from storage_grpc.journal.metrics import of_journal
 from storage_grpc.ledgers import EmbeddedLedgers
 from storage_grpc.quorum.settings import QuorumSettings
 from sulina.metadata.embedded import EmbeddedStore

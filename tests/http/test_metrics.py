@@ -15,10 +15,10 @@ from broker_containers.assembly.single import run_on_storage_nodes
 from broker_containers.broker.settings import HttpSettings
 from broker_containers.doors.http.health import Health, PartHealth
 from broker_containers.doors.listen import Listen
-from broker_containers.metrics.exposition import Exposition
-from broker_containers.topics.histogram import Histogram
 from storage_grpc.quorum.settings import QuorumSettings
 from sulina.errors import Unavailable
+from sulina.metrics.exposition import Exposition
+from sulina.metrics.histogram import Histogram
 from tests.http.client import Http, http_client, running
 from tests.metadata.manual_clock import ManualClock
 from tests.storage_service.process import storage_processes

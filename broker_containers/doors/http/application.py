@@ -18,12 +18,12 @@ from broker_containers.doors.http.page import documentation_page, index, index_p
 from broker_containers.doors.http.routes import ENDPOINTS, PUBLISH, Endpoint
 from broker_containers.doors.services import Services
 from broker_containers.metrics.collectors.broker import BrokerMetrics
-from broker_containers.metrics.exposition import CONTENT_TYPE
 from broker_containers.metrics.requests import RequestMetrics
 from broker_containers.security.access import Caller, Need
 from broker_containers.security.bearer import bearer_token
 from broker_containers.security.certificate import read_certificate
 from broker_containers.security.errors import Unauthenticated
+from sulina.metrics.exposition import CONTENT_TYPE
 from sulina.model import EVERYTHING, Action
 from sulina.operations.json_types import form_of
 

@@ -8,62 +8,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-import psutil
-
 from broker_containers.broker.broker import Broker
 from broker_containers.metrics.collectors.storage import write_tier
 from broker_containers.metrics.collectors.topics import TopicMetrics
-from broker_containers.metrics.exposition import Exposition, Sees, Write
 from broker_containers.quotas.quotas import Quotas, limit_names
 from broker_containers.schemas.checks import SchemaChecks
-from broker_containers.topics.histogram import LAG_SECONDS, Histogram
 from sulina.metadata.keys.quotas import QuotaScope
-from sulina.runtime.machine_watch import MachineWatch
-from sulina.runtime.seam import Clock
+from sulina.metrics.exposition import Exposition, Sees, Write
+from sulina.metrics.machine import LoopLag, ProcessMetrics
 from sulina.version import __version__
 
-_EVERY_SECONDS = 0.25
 _MOST_SUBJECTS = 1_000
-
-
-class ProcessMetrics:
-    """Reads process statistics from the operating system at each collection."""
-
-    def __init__(self) -> None:
-        self._process = psutil.Process()
-
-    def write(self, text: Exposition) -> None:
-        with self._process.oneshot():
-            times = self._process.cpu_times()
-            memory = self._process.memory_info()
-            files = self._process.num_fds()
-            threads = self._process.num_threads()
-            started = self._process.create_time()
-        text.counter(
-            "process_cpu_seconds_total",
-            "CPU time in seconds, user and system.",
-            round(times.user + times.system, 3),
-        )
-        text.gauge("process_resident_memory_bytes", "Resident memory.", memory.rss)
-        text.gauge("process_virtual_memory_bytes", "Virtual memory.", memory.vms)
-        text.gauge("process_open_fds", "Open file descriptors.", files)
-        text.gauge("process_threads", "Threads.", threads)
-        text.gauge("process_start_time_seconds", "Start time (Unix seconds).", started)
-
-
-class LoopLag:
-    """Measures how late the event loop wakes a sleeping task."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self.seen = Histogram(LAG_SECONDS)
-
-    async def run(self) -> None:
-        """Measure until cancelled."""
-        while True:
-            wanted = self._clock.now() + _EVERY_SECONDS
-            await self._clock.sleep(_EVERY_SECONDS)
-            self.seen.add(max(self._clock.now() - wanted, 0.0))
 
 
 class BrokerMetrics:
@@ -141,36 +96,6 @@ class BrokerMetrics:
             )
             self._process.write(text)
             return text.encode()
-
-
-def of_machine(watch: MachineWatch, clock: Clock) -> Write:
-    """What the machine lacks: file descriptors, a steady clock, valid certificates."""
-
-    def write(text: Exposition) -> None:
-        text.gauge("process_max_fds", "File descriptors allowed.", watch.descriptors.limit)
-        text.gauge(
-            "sulina_descriptors_scarce",
-            "1 while so few file descriptors are free that new connections are refused.",
-            int(watch.descriptors.scarce),
-        )
-        text.counter(
-            "sulina_clock_jumps_total",
-            "How often the wall clock moved a second more or less than the monotonic clock.",
-            watch.clock_jumps,
-        )
-        text.gauge(
-            "sulina_clock_last_jump_seconds",
-            "The last jump of the wall clock, negative if it went back.",
-            watch.last_jump_seconds,
-        )
-        now = clock.wall_us() / 1e6
-        text.gauge(
-            "sulina_certificate_expires_seconds",
-            "Seconds until each certificate of this broker expires, negative afterwards.",
-            (({"file": file.name}, round(at - now)) for file, at in watch.expires.items()),
-        )
-
-    return write
 
 
 def of_quotas(quotas: Quotas) -> Write:

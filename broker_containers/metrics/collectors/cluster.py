@@ -8,7 +8,7 @@ from broker_containers.cluster.ownership import Ownership
 from broker_containers.cluster.tables import ClusterTables
 from broker_containers.load.view import balance_of
 from broker_containers.metrics.collectors.danube import write_leadership
-from broker_containers.metrics.exposition import Exposition, Write
+from sulina.metrics.exposition import Exposition, Write
 
 
 def of_cluster(

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from broker_containers.metrics.exposition import Exposition, MetricType, Write
 from broker_containers.quotas.quotas import QuotaExceeded
 from broker_containers.schemas.errors import InvalidPayload
 from broker_containers.topic_log.managed_ledger import ManagedLedger
-from broker_containers.topics.histogram import Histogram
 from broker_containers.topics.topic import Topic
 from sulina.errors import NotFound, Refused, SulinaError, TooLarge
+from sulina.metrics.exposition import Exposition, MetricType, Write
+from sulina.metrics.histogram import Histogram
 from sulina.model import Delivery
 
 _QUANTILES: Final = (0.5, 0.95, 0.99)

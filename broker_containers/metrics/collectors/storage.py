@@ -1,43 +1,11 @@
-"""The storage of a broker: the journal of its process, the storage nodes, the cold tier."""
+"""The storage of a broker: the storage nodes, the cold tier."""
 
 from __future__ import annotations
 
 from broker_containers.broker.broker import Broker
-from broker_containers.metrics.exposition import Exposition, Write
-from storage_grpc.journal import JournalStore
 from storage_grpc.quorum.nodes import Nodes
 from storage_grpc.quorum.settings import QuorumSettings
-
-
-def of_journal(entries: JournalStore) -> Write:
-    """Size of the journal, and bytes that are not yet durable."""
-
-    def write(text: Exposition) -> None:
-        files, size = entries.usage
-        text.gauge("sulina_journal_files", "Journal files.", files)
-        text.gauge("sulina_journal_bytes", "Size of the journal files.", size)
-        text.gauge(
-            "sulina_journal_pending_bytes",
-            "Bytes appended and not yet durable.",
-            entries.pending_bytes,
-        )
-        text.gauge(
-            "sulina_journal_full",
-            "1 while appends are refused for lack of disk space or file descriptors.",
-            int(entries.full is not None),
-        )
-        text.counter(
-            "sulina_journal_full_refusals_total",
-            "Entries refused for lack of disk space or file descriptors.",
-            entries.refused_full,
-        )
-        text.gauge(
-            "sulina_journal_damaged_places",
-            "Damaged regions found at startup; the data in them is not served.",
-            len(entries.recovery.damaged) + entries.recovery.corrupt_records,
-        )
-
-    return write
+from sulina.metrics.exposition import Exposition, Write
 
 
 def of_nodes(nodes: Nodes, settings: QuorumSettings) -> Write:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Protocol
 
-from broker_containers.topics.histogram import Histogram
+from sulina.metrics.histogram import Histogram
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _DANUBES = "danube_"

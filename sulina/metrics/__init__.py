@@ -1,0 +1,1 @@
+"""Prometheus' text format, and the metrics that brokers and storage nodes have in common."""
