@@ -165,10 +165,6 @@ class Verifier:
         return found
 
 
-class _BeyondWindow(OSError):
-    """A read of bytes that were not given."""
-
-
 class _Window:
     """A file that contains only the bytes of one row group."""
 
@@ -183,7 +179,7 @@ class _Window:
     def read(self, length: int = -1) -> memoryview:
         begin = self._at - self._start
         if begin < 0 or length < 0 or begin + length > len(self._data):
-            raise _BeyondWindow("a read extends beyond the row group")
+            raise OSError("a read extends beyond the row group")
         self._at += length
         return self._data[begin : begin + length]  # not a copy: Arrow keeps a reference
 
@@ -196,6 +192,18 @@ class _Window:
 
     def close(self) -> None:
         """Nothing to close."""
+
+
+class _Nothing(_Window):
+    """A file that ends where it is read. It raises nothing: Arrow would keep the error for ever,
+    and with its traceback the reader."""
+
+    asked = False
+    """Whether something was read."""
+
+    def read(self, length: int = -1) -> memoryview:
+        self.asked = True
+        return self._data
 
 
 def _read(
@@ -220,14 +228,15 @@ def _check_columns(parquet: pq.FileMetaData, size: int) -> None:
     Asked for such a column directly, Arrow ends the process. Its reader looks at all of them before
     it reads the first byte, and raises; no byte is there to be read.
     """
-    nothing = pa.PythonFile(_Window(b"", 0, size), mode="r")
+    nothing = _Nothing(b"", 0, size)
     try:
-        with pq.ParquetFile(nothing, metadata=parquet, pre_buffer=True) as file:
+        with pq.ParquetFile(
+            pa.PythonFile(nothing, mode="r"), metadata=parquet, pre_buffer=True
+        ) as file:
             next(file.iter_batches(1, use_threads=False), None)
-    except _BeyondWindow:
-        return
     except (pa.ArrowException, OSError) as error:
-        raise _damaged(f"its columns cannot be opened ({error})") from None
+        if not nothing.asked:
+            raise _damaged(f"its columns cannot be opened ({error})") from None
 
 
 def _row_groups(parquet: pq.FileMetaData, metadata: ObjectMetadata) -> tuple[RowGroup, ...]:

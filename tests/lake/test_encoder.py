@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import struct
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from sulina import lake
 from sulina.errors import CorruptEntry, CorruptFrame, Refused, TooLarge
+from sulina.lake import decoder
 from sulina.lake.decoder import NeedMore, Verifier, decode_row_group, open_footer
 from sulina.lake.encoder import EncoderSettings, LedgerEncoder
 from sulina.lake.footer_checksum import FOOTER_CHECKSUM_SIZE, footer_checksum
@@ -269,3 +271,11 @@ def test_a_digest_that_does_not_fit_the_records_is_found() -> None:
         verifier.add(group, resealed[group.start : group.end])
     with pytest.raises(CorruptEntry, match="digest"):
         verifier.finish()
+
+
+def test_opening_footers_keeps_nothing_in_memory() -> None:
+    data, _ = encode(ledger_of([sample()]), EncoderSettings())
+    for _ in range(20):
+        open_footer(data, len(data))
+    gc.collect()
+    assert not [each for each in gc.get_objects() if isinstance(each, decoder._Window)]
