@@ -27,7 +27,7 @@ _MEANING: Final[dict[Permission, tuple[Action, frozenset[BindingScope]]]] = {
     ),
     Permission.MANAGE_BROKER: (Action.BROKERS, frozenset({BindingScope.CLUSTER})),
     Permission.MANAGE_CLUSTER: (Action.CLUSTER, frozenset({BindingScope.CLUSTER})),
-    # Replicate is missing: clusters do not replicate to each other.
+    # Replicate is missing: clusters do not replicate to each other, and edge gateways produce.
 }
 
 

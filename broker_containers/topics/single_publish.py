@@ -13,7 +13,7 @@ MakeFrame = Callable[[int], bytes]
 """Makes a frame whose first record has the given sequence."""
 
 
-class _SingleOutcome:
+class SingleOutcome:
     """A producer's sink that receives the outcome of one frame."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class _SingleOutcome:
 
 async def publish_one(topic: Topic, name: str, make: MakeFrame) -> int:
     """Publish one frame to an open topic; durable when this returns its offset."""
-    sink = _SingleOutcome()
+    sink = SingleOutcome()
     producer = await topic.attach(name, sink, exclusive=False)
     try:
         data = memoryview(bytearray(make(topic.log.dedup.last_sequence(producer.id) + 1)))

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from broker_containers.doors.binary.session import BinarySession
-from broker_containers.doors.danube import danube_pb2
+from broker_containers.doors.danube import danube_edge_pb2, danube_pb2
 from broker_containers.doors.danube_admin import danube_admin_pb2
 from broker_containers.doors.danube_schema import danube_schema_pb2
 from sulina.wire import commands_pb2 as pb
@@ -185,7 +185,10 @@ def _methods(*services: ServiceDescriptor) -> list[Method]:
     ]
 
 
-_DANUBE: Final = _methods(*danube_pb2.DESCRIPTOR.services_by_name.values())
+_DANUBE: Final = _methods(
+    *danube_pb2.DESCRIPTOR.services_by_name.values(),
+    *danube_edge_pb2.DESCRIPTOR.services_by_name.values(),
+)
 _ADMIN: Final = _methods(*danube_admin_pb2.DESCRIPTOR.services_by_name.values())
 _SCHEMAS: Final = _methods(*danube_schema_pb2.DESCRIPTOR.services_by_name.values())
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack, contextmanager
 from typing import Any, NoReturn, TypeVar, TypeVarTuple, Unpack, cast
@@ -132,6 +132,11 @@ async def _ended(work: Awaitable[None]) -> None:
     await work
 
 
+async def _only(message: Any) -> AsyncIterator[Any]:
+    """A client's stream of one message."""
+    yield message
+
+
 class Handlers:
     """Stands for gRPC's server: keeps the handlers and listens on nothing."""
 
@@ -174,6 +179,8 @@ class Handlers:
             return None  # gRPC answers with INTERNAL
         context = FakeContext(metadata or {})
         behaviour = handler.unary_stream or handler.unary_unary
+        if handler.stream_stream is not None:
+            behaviour, message = handler.stream_stream, _only(message)
         answer = await self.ended(
             behaviour(message, context), context, endless=handler.response_streaming
         )

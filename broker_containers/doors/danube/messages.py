@@ -12,6 +12,8 @@ from typing import Final, NamedTuple
 
 from broker_containers.doors.danube import danube_pb2 as pb
 from broker_containers.doors.danube.client_numbers import producer_number
+from broker_containers.doors.danube.settings import MAX_MESSAGE_BYTES
+from sulina.errors import TooLarge
 from sulina.names import TopicName
 from sulina.runtime.seam import Clock
 from sulina.wire import selection
@@ -38,6 +40,16 @@ class DanubeRecord(NamedTuple):
         return (
             self.schema == first.schema and 2 * abs(self.time_us - first.time_us) < MAX_TIME_SPAN_US
         )
+
+
+def check_message_size(size: int) -> int:
+    """The size of a message; raises ``TooLarge`` if stock clients could not receive it."""
+    if size > MAX_MESSAGE_BYTES:
+        raise TooLarge(
+            f"a message of {size} bytes, attributes included, is over the limit of "
+            f"{MAX_MESSAGE_BYTES}: consumers could not receive it"
+        )
+    return size
 
 
 def record_of(message: pb.StreamMessage, size: int, clock: Clock) -> DanubeRecord:

@@ -15,6 +15,7 @@ from typing import Final
 
 from broker_containers.doors.danube.batch_delay import BatchDelay
 from broker_containers.doors.danube.messages import DanubeRecord, frame_of
+from broker_containers.doors.danube.settings import FRAME_BYTES, FRAME_RECORDS
 from broker_containers.quotas.rates import Direction
 from broker_containers.schemas.checks import TopicSchemaCheck
 from broker_containers.topics.producers import TopicProducer
@@ -24,9 +25,6 @@ from sulina.errors import NotFound, Refused, Retriable, SulinaError, TooLarge
 from sulina.runtime.seam import Clock
 from sulina.wire.header import parse_header
 
-_FRAME_RECORDS: Final = 4096
-_FRAME_BYTES: Final = 1 << 20
-"""Messages that wait together share a frame up to this size."""
 _STEP_SECONDS: Final = 0.002
 _MAX_WAIT_SECONDS: Final = 0.01
 """See ``BatchDelay``."""
@@ -152,8 +150,8 @@ class DanubeProducer:
         pending = self._pending
         return (
             pending[0].alone
-            or len(pending) >= _FRAME_RECORDS
-            or sum(waiting.record.size for waiting in pending) >= _FRAME_BYTES
+            or len(pending) >= FRAME_RECORDS
+            or sum(waiting.record.size for waiting in pending) >= FRAME_BYTES
         )
 
     def _publish(self) -> None:
@@ -195,8 +193,8 @@ class DanubeProducer:
         while (
             pending
             and not (first.alone or pending[0].alone)
-            and len(taken) < _FRAME_RECORDS
-            and size + pending[0].record.size <= _FRAME_BYTES
+            and len(taken) < FRAME_RECORDS
+            and size + pending[0].record.size <= FRAME_BYTES
             and pending[0].record.fits(first.record)
         ):
             size += pending[0].record.size

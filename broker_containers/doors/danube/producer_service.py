@@ -6,14 +6,13 @@ from typing import Final
 
 from broker_containers.broker.broker import Broker
 from broker_containers.doors.danube import danube_pb2 as pb
-from broker_containers.doors.danube.messages import DanubeRecord, record_of
+from broker_containers.doors.danube.messages import DanubeRecord, check_message_size, record_of
 from broker_containers.doors.danube.partitions import ensure_partition
 from broker_containers.doors.danube.producers import Producers
 from broker_containers.doors.danube.routing import Routing
-from broker_containers.doors.danube.settings import MAX_MESSAGE_BYTES
 from broker_containers.doors.grpc_shared.callers import Callers, Context
 from broker_containers.doors.grpc_shared.names import label, topic_name
-from sulina.errors import Overloaded, TooLarge
+from sulina.errors import Overloaded
 from sulina.model import Action, Delivery
 
 _MAX_PENDING_BYTES: Final = 256 << 20
@@ -75,13 +74,7 @@ class ProducerService:
         if self._callers.on:  # skipped if authentication is off: this runs for every message
             topic = topic_name(request.msg_id.topic_name)
             self._callers.check_topic(context, Action.PRODUCE, topic)
-        size = request.ByteSize()
-        if size > MAX_MESSAGE_BYTES:
-            raise TooLarge(
-                f"a message of {size} bytes, attributes included, is over the limit of "
-                f"{MAX_MESSAGE_BYTES}: "
-                "consumers could not receive it"
-            )
+        size = check_message_size(request.ByteSize())
         if self._pending_bytes + size > _MAX_PENDING_BYTES:
             raise Overloaded("too many messages are waiting to become durable: try again")
         self._pending_bytes += size

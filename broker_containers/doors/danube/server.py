@@ -8,11 +8,13 @@ from typing import Final
 
 import grpc
 
+from broker_containers.doors.danube import danube_edge_pb2 as edge_pb
 from broker_containers.doors.danube import danube_pb2 as pb
 from broker_containers.doors.danube.consumer_directory import ConsumerDirectory
 from broker_containers.doors.danube.consumer_service import ConsumerService
 from broker_containers.doors.danube.consumers import Consumers
 from broker_containers.doors.danube.discovery import AuthService, Discovery, StorageService
+from broker_containers.doors.danube.edge_service import EdgeService
 from broker_containers.doors.danube.forwarding import Forwarder
 from broker_containers.doors.danube.health_service import HealthService
 from broker_containers.doors.danube.moving_clients import clients_moved
@@ -55,6 +57,7 @@ class DanubeServer:
         """The schema registry is served on the same port."""
         self._broker = broker = services.broker
         self._listen = listen
+        self._schemas = services.schemas
         self._requests = services.requests
         self._callers = callers = Callers(services.authority, services.audit, "danube")
         gate = CallGate(callers, services.throttle, broker.clock, _OPEN_METHODS, _ANSWERS)
@@ -114,8 +117,13 @@ class DanubeServer:
             "StorageService": StorageService(broker, callers),
             "AuthService": AuthService(callers),
             "ConsumerService": consuming,
+            "EdgeReplicatorService": EdgeService(broker, self._schemas, routing, callers),
         }
-        for name, described in pb.DESCRIPTOR.services_by_name.items():
+        services = {
+            **pb.DESCRIPTOR.services_by_name,
+            **edge_pb.DESCRIPTOR.services_by_name,
+        }
+        for name, described in services.items():
             methods = methods_of(described, members[name])
             handlers = handlers_of(described, methods, self._requests, FOR_CLIENTS)
             self._server.add_generic_rpc_handlers((handlers,))

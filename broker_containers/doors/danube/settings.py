@@ -8,6 +8,9 @@ from typing import Final
 PORT: Final = 6650
 MAX_MESSAGE_BYTES: Final = (4 << 20) - (4 << 10)
 """The largest message accepted or delivered, attributes included: stock clients receive 4 MiB."""
+FRAME_RECORDS: Final = 4096
+FRAME_BYTES: Final = 1 << 20
+"""Messages that wait together share a frame up to this size."""
 PEER_SECONDS: Final = 20.0
 """Timeout of a call that is forwarded to another broker."""
 

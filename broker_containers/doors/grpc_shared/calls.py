@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from functools import partial
 from typing import Any, Final, NamedTuple, NoReturn
@@ -32,6 +32,7 @@ _WORD_START: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 Unary = Callable[[Any, Context], Awaitable[Message]]
 Stream = Callable[[Any, Context], AsyncGenerator[bytes]]
+Replies = Callable[[AsyncIterator[Any], Context], AsyncGenerator[bytes]]
 
 
 class AdminService:
@@ -98,7 +99,11 @@ def handlers_of(
     for method in described.methods:
         wrapped = _Wrapped(described.full_name, method.name, requests, statuses)
         read = GetMessageClass(method.input_type).FromString
-        if method.server_streaming:
+        if method.client_streaming:
+            handlers[method.name] = grpc.stream_stream_rpc_method_handler(
+                wrapped.replies(methods[method.name]), request_deserializer=read
+            )
+        elif method.server_streaming:
             handlers[method.name] = grpc.unary_stream_rpc_method_handler(
                 wrapped.stream(methods[method.name]), request_deserializer=read
             )
@@ -126,6 +131,23 @@ class _Wrapped(NamedTuple):
                 answer = await call(request, context)
                 ok = True
                 return answer
+            except Exception as error:
+                await self._failed(context, error)
+            finally:
+                self.requests.add(self.service, self.method, ok=ok)
+
+        return handle
+
+    def replies(self, call: Replies) -> Callable[[Any, Context], Awaitable[None]]:
+        """A stream of requests and one of replies; ends well if the client ends its own."""
+
+        async def handle(requests: Any, context: Context) -> None:
+            ok = False
+            try:
+                async with aclosing(call(requests, context)) as replies:
+                    async for reply in replies:
+                        await context.write(reply)
+                ok = True
             except Exception as error:
                 await self._failed(context, error)
             finally:
