@@ -134,6 +134,9 @@ class Operations:
             raise NeedsCluster(f"{name} needs a cluster, and this is a single broker")
         if FORWARDED in arguments:
             arguments = {key: value for key, value in arguments.items() if key != FORWARDED}
+            if self._router is not None:
+                # It may have been sent here before this broker has heard that it is the owner.
+                await self._router.broker_for(operation, arguments)
         elif self._router is not None:
             broker = await self._router.broker_for(operation, arguments)
             if broker is not None:

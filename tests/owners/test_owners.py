@@ -18,6 +18,7 @@ from sulina.metadata.keys import load_balance, schemas
 from sulina.metadata.store import Listing
 from sulina.model import Poison
 from sulina.names import TopicName
+from sulina.operations.declaration import FORWARDED
 from tests.owners.brokers import QUICK, Brokers
 from tests.owners.cuttable import CuttableStore
 from tests.schemas.json_shapes import NAME_AND_AGE
@@ -49,6 +50,15 @@ async def test_one_address_is_enough_to_reach_every_topic(client: Client, broker
         assert [bytes(payload) for batch in found for payload in batch.payloads] == [b"hello"]
     owners = [await owner_of(client, topic) for topic in topics]
     assert owners == list(brokers.running) * 2
+
+
+async def test_a_call_that_comes_before_the_owner_knows_of_its_topic_waits() -> None:
+    async with Brokers() as brokers:
+        await brokers.start("one")
+        async with brokers.client() as client:
+            await client.admin("topic.create", {"topic": "/default/new"})
+            forwarded = {"topic": "/default/new", FORWARDED: True}
+            assert await client.admin("subscription.list", forwarded) == []
 
 
 class Flow:
