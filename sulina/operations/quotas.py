@@ -54,6 +54,7 @@ class BrokerQuota(_ConnectedQuota, total=False):
     """Limits of a broker to change."""
 
     schemas: Annotated[int | None, Between(), "Subjects in the whole cluster; 0 is no limit."]
+    connections: _Limit
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import sulina
 from sulina import Client, Overloaded, Refused
 from sulina.metadata.keys.quotas import DEFAULTS, QuotaScope
 from tests.auth.broker import ROOT, Guarded, bearer
+from tests.http.client import http_client
 from tests.owners.brokers import Brokers
 
 
@@ -215,3 +216,47 @@ async def test_brokers_of_a_cluster_count_each_others_topics_and_follow_changes(
                 await asyncio.sleep(0.02)
             with pytest.raises(Refused, match="has 3 topics"):
                 await two.admin.topics.create("/default/more")
+
+
+async def test_connections_over_http_count_with_those_of_the_binary_protocol(
+    guarded: Guarded, namespace: str
+) -> None:
+    token = await guarded.token(namespace, "lookup:*")
+    quotas = guarded.root.admin.quotas
+    await quotas.principal(namespace, connections=1)
+    base = f"http://127.0.0.1:{guarded.server.addresses.http_port}"
+
+    async def in_use() -> int | None:
+        found = await quotas.principal(namespace)
+        return {row.limit: row.use for row in found.limits}["connections"]
+
+    async with http_client(base) as one, http_client(base) as other:
+        for _ in range(3):  # all of one connection
+            assert (await one("GET", "/metrics", headers=bearer(token))).status == 200
+        assert await in_use() == 1
+        refused = await other("GET", "/metrics", headers=bearer(token))
+        assert f"the principal '{namespace}' has 1 connections" in refused.problem(
+            429, "overloaded"
+        )
+        assert (await other("GET", "/health/ready")).status == 200
+        with pytest.raises(Overloaded, match="has 1 connections"):
+            await hasty(guarded, token).open()
+        another = await guarded.token(f"{namespace}-other", "lookup:*")
+        assert (await one("GET", "/metrics", headers=bearer(another))).status == 200
+        assert await in_use() == 0  # the connection counts for whoever used it last
+        assert (await other("GET", "/metrics", headers=bearer(token))).status == 200
+    async with http_client(base) as later:  # connections that are gone do not count
+        assert (await later("GET", "/metrics", headers=bearer(token))).status == 200
+
+
+async def test_a_broker_has_a_quota_of_connections(guarded: Guarded, namespace: str) -> None:
+    quotas = guarded.root.admin.quotas
+    [me] = [row.broker for row in await guarded.root.admin.brokers.list()]
+    found = await quotas.broker(me, connections=1)  # that of the root token
+    assert {row.limit: row.use for row in found.limits}["connections"]
+    try:
+        async with http_client(f"http://127.0.0.1:{guarded.server.addresses.http_port}") as new:
+            refused = await new("GET", "/metrics", headers=bearer(ROOT))
+            assert "the broker" in refused.problem(429, "overloaded")
+    finally:
+        await quotas.broker(me, connections=None)

@@ -85,7 +85,7 @@ class Application:
             if token:
                 await self._throttle.refused(address)
             raise
-        self._connections.identified(request.protocol)
+        self._connections.identified(request.protocol, access.limited_as)
         return Caller(access, "http", address)
 
     def _handler(self, endpoint: Endpoint, page: Handler | None) -> Handler:

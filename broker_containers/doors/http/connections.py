@@ -20,6 +20,8 @@ from broker_containers.doors.unidentified import (
     new_connection,
     oldest_idle,
 )
+from broker_containers.quotas.quotas import Held, Live
+from sulina.errors import Overloaded
 
 _RESERVE: Final = 16
 
@@ -39,6 +41,9 @@ class HttpConnections:
         self._silent: dict[RequestHandler, float] = {}
         """Without a request so far, and when they were opened."""
         self._reserve: dict[RequestHandler, None] = {}
+        self._quotas = broker.quotas
+        self._held: dict[RequestHandler, tuple[str, Held]] = {}
+        """Connections that count in the quota of a principal."""
 
     def add(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         """Accept a connection; it may take the place of an idle one."""
@@ -81,6 +86,9 @@ class HttpConnections:
             self._unidentified.remove(connection)
         self._silent.pop(handler, None)
         self._reserve.pop(handler, None)
+        _, held = self._held.pop(handler, ("", None))
+        if held is not None:
+            held.release()
 
     def begin(self, handler: RequestHandler) -> bool:
         """A request has arrived; returns whether its connection belongs to the reserve."""
@@ -97,11 +105,27 @@ class HttpConnections:
             connection.busy = False
             connection.seen = self._clock.now()
 
-    def identified(self, handler: RequestHandler) -> None:
-        """The client has shown a valid token, or needs none."""
+    def identified(self, handler: RequestHandler, principal: str) -> None:
+        """The client has shown a valid token, or needs none: its connection counts from now on.
+
+        ``principal`` is empty for callers without limits of their own. Raises ``Overloaded`` if the
+        quota of connections is used up; the connection is then closed after the response.
+        """
         connection = self._open.get(handler)
-        if connection is not None:
-            self._unidentified.remove(connection)
+        if connection is None:
+            return
+        self._unidentified.remove(connection)
+        before, held = self._held.get(handler, ("", None))
+        if held is not None and before == principal:
+            return
+        try:
+            now = self._quotas.hold(Live.CONNECTIONS, "", principal, held)
+        except Overloaded:
+            handler.close()
+            raise
+        if held is not None:
+            held.release()
+        self._held[handler] = principal, now
 
     def sweep(self, present: Iterable[RequestHandler]) -> None:
         """Forget connections that are not ``present``, and close those without a request for long.

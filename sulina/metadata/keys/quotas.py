@@ -84,7 +84,9 @@ DEFAULTS: Final[Mapping[QuotaScope, Quota]] = {
         when_full=WhenFull.REFUSE,
     ),
     QuotaScope.PRINCIPAL: replace(_NO_RATES, producers=2_000, consumers=2_000, connections=1_000),
-    QuotaScope.BROKER: replace(_NO_RATES, schemas=10_000, producers=50_000, consumers=50_000),
+    QuotaScope.BROKER: replace(
+        _NO_RATES, schemas=10_000, producers=50_000, consumers=50_000, connections=0
+    ),
 }
 """What applies where nothing is set. A limit that is None here does not exist in that scope."""
 UNLIMITED: Final = replace(
