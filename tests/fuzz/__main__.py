@@ -64,13 +64,13 @@ class Row:
         first, last = (self.coverage[0], self.coverage[-1]) if self.coverage else (0, 0)
         rate = self.executions / self.seconds if self.seconds else 0.0
         return (
-            f"{self.target:<11}{self.executions:>12,}{rate:>10,.0f}{first:>9,}"
+            f"{self.target:<15}{self.executions:>12,}{rate:>10,.0f}{first:>9,}"
             f"{'+' + format(last - first, ','):>8}{self.inputs:>8,}{len(self.crashes):>9}"
         )
 
 
 _HEAD = (
-    f"{'target':<11}{'executions':>12}{'a second':>10}{'coverage':>9}{'growth':>8}"
+    f"{'target':<15}{'executions':>12}{'a second':>10}{'coverage':>9}{'growth':>8}"
     f"{'corpus':>8}{'failures':>9}"
 )
 
@@ -163,7 +163,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"no target is called {min(unknown)}: choose from {', '.join(TARGETS)}")
     if given.list:
         for target in TARGETS.values():
-            _say(f"{target.name:<11} {target.summary}")
+            _say(f"{target.name:<15} {target.summary}")
         return 0
     if given.replay is not None:
         replay(given.replay)
@@ -175,7 +175,7 @@ def main(arguments: list[str] | None = None) -> int:
     except Unavailable as error:
         _say(f"{error}\natheris has wheels for Linux on x86-64 and a few versions of Python only.")
         return 2
-    _say(f"{'total':<11}{sum(row.executions for row in rows):>12,}")
+    _say(f"{'total':<15}{sum(row.executions for row in rows):>12,}")
     crashes = [(row, path) for row in rows for path in row.crashes]
     for row, path in crashes:
         where = path.relative_to(ROOT)

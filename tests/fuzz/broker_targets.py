@@ -15,6 +15,7 @@ from broker_containers.doors.binary.session import BinarySession
 from broker_containers.doors.danube import danube_edge_pb2, danube_pb2
 from broker_containers.doors.danube_admin import danube_admin_pb2
 from broker_containers.doors.danube_schema import danube_schema_pb2
+from broker_containers.security.settings import AuthSettings
 from sulina.wire import commands_pb2 as pb
 from sulina.wire.commands import LENGTH_FIELD, PREFIX, Command, pack, unpack
 from tests.fuzz.target import Target, calls, filled, pack_call
@@ -22,6 +23,37 @@ from tests.fuzz.world import BrokerWorld, Handlers, WorldSession
 from tests.operations.examples import EXAMPLES as OPERATION_EXAMPLES
 from tests.wire.bodies import EXAMPLES
 from tests.wire.records import NOW, delayed_sample, sample, sealed
+
+# ---- tokens ----
+
+
+async def some_tokens(world: BrokerWorld) -> list[str]:
+    """Tokens of every kind; none if clients need none. The first is that of an administrator."""
+    if not world.services.authority.on:
+        return []
+    made = []
+    for number, grants in enumerate(_GRANTS):
+        created = await world.services.operations.client.tokens.create(f"p{number}", grants=grants)
+        made.append(created.token)
+    await world.services.authority.caught_up()
+    return [*made, *_INVALID]
+
+
+def chosen(tokens: list[str], request: bytes) -> str:
+    """The token that the first byte of a request chooses."""
+    return tokens[(request[0] if request else 0) % len(tokens)] if tokens else ""
+
+
+_GRANTS: Final = (
+    ("admin:*",),
+    ("admin:*", "deny:admin:/default/t"),
+    ("produce:/default/t", "consume:/default/t#s"),
+    ("namespaces:/default/*", "schemas:orders"),
+    (),
+)
+_INVALID: Final = ("wrong", "sulina_x_y", "")
+_AUTH: Final = AuthSettings("a root token that nobody guesses")
+
 
 # ---- the binary protocol ----
 
@@ -94,19 +126,24 @@ class _Client(asyncio.Transport):
 
 
 async def _binary(world: BrokerWorld) -> Callable[[bytes], Awaitable[None]]:
-    async def connected() -> _Client:
+    """The first byte of a call to connect again chooses the token, if clients need tokens."""
+    tokens = await some_tokens(world)
+
+    async def connected(request: bytes) -> _Client:
         client = _Client(
             BinarySession(world.services, lambda _: "", lambda _: None, lambda _: None)
         )
-        await client.send(pack(Command.CONNECT, 1, pb.Connect(protocol=1, client="fuzz")))
+        token = chosen(tokens, request)
+        hello = pb.Connect(protocol=1, client="fuzz", token=token)
+        await client.send(pack(Command.CONNECT, 1, hello))
         return client
 
     async def feed(data: bytes) -> None:
-        client = await connected()
+        client = await connected(b"")
         for number, (method, request) in enumerate(calls(data, len(_BINARY))):
             if method == _RECONNECT:
                 client.close()
-                client = await connected()
+                client = await connected(request)
             elif method == _RAW:
                 await client.send(request)
             else:
@@ -198,10 +235,18 @@ def _door(
 ) -> Callable[[BrokerWorld], Awaitable[Callable[[bytes], Awaitable[None]]]]:
     async def start(world: BrokerWorld) -> Callable[[bytes], Awaitable[None]]:
         handlers = await open_door(world)
+        tokens = await some_tokens(world)
 
         async def feed(data: bytes) -> None:
-            for method, request in calls(data, len(methods)):
-                await handlers.call(methods[method][0], request)
+            token = chosen(tokens, b"")
+            for method, request in calls(data, len(methods) + 1):
+                if method == len(methods):  # from now on by somebody else
+                    token = chosen(tokens, request)
+                    continue
+                shown = {"authorization": f"Bearer {token}"} if token else {}
+                reply = await handlers.call(methods[method][0], request, shown)
+                if tokens and token in _INVALID:
+                    assert reply is None, f"{methods[method][0]} answers without a valid token"
 
         return feed
 
@@ -250,19 +295,77 @@ def _target(
     methods: Sequence[Method],
     open_door: Callable[[BrokerWorld], Awaitable[Handlers]],
     seeds: Callable[[], list[bytes]],
+    session: type[WorldSession] = WorldSession,
 ) -> Target:
     return Target(
         name=name,
         summary=summary,
         seeds=seeds,
-        open=lambda: WorldSession(_door(methods, open_door)),
-        messages=[kind for _, kind in methods],
+        open=lambda: session(_door(methods, open_door)),
+        messages=[*(kind for _, kind in methods), None],
         inputs_per_session=_PER_SESSION,
         memory_mib=256,
     )
 
 
+class _GuardedSession(WorldSession):
+    """A broker that asks for tokens."""
+
+    def _new_world(self) -> Any:
+        return BrokerWorld(self._loop, _AUTH)
+
+
+def _by_everybody(seeds: Callable[[], list[bytes]], method: int) -> Callable[[], list[bytes]]:
+    """The same inputs, and the longest ones by the holder of each token; ``method`` changes it."""
+    count = len(_GRANTS) + len(_INVALID)
+
+    def all_() -> list[bytes]:
+        found = seeds()
+        longest = sorted(found, key=len)[-3:]
+        return found + [
+            pack_call(method, bytes([number])) + each for each in longest for number in range(count)
+        ]
+
+    return all_
+
+
+_PUBLIC_DOORS: Final = (
+    ("danube", "calls of Danube's clients", _DANUBE, BrokerWorld.open_danube, _danube_seeds),
+    (
+        *("admin", "calls of Danube's admin tools", _ADMIN, BrokerWorld.open_admin),
+        lambda: _door_seeds(_ADMIN),
+    ),
+    (
+        *("schemas", "calls to the schema registry", _SCHEMAS, BrokerWorld.open_admin),
+        lambda: _door_seeds(_SCHEMAS),
+    ),
+)
+_GUARDED: Final = [
+    Target(
+        name="binary-tokens",
+        summary="commands to the binary door by holders of all kinds of tokens",
+        seeds=_by_everybody(_binary_seeds, _RECONNECT),
+        open=lambda: _GuardedSession(_binary),
+        messages=_BINARY,
+        separator=pack_call(_RECONNECT, b""),
+        inputs_per_session=_PER_SESSION,
+        memory_mib=256,
+    ),
+    *(
+        _target(
+            f"{name}-tokens",
+            f"{summary} by holders of all kinds of tokens",
+            methods,
+            door,
+            _by_everybody(seeds, len(methods)),
+            _GuardedSession,
+        )
+        for name, summary, methods, door, seeds in _PUBLIC_DOORS
+    ),
+]
+
 TARGETS = [
+    *_GUARDED,
     Target(
         name="binary",
         summary="commands to a session of the binary door",

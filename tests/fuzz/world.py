@@ -10,7 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack, contextmanager
 from typing import Any, NoReturn, TypeVar, TypeVarTuple, Unpack, cast
@@ -30,6 +38,7 @@ from broker_containers.doors.listen import Addresses
 from broker_containers.doors.services import Services
 from broker_containers.operations.settings import SettingHandlers
 from broker_containers.operations.single_broker import SingleBrokerHandlers
+from broker_containers.security.settings import AuthSettings
 from broker_containers.settings.apply import single_broker_config
 from storage_grpc.journal import JournalSettings, JournalStore
 from storage_grpc.ledgers import EmbeddedLedgers
@@ -140,7 +149,8 @@ async def _only(message: Any) -> AsyncIterator[Any]:
 class Handlers:
     """Stands for gRPC's server: keeps the handlers and listens on nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, interceptors: Sequence[Any] = ()) -> None:
+        self._interceptors = interceptors
         self.generic: list[grpc.GenericRpcHandler] = []
 
     def add_generic_rpc_handlers(self, handlers: Any) -> None:
@@ -171,7 +181,7 @@ class Handlers:
 
         Raises whatever the handler lets through, and ``TimeoutError`` if it does not end.
         """
-        handler = self.find(path)
+        handler = await self._intercepted(path, metadata or {})
         read = handler.request_deserializer or bytes
         try:
             message = read(request)
@@ -188,6 +198,16 @@ class Handlers:
             return None
         write = handler.response_serializer or bytes
         return bytes(write(answer))
+
+    async def _intercepted(self, path: str, metadata: Mapping[str, str]) -> Any:
+        details = cast(grpc.HandlerCallDetails, _Details(path, tuple(metadata.items())))
+
+        async def found(_: Any) -> Any:
+            return self.find(path)
+
+        for each in self._interceptors:
+            return await each.intercept_service(found, details)
+        return self.find(path)
 
     async def ended(
         self, work: Coroutine[Any, Any, Any], context: FakeContext, *, endless: bool = False
@@ -212,9 +232,9 @@ class Handlers:
 
 
 class _Details:
-    def __init__(self, method: str) -> None:
+    def __init__(self, method: str, metadata: tuple[tuple[str, str], ...] = ()) -> None:
         self.method = method
-        self.invocation_metadata = ()
+        self.invocation_metadata = metadata
 
 
 class FakeContext:
@@ -239,6 +259,9 @@ class FakeContext:
     async def write(self, message: bytes) -> None:
         assert isinstance(message, bytes)
 
+    async def read(self) -> bytes:
+        return b""
+
     async def abort(
         self, code: grpc.StatusCode, details: str = "", trailing_metadata: Any = ()
     ) -> NoReturn:
@@ -250,7 +273,8 @@ class BrokerWorld:
 
     services: Services
 
-    def __init__(self, loop: FuzzLoop) -> None:
+    def __init__(self, loop: FuzzLoop, auth: AuthSettings | None = None) -> None:
+        self._auth = auth
         self._clock = SimClock(loop)
         self._stack = AsyncExitStack()
 
@@ -262,7 +286,8 @@ class BrokerWorld:
         stack.push_async_callback(entries.close)
         broker = Broker(EmbeddedLedgers(entries), store, clock, BrokerSettings())
         addresses = Addresses("127.0.0.1", secure=False)
-        services = build_services(broker, addresses, [SingleBrokerHandlers(broker, addresses)])
+        handlers = [SingleBrokerHandlers(broker, addresses)]
+        services = build_services(broker, addresses, handlers, self._auth)
         config = await stack.enter_async_context(single_broker_config(broker))
         services.operations.serve(SettingHandlers(config))
         for each in (services.authority, services.schemas, broker):
@@ -294,7 +319,12 @@ class no_grpc_server:  # noqa: N801
 
     def __enter__(self) -> Handlers:
         made = Handlers()
-        self._patch = patch("grpc.aio.server", lambda *_, **__: made)
+
+        def server(*_: object, interceptors: Sequence[Any] = (), **__: object) -> Handlers:
+            made._interceptors = interceptors
+            return made
+
+        self._patch = patch("grpc.aio.server", server)
         self._patch.start()
         return made
 
