@@ -93,6 +93,8 @@ class HttpRoute:
     verb: str
     path: str
     status: int = 200
+    readable: bool = False
+    """Whether GET, with the arguments of the path alone, reads what this changes."""
 
     @property
     def path_arguments(self) -> list[str]:
@@ -102,7 +104,7 @@ class HttpRoute:
 GET: Final = partial(HttpRoute, "GET")
 POST: Final = partial(HttpRoute, "POST")
 PUT: Final = partial(HttpRoute, "PUT")
-PATCH: Final = partial(HttpRoute, "PATCH")
+PATCH: Final = partial(HttpRoute, "PATCH", readable=True)
 DELETE: Final = partial(HttpRoute, "DELETE", status=204)
 
 
@@ -126,7 +128,6 @@ class Declaration:
         http: HttpRoute,
         rights: tuple[Right, ...],
         runs_on: RunsOn,
-        read: HttpRoute | None,
         read_right: Right | None,
         needs_cluster: bool,
         audited: bool,
@@ -136,8 +137,8 @@ class Declaration:
         self.rights = rights
         """All of them are needed."""
         self.runs_on = runs_on
-        self.read = read
-        """Where HTTP reads what ``http`` changes; it takes the arguments of its path alone."""
+        self.read = GET(http.path) if http.readable else None
+        """Where HTTP reads what ``http`` changes."""
         self.read_right = read_right
         """What is enough for a call that changes nothing; None if that takes ``rights``, too."""
         self.needs_cluster = needs_cluster
@@ -295,7 +296,6 @@ def operation(
     *,
     right: Right | tuple[Right, ...],
     runs_on: RunsOn = RunsOn.ANY_BROKER,
-    read: HttpRoute | None = None,
     read_right: Right | None = None,
     needs_cluster: bool = False,
     audited: bool = True,
@@ -310,7 +310,7 @@ def operation(
     def declare(
         declared: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]],
     ) -> Operation[P, R]:
-        return Operation(declared, http, rights, runs_on, read, read_right, needs_cluster, audited)
+        return Operation(declared, http, rights, runs_on, read_right, needs_cluster, audited)
 
     return declare
 

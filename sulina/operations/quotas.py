@@ -91,25 +91,16 @@ class QuotaOperations(OperationGroup, name="quota"):
 
     @operation(
         PATCH("/quotas/namespaces/{namespace}"),
-        read=GET("/quotas/namespaces/{namespace}"),
         right=CLUSTER,
         read_right=Right(Action.NAMESPACES, "/{namespace}/*", Action.TOPICS),
     )
     async def namespace(self, namespace: Name, **limits: Unpack[NamespaceQuota]) -> QuotaDetails:
         """Show or change the quota of a namespace, or with * of all without their own."""
 
-    @operation(
-        PATCH("/quotas/principals/{principal}"),
-        read=GET("/quotas/principals/{principal}"),
-        right=CLUSTER,
-    )
+    @operation(PATCH("/quotas/principals/{principal}"), right=CLUSTER)
     async def principal(self, principal: Name, **limits: Unpack[PrincipalQuota]) -> QuotaDetails:
         """Show or change the quota of a principal, or with * of all without their own."""
 
-    @operation(
-        PATCH("/quotas/brokers/{broker}"),
-        read=GET("/quotas/brokers/{broker}"),
-        right=CLUSTER,
-    )
+    @operation(PATCH("/quotas/brokers/{broker}"), right=CLUSTER)
     async def broker(self, broker: Name, **limits: Unpack[BrokerQuota]) -> QuotaDetails:
         """Show or change the quota of a broker, or with * of all without their own."""

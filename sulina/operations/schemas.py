@@ -162,11 +162,7 @@ class SchemaOperations(OperationGroup, name="schema"):
     ) -> SchemaCheck:
         """Check whether a schema could be registered, and why not; nothing is changed."""
 
-    @operation(
-        PUT("/schemas/{subject}/compatibility"),
-        read=GET("/schemas/{subject}/compatibility"),
-        right=_MANAGE,
-    )
+    @operation(PUT("/schemas/{subject}/compatibility", readable=True), right=_MANAGE)
     async def compatibility(
         self, subject: Name, *, compatibility: Compatibility | None = None
     ) -> SubjectCompatibility:

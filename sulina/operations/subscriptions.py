@@ -179,11 +179,7 @@ class SubscriptionOperations(OperationGroup, name="subscription"):
     ) -> SubscriptionRow:
         """Create a subscription."""
 
-    @operation(
-        GET("/topics/{topic}/subscriptions/{subscription}"),
-        right=_SEE,
-        runs_on=_OWNER,
-    )
+    @operation(GET("/topics/{topic}/subscriptions/{subscription}"), right=_SEE, runs_on=_OWNER)
     async def describe(self, topic: TopicText, subscription: Name) -> SubscriptionDetails:
         """Show a subscription, its consumers and counters."""
 
@@ -203,7 +199,6 @@ class SubscriptionOperations(OperationGroup, name="subscription"):
 
     @operation(
         PATCH("/topics/{topic}/subscriptions/{subscription}/policy"),
-        read=GET("/topics/{topic}/subscriptions/{subscription}/policy"),
         # Whoever sends messages to a dead-letter topic publishes there.
         right=(
             _MANAGE,
@@ -223,7 +218,6 @@ class SubscriptionOperations(OperationGroup, name="subscription"):
 
     @operation(
         PATCH("/topics/{topic}/subscriptions/{subscription}/dispatch"),
-        read=GET("/topics/{topic}/subscriptions/{subscription}/dispatch"),
         right=_MANAGE,
         read_right=_SEE,
         runs_on=_OWNER,

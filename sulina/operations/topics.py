@@ -88,11 +88,7 @@ class NamespaceOperations(OperationGroup, name="namespace"):
     async def delete(self, namespace: Name) -> None:
         """Delete an empty namespace."""
 
-    @operation(
-        PATCH("/namespaces/{namespace}/policy"),
-        read=GET("/namespaces/{namespace}/policy"),
-        right=MANAGE_NAMESPACE,
-    )
+    @operation(PATCH("/namespaces/{namespace}/policy"), right=MANAGE_NAMESPACE)
     async def policy(self, namespace: Name, **limits: Unpack[NamespaceLimits]) -> Policy:
         """Show or change the limits that a namespace sets for its topics; 0 is no limit."""
 
@@ -240,12 +236,7 @@ class TopicOperations(OperationGroup, name="topic"):
     async def log(self, topic: TopicText) -> TopicLog:
         """Show a topic without partitions, or one partition, as its owner sees it."""
 
-    @operation(
-        PATCH("/topics/{topic}/policy"),
-        read=GET("/topics/{topic}/policy"),
-        right=MANAGE_TOPIC,
-        read_right=SEE_TOPIC,
-    )
+    @operation(PATCH("/topics/{topic}/policy"), right=MANAGE_TOPIC, read_right=SEE_TOPIC)
     async def policy(self, topic: TopicText, **limits: Unpack[TopicLimits]) -> Policy:
         """Show the limits in force for a topic, or change some.
 
