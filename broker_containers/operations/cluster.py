@@ -96,6 +96,7 @@ class ClusterHandlers:
             url=found.url,
             http=found.http,
             admin=found.admin,
+            grpc=found.grpc,
             version=found.version,
             started_us=found.started_us,
             labels=tuple(found.labels),

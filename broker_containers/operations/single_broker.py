@@ -39,6 +39,9 @@ class BrokerUrls(Protocol):
     @property
     def danube_admin_url(self) -> str: ...
 
+    @property
+    def grpc_url(self) -> str: ...
+
 
 class SingleBrokerHandlers:
     """The only broker: it leads, and serves every topic."""
@@ -54,6 +57,7 @@ class SingleBrokerHandlers:
             url=self._urls.url,
             http=self._urls.http_url,
             admin=self._urls.danube_admin_url,
+            grpc=self._urls.grpc_url,
             version=__version__,
             started_us=self._started,
             labels=(),

@@ -50,6 +50,7 @@ class BrokerRow:
     url: Annotated[str, "For clients of the binary protocol."]
     http: Annotated[str, "The HTTP door."]
     admin: Annotated[str, "Danube's admin services."]
+    grpc: Annotated[str, "Danube's clients."]
     version: str
     started_us: Count
     labels: tuple[str, ...]

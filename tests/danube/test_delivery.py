@@ -11,8 +11,29 @@ import pytest
 import sulina
 from sulina.model import FailurePolicy, Poison, Start
 from tests.danube.brokers import OneBroker
+from tests.danube.calls import Calls
 from tests.danube.stock import Stock, StockClient, StockConsumer, StockError, StockProducer
 from tests.support.server import SulinaProcess
+
+
+async def test_messages_of_a_topic_that_is_not_reliable_have_no_offsets(
+    broker: OneBroker, topic: str
+) -> None:
+    async with Calls(broker.url) as calls:
+        await calls.producer(topic, reliable=False)
+        stream = calls.stream(await calls.subscribe(topic))
+        attached = asyncio.create_task(stream.read())
+        for number in range(100):
+            await calls.send(topic, b"%d" % number)
+            if attached.done():
+                break
+            await asyncio.sleep(0.05)
+        first = await attached
+        await calls.send(topic, b"another")
+        second = await stream.read()
+        assert (first.msg_id.topic_offset, second.msg_id.topic_offset) == (0, 0)
+        await calls("Ack", msg_id=second.msg_id, subscription_name="s")
+        stream.cancel()
 
 
 async def test_a_new_subscription_begins_at_the_end_and_misses_nothing_from_then_on(

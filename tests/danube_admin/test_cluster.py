@@ -167,6 +167,15 @@ async def test_a_broker_is_unloaded_drained_and_activated_again(
     assert {row.broker_status for row in rows} == {"active"}
 
 
+async def test_a_topic_has_a_broker_as_soon_as_it_is_created(
+    doors: dict[str, AdminClient],
+) -> None:
+    door, base = doors["two"], "/default/new"
+    await door("TopicAdmin/CreatePartitionedTopic", base_name=base, partitions=3)
+    found = await owners(door)
+    assert all(found[f"{base}-part-{number}"] in NAMES for number in range(3))
+
+
 async def test_only_the_topics_of_chosen_namespaces_are_unloaded(
     doors: dict[str, AdminClient], client: Client
 ) -> None:

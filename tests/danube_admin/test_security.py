@@ -151,7 +151,7 @@ async def test_it_lists_itself_with_all_its_addresses(
 ) -> None:
     [found] = (await admin("BrokerAdmin/ListBrokers")).brokers
     assert found.broker_id == ME
-    assert found.broker_addr == shared_sulina_process.url
+    assert found.broker_addr == f"http://127.0.0.1:{shared_sulina_process.grpc_port}"
     assert found.broker_role == "Cluster_Leader"
     assert found.admin_addr == f"http://127.0.0.1:{shared_sulina_process.admin_port}"
     assert found.metrics_addr == shared_sulina_process.http_url

@@ -140,7 +140,7 @@ def _info(row: BrokerRow, *, led: bool) -> pb.BrokerInfo:
     follower = "Cluster_Follower" if led else "None"
     return pb.BrokerInfo(
         broker_id=row.broker,
-        broker_addr=row.url,
+        broker_addr=row.grpc or row.url,
         broker_role="Cluster_Leader" if row.leader else follower,
         admin_addr=row.admin,
         metrics_addr=row.http,

@@ -6,7 +6,9 @@ deleted and unloaded as a whole.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Final
 
 from google.protobuf.message import Message
@@ -17,7 +19,7 @@ from broker_containers.doors.danube_admin.subscriptions import SubscriptionCalls
 from broker_containers.doors.grpc_shared.names import BadRequest, namespace_name, topic_name
 from broker_containers.schemas.built_in import ensure_subject
 from broker_containers.schemas.registry import SchemaRegistry
-from sulina.errors import Refused
+from sulina.errors import Refused, Retriable
 from sulina.model import Delivery
 from sulina.names import TopicName
 from sulina.operations.client import AdminClient
@@ -97,7 +99,14 @@ class TopicAdmin(SubscriptionCalls):
         await self._admin.topics.create(str(name), delivery=delivery, partitions=partitions)
         if subject:
             await self._registry.topics.bind(name, subject)
+        parts = [name.partition(number) for number in range(partitions)] or [name]
+        await asyncio.gather(*map(self._assign, parts))
         return pb.TopicResponse(success=True)
+
+    async def _assign(self, name: TopicName) -> None:
+        """Give a topic its broker at once, as Danube does; otherwise its first use would."""
+        with suppress(Retriable):
+            await self._admin.topics.lookup(str(name))
 
     async def delete_topic(self, request: pb.TopicRequest) -> Message:
         await self._admin.topics.delete(str(topic_name(request.name)))
