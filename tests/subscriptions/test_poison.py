@@ -35,12 +35,25 @@ def fail(bench: Bench, member: AttachedConsumer, offset: int, times: int) -> Non
         bench.wait(1)
 
 
+def failed(
+    poison: Poison,
+    *,
+    type_: SubscriptionType = exclusive,
+    records: int = 1,
+    offset: int = 0,
+    times: int = 3,
+) -> tuple[Bench, AttachedConsumer]:
+    """A bench with a frame, of which the only consumer refused a record so many times."""
+    bench = bench_with(poison, type_)
+    a = bench.join("a")
+    bench.load(records)
+    fail(bench, a, offset, times)
+    return bench, a
+
+
 @pytest.mark.parametrize("type_", SubscriptionType)
 def test_a_poisonous_record_is_dropped(type_: SubscriptionType) -> None:
-    bench = bench_with(Poison.DROP, type_)
-    a = bench.join("a")
-    bench.load(2)
-    fail(bench, a, 0, times=2)
+    bench, a = failed(Poison.DROP, type_=type_, records=2, times=2)
     assert bench.all() == [Given("a", [0], attempt=3)]
     bench.nack(a, 0)
     assert bench.dispatcher.counters.dropped == 1
@@ -61,10 +74,7 @@ def test_a_record_that_times_out_too_often_is_dropped_too() -> None:
 
 
 def test_a_poisonous_record_goes_to_the_dead_letter_topic_and_then_is_done() -> None:
-    bench = bench_with(Poison.DEAD_LETTER)
-    a = bench.join("a")
-    bench.load(3)
-    fail(bench, a, 1, times=3)
+    bench, a = failed(Poison.DEAD_LETTER, records=3, offset=1)
     (letter,) = bench.dispatcher.dead_letters
     assert letter == DeadLetter(0, 0b010, 3, "could not")
     bench.ack(a, 0, 2)
@@ -76,10 +86,7 @@ def test_a_poisonous_record_goes_to_the_dead_letter_topic_and_then_is_done() -> 
 
 
 def test_a_dead_letter_that_can_not_be_published_is_tried_again_later() -> None:
-    bench = bench_with(Poison.DEAD_LETTER)
-    a = bench.join("a")
-    bench.load()
-    fail(bench, a, 0, times=3)
+    bench, a = failed(Poison.DEAD_LETTER)
     letter = bench.dispatcher.dead_letters.pop()
     bench.dispatcher.dead_letter_failed(letter, bench.now)
     (loaded,) = bench.window.frames.values()
@@ -94,10 +101,7 @@ def test_a_dead_letter_that_can_not_be_published_is_tried_again_later() -> None:
 
 def test_a_dead_letter_may_be_acknowledged_while_it_is_being_published() -> None:
     for outcome in ("dead_letter_stored", "not dead_letter_stored"):
-        bench = bench_with(Poison.DEAD_LETTER)
-        a = bench.join("a")
-        bench.load(2)
-        fail(bench, a, 0, times=3)
+        bench, a = failed(Poison.DEAD_LETTER, records=2)
         letter = bench.dispatcher.dead_letters.pop()
         bench.ack(a, 0)
         if outcome == "dead_letter_stored":
@@ -111,10 +115,7 @@ def test_a_dead_letter_may_be_acknowledged_while_it_is_being_published() -> None
 
 
 def test_a_dead_letter_of_before_a_seek_changes_nothing() -> None:
-    bench = bench_with(Poison.DEAD_LETTER)
-    a = bench.join("a")
-    bench.load()
-    fail(bench, a, 0, times=3)
+    bench, _ = failed(Poison.DEAD_LETTER)
     (letter,) = bench.dispatcher.dead_letters
     bench.dispatcher.restart(0)
     assert bench.dispatcher.dead_letters == []
@@ -131,10 +132,7 @@ def test_a_dead_letter_of_before_a_seek_changes_nothing() -> None:
 
 
 def test_a_poisonous_record_that_is_kept_comes_again_at_the_longest_delay() -> None:
-    bench = bench_with(Poison.BLOCK)
-    a = bench.join("a")
-    bench.load()
-    fail(bench, a, 0, times=2)
+    bench, a = failed(Poison.BLOCK, times=2)
     for attempt in (3, 4, 5, 6):
         assert bench.all() == [Given("a", [0], attempt)]
         bench.nack(a, 0)
@@ -181,20 +179,14 @@ def test_a_poisonous_record_does_not_hold_back_what_comes_before_it() -> None:
 
 
 def test_without_order_a_poisonous_record_holds_nothing_back() -> None:
-    bench = bench_with(Poison.BLOCK, shared)
-    a = bench.join("a")
-    bench.load()
-    fail(bench, a, 0, times=3)
+    bench, _ = failed(Poison.BLOCK, type_=shared)
     bench.load()
     assert bench.hungry()
     assert bench.all() == [Given("a", [1])]
 
 
 def test_a_seek_ends_the_blocking() -> None:
-    bench = bench_with(Poison.BLOCK)
-    a = bench.join("a")
-    bench.load()
-    fail(bench, a, 0, times=3)
+    bench, _ = failed(Poison.BLOCK)
     assert not bench.hungry()
     bench.dispatcher.restart(1)
     assert bench.hungry()
@@ -209,10 +201,7 @@ def test_a_seek_ends_the_blocking() -> None:
 def test_a_record_that_halts_a_subscription_is_not_delivered_again_nor_what_follows(
     type_: SubscriptionType,
 ) -> None:
-    bench = bench_with(Poison.HALT, type_)
-    a = bench.join("a")
-    bench.load()
-    fail(bench, a, 0, times=3)
+    bench, a = failed(Poison.HALT, type_=type_)
     bench.load(2)
     bench.wait(100 * LONGEST)
     assert bench.all() == [] and not bench.hungry()
@@ -225,10 +214,7 @@ def test_a_record_that_halts_a_subscription_is_not_delivered_again_nor_what_foll
 
 
 def test_what_is_in_flight_behind_a_halted_record_is_still_retried() -> None:
-    bench = bench_with(Poison.HALT)
-    a = bench.join("a")
-    bench.load(2)
-    fail(bench, a, 0, times=3)
+    bench, a = failed(Poison.HALT, records=2)
     bench.nack(a, 1)
     bench.wait(1)
     assert bench.all() == [Given("a", [1], attempt=2)]
@@ -246,10 +232,7 @@ def test_a_record_that_halts_a_key_shared_subscription_holds_back_its_key_alone(
 
 @pytest.mark.parametrize("poison", [Poison.HALT, Poison.DROP])
 def test_a_new_policy_delivers_what_was_halted_once_more(poison: Poison) -> None:
-    bench = bench_with(Poison.HALT)
-    a = bench.join("a")
-    bench.load(1)
-    fail(bench, a, 0, times=3)
+    bench, a = failed(Poison.HALT, records=1)
     bench.with_policy(poison=poison)
     bench.wait(0)
     assert bench.all() == [Given("a", [0], attempt=4)]

@@ -17,9 +17,7 @@ HOUR_US = 3_600_000_000
 
 
 async def test_closed_ledgers_become_objects_and_their_entries_go(world: TierBench) -> None:
-    broker = world.broker()
-    log = await world.log(broker)
-    await world.publish(log, 20)
+    broker, log = await world.with_records(20)
     closed = [ref for ref in log.refs if ref.state is LedgerState.CLOSED]
     assert len(closed) > 3
     await broker.tiering.round()
@@ -34,9 +32,7 @@ async def test_closed_ledgers_become_objects_and_their_entries_go(world: TierBen
 async def test_a_reader_goes_from_objects_to_ledgers_to_what_is_being_written(
     world: TierBench,
 ) -> None:
-    broker = world.broker()
-    log = await world.log(broker)
-    await world.publish(log, 10)
+    broker, log = await world.with_records(10)
     await broker.tiering.round()
     await world.publish(log, 10)
     where = [ref.tiered is not None for ref in log.refs]
@@ -46,9 +42,7 @@ async def test_a_reader_goes_from_objects_to_ledgers_to_what_is_being_written(
 
 
 async def test_a_flush_closes_the_open_ledger_and_publishing_goes_on(world: TierBench) -> None:
-    broker = world.broker()
-    log = await world.log(broker)
-    await world.publish(log, 2)
+    broker, log = await world.with_records(2)
     assert log.refs[-1].state is LedgerState.OPEN
     wanted = await broker.tiering.flush(log)
     assert [ref.records for ref in wanted] == [6]
@@ -66,9 +60,7 @@ async def test_a_flush_of_nothing_does_nothing(world: TierBench) -> None:
 
 
 async def test_an_idle_ledger_becomes_an_object_when_it_is_old_enough(world: TierBench) -> None:
-    broker = world.broker()
-    log = await world.log(broker)
-    await world.publish(log, 1)
+    broker, _ = await world.with_records(1)
     await broker.tiering.round()
     assert await world.keys() == []
     world.clock.move(1000.0)
@@ -90,9 +82,7 @@ async def test_an_idle_ledger_becomes_an_object_when_it_is_old_enough(world: Tie
 )
 async def test_whatever_step_a_process_dies_at_the_next_one_finishes_it(moment: str) -> None:
     world = await make_world(row_group_bytes=700)
-    first = world.broker()
-    log = await world.log(first)
-    await world.publish(log, 12)
+    first, log = await world.with_records(12)
 
     async def stop(now: str, what: str) -> None:
         if now == moment:
@@ -129,9 +119,7 @@ async def test_whatever_step_a_process_dies_at_the_next_one_finishes_it(moment: 
 
 
 async def test_a_lost_answer_of_a_put_is_found_out_by_reading_back(world: TierBench) -> None:
-    broker = world.broker()
-    log = await world.log(broker)
-    await world.publish(log, 8)
+    broker, log = await world.with_records(8)
     lost: list[str] = []
 
     async def lose(moment: str, key: str) -> None:
@@ -150,9 +138,7 @@ async def test_a_lost_answer_of_a_put_is_found_out_by_reading_back(world: TierBe
 
 
 async def test_an_object_that_reads_back_wrong_keeps_the_entries(world: TierBench) -> None:
-    broker = world.broker()
-    log = await world.log(broker)
-    await world.publish(log, 8)
+    broker, log = await world.with_records(8)
     tail = world.memory.tail
 
     async def flipped(key: str, length: int) -> tuple[bytes, int]:
@@ -173,9 +159,7 @@ async def test_an_object_that_reads_back_wrong_keeps_the_entries(world: TierBenc
 async def test_an_object_with_other_records_in_its_place_is_neither_taken_nor_deleted(
     world: TierBench,
 ) -> None:
-    broker = world.broker()
-    log = await world.log(broker)
-    await world.publish(log, 4)
+    broker, log = await world.with_records(4)
     await broker.tiering.flush(log)
     other = await make_world()
     theirs = await other.log(other.broker())
@@ -232,9 +216,7 @@ async def test_entries_that_are_lost_are_read_from_objects(world: TierBench) -> 
     world.settings = world.settings.__class__(
         ledger=world.settings.ledger, tier=TieringSettings(local_seconds=HOUR_US)
     )
-    first = world.broker()
-    log = await world.log(first)
-    await world.publish(log, 10)
+    first, log = await world.with_records(10)
     await first.tiering.flush(log)
     await first.tiering.round()
     assert all(ref.tiered is not None and ref.tiered.local for ref in log.refs)
@@ -247,9 +229,7 @@ async def test_entries_that_are_lost_are_read_from_objects(world: TierBench) -> 
 
 
 async def test_a_broker_without_a_tier_says_what_it_lacks(world: TierBench) -> None:
-    first = world.broker()
-    log = await world.log(first)
-    await world.publish(log, 10)
+    first, log = await world.with_records(10)
     await first.tiering.round()
     await world.publish(log, 10)
     again = await world.log(world.broker(tier=False))
@@ -284,9 +264,7 @@ async def test_a_time_is_found_in_objects_as_in_ledgers() -> None:
 
 
 async def test_retention_deletes_objects_and_nothing_else_does(world: TierBench) -> None:
-    broker = world.broker()
-    log = await world.log(broker)
-    await world.publish(log, 20)
+    broker, log = await world.with_records(20)
     await broker.tiering.round()
     keys = await world.keys()
     assert await log.trim(2) == 2
@@ -297,9 +275,7 @@ async def test_retention_deletes_objects_and_nothing_else_does(world: TierBench)
 
 
 async def test_objects_whose_deletion_was_interrupted_are_found_by_others(world: TierBench) -> None:
-    broker = world.broker()
-    log = await world.log(broker)
-    await world.publish(log, 20)
+    broker, log = await world.with_records(20)
     await broker.tiering.round()
     keys = await world.keys()
 
@@ -321,9 +297,7 @@ async def test_objects_whose_deletion_was_interrupted_are_found_by_others(world:
 
 
 async def test_an_upload_that_ends_behind_the_deletion_is_deleted_too(world: TierBench) -> None:
-    broker = world.broker()
-    log = await world.log(broker)
-    await world.publish(log, 20)
+    broker, log = await world.with_records(20)
     await broker.tiering.round()
     late = dict(world.memory._objects)
     await log.trim(2)
@@ -334,9 +308,7 @@ async def test_an_upload_that_ends_behind_the_deletion_is_deleted_too(world: Tie
 
 
 async def test_deleting_a_topic_deletes_its_objects(world: TierBench) -> None:
-    broker = world.broker()
-    log = await world.log(broker)
-    await world.publish(log, 20)
+    broker, _ = await world.with_records(20)
     await broker.tiering.round()
     assert await world.keys()
     await broker.delete_topic(TOPIC)
@@ -351,9 +323,7 @@ async def test_deleting_a_topic_deletes_its_objects(world: TierBench) -> None:
 async def test_a_topic_made_again_keeps_its_objects_though_the_old_ones_are_doomed(
     world: TierBench,
 ) -> None:
-    broker = world.broker()
-    log = await world.log(broker)
-    await world.publish(log, 10)
+    broker, _ = await world.with_records(10)
     await broker.tiering.round()
     await broker.delete_topic(TOPIC)
     fresh = await world.log(broker)
@@ -408,9 +378,7 @@ def test_entries_of_ledgers_without_objects_never_go() -> None:
 
 
 async def test_a_swap_with_an_unknown_outcome_is_settled(world: TierBench) -> None:
-    broker = world.broker()
-    log = await world.log(broker)
-    await world.publish(log, 10)
+    broker, log = await world.with_records(10)
     real = world.metadata.txn
     lost = 0
 
@@ -433,9 +401,7 @@ async def test_a_swap_with_an_unknown_outcome_is_settled(world: TierBench) -> No
 
 
 async def test_a_missing_object_is_told_and_never_skipped(world: TierBench) -> None:
-    broker = world.broker()
-    log = await world.log(broker)
-    await world.publish(log, 10)
+    broker, log = await world.with_records(10)
     await broker.tiering.round()
     world.memory._objects.clear()
     with pytest.raises(NotFound):
@@ -446,9 +412,7 @@ async def test_a_missing_object_is_told_and_never_skipped(world: TierBench) -> N
 
 
 async def test_the_metrics_tell_how_far_objects_lie_behind(world: TierBench) -> None:
-    broker = world.broker()
-    log = await world.log(broker)
-    await world.publish(log, 20)
+    broker, log = await world.with_records(20)
     closed = [ref for ref in log.refs if ref.state is LedgerState.CLOSED]
     world.clock.move(100.0)
     lag = broker.tiering.lag()

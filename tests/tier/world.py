@@ -160,6 +160,13 @@ class TierBench:
             self.sequences[producer] = first + 3
             self.published += payloads
 
+    async def with_records(self, frames: int) -> tuple[Broker, ManagedLedger]:
+        """A new broker, and its log with so many frames."""
+        broker = self.broker()
+        log = await self.log(broker)
+        await self.publish(log, frames)
+        return broker, log
+
     async def publish_one(self, log: ManagedLedger, producer: str, payload: bytes) -> None:
         """A frame with one record."""
         data = encode_frame(Origin(producer), 0, [payload], self.clock.wall_us())
