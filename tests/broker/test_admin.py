@@ -30,22 +30,6 @@ async def test_the_first_namespaces_are_there_from_the_beginning(client: Client)
             await client.admin("namespace.delete", {"namespace": name})
 
 
-async def test_a_namespace_is_made_used_and_deleted(client: Client) -> None:
-    await client.admin("namespace.create", {"namespace": "shop"})
-    with pytest.raises(AlreadyExists, match="the namespace 'shop' already exists"):
-        await client.admin("namespace.create", {"namespace": "shop"})
-    await publish(client, "/shop/orders", numbered(3))
-    described = await client.admin("namespace.describe", {"namespace": "shop"})
-    assert (described["namespace"], described["topics"]) == ("shop", 1)
-    with pytest.raises(Refused, match="still has topics: delete them first"):
-        await client.admin("namespace.delete", {"namespace": "shop"})
-    await client.admin("topic.delete", {"topic": "/shop/orders"})
-    await client.admin("namespace.delete", {"namespace": "shop"})
-    assert "shop" not in await client.admin("namespace.list")
-    with pytest.raises(NotFound, match="there is no namespace 'shop'"):
-        await client.admin("namespace.describe", {"namespace": "shop"})
-
-
 async def test_topics_of_a_namespace_that_is_not_there_are_refused(client: Client) -> None:
     with pytest.raises(NotFound, match="there is no namespace 'nowhere': create it first"):
         await client.producer("/nowhere/topic").open()

@@ -6,7 +6,7 @@ Every cell states what it promises about persistence, order and how often a reco
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 
 import pytest
 
@@ -54,13 +54,6 @@ def by(label: str, messages: Iterable[Message]) -> dict[object, list[int]]:
     return groups
 
 
-@pytest.fixture
-async def other(cluster: Cluster) -> AsyncIterator[Client]:
-    """A second client, with a connection of its own."""
-    async with cluster.client() as connected:
-        yield connected
-
-
 # ---- what is published to a subscription that has consumers ----
 
 
@@ -81,19 +74,6 @@ async def test_every_record_comes_exactly_once_when_nothing_fails(
         for part in parts(partitions):
             found = await look(client, part, "s")
             assert found["counters"]["delivered"] == len(by("topic", everything)[part])
-
-
-@each_delivery
-@ordered_type
-async def test_one_consumer_at_a_time_gets_a_plain_topic_in_order(
-    client: Client, delivery: Delivery, type_: SubscriptionType
-) -> None:
-    await make_topic(client, delivery, 0)
-    async with client.consumer(TOPIC, "s", type=type_) as consumer:
-        await publish(client, TOPIC, numbered(200), batch_records=7)
-        messages = await take(consumer, 200)
-    assert bodies(messages) == numbered(200)
-    assert [message.offset for message in messages] == list(range(200))
 
 
 @each_delivery
@@ -127,33 +107,6 @@ async def test_key_shared_keeps_the_order_of_each_key_and_its_consumer(
             assert owners.setdefault(key, number) == number, "a key has one consumer"
             assert numbers == sorted(numbers), "a key's records come in order"
     assert len(owners) == 6
-
-
-@each_delivery
-@each_layout
-async def test_shared_spreads_records_over_all_consumers(
-    client: Client, delivery: Delivery, partitions: int
-) -> None:
-    await make_topic(client, delivery, partitions)
-    async with consumers(client, TOPIC, "s", 3, type="shared") as group:
-        await publish(client, TOPIC, numbered(60), keys=KEYS)
-        taken = await take_all(group, 60)
-    assert all(len(mine) >= 10 for mine in taken)
-
-
-@each_delivery
-@each_layout
-async def test_every_subscription_gets_every_record(
-    client: Client, delivery: Delivery, partitions: int
-) -> None:
-    await make_topic(client, delivery, partitions)
-    async with (
-        client.consumer(TOPIC, "a") as one,
-        client.consumer(TOPIC, "b", type="shared") as two,
-    ):
-        await publish(client, TOPIC, numbered(30))
-        assert sorted(bodies(await take(one, 30))) == sorted(numbered(30))
-        assert sorted(bodies(await take(two, 30))) == sorted(numbered(30))
 
 
 # ---- reliable: at least once ----
@@ -288,22 +241,3 @@ async def test_a_topic_keeps_the_delivery_it_was_made_with(
     await publish(client, TOPIC, [b"first"], delivery=delivery)
     assert (await client.topic(TOPIC)).delivery is delivery
     await publish(client, TOPIC, [b"whatever it is"])
-
-
-@each_type
-async def test_records_published_from_several_connections_all_arrive(
-    client: Client, other: Client, type_: SubscriptionType
-) -> None:
-    await make_topic(client, Delivery.RELIABLE, 3)
-    async with client.consumer(TOPIC, "s", type=type_) as consumer:
-        await publish(client, TOPIC, numbered(50))
-        await publish(other, TOPIC, numbered(50, first=50))
-        messages = await take(consumer, 100)
-        assert sorted(map(int, bodies(messages))) == list(range(100))
-        await ack_all(consumer, messages)
-
-        async def all_done() -> bool:
-            found = [await look(client, part, "s") for part in parts(3)]
-            return all(each["backlog"] == 0 for each in found)
-
-        await eventually(all_done)

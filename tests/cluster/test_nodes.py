@@ -25,6 +25,7 @@ FAULTS: dict[str, Callable[[Cluster, int], None]] = {
     "killed": lambda cluster, number: cluster.nodes[number].kill(),
     "frozen": lambda cluster, number: cluster.nodes[number].freeze(),
     "empty-disk": _lose_disk,
+    "full-disk": lambda cluster, number: cluster.nodes[number].fill_disk(),
     "cut": lambda cluster, number: cluster.wires[number].cut(),
     "silent": lambda cluster, number: cluster.wires[number].block(),
     "silent-back": lambda cluster, number: cluster.wires[number].block(there=False),
@@ -44,20 +45,6 @@ async def test_publishes_go_on_while_a_node_is_away_and_when_it_is_back(
         mark = three.mark()
         await three.heal()
         await three.welcomed(three.nodes[number], mark)
-        await goes_on(load)
-        assert await load.epochs() == before, "a publish failed"
-
-
-async def test_publishes_go_on_while_the_disk_of_a_node_is_full(
-    three: Cluster, rng: random.Random
-) -> None:
-    async with three.load(rng) as load:
-        before, mark = await load.epochs(), three.mark()
-        victim = rng.choice(three.nodes)
-        victim.fill_disk()
-        await three.noticed(victim, mark)
-        await goes_on(load)
-        victim.free_disk()
         await goes_on(load)
         assert await load.epochs() == before, "a publish failed"
 

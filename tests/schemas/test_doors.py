@@ -300,13 +300,6 @@ async def test_with_a_warning_everything_is_taken_and_counted(
     assert len(caplog.records) == 5
 
 
-async def test_without_validation_nothing_is_looked_at(checks: SchemaChecks) -> None:
-    check = await resolved(checks, ORDERS)
-    await bind(checks, check, Validation.NONE, payload=True)
-    assert check.admits(0, 0)
-    await check.check(0, 0, b"")
-
-
 async def test_a_version_that_another_broker_registered_a_moment_ago_is_known(
     checks: SchemaChecks, store: MetadataStore
 ) -> None:
@@ -354,15 +347,3 @@ async def test_a_new_topic_does_not_inherit_from_a_deleted_one_of_its_name(
     await topic_lifecycle.create(store, ORDERS, TopicRecord())
     again = await resolved(checks, ORDERS)
     assert again.config is None and again.admits(0, 0)
-
-
-async def test_a_partition_goes_by_its_topic(checks: SchemaChecks, store: MetadataStore) -> None:
-    parted = TopicName.parse("/default/parted")
-    await topic_lifecycle.create(store, parted, TopicRecord(partitions=2))
-    check = await resolved(checks, parted.partition(1))
-    await checks.registry.register("orders", "string", b"")
-    await checks.registry.topics.bind(parted, "orders")
-    async with asyncio.timeout(PATIENCE):
-        while check.config is None:
-            await checks.prefix_caches[0].change()
-    assert check.config.subject == "orders"

@@ -10,7 +10,6 @@ from storage_grpc.loss_record import LossRecord
 from storage_grpc.node import FencedLedger, LocalNode, MaybeLost, Node
 from sulina.errors import Fenced, NotFound, Refused, TooLarge
 from sulina.runtime.memory_disk import MemoryDisk
-from sulina.runtime.seam import Buffer
 from tests.storage_service.serving import open_journal, remote, serving
 
 
@@ -37,13 +36,6 @@ async def test_appended_entries_can_be_read(node: Node) -> None:
     payloads = await fill(node, 7, 50)
     assert await read_all(node, 7) == payloads
     assert await read_all(node, 7, 30) == payloads[30:]
-
-
-async def test_payloads_may_be_any_buffer_of_any_size(node: Node) -> None:
-    large = bytes(range(256)) * 4096
-    payloads: list[Buffer] = [b"x", bytearray(b"some bytes"), memoryview(large)[1:-1], large]
-    await asyncio.gather(*(node.append(1, n, -1, payload) for n, payload in enumerate(payloads)))
-    assert await read_all(node, 1) == [bytes(payload) for payload in payloads]
 
 
 async def test_the_largest_ids_are_kept(node: Node) -> None:
@@ -75,16 +67,6 @@ async def test_appends_are_stored_in_the_order_of_the_calls(node: Node) -> None:
         done.add_done_callback(order.append)
     await asyncio.gather(*waiting)
     assert order == waiting
-
-
-async def test_the_same_entry_again_succeeds_and_another_in_its_place_is_refused(
-    node: Node,
-) -> None:
-    await node.append(1, 0, -1, b"first")
-    await node.append(1, 0, -1, b"first")
-    with pytest.raises(Refused):
-        await node.append(1, 0, -1, b"other")
-    assert await read_all(node, 1) == [b"first"]
 
 
 async def test_failures_of_an_append_come_through_its_future(node: Node) -> None:
@@ -135,12 +117,6 @@ async def test_a_fence_shows_nothing_where_much_is_behind_the_lac(node: Node) ->
     await asyncio.gather(*(node.append(2, n, -1, b"x") for n in range(200)))
     await node.append(3, 0, -1, b"x" * 100_000)
     assert [(await node.fence(ledger)).tail for ledger in (1, 2, 3)] == [()] * 3
-
-
-async def test_fencing_an_unknown_ledger_creates_it_fenced(node: Node) -> None:
-    assert await node.fence(9) == FencedLedger(lac=-1, last_entry=-1, certain=True)
-    with pytest.raises(Fenced):
-        await node.append(9, 0, -1, b"late")
 
 
 async def test_a_recovery_read_fences_before_it_reads(node: Node) -> None:

@@ -11,11 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import grpc
 import pytest
 import trustme
 from grpc_health.v1 import health_pb2
-from grpc_reflection.v1alpha import reflection_pb2
 
 import sulina
 from storage_grpc.container.health_check import connection
@@ -71,30 +69,6 @@ async def test_a_broker_with_a_certificate_works_with_a_node_that_asks_for_one(
             await node.append(1, 0, -1, b"secret")
             [entry] = await node.read(1, 0, max_entries=1, max_bytes=1000)
     assert bytes(entry.payload) == b"secret"
-
-
-async def test_health_and_reflection_are_there_over_tls_as_well(server_files: TlsFiles) -> None:
-    assert server_files.ca is not None
-    trusted = grpc.ssl_channel_credentials(server_files.ca.read_bytes())
-    async with (
-        serving(tls=ServerTls(server_files)) as server,
-        grpc.aio.secure_channel(f"127.0.0.1:{server.port}", trusted) as channel,
-    ):
-        check: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
-            "/grpc.health.v1.Health/Check"
-        )
-        asked = health_pb2.HealthCheckRequest(service=SERVICE).SerializeToString()
-        health = health_pb2.HealthCheckResponse.FromString(await check(asked))
-        ask: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(
-            "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
-        )
-        question = reflection_pb2.ServerReflectionRequest(list_services="").SerializeToString()
-        [told] = [
-            reflection_pb2.ServerReflectionResponse.FromString(answer)
-            async for answer in ask(iter([question]))
-        ]
-    assert health.status == health_pb2.HealthCheckResponse.SERVING
-    assert SERVICE in {service.name for service in told.list_services_response.service}
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "storage-1.example"])
