@@ -5,6 +5,7 @@ A call is forwarded once: the broker that receives it answers it, or fails it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Any, Final, TypeVar, cast
 
@@ -70,6 +71,8 @@ class Forwarder:
                 _A,
                 await call(request, metadata=_metadata(context), timeout=PEER_SECONDS),
             )
+        except asyncio.CancelledError:
+            raise _peer_left(url) from None
         except grpc.aio.AioRpcError as error:
             if error.code() in _TRY_AGAIN:
                 raise PeerUnavailable(_details(error, url)) from None
@@ -87,6 +90,8 @@ class Forwarder:
         try:
             async for message in call:
                 yield message
+        except asyncio.CancelledError:
+            raise _peer_left(url) from None
         except grpc.aio.AioRpcError as error:
             raise Unavailable(_details(error, url)) from None
         finally:
@@ -109,6 +114,9 @@ class Forwarder:
         )
         try:
             answer = await call(request, metadata=_metadata(context), timeout=seconds)
+        except asyncio.CancelledError:
+            _peer_left(url)
+            return None
         except grpc.aio.AioRpcError:
             return None
         return bool(answer.status == pb.HealthCheckResponse.OK)
@@ -156,6 +164,18 @@ def _metadata(context: Context) -> tuple[tuple[str, str | bytes], ...]:
         (key, value) for key, value in context.invocation_metadata() or () if key == _AUTHORIZATION
     ]
     return (*kept, (_FORWARDED, __version__))
+
+
+def _peer_left(url: str) -> PeerUnavailable:
+    """The error for a call to a broker that has left the cluster, whose channel was closed.
+
+    gRPC reports this like the end of our own caller, which this raises again: if it were not told
+    apart, our caller would wait forever.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+    return PeerUnavailable(f"{url} has left the cluster")
 
 
 def _details(error: grpc.aio.AioRpcError, url: str) -> str:
