@@ -6,8 +6,9 @@ import fcntl
 import json
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import click
 
 from broker_containers.commands.auth_options import ROOT_VARIABLE, security_warning
 from broker_containers.commands.serving import own_program, serve
+from broker_containers.local_cluster.front import DanubeFront
 from broker_containers.local_cluster.ports import (
     LOCAL,
     ClusterPorts,
@@ -29,6 +31,7 @@ from sulina.cli.output import console, echo
 from sulina.cli.settings import DEFAULT_URL, CliSettings
 from sulina.client.address import Address
 from sulina.errors import Refused, Unavailable
+from sulina.runtime.real_clock import RealClock
 from sulina.version import __version__
 
 
@@ -47,12 +50,15 @@ def run_cluster(
     data.mkdir(parents=True, exist_ok=True)
     with _exclusive(data):
         ports = plan_ports(data, size, requested)
+        secure = "--tls-cert" in options.broker
+        if ports.grpc_shared:
+            url = _danube_url(ports, requested.host, secure=secure)
+            options = replace(options, broker=(*options.broker, "--grpc-proxy", url))
         try:
             cluster = LocalCluster(data, ports, options)
         except Unavailable as error:
             raise Refused(str(error)) from None
         required = "--auth" in options.broker or ROOT_VARIABLE in os.environ
-        secure = "--tls-cert" in options.broker
         security = security_warning(requested.host, required=required, secure=secure)
 
         def tell(event: ProcessEvent) -> None:
@@ -61,7 +67,7 @@ def run_cluster(
             else:
                 echo(str(event), err=True)
 
-        def announce(_: Supervisor) -> None:
+        def announce(_: None) -> None:
             ready = described(cluster, requested.host, secure=secure)
             if settings.json:
                 _write_line(ready)
@@ -72,7 +78,33 @@ def run_cluster(
             total = len(cluster.processes)
             click.echo(f"starting {total} processes, data in {cluster.folder}", err=True)
         stopping = "brokers first, then storage nodes, then etcd"
-        serve(settings, Supervisor(cluster, tell), announce, stopping=stopping)
+        server = _supervised(cluster, tell, requested.host, secure=secure)
+        serve(settings, server, announce, stopping=stopping)
+
+
+@asynccontextmanager
+async def _supervised(
+    cluster: LocalCluster, tell: Callable[[ProcessEvent], None], host: str, *, secure: bool
+) -> AsyncIterator[None]:
+    """The processes, and the address that they share if there is one."""
+    port = cluster.ports.grpc_shared
+    async with Supervisor(cluster, tell):
+        if not port:
+            yield
+            return
+
+        def running() -> list[int]:
+            brokers = cluster.brokers.items()
+            return [cluster.ports.grpc[name] for name, each in brokers if each.child.running]
+
+        async with DanubeFront(host, port, running, RealClock(), plain=not secure):
+            yield
+
+
+def _danube_url(ports: ClusterPorts, host: str, *, secure: bool) -> str:
+    """The service URL for Danube's clients: that of all brokers, or of the first one."""
+    port = ports.grpc_shared or next(iter(ports.grpc.values()))
+    return f"{'https' if secure else 'http'}://{Address(host, port)}"
 
 
 def _write_line(value: dict[str, Any]) -> None:
@@ -101,6 +133,7 @@ def described(cluster: LocalCluster, host: str, *, secure: bool) -> dict[str, An
     return {
         "event": "ready",
         "url": f"{scheme}://{','.join(map(str, addresses))}",
+        "danube_url": _danube_url(ports, host, secure=secure),
         "pid": os.getpid(),
         "data": str(cluster.folder),
         "brokers": [
@@ -162,6 +195,7 @@ def _print_panel(ready: dict[str, Any], security: str) -> None:
     grid.add_row("data, logs", ready["data"])
     grid.add_row()
     grid.add_row("clients", ready["url"])
+    grid.add_row("Danube's clients", ready["danube_url"])
     grid.add_row("describe", f"{sulina} cluster describe")
     grid.add_row("produce", f'{sulina} produce /default/hello "hello"')
     grid.add_row("consume", f"{sulina} consume /default/hello --from earliest")

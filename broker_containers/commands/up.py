@@ -68,6 +68,11 @@ class UpOptions:
         type=click.Choice(["1", "3", "5", "7"]),
     )
     broker: BrokerOptions = group(BrokerOptions)
+    grpc_redirect: bool = option(
+        False,
+        "In a cluster, send Danube's clients to each broker at its own address, instead of giving "
+        "them --grpc-port as the one address of all brokers.",
+    )
     http_cors: tuple[str, ...] = option(
         (),
         "Allow browsers on this web site to call the HTTP API, for example https://example.com; "
@@ -126,8 +131,8 @@ def up(settings: CliSettings, options: UpOptions) -> None:
     one stops it immediately, without losing acknowledged messages. With --json it prints one line
     when it is ready: {"event": "ready", "url": ..., "port": ..., "http_url": ..., "pid": ...}.
 
-    The brokers of a cluster listen on --port and the ports after it. A process that ends
-    unexpectedly is restarted.
+    The brokers of a cluster listen on --port and the ports after it. Danube's clients reach all of
+    them through --grpc-port. A process that ends unexpectedly is restarted.
     """
     given = options.broker
     given.begin()
@@ -143,6 +148,8 @@ def up(settings: CliSettings, options: UpOptions) -> None:
     if clustered:
         _run_cluster(settings, options, data)
         return
+    if options.grpc_redirect:
+        raise click.UsageError("--grpc-redirect is for a cluster: add --brokers")
     doors = given.doors()
     broker = BrokerSettings(
         broker_id=options.broker_id,
@@ -183,6 +190,7 @@ def _run_cluster(settings: CliSettings, options: UpOptions, data: Path) -> None:
         given.port_for(given.http_port, HTTP_PORT),
         given.port_for(given.admin_port, ADMIN_PORT),
         given.port_for(given.grpc_port, GRPC_PORT),
+        grpc_shared=not options.grpc_redirect,
     )
     processes = _process_options(given, size, (*file_mb, *(("--tier", tier) if tier else ())))
     run_cluster(settings, data, size, requested, processes)

@@ -49,6 +49,8 @@ class RequestedPorts:
     http_port: int = HTTP_PORT
     admin_port: int = 0
     grpc_port: int = 0
+    grpc_shared: bool = False
+    """Whether Danube's clients reach all brokers through ``grpc_port``."""
 
     def __post_init__(self) -> None:
         if self.host in ("", "0.0.0.0", "::"):
@@ -73,6 +75,8 @@ class ClusterPorts:
     """The brokers' ports for Danube's clients."""
     metrics: Mapping[str, int] = field(default_factory=dict)
     """The storage nodes' ports for metrics and health."""
+    grpc_shared: int = 0
+    """The port through which Danube's clients reach all brokers; 0 if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +119,9 @@ def plan_ports(folder: Path, size: ClusterSize, requested: RequestedPorts) -> Cl
         name: ports.wanted(requested.admin_port, number, before.admin.get(name, 0), "--admin-port")
         for number, name in enumerate(brokers, 1)
     }
+    shared = 0
+    if requested.grpc_shared:
+        shared = ports.wanted(requested.grpc_port, 1, before.grpc_shared, "--grpc-port")
     grpc = {
         # With many brokers these ports overlap with others: take the next free ones.
         name: ports.some([before.grpc.get(name, 0)], requested.grpc_port)
@@ -142,7 +149,7 @@ def plan_ports(folder: Path, size: ClusterSize, requested: RequestedPorts) -> Cl
                 "stop the process that uses it"
             )
         etcd[name] = (client, peer)
-    plan = ClusterPorts(brokers, storage, etcd, admin, grpc, metrics)
+    plan = ClusterPorts(brokers, storage, etcd, admin, grpc, metrics, shared)
     _write(folder, plan)
     return plan
 
@@ -175,6 +182,7 @@ def _read(folder: Path) -> ClusterPorts:
             {name: int(port) for name, port in found.get("admin", {}).items()},
             {name: int(port) for name, port in found.get("grpc", {}).items()},
             {name: int(port) for name, port in found.get("metrics", {}).items()},
+            int(found.get("grpc_shared", 0)),
         )
     except FileNotFoundError:
         if folder.is_dir() and any(folder.glob("journal/*.log")):

@@ -159,6 +159,11 @@ class Agent:
         await asyncio.gather(*(thing.close() for thing in things if hasattr(thing, "close")))
 
 
+def _words(error: Exception) -> str:
+    found = isinstance(error, grpc.aio.AioRpcError)
+    return f"{error.code().name} {error.details()}" if found else repr(error)  # type: ignore[attr-defined]
+
+
 class Load:
     """Sends one message after the other, and acknowledges what arrives; notes every error."""
 
@@ -181,7 +186,7 @@ class Load:
                 await self._producer.send(str(number).encode(), {})
                 self._sent.append(str(number))
             except Exception as error:
-                self._errors.append(f"send {number}: {error!r}")
+                self._errors.append(f"send {number}: {_words(error)}")
             self._pauses["send"] = max(self._pauses["send"], loop.time() - began)
             await asyncio.sleep(self._pause)
 
@@ -196,7 +201,7 @@ class Load:
             try:
                 await self._consumer.ack(message)
             except Exception as error:
-                self._errors.append(f"ack {payload}: {error!r}")
+                self._errors.append(f"ack {payload}: {_words(error)}")
 
     def stop(self) -> None:
         for task in self._tasks:

@@ -14,8 +14,9 @@ from broker_containers.assembly.single import run_embedded
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.doors.danube.settings import DanubeListen, DanubeSettings
 from broker_containers.doors.listen import Listen
+from broker_containers.local_cluster.front import DanubeFront
 from sulina.names import TopicName
-from tests.danube.gateway import Gateway
+from sulina.runtime.real_clock import RealClock
 from tests.owners.brokers import QUICK, Brokers
 
 QUICK_DOOR = DanubeSettings(forward_after_seconds=2.0, quiet_seconds=2.0, goodbye_seconds=0.0)
@@ -29,21 +30,28 @@ class DanubeBrokers(Brokers):
         self._proxied = proxied
         self.urls: dict[str, str] = {}
         self._lost: dict[str, ClusteredBroker] = {}
-        self.gateway = Gateway(lambda: [_port(self.urls[name]) for name in self.running])
+        self._front = DanubeFront(
+            "127.0.0.1", 0, lambda: [_port(self.urls[name]) for name in self.running], RealClock()
+        )
+
+    @property
+    def shared_url(self) -> str:
+        """The one address of all brokers."""
+        return f"http://127.0.0.1:{self._front.port}"
 
     async def __aenter__(self) -> Self:
-        await self.gateway.__aenter__()
+        await self._front.__aenter__()
         await super().__aenter__()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         await super().__aexit__(*exc)
-        await self.gateway.__aexit__(*exc)
+        await self._front.__aexit__(*exc)
 
     def door_settings(self, name: str) -> DoorSettings:
         danube = DanubeListen(
             port=_port(self.urls.get(name, ":0")),  # at the same place again after a restart
-            proxy_url=self.gateway.url if self._proxied else "",
+            proxy_url=self.shared_url if self._proxied else "",
             settings=QUICK_DOOR,
         )
         return replace(super().door_settings(name), danube=danube)

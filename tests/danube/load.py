@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
 
 from tests.danube.stock import Stock
@@ -55,13 +56,13 @@ class StockLoad:
 
     async def flows(self) -> LoadReport:
         """Wait until messages that are sent from now on arrive."""
-        before = await self.report()
-        async with asyncio.timeout(_PATIENCE):
-            while True:
-                now = await self.report()
-                if now.sent > before.sent + 2 and now.received > before.sent + 1:
-                    return now
-                await asyncio.sleep(0.05)
+        before = now = await self.report()
+        end = time.monotonic() + _PATIENCE
+        while now.sent < before.sent + 3 or now.received < before.sent + 2:
+            assert time.monotonic() < end, f"messages do not flow: {now}"
+            await asyncio.sleep(0.05)
+            now = await self.report()
+        return now
 
     async def end(self) -> LoadReport:
         """Stop sending, and wait for the rest."""

@@ -61,7 +61,7 @@ async def test_clients_are_sent_to_the_owner_whoever_they_ask(
 async def test_clients_behind_one_address_are_served_by_owners_elsewhere(
     stock: Stock, proxied: DanubeBrokers
 ) -> None:
-    client = await stock.client(proxied.gateway.url)
+    client = await stock.client(proxied.shared_url)
     for number in range(3):
         topic = f"/default/behind-{number}"
         producer = await client.producer(topic, reliable=True)
@@ -106,7 +106,7 @@ async def test_a_move_behind_one_address_is_not_noticed_either(
     stock: Stock, proxied: DanubeBrokers
 ) -> None:
     topic = "/default/moving"
-    client = await stock.client(proxied.gateway.url)
+    client = await stock.client(proxied.shared_url)
     producer = await client.producer(topic)
     consumer = await client.consumer(topic, "FAILOVER")
     await flow(producer, consumer, "before")
@@ -119,7 +119,7 @@ async def test_a_broker_that_stops_hands_its_clients_over(
     stock: Stock, proxied: DanubeBrokers
 ) -> None:
     topic = "/default/handed-over"
-    client = await stock.client(proxied.gateway.url)
+    client = await stock.client(proxied.shared_url)
     producer = await client.producer(topic)
     consumer = await client.consumer(topic, "SHARED")
     await flow(producer, consumer, "before")
@@ -148,7 +148,7 @@ async def test_a_lost_broker_is_not_noticed_by_applications_behind_one_address(
     stock: Stock, proxied: DanubeBrokers
 ) -> None:
     topic = "/default/lost"
-    client = await stock.client(proxied.gateway.url)
+    client = await stock.client(proxied.shared_url)
     producer = await client.producer(topic)
     consumer = await client.consumer(topic, "EXCLUSIVE")
     await flow(producer, consumer, "before")
