@@ -117,10 +117,9 @@ class FrameLoader:
 
     def _skip_what_is_gone(self) -> None:
         """Skip what retention deleted or, on a NonReliable topic, the cache evicted."""
-        start = self._source.log.start
-        if not self._dispatcher.reliable and self._source.tail.first is not None:
-            start = self._source.tail.first
-        if self._dispatcher.window.read_offset < start:
+        start = self._source.log.start if self._dispatcher.reliable else self._source.tail.first
+        # An empty tail skips nothing: a frame that was just appended is about to be in it.
+        if start is not None and self._dispatcher.window.read_offset < start:
             self._skip(start)
 
     def _skip(self, offset: int) -> None:
