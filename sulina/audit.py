@@ -16,6 +16,8 @@ from typing import Any, Final, get_type_hints
 
 TOPIC: Final = "/system/audit"
 """Where the records are. Brokers write it; nobody can publish to it, change it or delete it."""
+TRIM: Final = "audit.trim"
+"""The operation of records that say before which offset retention deleted the trail."""
 NO_HASH: Final = "0" * 64
 """What the first record of a chain has in place of the hash of the one before."""
 _MOST_TEXT: Final = 255
@@ -96,6 +98,8 @@ class ChainHead:
     broker: str
     sequence: int = 0
     hash: str = NO_HASH
+    offset: int = -1
+    """Where it is in the topic; -1 if that is not known."""
 
     def next(self, entry: AuditEntry) -> AuditRecord:
         """The record that continues the chain. Long texts are cut."""
@@ -171,11 +175,15 @@ class ChainVerifier:
     stored writes the same one again.
     """
 
-    def __init__(self, heads: Iterable[ChainHead] = (), *, complete: bool = True) -> None:
-        """``heads`` are ends of chains that were known before reading began. ``complete`` is
-        whether the first record of the trail is among those added."""
+    def __init__(self, heads: Iterable[ChainHead] = (), *, first: int = 0) -> None:
+        """``heads`` are ends of chains that were known before reading began. ``first`` is the
+        offset at which the trail begins; not 0 if retention deleted what was before."""
         self._heads = {each.broker: each for each in heads}
-        self._complete = complete
+        self._first = first
+        self._trimmed = 0
+        self.anchors: list[ChainHead] = []
+        """The last record before those that were added, of each chain that does not begin with
+        them: its hash is the one that the first record found has."""
         self._ends: dict[str, ChainHead] = {}
         self._recent: OrderedDict[tuple[str, int], str] = OrderedDict()
         self.records = 0
@@ -200,8 +208,10 @@ class ChainVerifier:
             return
         end = self._ends.get(record.broker)
         expected = 1 if end is None else end.sequence + 1
-        if end is None and not self._complete:
-            pass  # the chain begins before the first record that was read
+        self._trimmed = max(self._trimmed, _trimmed_before(record))
+        if end is None and self._first and record.sequence > 1:
+            # The chain begins before the first record that was read.
+            self.anchors.append(ChainHead(record.broker, record.sequence - 1, record.previous))
         elif record.sequence > expected:
             gap = _span(expected, record.sequence - 1)
             self._wrong(offset, f"{gap} of {record.broker} missing before offset {offset}")
@@ -221,7 +231,15 @@ class ChainVerifier:
 
     def finish(self) -> None:
         """All records were added: check that no chain ends too early."""
+        if self._trimmed < self._first:
+            self._wrong(
+                -1,
+                f"the records before offset {self._first} are missing, and no record says that "
+                "retention deleted them",
+            )
         for head in self._heads.values():
+            if head.broker not in self._ends and 0 <= head.offset < self._first:
+                continue  # retention deleted all of it
             end = self._ends.get(head.broker, ChainHead(head.broker))
             if end.sequence < head.sequence:
                 gap = _span(end.sequence + 1, head.sequence)
@@ -232,6 +250,16 @@ class ChainVerifier:
     def _wrong(self, offset: int, text: str) -> None:
         if len(self.problems) < _MOST_PROBLEMS:
             self.problems.append(AuditProblem(offset, text))
+
+
+def _trimmed_before(record: AuditRecord) -> int:
+    """The offset before which retention deleted the trail, if a record says so; otherwise 0."""
+    if record.operation != TRIM or record.event is not AuditEvent.ACT:
+        return 0
+    try:
+        return int(json.loads(record.detail)["before"])
+    except (ValueError, LookupError, TypeError):
+        return 0
 
 
 def _span(first: int, last: int) -> str:

@@ -23,6 +23,7 @@ from broker_containers.security.authority import Authority
 from broker_containers.security.records import SecurityRecords
 from broker_containers.security.settings import AuthSettings
 from broker_containers.security.throttle import TokenThrottle
+from sulina.metadata.keys.policy import Policy
 from sulina.runtime.machine import secret_text
 from sulina.runtime.threads import ThreadRunner
 
@@ -54,6 +55,12 @@ def build_services(
     admin = operations.client
     trail = AuditTrail(broker.settings.broker_id, store, clock, admin, audit)
     operations.record_in(trail)
+    broker.on_first_use = trail.first_use
+    broker.retention.audit = trail
+    trail.kept = lambda: Policy(
+        retention_ms=broker.settings.audit_retention_seconds * 1000,
+        retention_bytes=broker.settings.audit_retention_bytes,
+    )
     operations.serve(
         TopicHandlers(broker, admin),
         SubscriptionHandlers(broker),

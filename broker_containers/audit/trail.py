@@ -16,21 +16,25 @@ from typing import Any, Final, TypeVar
 
 from broker_containers.audit.summaries import MOST_ROWS, Summaries
 from broker_containers.audit.writer import ChainWriter
-from broker_containers.security.access import Access, Caller, Need
+from broker_containers.security.access import ROOT, USING, Access, Caller, Need
 from broker_containers.security.authority import Authority, id_of
 from broker_containers.security.certificate import ClientCertificate
 from broker_containers.security.errors import Denied
-from sulina.audit import TOPIC, AuditEntry, AuditEvent, AuditOutcome
+from sulina.audit import TOPIC, TRIM, AuditEntry, AuditEvent, AuditOutcome
 from sulina.errors import Overloaded, Refused, SulinaError, Unavailable, UnknownOutcome
+from sulina.metadata.keys.policy import Policy
 from sulina.metadata.store import MetadataStore
 from sulina.metrics.exposition import Exposition
+from sulina.names import TopicName
 from sulina.operations.client import AdminClient
+from sulina.operations.topics import TopicOperations
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
 
 _R = TypeVar("_R")
 _MOST_WAITING: Final = 2_000
 """Records that may wait when an act begins."""
+_BROKER: Final = Caller(ROOT, "", "")
 _SEEN_SECONDS: Final = 3600.0
 _MOST_SEEN: Final = 10_000
 
@@ -64,6 +68,8 @@ class AuditTrail:
         """``admin`` reaches the owner of the topic."""
         self._clock = clock
         self._settings = settings
+        self.kept: Callable[[], Policy] = Policy
+        """How much of the trail is kept."""
         used = settings or AuditSettings()
         summaries = Summaries(used.different_events)
         self.writer = ChainWriter(broker, store, clock, admin, summaries, used.file)
@@ -235,6 +241,28 @@ class AuditTrail:
             if outcome is not AuditOutcome.UNKNOWN:
                 with suppress(TimeoutError):
                     await within(self._clock, seconds, asyncio.shield(done))
+
+    def first_use(self, topic: TopicName) -> None:
+        """Record that a topic was created by its first use. Messages do not wait for it."""
+        if self.on:
+            user = USING.get() or _BROKER
+            self._note(
+                AuditEvent.ACT,
+                user.access.principal,
+                user.address,
+                user.door,
+                TopicOperations.create.name,
+                str(topic),
+                "by its first use",
+            )
+
+    def policy(self) -> Policy | None:
+        """What retention applies to the trail; None, to keep all, if nothing can be recorded."""
+        return self.kept() if self.on else None
+
+    async def trim(self, before: int, work: Callable[[], Awaitable[int]]) -> int:
+        """Delete the records below an offset by ``work``, after recording that it is done."""
+        return await self.act(_BROKER, TRIM, TOPIC, {"before": before}, work)
 
     async def _record(self, entry: AuditEntry, seconds: float) -> int:
         """Wait until an entry is durable; returns its sequence."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -142,6 +142,8 @@ class Broker:
         self.tiering = Tiering(tier, clock, settings.tier, self.loaded)
         self.object_cleanup = ObjectCleanup(tier, store, clock)
         self._background: list[asyncio.Task[None]] = []
+        self.on_first_use: Callable[[TopicName], None] = lambda _: None
+        """Called with a topic that was created because somebody used it."""
 
     async def __aenter__(self) -> Broker:
         await namespaces.create_first(self.store)
@@ -192,7 +194,8 @@ class Broker:
                 raise topics.missing(name)
             if not self.settings.auto_create_topics:
                 raise NotFound(f"no topic {name}: create it with `sulina topic create {name}`")
-            await self.create_topic(name, delivery or Delivery.RELIABLE, 0, exist_ok=True)
+            if await self.create_topic(name, delivery or Delivery.RELIABLE, 0, exist_ok=True):
+                self.on_first_use(name)
             found = await topics.get(self.store, name)
         if found is None or found.state is not TopicState.READY:
             raise Retriable(f"{name} is being created or deleted: try again")
@@ -217,8 +220,9 @@ class Broker:
         exist_ok: bool = False,
         expected_records: int = 0,
         expected_bytes: int = 0,
-    ) -> None:
-        """Create a topic. Raises ``AlreadyExists`` unless ``exist_ok``, and ``QuotaExceeded``.
+    ) -> bool:
+        """Create a topic; returns False if it exists, with ``exist_ok``. Raises ``AlreadyExists``
+        and ``QuotaExceeded``.
 
         The expected records and bytes per second, in plus out, help to choose a broker for it.
         """
@@ -235,6 +239,8 @@ class Broker:
         except AlreadyExists:
             if not exist_ok:
                 raise
+            return False
+        return True
 
     async def grow_topic(self, name: TopicName, partitions: int) -> None:
         """Let a partitioned topic have at least this many partitions.

@@ -64,6 +64,11 @@ class BrokerSettings:
     """Acknowledgements after that are lost in a crash."""
     retention_seconds: float = settable.seconds(10.0, 0.1, settable.DAY, settable.ROUND,
         "How often retention policies are applied.")
+    audit_retention_seconds: int = settable.whole_seconds(400 * 86_400, 0, 100 * settable.YEAR,
+        settable.ROUND, "How long audit records are kept; 0 is for ever.")
+    audit_retention_bytes: int = settable.bytes(0, 0, 1 << 60, settable.ROUND,
+        "The oldest audit records beyond this size are deleted; 0 keeps all.")
+    """Not limited by default: whoever causes many records could have others deleted."""
     auto_create_topics: bool = settable.flag(True, settable.NOW,
         "Create a topic when it is first used.")
     json_schema_rules: JsonRules = settable.choice(JsonRules.EXACT, settable.ALL_NOW,

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from broker_containers.audit.trail import AuditTrail
-from broker_containers.security.access import ACTING, Access, Caller, Need
+from broker_containers.security.access import ACTING, USING, Access, Caller, Need
 from broker_containers.security.errors import Denied
 from sulina.errors import Refused
 from sulina.model import EVERYTHING
@@ -104,7 +104,7 @@ class Operations:
         """
         operation, audit = OPERATIONS.get(name), self._audit
         resource = "" if operation is None else _resource(operation, arguments)
-        before = ACTING.set(caller.access)
+        before, user = ACTING.set(caller.access), USING.set(caller)
         try:
             authorize(caller.access, name, arguments)
             if audit is None or operation is None or not operation.is_change(arguments):
@@ -119,6 +119,7 @@ class Operations:
             raise
         finally:
             ACTING.reset(before)
+            USING.reset(user)
 
     async def run(self, name: str, arguments: Arguments) -> Any:
         """Run an operation, here or where it must run: JSON in, JSON out. Checks no rights.

@@ -186,6 +186,10 @@ ACTING: Final[ContextVar[Access]] = ContextVar("acting", default=ROOT)
 """The rights of the caller for whom an operation runs; the broker's own calls have all."""
 
 
+USING: Final[ContextVar[Caller | None]] = ContextVar("using", default=None)
+"""Whose request runs, for what follows from using topics; None for the broker itself."""
+
+
 def _only_brokers(need: Need) -> bool:
     return need.scope == AUDIT_TOPIC and need.action not in _READ_ACTIONS
 

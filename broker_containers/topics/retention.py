@@ -6,11 +6,14 @@ Deletes whole ledgers, oldest first, but never the newest: it holds the next off
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import Protocol
 
 from broker_containers.topic_log.managed_ledger import ManagedLedger
 from broker_containers.topics.storage_quotas import StorageQuotas
 from broker_containers.topics.topic import Topic
+from sulina.audit import TOPIC as AUDIT_TOPIC
 from sulina.errors import SulinaError
 from sulina.metadata.keys.ledgers import LedgerRef
 from sulina.metadata.keys.policy import Policy
@@ -37,6 +40,18 @@ def expired(refs: Sequence[LedgerRef], policy: Policy, now_us: int, consumed: in
     return count
 
 
+class RecordedRetention(Protocol):
+    """The retention of the audit trail, which no policy changes: what it deletes is recorded."""
+
+    def policy(self) -> Policy | None:
+        """What applies to the trail; None keeps everything."""
+        ...
+
+    async def trim(self, before: int, work: Callable[[], Awaitable[int]]) -> int:
+        """Record that the records below offset ``before`` are deleted, then do it."""
+        ...
+
+
 class Retention:
     """Applies the policies of open topics periodically."""
 
@@ -52,6 +67,8 @@ class Retention:
         """Seconds between rounds; a change applies after the current round."""
         self._topics = topics
         self._storage_quotas = storage_quotas
+        self.audit: RecordedRetention | None = None
+        """Applies to the audit trail."""
 
     async def run(self) -> None:
         """Run until cancelled. A topic that fails is tried again in the next round."""
@@ -76,7 +93,16 @@ class Retention:
         log = topic.log
         if not isinstance(log, ManagedLedger) or not log.usable:
             return 0
+        recorded = self.audit if str(topic.name) == AUDIT_TOPIC else None
+        policy = topic.policy if recorded is None else recorded.policy()
+        if policy is None:
+            return 0
         positions = [s.position for s in topic.subscriptions.values()]
         consumed = min(positions, default=log.start)
-        count = expired(log.refs, topic.policy, self._clock.wall_us(), consumed)
-        return await log.trim(count) if count else 0
+        refs = log.refs
+        count = expired(refs, policy, self._clock.wall_us(), consumed)
+        if not count:
+            return 0
+        if recorded is None:
+            return await log.trim(count)
+        return await recorded.trim(refs[count].first_offset, partial(log.trim, count))

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sulina.audit import (
+    TRIM,
     AuditEntry,
     AuditEvent,
     AuditOutcome,
@@ -67,7 +68,7 @@ def heads_of(records: list[AuditRecord]) -> list[ChainHead]:
     return list({record.broker: record.head for record in records}.values())
 
 
-def problems(records: list[AuditRecord], heads: list[ChainHead], **more: bool) -> list[str]:
+def problems(records: list[AuditRecord], heads: list[ChainHead], **more: int) -> list[str]:
     verifier = ChainVerifier(heads, **more)
     for offset, record in enumerate(records):
         verifier.add(offset, record)
@@ -85,8 +86,14 @@ def test_an_untouched_trail_has_no_problems(records: list[AuditRecord]) -> None:
 def test_a_trail_may_be_read_from_any_record_on(
     records: list[AuditRecord], data: st.DataObject
 ) -> None:
-    start = data.draw(st.integers(0, len(records) - 1))
-    assert problems(records[start:], [], complete=False) == []
+    start = data.draw(st.integers(1, len(records)))
+    trim = replace(ENTRY, operation=TRIM, detail=json.dumps({"before": start}))
+    heads = {record.broker: record.head for record in records}
+    kept = [*records[start:], heads[records[0].broker].next(trim)]
+    gone = [replace(each, offset=0) for each in heads_of(records)]
+    assert problems(kept, gone, first=start) == []
+    [missing] = problems(kept[:-1], [], first=start)
+    assert "no record says that retention deleted them" in missing
 
 
 @given(trails, st.data())

@@ -13,9 +13,13 @@ import pytest
 import sulina
 from broker_containers.audit.trail import AuditSettings
 from broker_containers.security.access import ANYONE, Caller
-from sulina.audit import TOPIC, AuditEvent, AuditOutcome, AuditRecord, ChainVerifier, decode
+from broker_containers.topic_log.managed_ledger import ManagedLedger
+from broker_containers.topics.retention import Retention
+from broker_containers.topics.topic import Topic
+from sulina.audit import TOPIC, TRIM, AuditEvent, AuditOutcome, AuditRecord, ChainVerifier, decode
 from sulina.cli.admin.audit import _pages
 from sulina.errors import Refused, Retriable
+from sulina.names import TopicName
 from sulina.operations.declaration import FORWARDED
 from tests.auth.broker import ROOT, Guarded, bearer, guarded_broker
 from tests.auth.test_doors import admin_calls
@@ -59,14 +63,18 @@ async def recorded(client: sulina.Client, **filters: Any) -> list[AuditRecord]:
 
 
 async def problems(client: sulina.Client) -> list[str]:
+    return [each.text for each in (await verified(client)).problems]
+
+
+async def verified(client: sulina.Client) -> ChainVerifier:
     verifier = None
     async for page in _pages(client.admin, {}, 0):
-        verifier = verifier or ChainVerifier(page.heads)
+        verifier = verifier or ChainVerifier(page.heads, first=page.records[0].offset)
         for row in page.records:
             verifier.add(row.offset, row.record)
     assert verifier is not None and verifier.records
     verifier.finish()
-    return [each.text for each in verifier.problems]
+    return verifier
 
 
 async def test_a_change_is_recorded_before_it_begins_and_when_it_has_ended(
@@ -101,6 +109,75 @@ async def test_every_door_records_changes(guarded: Guarded) -> None:
         ("http", "by-http"),
         ("danube_admin", "by-danube"),
     ]
+
+
+async def test_topics_created_by_their_first_use_are_recorded_at_every_door(
+    guarded: Guarded,
+) -> None:
+    token = await guarded.token("web", "produce:/default/*", "consume:/default/*")
+    async with guarded.connect(token) as client:
+        await client.producer("/default/produced").open()
+        await client.consumer("/default/consumed", "s").open()
+        await client.producer("/default/produced").open()
+    headers = bearer(token)
+    await guarded.http.ok(
+        "POST", "/api/v1/topics/default/posted/messages", data=b"x", headers=headers
+    )
+    async with Calls(guarded.grpc_url, token) as calls:
+        await calls.producer("/default/danubian")
+    wanted = {
+        ("binary", "/default/produced"),
+        ("binary", "/default/consumed"),
+        ("http", "/default/posted"),
+        ("danube", "/default/danubian"),
+    }
+
+    async def all_there() -> bool:
+        found = await trail(guarded.root, operation="topic.create")
+        assert all(each.principal == "web" and each.allowed for each in found)
+        assert all(each.detail == "by its first use" for each in found)
+        return sorted((each.door, each.resource) for each in found) == sorted(wanted)
+
+    await until(all_there)
+
+
+async def test_a_consumer_that_seeks_or_unsubscribes_is_recorded(guarded: Guarded) -> None:
+    token = await guarded.token("billing", "consume:/default/orders")
+    async with guarded.connect(token) as client:
+        consumer = client.consumer("/default/orders", "s")
+        await consumer.open()
+        await consumer.seek(sulina.Start.earliest())
+        await consumer.unsubscribe()
+    for operation in ("subscription.seek", "subscription.delete"):
+        act, outcome = await trail(guarded.root, operation=operation)
+        assert (act.principal, act.door, act.resource) == ("billing", "binary", "/default/orders")
+        assert json.loads(act.detail)["subscription"] == "s"
+        assert outcome.outcome is AuditOutcome.DONE
+
+
+async def test_old_records_are_deleted_and_the_rest_is_still_verified(guarded: Guarded) -> None:
+    broker, root = guarded.server.broker, guarded.root
+    for number in range(5):
+        await root.admin.namespaces.create(f"n{number}")
+    topic = await broker.topic(TopicName.parse(TOPIC), create=False)
+    assert isinstance(topic.log, ManagedLedger)
+    await topic.log.roll()
+    await root.admin.namespaces.create("another")
+    await broker.retention.apply(topic)
+    assert topic.log.start == 0
+    await root.admin.config.set("broker.audit_retention_bytes", 1)
+    await until(lambda: _trimmed(broker.retention, topic))
+    after = await verified(root)
+    assert after.problems == []
+    [anchor] = after.anchors
+    assert anchor.broker == "broker-1" and anchor.sequence >= 10
+    act, outcome = await trail(root, operation=TRIM)
+    assert json.loads(act.detail) == {"before": topic.log.start}
+    assert (act.principal, outcome.outcome) == ("root", AuditOutcome.DONE)
+
+
+async def _trimmed(retention: Retention, topic: Topic) -> bool:
+    return bool(await retention.apply(topic))
 
 
 async def test_reading_and_messages_are_not_recorded(guarded: Guarded) -> None:

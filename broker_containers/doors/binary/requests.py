@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from google.protobuf.message import Message
@@ -19,10 +20,13 @@ from broker_containers.doors.binary.attachments import (
 )
 from broker_containers.doors.services import Services
 from broker_containers.quotas.rates import Direction
-from broker_containers.security.access import Access, Caller, Need, of_topic
+from broker_containers.security.access import USING, Access, Caller, Need, of_topic
+from broker_containers.topics.topic import Topic
 from sulina.errors import Refused
 from sulina.model import Action
 from sulina.names import TopicName, check_label
+from sulina.operations.declaration import Declaration
+from sulina.operations.subscriptions import SubscriptionOperations
 from sulina.runtime.seam import Buffer
 from sulina.wire import commands_pb2 as pb
 from sulina.wire.commands import Command
@@ -80,7 +84,9 @@ class Requests:
         """The parsed name. Raises ``Denied`` without the right, ``Refused`` for a bad name."""
         name = TopicName.parse(topic)
         operation = Action.LOOKUP if action is None else action
-        self._audit.check(self._caller(), of_topic(action, name, subscription), operation)
+        caller = self._caller()
+        self._audit.check(caller, of_topic(action, name, subscription), operation)
+        USING.set(caller)  # every request has a task of its own
         return name
 
     def _caller(self) -> Caller:
@@ -169,9 +175,9 @@ class Requests:
 
     async def seek(self, body: pb.Seek) -> Reply:
         attached, subscription, _ = self._attachments.consumer(body.consumer)
-        await self._broker.subscriptions.seek(
-            attached.topic, subscription, translate.start(body.start)
-        )
+        topic, start = attached.topic, translate.start(body.start)
+        work = partial(self._broker.subscriptions.seek, topic, subscription, start)
+        await self._record(SubscriptionOperations.seek, topic, subscription.name, work)
         # Deliver nothing before the client has the reply.
         return Reply(Command.DONE, pb.Done(), then=subscription.resume)
 
@@ -182,10 +188,26 @@ class Requests:
             raise Refused(
                 f"{subscription.name!r} has {others} other consumers: close them before deleting it"
             )
-        attached.leave()
-        del self._attachments.consumers[body.consumer]
-        await self._broker.subscriptions.unsubscribe(attached.topic, subscription.name)
+        topic, name = attached.topic, subscription.name
+
+        async def work() -> None:
+            attached.leave()
+            self._attachments.consumers.pop(body.consumer, None)
+            await self._broker.subscriptions.unsubscribe(topic, name)
+
+        await self._record(SubscriptionOperations.delete, topic, name, work)
         return DONE
+
+    async def _record(
+        self,
+        operation: Declaration,
+        topic: Topic,
+        subscription: str,
+        work: Callable[[], Coroutine[Any, Any, None]],
+    ) -> None:
+        """Do for a consumer what amounts to an operation, and record it like one."""
+        about = {"topic": str(topic.name), "subscription": subscription}
+        await self._audit.act(self._caller(), operation.name, about["topic"], about, work)
 
     async def close_consumer(self, body: pb.CloseConsumer) -> Reply:
         attached = self._attachments.consumers.pop(body.consumer, None)

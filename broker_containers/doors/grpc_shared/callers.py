@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import grpc
 
 from broker_containers.audit.trail import AuditTrail
-from broker_containers.security.access import ANYONE, Access, Caller, of_topic
+from broker_containers.security.access import ANYONE, USING, Access, Caller, of_topic
 from broker_containers.security.authority import Authority
 from broker_containers.security.bearer import bearer_token
 from sulina.errors import Refused
@@ -68,7 +68,9 @@ class Callers:
         if self.on:
             operation = Action.LOOKUP if action is None else action
             need = of_topic(action, topic, subscription)
-            self._audit.check(self.caller(context), need, operation)
+            caller = self.caller(context)
+            self._audit.check(caller, need, operation)
+            USING.set(caller)  # every call has a context of its own
 
     def known(self, context: Context) -> bool:
         """Whether the caller has a valid token, or needs none."""

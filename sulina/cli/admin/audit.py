@@ -165,7 +165,7 @@ async def _verify(settings: CliSettings) -> None:
         async for page in _pages(client.admin, {}, 0):
             if verifier is None:
                 first = page.records[0].offset if page.records else 0
-                verifier = ChainVerifier(page.heads, complete=first == 0)
+                verifier = ChainVerifier(page.heads, first=first)
             for row in page.records:
                 verifier.add(row.offset, row.record)
     assert verifier is not None
@@ -175,6 +175,7 @@ async def _verify(settings: CliSettings) -> None:
             {
                 "records": verifier.records,
                 "first_offset": first,
+                "anchors": verifier.anchors,
                 "chains": verifier.ends,
                 "problems": verifier.problems,
             }
@@ -184,6 +185,11 @@ async def _verify(settings: CliSettings) -> None:
             click.echo(_printable(problem.text))
         if first:
             click.echo(f"records before offset {first} are no longer stored in {TOPIC}")
+        for each in verifier.anchors:
+            click.echo(
+                f"the chain of {_printable(each.broker)} is anchored at its record "
+                f"{each.sequence}, which is gone; it had the hash {each.hash}"
+            )
         chains = plural(len(verifier.ends), "chain")
         click.echo(
             f"{plural(verifier.records, 'record')} in {chains}: "

@@ -43,5 +43,6 @@ async def heads(store: MetadataStore) -> list[ChainHead]:
     found = []
     for item in await list_under(store, AUDIT):
         read = record.decode(HeadRecord, item)
-        found.append(ChainHead(name_of(item.key.removeprefix(AUDIT)), read.sequence, read.hash))
+        broker = name_of(item.key.removeprefix(AUDIT))
+        found.append(ChainHead(broker, read.sequence, read.hash, read.offset))
     return found
