@@ -20,7 +20,6 @@ from broker_containers.commands.auth_options import (
     security_warning,
 )
 from broker_containers.doors.danube import danube_pb2 as pb
-from broker_containers.security import throttle
 from sulina import FailurePolicy, Poison, Producer
 from sulina.errors import Refused
 from tests.auth.broker import ROOT, Guarded, bearer, json_web_token
@@ -31,12 +30,6 @@ from tests.support.shell import CommandResult, Shell
 Code = grpc.StatusCode
 PATIENCE = 30.0
 pytestmark = pytest.mark.usefixtures("held_back")
-
-
-@pytest.fixture(autouse=True)
-def no_throttle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refusals of many bad tokens would wait."""
-    monkeypatch.setattr(throttle, "_AT_ONCE", 1 << 20)
 
 
 @asynccontextmanager

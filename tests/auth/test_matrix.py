@@ -22,6 +22,7 @@ from broker_containers.doors.danube_admin import danube_admin_pb2
 from broker_containers.doors.danube_schema import danube_schema_pb2
 from broker_containers.doors.grpc_shared.called_operations import operation_of
 from broker_containers.doors.http.routes import ENDPOINTS
+from broker_containers.security import throttle
 from sulina import Client
 from sulina.audit import AuditEvent, AuditRecord
 from sulina.errors import Refused, Retriable
@@ -29,7 +30,6 @@ from sulina.wire import commands_pb2 as wire
 from sulina.wire.commands import Command, pack
 from tests.auth.broker import Guarded, bearer, guarded_broker
 from tests.auth.matrix import NAMES, Probe, allowed, probes, roles
-from tests.auth.test_doors import no_throttle as no_throttle
 from tests.auth.test_strangers import PATIENCE, dial, hello, reply
 from tests.http.test_table import call
 
@@ -192,7 +192,10 @@ async def test_every_operation_at_every_door_by_every_role(tmp_path: Path, denyi
 
 
 @pytest.mark.parametrize("token", ["", "sulina_x_y"], ids=["no token", "an invalid token"])
-async def test_every_operation_at_every_door_by_a_stranger(tmp_path: Path, token: str) -> None:
+async def test_every_operation_at_every_door_by_a_stranger(
+    tmp_path: Path, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(throttle, "_AT_ONCE", 1 << 20)  # no refusal is held back
     async with guarded_broker(tmp_path) as guarded, AsyncExitStack() as stack:
         reader, writer = await dial(guarded)
         writer.write(hello(token))
