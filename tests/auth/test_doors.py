@@ -307,7 +307,7 @@ async def test_metrics_show_the_topics_that_the_caller_may_look_up(
 
     nothing, one, all_ = await shown(), await shown(f"consume:{topic}"), await shown("lookup:*")
     assert topic not in nothing and "sulina_broker_messages_in_total" not in nothing
-    assert f'messages_in_total{{topic="{topic}"}} 1' in one and other not in one
+    assert f'messages_in_total{{broker="broker-1",topic="{topic}"}} 1' in one and other not in one
     assert topic in all_ and other in all_ and "sulina_broker_messages_in_total" in all_
 
 
