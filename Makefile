@@ -102,6 +102,16 @@ audit: .venv/.stamp-dev .venv/.stamp-project ## check licences, vulnerabilities 
 	$(bin)/python -m requirements.wheel_twice || status=1; \
 	exit $$status
 
+.PHONY: release
+release: .venv/.stamp-dev .venv/.stamp-project ## check and build a release into dist/: ARGS="--database all.zip", BUILDER=URI
+	@rm -rf dist && mkdir dist
+	@$(bin)/python -m requirements.images
+	@$(bin)/python -m requirements.audit $(ARGS)
+	@$(bin)/python -m requirements.wheel_twice dist
+	@$(bin)/python -m requirements.audit --sbom requirements/run.lock > dist/sbom.json
+	@$(bin)/python -m requirements.provenance dist/*.whl dist/sbom.json $(if $(BUILDER),--builder $(BUILDER)) > provenance.part
+	@mv provenance.part dist/provenance.json
+
 .PHONY: clean
 clean: ## remove environments, caches and builds; keeps data and benchmark results
 	@rm -rf .venv .venv-* build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from requirements import audit, images, wheel_twice
+from requirements import audit, images, provenance, wheel_twice
 from requirements.audit import Pin
 
 DIGEST = "sha256:" + "ab" * 32
@@ -219,3 +219,72 @@ def test_wheels_that_differ_are_told_by_the_files_that_differ(tmp_path: Path) ->
             archive.writestr("other", text)
     assert wheel_twice.differences(tmp_path / "a", tmp_path / "b") == ["other"]
     assert wheel_twice.differences(tmp_path / "a", tmp_path / "a") == []
+
+
+# ---- provenance ----
+
+
+@pytest.fixture
+def resolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Base images with digests, and a work tree without changes."""
+    lock, dockerfile = tmp_path / "images.lock", tmp_path / "Dockerfile"
+    lock.write_text(f"python:3.11-slim {DIGEST}\n")
+    dockerfile.write_text(DOCKERFILE.replace("slim", f"slim@{DIGEST}"))
+    monkeypatch.setattr(images, "LOCK", lock)
+    monkeypatch.setattr(images, "DOCKERFILES", (dockerfile,))
+    monkeypatch.setattr(provenance, "commit", lambda: "c0ffee" * 6 + "c0ff")
+
+
+@pytest.mark.usefixtures("resolved")
+def test_a_statement_names_artifacts_sources_and_locks_and_is_reproducible(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = tmp_path / "sulina.whl"
+    wheel.write_bytes(b"a wheel")
+    arguments = [str(wheel), "--image", f"sulina-broker@{DIGEST}", "--builder", "urn:test"]
+    assert provenance.main(arguments) == 0
+    text = capsys.readouterr().out
+    assert provenance.main(arguments) == 0
+    assert capsys.readouterr().out == text
+    found = json.loads(text)
+    assert (found["_type"], found["predicateType"]) == (provenance.STATEMENT, provenance.PREDICATE)
+    assert [each["name"] for each in found["subject"]] == ["sulina-broker", "sulina.whl"]
+    definition = found["predicate"]["buildDefinition"]
+    digests = {each["uri"]: each["digest"] for each in definition["resolvedDependencies"]}
+    assert digests["docker://python:3.11-slim"] == {"sha256": "ab" * 32}
+    assert {"gitCommit": "c0ffee" * 6 + "c0ff"} in digests.values()
+    assert any(uri.endswith("#requirements/broker.lock") for uri in digests)
+    stored = tmp_path / "statement.json"
+    stored.write_text(text)
+    assert provenance.main([str(wheel), "--check", str(stored)]) == 0
+    wheel.write_bytes(b"another wheel")
+    assert provenance.main([str(wheel), "--check", str(stored)]) == 1
+    assert "it is not what was released" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("resolved")
+def test_nothing_is_stated_while_a_base_image_has_no_digest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    images.LOCK.write_text("python:3.11-slim unresolved\n")
+    images.DOCKERFILES[0].write_text(DOCKERFILE)
+    wheel = tmp_path / "sulina.whl"
+    wheel.write_bytes(b"a wheel")
+    assert provenance.main([str(wheel)]) == 1
+    said = capsys.readouterr()
+    assert said.out == "" and "requirements.images --fill" in said.err
+
+
+@pytest.mark.usefixtures("resolved")
+def test_an_image_without_its_digest_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert provenance.main(["--image", "sulina-broker:0.1.0"]) == 1
+    assert "use name@sha256:digest" in capsys.readouterr().err
+
+
+def test_a_changed_work_tree_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {"status": " M sulina/version.py", "rev-parse": "c0ffee"}
+    monkeypatch.setattr(provenance, "_git", lambda word, *_: answers[word])
+    with pytest.raises(provenance.NotReleasable, match=r"sulina/version\.py"):
+        provenance.commit()
+    answers["status"] = ""
+    assert provenance.commit() == "c0ffee"
