@@ -124,9 +124,10 @@ def allowed(role: Role, probe: Probe) -> bool:
     if declared.read_right is not None and declared.only_reads(probe.arguments):
         rights = (declared.read_right,)
     if "subject" in probe.arguments and rights == (SIGNED_IN,) and declared.name not in EVERY_TOKEN:
-        # As the group of operations on schemas says: any right on the subject.
-        return _has(role, Right(None, "{subject}"), probe) or _has(
-            role, Right(Action.SCHEMAS, "{subject}"), probe
+        # As the group of operations on schemas says: any right on the subject, unless it is hidden.
+        looking, managing = Right(None, "{subject}"), Right(Action.SCHEMAS, "{subject}")
+        return not _covers(role.denied, Action.LOOKUP, "subject") and (
+            _has(role, looking, probe) or _has(role, managing, probe)
         )
     return all(_has(role, right, probe) for right in rights)
 
