@@ -67,7 +67,7 @@ def build_services(
         LedgerHandlers(broker, admin),
         MessageHandlers(broker, publisher, ThreadRunner()),
         SchemaHandlers(schemas),
-        QuotaHandlers(broker),
+        QuotaHandlers(broker, operations),
         SecurityHandlers(store, SecurityRecords(store, clock, secret_text), authority),
         AuditHandlers(store, admin),
         *handlers,

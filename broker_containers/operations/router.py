@@ -52,6 +52,10 @@ class ClusterRouter:
                 found = await self._ownership.where(name)
                 return None if found is None else found[0]
 
+    def others(self) -> list[str]:
+        """The other brokers that run."""
+        return sorted(set(self._tables.living()) - {self._me})
+
     async def call(self, broker: str, name: str, arguments: Arguments) -> Any:
         """Run the operation on another broker, which does not forward it again."""
         return await self._peers.admin(broker, name, arguments)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from broker_containers.audit.trail import AuditTrail
 from broker_containers.security.access import ACTING, USING, Access, Caller, Need
 from broker_containers.security.errors import Denied
-from sulina.errors import Refused
+from sulina.errors import Refused, SulinaError
 from sulina.model import EVERYTHING
 from sulina.operations.client import AdminClient
 from sulina.operations.declaration import (
@@ -23,9 +25,14 @@ from sulina.operations.declaration import (
 )
 from sulina.operations.messages import MessageOperations
 from sulina.operations.operation_list import OPERATIONS
+from sulina.runtime.deadline import within
+from sulina.runtime.seam import Clock
 
 _HANDLES: Final = "__handles__"
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
+_OTHERS_SECONDS: Final = 2.0
+_FOR_BROKER: Final[ContextVar[bool]] = ContextVar("for_broker", default=False)
+"""Whether an operation runs for another broker, which adds up what several answer."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -56,6 +63,10 @@ class OperationRouter(Protocol):
 
     async def call(self, broker: str, name: str, arguments: Arguments) -> Any:
         """Run the operation on another broker."""
+        ...
+
+    def others(self) -> list[str]:
+        """The other brokers that run."""
         ...
 
 
@@ -133,7 +144,8 @@ class Operations:
         handler = self._handlers.get(name)
         if handler is None:
             raise NeedsCluster(f"{name} needs a cluster, and this is a single broker")
-        if FORWARDED in arguments:
+        forwarded = FORWARDED in arguments
+        if forwarded:
             arguments = {key: value for key, value in arguments.items() if key != FORWARDED}
             if self._router is not None:
                 # It may have been sent here before this broker has heard that it is the owner.
@@ -142,8 +154,33 @@ class Operations:
             broker = await self._router.broker_for(operation, arguments)
             if broker is not None:
                 return _visible(await self._router.call(broker, name, arguments), ACTING.get())
-        result = await handler(**operation.decoded(arguments))
+        before = _FOR_BROKER.set(forwarded)
+        try:
+            result = await handler(**operation.decoded(arguments))
+        finally:
+            _FOR_BROKER.reset(before)
         return _visible(operation.result.form.encode(result), ACTING.get())
+
+    async def of_others(
+        self, operation: Operation[P, R], arguments: Arguments, clock: Clock
+    ) -> list[R]:
+        """What the other brokers answer to the same operation; none to a broker that asks.
+
+        A broker that fails, or takes more than two seconds, is left out.
+        """
+        router = self._router
+        if router is None or _FOR_BROKER.get():
+            return []
+
+        async def ask(broker: str) -> R | None:
+            try:
+                call = router.call(broker, operation.name, arguments)
+                return operation.result_of(await within(clock, _OTHERS_SECONDS, call))
+            except (SulinaError, TimeoutError):
+                return None
+
+        found = await asyncio.gather(*map(ask, router.others()))
+        return [each for each in found if each is not None]
 
 
 def authorize(access: Access, name: str, arguments: Arguments) -> None:

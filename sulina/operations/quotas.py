@@ -65,7 +65,7 @@ class QuotaRow:
     use: Annotated[
         int | None,
         Between(),
-        "null if nothing counts it: a rate or a size without a limit, or of another broker.",
+        "In the cluster; null if nothing counts it: a rate or a size without a limit.",
     ]
     allowed: Annotated[Count, "0 is no limit."]
     set_by: Annotated[str, "The name whose quota sets it, which may be *, or default."]
@@ -77,9 +77,13 @@ class QuotaDetails:
 
     scope: QuotaScope
     name: Annotated[str, Between(1), "* for all that do not set their own."]
-    broker: Annotated[str, "Where producers, consumers, connections and rates were counted."]
+    broker: Annotated[str, "The one that answers."]
     limits: tuple[QuotaRow, ...]
     when_full: WhenFull | None = None
+    brokers: Annotated[
+        tuple[Name, ...],
+        "Those whose producers, consumers, connections, rates and backlog are added up.",
+    ] = ()
 
 
 class QuotaOperations(OperationGroup, name="quota"):
@@ -87,7 +91,7 @@ class QuotaOperations(OperationGroup, name="quota"):
 
     @operation(GET("/quotas"), right=CLUSTER)
     async def list(self) -> tuple[QuotaDetails, ...]:
-        """List the quotas that are set, and what is connected to the broker that answers."""
+        """List the quotas that are set, and those of everything that stores or is connected."""
 
     @operation(
         PATCH("/quotas/namespaces/{namespace}"),

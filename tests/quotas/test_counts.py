@@ -260,3 +260,19 @@ async def test_a_broker_has_a_quota_of_connections(guarded: Guarded, namespace: 
             assert "the broker" in refused.problem(429, "overloaded")
     finally:
         await quotas.broker(me, connections=None)
+
+
+async def test_the_use_of_all_brokers_of_a_cluster_is_added_up() -> None:
+    async with asyncio.timeout(90), Brokers() as cluster:
+        await cluster.start("one", "two")
+        async with cluster.client("one") as one, cluster.client("two") as two:
+            async with one.producer("/default/a"), one.producer("/default/b"):
+                found = await two.admin.quotas.namespace("default")
+                assert found.brokers == ("one", "two")
+                use = {row.limit: row.use for row in found.limits}
+                assert (use["producers"], use["topics"]) == (2, 2)
+                for broker in ("one", "two"):  # whoever answers knows the use of the other
+                    rows = (await one.admin.quotas.broker(broker)).limits
+                    assert {row.limit: row.use for row in rows}["connections"]
+            listed = {each.name: each for each in await one.admin.quotas.list()}
+            assert listed["default"].brokers == listed["two"].brokers == ("one", "two")
