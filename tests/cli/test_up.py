@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import trustme
 
 from tests.cli.runner import BlockingClient, SulinaCommand, finish
+from tests.support.certificates import issue
 from tests.support.fixtures import sulina_process as sulina_process
 from tests.support.server import SulinaProcess
 
@@ -69,25 +70,25 @@ def test_clients_do_not_keep_it_from_stopping(sulina_process: SulinaProcess) -> 
     assert finish(process).code == 130
 
 
-def test_the_ready_line_has_port_process_and_folder(sulina_process: SulinaProcess) -> None:
-    ready = sulina_process.ready
+def test_the_ready_line_has_port_process_and_folder(shared_sulina_process: SulinaProcess) -> None:
+    ready = shared_sulina_process.ready
     assert ready["event"] == "ready"
     assert ready["url"] == f"sulina://127.0.0.1:{ready['port']}"
-    assert ready["pid"] == sulina_process.pid
-    assert ready["data"] == str(sulina_process.data)
+    assert ready["pid"] == shared_sulina_process.pid
+    assert ready["data"] == str(shared_sulina_process.data)
 
 
 def test_a_port_in_use_is_reported_in_a_sentence(
-    sulina_process: SulinaProcess, tmp_path: Path
+    shared_sulina_process: SulinaProcess, tmp_path: Path
 ) -> None:
-    command = ("up", "--data", str(tmp_path / "other"), "--port", str(sulina_process.port))
+    command = ("up", "--data", str(tmp_path / "other"), "--port", str(shared_sulina_process.port))
     ran = NOBODY(*command, code=1)
-    assert f"can't listen on 127.0.0.1:{sulina_process.port}" in ran.stderr
+    assert f"can't listen on 127.0.0.1:{shared_sulina_process.port}" in ran.stderr
     assert ran.stderr.count("\n") == 1
 
 
-def test_a_folder_in_use_is_reported_in_a_sentence(sulina_process: SulinaProcess) -> None:
-    ran = NOBODY("up", "--data", str(sulina_process.data), "--port", "0", code=1)
+def test_a_folder_in_use_is_reported_in_a_sentence(shared_sulina_process: SulinaProcess) -> None:
+    ran = NOBODY("up", "--data", str(shared_sulina_process.data), "--port", "0", code=1)
     assert "another process uses the folder" in ran.stderr
     assert ran.stderr.count("\n") == 1
 
@@ -148,25 +149,15 @@ def test_a_second_signal_ends_it_immediately() -> None:
     assert finish(process).code == 130
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
 def test_tls_is_served_and_unknown_certificates_are_refused(tmp_path: Path) -> None:
-    certificate, key = tmp_path / "broker.pem", tmp_path / "broker.key"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
-            *("-nodes", "-days", "2", "-subj", "/CN=broker", "-out", certificate, "-keyout", key),
-            *("-addext", "subjectAltName=IP:127.0.0.1"),
-        ],
-        check=True,
-        capture_output=True,
-        timeout=60,
-    )
-    arguments = ("--tls-cert", str(certificate), "--tls-key", str(key))
+    files = issue(trustme.CA(), tmp_path, "broker")
+    authority, key = str(files.ca), str(files.key)
+    arguments = ("--tls-cert", str(files.certificate), "--tls-key", key)
     with SulinaProcess(tmp_path / "data", *arguments) as server:
         assert server.url.startswith("sulina+tls://")
         sulina = SulinaCommand(server.url)
-        sulina("produce", "/default/t", "secret", "--tls-ca", str(certificate))
-        assert sulina("--tls-ca", str(certificate), "peek", "/default/t").lines() == ["secret"]
+        sulina("produce", "/default/t", "secret", "--tls-ca", authority)
+        assert sulina("--tls-ca", authority, "peek", "/default/t").lines() == ["secret"]
         assert "check the certificates" in sulina("ping", code=1).stderr
-    ran = NOBODY("up", "--tls-cert", str(key), "--data", str(tmp_path / "x"), code=1)
+    ran = NOBODY("up", "--tls-cert", key, "--data", str(tmp_path / "x"), code=1)
     assert "can't be used for TLS" in ran.stderr

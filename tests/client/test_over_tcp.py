@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import ssl
-import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import trustme
 
 import sulina
 from broker_containers.assembly.running import DoorSettings
@@ -17,7 +16,9 @@ from broker_containers.assembly.single import run_embedded
 from broker_containers.doors.listen import Listen
 from sulina.errors import Refused, Unavailable
 from sulina.model import Start
+from sulina.runtime.tls_files import TlsFiles
 from tests.broker.cluster import Cluster
+from tests.support.certificates import issue
 
 TOPIC = "/default/orders"
 
@@ -82,30 +83,23 @@ async def test_producing_and_consuming_at_full_speed_over_one_connection_does_no
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("openssl is not installed")
-    folder = tmp_path_factory.mktemp("tls")
-    command = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-    command += ["-keyout", "key.pem", "-out", "cert.pem", "-subj", "/CN=localhost"]
-    command += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=60)
-    return folder / "cert.pem"
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
+    return issue(trustme.CA(), tmp_path_factory.mktemp("tls"), "broker")
 
 
 @pytest.fixture
-async def secure_port(tmp_path: Path, certificate: Path) -> AsyncIterator[int]:
+async def secure_port(tmp_path: Path, certificates: TlsFiles) -> AsyncIterator[int]:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificate, certificate.with_name("key.pem"))
+    assert certificates.certificate is not None
+    context.load_cert_chain(certificates.certificate, certificates.key)
     async with run_embedded(tmp_path / "data", DoorSettings(Listen(port=0, tls=context))) as server:
         yield server.addresses.port
 
 
-async def test_a_connection_over_tls(secure_port: int, certificate: Path) -> None:
+async def test_a_connection_over_tls(secure_port: int, certificates: TlsFiles) -> None:
     url = f"sulina+tls://127.0.0.1:{secure_port}"
     async with (
-        sulina.connect(url, tls=certificate) as client,
+        sulina.connect(url, tls=certificates.ca) as client,
         client.producer(TOPIC) as producer,
         client.consumer(TOPIC, "s", start=Start.earliest()) as consumer,
     ):
