@@ -19,7 +19,6 @@ from tests.broker.actions import (
 from tests.broker.cluster import Cluster
 from tests.broker.conftest import MakeCluster
 from tests.broker.peer import Peer
-from tests.broker.proxy import Proxy
 
 TOPIC = "/default/acks"
 EARLIEST = Start.earliest()
@@ -123,22 +122,6 @@ async def test_offsets_that_are_no_range_are_refused(cluster: Cluster, client: C
             Command.ACK, pb.Ack(consumer=handle, selections=[backwards]), pb.Error
         )
         assert (refusal.kind, refusal.message) == (pb.REFUSED, "offsets 2 to 1 are not a range")
-
-
-# ---- late ----
-
-
-async def test_acknowledgements_that_were_on_their_way_when_the_connection_was_lost_count(
-    client: Client, remote: Client, proxy: Proxy
-) -> None:
-    async with remote.consumer(TOPIC, "s") as consumer:
-        await publish(client, TOPIC, numbered(10))
-        messages = await take(consumer, 10)
-        proxy.cut()
-        await consumer.ack_cumulative(messages[6])
-        await consumer.flush_acks()
-        assert await position(client) == 7
-        assert bodies(await take(consumer, 3)) == numbered(3, first=7)
 
 
 # ---- restarts ----

@@ -166,28 +166,6 @@ async def test_nothing_is_lost_or_doubled_over_many_full_moments(
     assert await read_all(client, TOPIC) == [large(number) for number in range(sent)]
 
 
-async def test_other_topics_are_full_too_and_recover_too(client: Client, disk: MemoryDisk) -> None:
-    await publish(client, OTHER, [b"before"])
-    await fill(client)
-    async with client.producer(OTHER, batch_records=1) as producer:
-        tickets = [await producer.send(large(number)) for number in range(40)]
-        disk.capacity = 4 * SPACE
-        for ticket in tickets:
-            await ticket
-    assert await read_all(client, OTHER) == [b"before", *(large(n) for n in range(40))]
-
-
-async def test_space_comes_back_when_a_topic_is_deleted(client: Client) -> None:
-    await publish(client, OTHER, [b"kept"])
-    await fill(client)
-    async with client.producer(OTHER, batch_records=1) as producer:
-        waiting = [await producer.send(large(number)) for number in range(20)]
-        await client.admin("topic.delete", {"topic": TOPIC})
-        for ticket in waiting:
-            await ticket
-    assert await read_all(client, OTHER) == [b"kept", *(large(n) for n in range(20))]
-
-
 async def test_space_comes_back_by_deletion_also_after_a_long_time_of_trying(
     client: Client,
 ) -> None:

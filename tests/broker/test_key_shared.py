@@ -9,7 +9,6 @@ from tests.broker.actions import (
     consumers,
     numbered,
     publish,
-    subscribe,
     take,
     take_all,
 )
@@ -74,21 +73,3 @@ async def test_what_is_on_its_way_to_a_lost_connection_goes_to_the_others(
         again = await take(stays, 10)
         assert sorted(bodies(again)) == sorted(bodies(lost))
         assert not set(bodies(again)) & set(bodies(kept))
-
-
-async def test_consumers_that_come_and_go_lose_nothing(
-    client: Client, remote: Client, proxy: Proxy
-) -> None:
-    await subscribe(client, TOPIC, "s", type="shared")
-    await publish(client, TOPIC, numbered(200))
-    done: set[int] = set()
-    async with consumers(remote, TOPIC, "s", 2, type="shared", queue_records=20) as group:
-        for _ in range(6):
-            for consumer in group:
-                messages = await take(consumer, 10)
-                await ack_all(consumer, messages[::2])
-                done.update(int(message.payload) for message in messages[::2])
-            proxy.cut()  # half of what was received is not acknowledged, and is redelivered
-    async with client.consumer(TOPIC, "s", type="shared") as consumer:
-        rest = await take(consumer, 200 - len(done))
-        assert sorted([*done, *(int(message.payload) for message in rest)]) == list(range(200))

@@ -178,20 +178,6 @@ async def test_deleting_a_topic_frees_its_ledgers_and_the_journals_files(
         assert not await client.admin("topic.list")
 
 
-async def test_deleting_a_topic_leaves_what_shares_its_files(rolling: Cluster) -> None:
-    async with rolling.client() as client:
-        for start in range(0, 100, 10):
-            await publish(client, TOPIC, [b"x" * 2000] * 10)
-            await publish(client, OTHER, numbered(10, first=start))
-        await client.admin("topic.delete", {"topic": TOPIC})
-        assert await read_all(client, OTHER) == numbered(100)
-    await rolling.restart()
-    async with rolling.client() as client:
-        assert await read_all(client, OTHER) == numbered(100)
-        await publish(client, OTHER, numbered(5, first=100))
-        assert await read_all(client, OTHER) == numbered(105)
-
-
 async def test_deleting_a_partitioned_topic_frees_the_ledgers_of_all_partitions() -> None:
     async with (
         MemoryCluster(MemoryDisk(), settings=SMALL) as cluster,
@@ -213,17 +199,6 @@ async def test_ledgers_that_no_topic_names_are_deleted_at_the_start() -> None:
     async with MemoryCluster(disk, metadata=metadata) as cluster, cluster.client() as client:
         assert cluster.store.ledgers() == kept
         assert await read_all(client, TOPIC) == numbered(5)
-
-
-async def test_a_stop_in_the_middle_of_a_roll_loses_nothing(rolling: Cluster) -> None:
-    async with rolling.client() as client, client.producer(TOPIC, batch_records=1) as producer:
-        for start in range(0, 200, 50):
-            for payload in numbered(50, first=start):
-                await producer.send(payload)
-            await asyncio.sleep(0)
-            await rolling.restart()
-        await producer.flush()
-        assert await read_all(client, TOPIC) == numbered(200)
 
 
 HOUR_US = 3_600_000_000

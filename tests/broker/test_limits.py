@@ -260,13 +260,6 @@ async def test_a_subscription_holds_back_beyond_its_limit_also_after_a_restart(
         assert sorted(bodies(rest)) == numbered(10)[2:]
 
 
-async def test_limits_survive_a_restart(cluster: Cluster, client: Client) -> None:
-    before = await limit(client, max_producers_per_topic=1, max_message_size=100)
-    await cluster.restart()
-    async with cluster.client() as later:
-        assert await later.admin("topic.policy", {"topic": TOPIC}) == before
-
-
 @pytest.mark.parametrize(
     ("limits", "why"),
     [

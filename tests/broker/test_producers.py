@@ -16,7 +16,6 @@ from sulina.wire.encode import Origin, encode_control_frame
 from tests.broker.actions import (
     ack_all,
     bodies,
-    eventually,
     log_of,
     look,
     numbered,
@@ -28,7 +27,6 @@ from tests.broker.actions import (
 )
 from tests.broker.cluster import Cluster
 from tests.broker.peer import Peer, frame_of
-from tests.broker.proxy import Proxy
 
 TOPIC = "/default/producers"
 
@@ -59,19 +57,6 @@ async def test_a_topic_with_producers_takes_no_exclusive_one(client: Client) -> 
             await client.producer(TOPIC, exclusive=True).open()
     async with client.producer(TOPIC, exclusive=True):
         pass
-
-
-async def test_an_exclusive_producer_is_gone_when_its_connection_is_lost(
-    client: Client, remote: Client, proxy: Proxy
-) -> None:
-    await remote.producer(TOPIC, name="alone", exclusive=True).open()
-    proxy.cut_and_refuse()
-
-    async def nobody_is_there() -> bool:
-        return await producers(client) == []
-
-    await eventually(nobody_is_there)
-    await publish(client, TOPIC, [b"free again"])
 
 
 # ---- the same name ----

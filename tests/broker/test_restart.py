@@ -52,16 +52,6 @@ async def test_a_topic_without_new_records_keeps_its_place_over_many_restarts(
             assert [each["id"] for each in log["ledgers"]] == [each["id"] for each in ledgers]
 
 
-async def test_each_opening_of_a_topic_has_a_higher_epoch(cluster: Cluster) -> None:
-    epochs = []
-    for _ in range(3):
-        async with cluster.client() as client:
-            await publish(client, TOPIC, [b"x"])
-            epochs.append((await log_of(client, TOPIC))["epoch"])
-        await cluster.restart()
-    assert epochs == sorted(set(epochs))
-
-
 async def test_namespaces_topics_and_subscriptions_are_there_again(cluster: Cluster) -> None:
     async with cluster.client() as client:
         await client.admin("namespace.create", {"namespace": "shop"})

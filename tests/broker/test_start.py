@@ -77,9 +77,10 @@ async def test_records_before_the_start_count_as_done(client: Client) -> None:
     assert (await look(client, TOPIC, "s"))["backlog"] == 0
 
 
-async def test_an_offset_beyond_the_end_begins_at_the_end(client: Client) -> None:
-    await publish(client, TOPIC, numbered(5))
-    async with client.consumer(TOPIC, "s", start=Start.offset(1000)) as consumer:
+@pytest.mark.parametrize("start", [Start.offset(1000), Start.time(5000 * SECOND)], ids=str)
+async def test_what_is_beyond_the_end_begins_at_the_end(client: Client, start: Start) -> None:
+    await publish_at_seconds(client, 5)
+    async with client.consumer(TOPIC, "s", start=start) as consumer:
         await publish(client, TOPIC, numbered(1, first=5))
         assert bodies(await take(consumer, 1)) == [b"5"]
 
@@ -101,13 +102,6 @@ async def test_a_time_within_a_batch_begins_with_the_first_record_of_that_time(
     await publish_at_seconds(client, 30, batch_records=10)
     for number in (4, 10, 19, 25):
         assert await first_of(client, Start.time((1000 + number) * SECOND)) == b"%d" % number
-
-
-async def test_a_time_after_the_last_record_begins_at_the_end(client: Client) -> None:
-    await publish_at_seconds(client, 5)
-    async with client.consumer(TOPIC, "s", start=Start.time(5000 * SECOND)) as consumer:
-        await publish(client, TOPIC, [b"next"])
-        assert bodies(await take(consumer, 1)) == [b"next"]
 
 
 async def test_each_partition_begins_at_the_time(client: Client) -> None:
