@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Final
 
 from tests.danube.conformance import results
+from tests.danube.conformance.edge import edge_broker
 from tests.danube.conformance.results import Case
 from tests.danube.conformance.servers import AUTHORIZED, DENIED, ONE, Secured, Servers
 
 BUILD_SECONDS: Final = 3 * 3600.0
 RUN_SECONDS: Final = 3600.0
-_PACKAGES: Final = ("danube-broker", "danube-admin", "danube-cli")
+_PACKAGES: Final = ("danube-broker", "danube-admin", "danube-cli", "danube-edge")
 _CARGO: Final = ("cargo", "test", *(part for name in _PACKAGES for part in ("-p", name)))
 
 
@@ -65,23 +66,28 @@ def run_rust(checkout: Path, servers: Servers, folder: Path) -> list[Case]:
     """All integration tests, those that are ignored by default included.
 
     Not the tests of security, which need other servers, and in one process not those that move a
-    topic to another broker. They run one at a time, as in Danube's own workflow.
+    topic to another broker. They run one at a time, as in Danube's own workflow. Beside them runs
+    an edge broker of Danube's, which replicates to the servers.
     """
     build_rust(checkout, folder)
     skipped = ("security_", *(("reliable_topic_move_",) if servers.kind == ONE else ()))
+    arguments = ("--include-ignored", *(part for name in skipped for part in ("--skip", name)))
+    programs = _programs(checkout)
     variables = {
         "DANUBE_BROKER_ENDPOINT": servers.url,
         "DANUBE_ADMIN_ENDPOINT": servers.admin_url,
-        "DANUBE_ADMIN_BIN": str(_danube_admin(checkout)),
+        "DANUBE_ADMIN_BIN": str(programs / "danube-admin"),
+        "CLOUD_BROKER_ENDPOINT": servers.url,
     }
-    arguments = ("--include-ignored", *(part for name in skipped for part in ("--skip", name)))
-    return _cargo_test(checkout, folder, variables, "*", arguments)
+    with edge_broker(programs, servers, folder) as edge_url:
+        variables["EDGE_BROKER_ENDPOINT"] = edge_url
+        return _cargo_test(checkout, folder, variables, "*", arguments)
 
 
 def run_security(checkout: Path, secured: Secured, folder: Path) -> list[Case]:
     """The tests of security, with tokens that Danube's own tool makes."""
     build_rust(checkout, folder)
-    tool = _danube_admin(checkout)
+    tool = _programs(checkout) / "danube-admin"
 
     def token(subject: str) -> str:
         command = (str(tool), "security", "tokens", "create", "--subject", subject)
@@ -159,11 +165,11 @@ SUITES: Final = (
 )
 
 
-def _danube_admin(checkout: Path) -> Path:
-    """Danube's admin tool, which the build of the tests has made."""
+def _programs(checkout: Path) -> Path:
+    """The folder of Danube's programs, which the build of the tests has made."""
     command = ("cargo", "metadata", "--no-deps", "--format-version", "1")
     done = subprocess.run(command, cwd=checkout, capture_output=True, check=True, timeout=60)
-    return Path(json.loads(done.stdout)["target_directory"]) / "debug" / "danube-admin"
+    return Path(json.loads(done.stdout)["target_directory"]) / "debug"
 
 
 def _rust(folder: Path) -> dict[str, str]:
