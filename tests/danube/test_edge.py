@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -16,7 +17,7 @@ from broker_containers.doors.danube import danube_edge_pb2 as pb
 from broker_containers.doors.danube.danube_pb2 import MsgID, StreamMessage
 from sulina import Client
 from sulina.model import Start
-from tests.auth.broker import Guarded, guarded_broker
+from tests.auth.broker import ROOT, Guarded, bearer, guarded_broker
 from tests.danube.brokers import DanubeBrokers, OneBroker, one_broker
 from tests.danube.calls import status_of
 
@@ -229,6 +230,21 @@ async def rights_decide(guarded: Guarded) -> None:
         assert await status_of(stranger.register(TOPIC)) is Code.UNAUTHENTICATED
         assert await status_of(stranger.send(batch(1))) is Code.UNAUTHENTICATED
     assert await stored(guarded.root) == [0]
+
+
+async def test_every_batch_counts_as_a_call_also_if_the_gateway_leaves_then(tmp_path: Path) -> None:
+    async with guarded_broker(tmp_path) as guarded, Gateway(guarded.grpc_url, ROOT) as gateway:
+        await guarded.root.admin("namespace.create", {"namespace": EDGE})
+        await gateway.register(TOPIC)
+        opened: Any = gateway.channel.stream_stream(f"{SERVICE}/ReplicateData")
+        call = opened(timeout=30, metadata=(("authorization", f"Bearer {ROOT}"),))
+        await call.write(batch(0).SerializeToString())
+        assert pb.ReplicateAck.FromString(await call.read()).acked_offset == 0
+        call.cancel()  # as danube-edge, which waits for one acknowledgement
+        await status_of(gateway.send(batch(1, topic="/edge1/none")))
+        found = await guarded.http("GET", "/metrics", headers=bearer(ROOT))
+        counted = re.findall(r'method="ReplicateData",result="(\w+)"} (\d+)', found.text)
+        assert dict(counted) == {"ok": "1", "error": "1"}
 
 
 @pytest.mark.parametrize("proxied", [False, True])

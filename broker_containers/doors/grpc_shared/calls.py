@@ -139,19 +139,20 @@ class _Wrapped(NamedTuple):
         return handle
 
     def replies(self, call: Replies) -> Callable[[Any, Context], Awaitable[None]]:
-        """A stream of requests and one of replies; ends well if the client ends its own."""
+        """A stream of requests and one of replies, each of which counts as a call.
+
+        It ends well if the client ends its own; some clients leave after the reply they wait for.
+        """
 
         async def handle(requests: Any, context: Context) -> None:
-            ok = False
             try:
                 async with aclosing(call(requests, context)) as replies:
                     async for reply in replies:
+                        self.requests.add(self.service, self.method, ok=True)
                         await context.write(reply)
-                ok = True
             except Exception as error:
+                self.requests.add(self.service, self.method, ok=False)
                 await self._failed(context, error)
-            finally:
-                self.requests.add(self.service, self.method, ok=ok)
 
         return handle
 
