@@ -8,6 +8,7 @@ import signal
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ import pytest_asyncio
 import trustme
 
 import sulina
+from broker_containers.assembly.running import DoorSettings
+from broker_containers.doors.listen import Listen
 from sulina.metadata.etcd.server import find_etcd
 from sulina.model import Start
 from tests.auth.broker import bearer
@@ -142,6 +145,31 @@ async def test_a_broker_that_stops_tells_its_clients_where_their_topics_are(
         report = await load.end()
     assert not report.errors
     assert not report.missing
+
+
+class WithHttp(DanubeBrokers):
+    """Brokers that load balancers can ask for their health."""
+
+    def door_settings(self, name: str) -> DoorSettings:
+        return replace(super().door_settings(name), http=Listen(port=0))
+
+
+async def test_a_broker_is_not_ready_while_it_tells_clients_where_to_go() -> None:
+    topic = "/default/unready"
+    async with WithHttp() as brokers:
+        await brokers.start("one", "two")
+        at = brokers.doors["one"].addresses.http_url
+        async with Calls(brokers.urls["one"]) as calls, http_client(at) as http:
+            await status_of(calls.producer(topic))
+            assert (await http("GET", "/health/ready")).status == 200
+            stopping = asyncio.create_task(brokers.stop("one"))
+            while (await http("GET", "/health/ready")).status == 200:
+                await asyncio.sleep(0.05)
+            found = await calls("TopicLookup", topic=topic)
+            while found.broker_url != brokers.urls["two"]:
+                found = await calls("TopicLookup", topic=topic)
+            assert not stopping.done()
+        await stopping
 
 
 async def test_a_lost_broker_is_not_noticed_by_applications_behind_one_address(
