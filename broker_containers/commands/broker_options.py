@@ -108,15 +108,16 @@ class BrokerOptions:
 
     def doors(self, grpc_proxy: str = "") -> DoorSettings:
         """Where to listen. Raises ``Refused`` for files and URLs that can't be used."""
-        host, port, files = self.host, self.port, (self.tls_cert, self.tls_key)
-        tls = None
+        host, port = self.host, self.port
+        tls = grpc_tls = None
         if self.tls_cert is not None:
-            tls = tls_context(self.tls_cert, self.tls_key, self.tls_client_ca)
+            files = self.tls_cert, self.tls_key, self.tls_client_ca
+            tls, grpc_tls = tls_context(*files), tls_context(*files, http2=True)
         return DoorSettings(
             Listen(host, port, tls),
             Listen(host, self.port_for(self.http_port, HTTP_PORT), tls),
-            danube_admin_listen(host, port, self.admin_port, *files),
-            danube_listen(host, port, self.grpc_port, *files, self.grpc_advertise, grpc_proxy),
+            danube_admin_listen(host, port, self.admin_port, grpc_tls),
+            danube_listen(host, port, self.grpc_port, grpc_tls, self.grpc_advertise, grpc_proxy),
             () if self.tls_cert is None else (Path(self.tls_cert),),
         )
 

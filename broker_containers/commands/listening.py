@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sulina.errors import Refused
@@ -26,10 +25,13 @@ def port_or_default(wanted: int | None, binary_port: int, default: int) -> int:
     return default if binary_port else 0
 
 
-def tls_context(certificate: str, key: str | None, client_ca: str | None = None) -> ssl.SSLContext:
+def tls_context(
+    certificate: str, key: str | None, client_ca: str | None = None, *, http2: bool = False
+) -> ssl.SSLContext:
     """The TLS context of a server. Raises ``Refused`` if the files can't be used.
 
-    With ``client_ca``, clients may present certificates of these authorities.
+    With ``client_ca``, clients may present certificates of these authorities. With ``http2``, they
+    are told that the server speaks it, which gRPC's clients require.
     """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
@@ -39,6 +41,8 @@ def tls_context(certificate: str, key: str | None, client_ca: str | None = None)
             f"{certificate} can't be used for TLS ({error.reason or error}): it must be a PEM file "
             "with the certificate, and the key in it or in --tls-key must belong to it"
         ) from None
+    if http2:
+        context.set_alpn_protocols(["h2"])
     if client_ca is not None:
         try:
             context.load_verify_locations(client_ca)
@@ -55,8 +59,7 @@ def danube_listen(
     host: str,
     port: int,
     wanted: int | None,
-    certificate: str | None,
-    key: str | None,
+    tls: ssl.SSLContext | None,
     advertise: str = "",
     proxy_url: str = "",
 ) -> DanubeListen | None:
@@ -73,8 +76,7 @@ def danube_listen(
     return DanubeListen(
         host,
         port_or_default(wanted, port, GRPC_PORT),
-        certificate=_read(certificate),
-        key=_read(key),
+        tls=tls,
         advertise=_checked("--grpc-advertise", advertise),
         # Clients need an address that they can connect to.
         advertise_host=own_name() if host in _ALL_ADDRESSES else host,
@@ -83,7 +85,7 @@ def danube_listen(
 
 
 def danube_admin_listen(
-    host: str, port: int, wanted: int | None, certificate: str | None, key: str | None
+    host: str, port: int, wanted: int | None, tls: ssl.SSLContext | None
 ) -> AdminListen | None:
     """Where to serve Danube's admin tools, for ``--admin-port``.
 
@@ -98,8 +100,7 @@ def danube_admin_listen(
     return AdminListen(
         host,
         port_or_default(wanted, port, ADMIN_PORT),
-        certificate=_read(certificate),
-        key=_read(key),
+        tls=tls,
     )
 
 
@@ -115,7 +116,3 @@ def _checked(flag: str, url: str) -> str:
             f"invalid value for {flag}: {url!r}; write http://host:port or https://host:port"
         )
     return url.rstrip("/")
-
-
-def _read(file: str | None) -> bytes | None:
-    return None if file is None else Path(file).read_bytes()

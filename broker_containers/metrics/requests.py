@@ -12,13 +12,26 @@ class RequestCounts:
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str, bool], int] = {}
+        self._closed: dict[tuple[str, str], int] = {}
 
     def add(self, service: str, method: str, *, ok: bool) -> None:
         """Count one answered request."""
         key = service, method, ok
         self._counts[key] = self._counts.get(key, 0) + 1
 
+    def closed(self, door: str, reason: str) -> None:
+        """Count a gRPC connection that was closed because its client broke a rule or a limit."""
+        self._closed[door, reason] = self._closed.get((door, reason), 0) + 1
+
     def write(self, text: Exposition) -> None:
+        text.counter(
+            "sulina_grpc_connections_closed_total",
+            "Connections closed because the client broke the protocol or a limit.",
+            (
+                ({"door": door, "reason": reason}, count)
+                for (door, reason), count in sorted(self._closed.items())
+            ),
+        )
         text.counter(
             "danube_broker_rpc_total",
             "Requests answered.",

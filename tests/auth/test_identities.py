@@ -22,6 +22,10 @@ from broker_containers.assembly.running import DoorSettings, RunningBroker
 from broker_containers.assembly.single import run_embedded
 from broker_containers.commands.auth_options import SecurityOptions
 from broker_containers.commands.listening import tls_context
+from broker_containers.doors.danube import danube_pb2 as danube
+from broker_containers.doors.danube.settings import DanubeListen
+from broker_containers.doors.danube_admin import danube_admin_pb2 as admin
+from broker_containers.doors.danube_admin.settings import AdminListen
 from broker_containers.doors.listen import Listen
 from broker_containers.security import root_token
 from broker_containers.security.errors import Unauthenticated
@@ -32,8 +36,11 @@ from sulina.errors import Refused, SulinaError
 from sulina.runtime.real_clock import RealClock
 from sulina.runtime.tls_files import TlsFiles
 from tests.auth.broker import JWT_KEY, ROOT, Guarded, json_web_token, until
+from tests.danube.calls import status_of
 from tests.support.certificates import issue
 from tests.support.shell import Shell
+
+Code = grpc.StatusCode
 
 NOW = int(time.time())
 HOUR = 3600
@@ -158,22 +165,18 @@ def test_start_warns_of_secrets_that_others_can_read_or_guess(
 
 
 async def test_reflection_needs_a_token(guarded: Guarded) -> None:
-    async def services(*metadata: tuple[str, str]) -> int:
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{guarded.admin_port}") as channel:
-            call = channel.stream_stream(
-                "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
-                request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
-                response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
-            )
-            request = reflection_pb2.ServerReflectionRequest(list_services="")
-            async for answer in call(iter([request]), metadata=metadata):
-                return len(answer.list_services_response.service)
-            return 0
-
-    assert await services(("authorization", f"Bearer {ROOT}")) > 5
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await services()
-    assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{guarded.admin_port}") as channel:
+        call: Any = channel.stream_stream(
+            "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+            request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
+            response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
+        )
+        asking = call(metadata=[("authorization", f"Bearer {ROOT}")])
+        await asking.write(reflection_pb2.ServerReflectionRequest(list_services=""))
+        assert len((await asking.read()).list_services_response.service) > 5
+        await asking.done_writing()
+        assert await asking.code() is Code.OK
+        assert await call().code() is Code.UNAUTHENTICATED  # before it has asked anything
 
 
 # ---- client certificates ----
@@ -192,9 +195,46 @@ async def tls_broker(folder: Path, authority: trustme.CA) -> AsyncIterator[Runni
     server = issue(authority, folder / "tls", "server")
     assert server.certificate is not None and server.ca is not None
     tls = tls_context(str(server.certificate), str(server.key), str(server.ca))
-    doors = DoorSettings(Listen(port=0, tls=tls), http=Listen(port=0, tls=tls))
+    grpc_tls = tls_context(str(server.certificate), str(server.key), str(server.ca), http2=True)
+    doors = DoorSettings(
+        Listen(port=0, tls=tls),
+        http=Listen(port=0, tls=tls),
+        danube=DanubeListen(port=0, tls=grpc_tls),
+        danube_admin=AdminListen(port=0, tls=grpc_tls),
+    )
     async with run_embedded(folder / "data", doors, auth=AuthSettings(ROOT)) as running:
         yield running
+
+
+async def grpc_codes(
+    running: RunningBroker, authority: trustme.CA, files: TlsFiles | None
+) -> list[grpc.StatusCode]:
+    """What a caller with a certificate and without a token gets at the gRPC doors."""
+    shown = None if files is None else files.read()
+    credentials = grpc.ssl_channel_credentials(
+        authority.cert_pem.bytes(),
+        None if shown is None else shown.key,
+        None if shown is None else shown.certificate,
+    )
+    found = []
+    topic = "/default/orders"
+    places = running.addresses
+    for port, path, request in (
+        (
+            places.grpc_port,
+            "/danube.Discovery/TopicPartitions",
+            danube.TopicLookupRequest(topic=topic),
+        ),
+        (
+            places.danube_admin_port,
+            "/danube_admin.TopicAdmin/DescribeTopic",
+            admin.DescribeTopicRequest(name=topic),
+        ),
+    ):
+        async with grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials) as channel:
+            call: Any = channel.unary_unary(path)
+            found.append(await status_of(call(request.SerializeToString())))
+    return found
 
 
 async def test_a_certificate_is_an_identity(tmp_path: Path) -> None:
@@ -204,7 +244,8 @@ async def test_a_certificate_is_an_identity(tmp_path: Path) -> None:
         token_only = client_context(authority, None)
         async with sulina.connect(url, token=ROOT, tls=token_only) as root:
             await root.admin.principals.grant("billing", ["produce:/default/orders", "cluster:*"])
-            mine = client_context(authority, issue(authority, tmp_path / "tls", "billing"))
+            billing = issue(authority, tmp_path / "tls", "billing")
+            mine = client_context(authority, billing)
             async with (
                 sulina.connect(url, tls=mine) as client,
                 client.producer("/default/orders") as producer,
@@ -217,6 +258,8 @@ async def test_a_certificate_is_an_identity(tmp_path: Path) -> None:
                         assert answer.status == 200
                     async with session.get(f"{http}/api/v1/tokens", ssl=token_only) as answer:
                         assert answer.status == 401
+                assert await grpc_codes(running, authority, billing) == [Code.OK] * 2
+                assert await grpc_codes(running, authority, None) == [Code.UNAUTHENTICATED] * 2
                 # What the principal loses, a connected client loses, too.
                 await root.admin.principals.delete("billing")
                 await until(lambda: refused(works(client)))

@@ -48,7 +48,7 @@ async def test_a_message_over_the_limit_is_not_read_whole(guarded: Guarded) -> N
     async with Calls(guarded.grpc_url, ROOT) as calls:
         await calls.producer("/default/big")
         code = await status_of(calls.send("/default/big", payload))
-    assert code is Code.RESOURCE_EXHAUSTED
+    assert code is Code.INVALID_ARGUMENT
     async with Calls(guarded.grpc_url) as calls:
         for _ in range(3):
             assert await status_of(calls.send("/default/big", payload)) is Code.UNAUTHENTICATED
@@ -117,7 +117,7 @@ async def test_a_garbage_message_is_logged_as_one_short_line(
         send: Any = calls.channel.unary_unary("/danube.ProducerService/SendMessage")
         for _ in range(20):
             token = [("authorization", f"Bearer {ROOT}")]
-            assert await status_of(send(b"\xff", metadata=token)) is Code.UNKNOWN
+            assert await status_of(send(b"\xff", metadata=token)) is Code.INVALID_ARGUMENT
     logged = [record for record in caplog.records if record.name.startswith("grpc")]
     assert len(logged) <= 2 and all(record.exc_info is None for record in logged)
 

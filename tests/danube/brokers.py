@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from broker_containers.assembly.clustered_broker import ClusteredBroker
-from broker_containers.assembly.running import DoorSettings
+from broker_containers.assembly.running import DoorSettings, RunningBroker
 from broker_containers.assembly.single import run_embedded
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.doors.danube.settings import DanubeListen, DanubeSettings
@@ -113,6 +113,7 @@ class OneBroker:
     """For stock clients."""
     native_url: str
     """For ``sulina.connect``."""
+    server: RunningBroker
 
 
 @asynccontextmanager
@@ -123,5 +124,7 @@ async def one_broker(
     door = danube or DanubeListen(port=0)
     async with run_embedded(folder, DoorSettings(Listen(port=0), danube=door), settings) as server:
         yield OneBroker(
-            f"{door.scheme}://127.0.0.1:{server.addresses.grpc_port}", server.addresses.url
+            f"{door.scheme}://127.0.0.1:{server.addresses.grpc_port}",
+            server.addresses.url,
+            server,
         )

@@ -13,6 +13,7 @@ import trustme
 from broker_containers.doors.danube.settings import DanubeListen
 from tests.auth.broker import Guarded, guarded_broker, json_web_token
 from tests.danube.stock import PATIENCE, Stock, StockClient, StockError
+from tests.support.tls import server_tls
 
 
 class Tls:
@@ -25,8 +26,7 @@ class Tls:
         authority.cert_pem.write_to_path(str(self.trusted))
         self.door = DanubeListen(
             port=0,
-            certificate=b"".join(blob.bytes() for blob in issued.cert_chain_pems),
-            key=issued.private_key_pem.bytes(),
+            tls=server_tls(issued),
         )
 
 

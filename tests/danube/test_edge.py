@@ -56,15 +56,22 @@ class Gateway:
         request = pb.EdgeHeartbeatRequest(edge_name=edge, config_version=version)
         return await self._unary("EdgeHeartbeat", request, pb.EdgeHeartbeatResponse)
 
-    async def send(self, *batches: pb.ReplicateBatch) -> list[int]:
-        """Send batches in one stream; returns the acknowledged offsets."""
+    def _stream(self, *arguments: Any) -> Any:
         opened: Any = self.channel.stream_stream(
             f"{SERVICE}/ReplicateData",
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=pb.ReplicateAck.FromString,
         )
-        call = opened(iter(batches), timeout=30, metadata=self._metadata)
-        return [answer.acked_offset async for answer in call]
+        return opened(*arguments, timeout=30, metadata=self._metadata)
+
+    async def opened(self) -> grpc.StatusCode:
+        """The status of a stream in which nothing is sent."""
+        found: grpc.StatusCode = await self._stream().code()
+        return found
+
+    async def send(self, *batches: pb.ReplicateBatch) -> list[int]:
+        """Send batches in one stream; returns the acknowledged offsets."""
+        return [answer.acked_offset async for answer in self._stream(iter(batches))]
 
 
 def batch(*offsets: int, topic: str = TOPIC, numbered: bool = True, **more: Any) -> Any:
@@ -228,7 +235,7 @@ async def rights_decide(guarded: Guarded) -> None:
         assert await status_of(bad.beat(1)) is Code.PERMISSION_DENIED
     async with Gateway(guarded.grpc_url) as stranger:
         assert await status_of(stranger.register(TOPIC)) is Code.UNAUTHENTICATED
-        assert await status_of(stranger.send(batch(1))) is Code.UNAUTHENTICATED
+        assert await stranger.opened() is Code.UNAUTHENTICATED
     assert await stored(guarded.root) == [0]
 
 

@@ -46,6 +46,7 @@ from tests.cli.runner import SulinaCommand
 from tests.danube_admin import wire
 from tests.danube_admin.client import SECONDS, AdminClient, admin_client
 from tests.support.server import SulinaProcess
+from tests.support.tls import server_tls
 
 PATIENCE = 60.0
 METHOD = "BrokerAdmin/ListNamespaces"
@@ -90,14 +91,14 @@ def test_without_grpc_a_broker_runs_without_the_door_unless_it_was_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "broker_containers.doors.danube_admin.server", None)
-    assert danube_admin_listen("127.0.0.1", 0, None, None, None) is None
+    assert danube_admin_listen("127.0.0.1", 0, None, None) is None
     with pytest.raises(Refused, match=r"pip install 'sulina\[all-in-one\]'"):
-        danube_admin_listen("127.0.0.1", 0, 50051, None, None)
+        danube_admin_listen("127.0.0.1", 0, 50051, None)
 
 
 def test_the_port_is_danubes_unless_all_ports_are_to_be_free() -> None:
     for wanted, port, used in ((None, 6655, 50051), (None, 0, 0), (7, 0, 7), (0, 6655, 0)):
-        listen = danube_admin_listen("127.0.0.1", port, wanted, None, None)
+        listen = danube_admin_listen("127.0.0.1", port, wanted, None)
         assert listen is not None and listen.port == used
 
 
@@ -113,7 +114,7 @@ async def test_a_taken_port_is_reported_with_the_option(
 async def test_tls_is_served_with_the_brokers_certificate(tmp_path: Path) -> None:
     authority = trustme.CA()
     certificate = authority.issue_cert("127.0.0.1")
-    listen = AdminListen(port=0, certificate=certificate.private_key_and_cert_chain_pem.bytes())
+    listen = AdminListen(port=0, tls=server_tls(certificate))
     trusted = grpc.ssl_channel_credentials(authority.cert_pem.bytes())
     async with running(tmp_path, listen) as (server, plain):
         place = f"127.0.0.1:{server.addresses.danube_admin_port}"
@@ -166,7 +167,7 @@ async def test_a_request_that_is_too_large_is_refused(tmp_path: Path) -> None:
     listen = AdminListen(port=0, settings=AdminSettings(max_message_bytes=1000))
     async with running(tmp_path, listen) as (_, client):
         await client.refused(
-            grpc.StatusCode.RESOURCE_EXHAUSTED, "TopicAdmin/CreateTopic", name="x" * 2000
+            grpc.StatusCode.INVALID_ARGUMENT, "TopicAdmin/CreateTopic", name="x" * 2000
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
@@ -15,11 +16,14 @@ from broker_containers.doors.binary.session import BinarySession
 from broker_containers.doors.danube import danube_edge_pb2, danube_pb2
 from broker_containers.doors.danube_admin import danube_admin_pb2
 from broker_containers.doors.danube_schema import danube_schema_pb2
+from broker_containers.doors.grpc_shared.server import GrpcServer
+from broker_containers.doors.http2 import frames as h2
 from broker_containers.security.settings import AuthSettings
 from sulina.wire import commands_pb2 as pb
 from sulina.wire.commands import LENGTH_FIELD, PREFIX, Command, pack, unpack
 from tests.fuzz.target import Target, calls, filled, pack_call
-from tests.fuzz.world import BrokerWorld, Handlers, WorldSession
+from tests.fuzz.world import BrokerWorld, GrpcClient, WorldSession
+from tests.http2.wire import HELLO, block, call_frames, head_of
 from tests.operations.examples import EXAMPLES as OPERATION_EXAMPLES
 from tests.wire.bodies import EXAMPLES
 from tests.wire.records import NOW, delayed_sample, sample, sealed
@@ -230,23 +234,32 @@ _ADMIN: Final = _methods(*danube_admin_pb2.DESCRIPTOR.services_by_name.values())
 _SCHEMAS: Final = _methods(*danube_schema_pb2.DESCRIPTOR.services_by_name.values())
 
 
+_ANSWERED: Final = ("/danube.HealthCheck/HealthCheck", "/danube.AuthService/Authenticate")
+"""Methods that anybody may call."""
+
+
 def _door(
-    methods: Sequence[Method], open_door: Callable[[BrokerWorld], Awaitable[Handlers]]
+    methods: Sequence[Method], open_door: Callable[[BrokerWorld], Awaitable[GrpcServer]]
 ) -> Callable[[BrokerWorld], Awaitable[Callable[[bytes], Awaitable[None]]]]:
     async def start(world: BrokerWorld) -> Callable[[bytes], Awaitable[None]]:
-        handlers = await open_door(world)
+        server = await open_door(world)
         tokens = await some_tokens(world)
 
         async def feed(data: bytes) -> None:
+            client = GrpcClient(server)
+            client.send(HELLO)
             token = chosen(tokens, b"")
             for method, request in calls(data, len(methods) + 1):
                 if method == len(methods):  # from now on by somebody else
                     token = chosen(tokens, request)
                     continue
-                shown = {"authorization": f"Bearer {token}"} if token else {}
-                reply = await handlers.call(methods[method][0], request, shown)
-                if tokens and token in _INVALID:
-                    assert reply is None, f"{methods[method][0]} answers without a valid token"
+                path = methods[method][0]
+                shown = [("authorization", f"Bearer {token}")] if token else []
+                reply = await client.call(path, request, *shown)
+                if tokens and token in _INVALID and path not in _ANSWERED:
+                    assert reply is None, f"{path} answers without a valid token"
+            client.close()
+            await asyncio.sleep(_SETTLE_SECONDS)
 
         return feed
 
@@ -286,6 +299,47 @@ def _danube_seeds() -> list[bytes]:
     return [*_door_seeds(_DANUBE), sequence]
 
 
+# ---- HTTP/2 ----
+
+
+async def _http2(world: BrokerWorld) -> Callable[[bytes], Awaitable[None]]:
+    server = await world.open_danube()
+
+    async def feed(data: bytes) -> None:
+        client = GrpcClient(server)
+        client.send(HELLO)
+        # In parts of different sizes: what arrives is divided anywhere.
+        at = 0
+        for size in itertools.cycle((1, 7, 64, 1000)):
+            if at >= len(data):
+                break
+            client.send(data[at : at + size])
+            at += size
+        await asyncio.sleep(_SETTLE_SECONDS)
+        client.close()
+        await asyncio.sleep(_SETTLE_SECONDS)
+        assert not client.connection.http2.streams
+
+    return feed
+
+
+def _http2_seeds() -> list[bytes]:
+    lookup = danube_pb2.TopicLookupRequest(topic="/default/t").SerializeToString()
+    call = call_frames(1, "/danube.Discovery/TopicPartitions", lookup)
+    again = call_frames(3, "/danube.Discovery/TopicLookup", lookup, ("grpc-timeout", "1S"))
+    begun = h2.frame(h2.HEADERS, 0, 1, block(*head_of("/a/b"))[:20])
+    rest = h2.frame(h2.CONTINUATION, h2.END_HEADERS, 1, block(*head_of("/a/b"))[20:])
+    return [
+        call + again,
+        begun + rest + h2.rst_frame(1, h2.ErrorCode.CANCEL),
+        h2.settings_frame({h2.Setting.INITIAL_WINDOW_SIZE: 1}) + call + h2.window_frame(1, 100),
+        h2.settings_frame({h2.Setting.HEADER_TABLE_SIZE: 0}) + call + again,
+        h2.frame(h2.PING, 0, 0, bytes(8)) + h2.goaway_frame(1, h2.ErrorCode.NO_ERROR),
+        h2.frame(h2.HEADERS, h2.END_HEADERS | h2.PADDED, 1, b"\x01\x82\x86\x84\x00") + call[9:],
+        h2.frame(h2.PRIORITY, 0, 5, bytes(5)) + h2.frame(0x42, 0, 0, b"unknown"),
+    ]
+
+
 _PER_SESSION: Final = 200
 
 
@@ -293,7 +347,7 @@ def _target(
     name: str,
     summary: str,
     methods: Sequence[Method],
-    open_door: Callable[[BrokerWorld], Awaitable[Handlers]],
+    open_door: Callable[[BrokerWorld], Awaitable[GrpcServer]],
     seeds: Callable[[], list[bytes]],
     session: type[WorldSession] = WorldSession,
 ) -> Target:
@@ -373,6 +427,14 @@ TARGETS = [
         open=lambda: WorldSession(_binary),
         messages=_BINARY,
         separator=pack_call(_RECONNECT, b""),
+        inputs_per_session=_PER_SESSION,
+        memory_mib=256,
+    ),
+    Target(
+        name="http2",
+        summary="what a client sends on a connection of a gRPC door",
+        seeds=_http2_seeds,
+        open=lambda: WorldSession(_http2),
         inputs_per_session=_PER_SESSION,
         memory_mib=256,
     ),

@@ -1,8 +1,9 @@
 """A broker and a storage node in memory, without sockets, threads or real time, for one input each.
 
-Everything behind the ports is real. gRPC's server is replaced by one that keeps the handlers, so
-that a target calls them with bytes; a connection of the binary protocol is fed by hand. The event
-loop is that of the simulation: time is virtual, and a run depends on its input alone.
+Everything behind the ports is real. Connections of a broker's doors are fed by hand. The storage
+node's gRPC server is replaced by one that keeps the handlers, so that a target calls them with
+bytes. The event loop is that of the simulation: time is virtual, and a run depends on its input
+alone.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ from broker_containers.doors.danube.server import DanubeServer
 from broker_containers.doors.danube.settings import DanubeListen
 from broker_containers.doors.danube_admin.server import AdminServer
 from broker_containers.doors.danube_admin.settings import AdminListen
+from broker_containers.doors.grpc_shared.connection import GrpcConnection
+from broker_containers.doors.grpc_shared.server import GrpcServer
+from broker_containers.doors.http2.frames import RST_STREAM, frame
 from broker_containers.doors.listen import Addresses
 from broker_containers.doors.services import Services
 from broker_containers.operations.settings import SettingHandlers
@@ -44,6 +48,7 @@ from storage_grpc.journal import JournalSettings, JournalStore
 from storage_grpc.ledgers import EmbeddedLedgers
 from sulina.metadata.embedded import EmbeddedStore
 from sulina.runtime.memory_disk import MemoryDisk
+from tests.http2.wire import Responses, call_frames
 from tests.simulation.clock import SimClock
 from tests.simulation.loop import SimLoop
 
@@ -75,6 +80,24 @@ class FuzzLoop(SimLoop):
         except Exception as error:
             done.set_exception(error)
         return done
+
+    async def create_server(self, *_: Any, **__: Any) -> Any:
+        """A port that nobody can connect to."""
+        return _Listening()
+
+
+class _Listening:
+    """Stands for a server's socket."""
+
+    def __init__(self) -> None:
+        self.sockets = [self]
+
+    def getsockname(self) -> tuple[str, int]:
+        return "127.0.0.1", 1
+
+    async def start_serving(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class _LoggedErrors(logging.Handler):
@@ -268,6 +291,62 @@ class FakeContext:
         raise grpc.aio.AbortError(details)
 
 
+class GrpcClient(asyncio.Transport):
+    """The other end of a connection to a gRPC door: reads everything, and decodes it."""
+
+    def __init__(self, server: GrpcServer) -> None:
+        super().__init__()
+        self._closing = False
+        self._next = 1
+        self.responses = Responses()
+        self.connection = GrpcConnection(server)
+        self.connection.connection_made(self)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return ("127.0.0.1", 1) if name == "peername" else default
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def close(self) -> None:
+        if not self._closing:
+            self._closing = True
+            asyncio.get_running_loop().call_soon(self.connection.connection_lost, None)
+
+    abort = close
+
+    def write(self, data: Any) -> None:
+        self.responses.feed(bytes(data))
+
+    def send(self, data: bytes) -> None:
+        """The connection receives bytes."""
+        if not self._closing:
+            self.connection.data_received(data)
+
+    async def call(self, path: str, request: bytes, *metadata: tuple[str, str]) -> bytes | None:
+        """The reply; None if the call ended with an error. Leaves streams that do not end.
+
+        Raises ``TimeoutError`` if another call does not end.
+        """
+        number, self._next = self._next, self._next + 2
+        self.send(call_frames(number, path, request, *metadata))
+        endless = path.endswith("/ReceiveMessages")
+        loop = asyncio.get_running_loop()
+        end = loop.time() + (STREAM_SECONDS if endless else CALL_SECONDS)
+        pause = 0.001
+        while number not in self.responses.ended and not self._closing:
+            if loop.time() > end:
+                if not endless:
+                    raise TimeoutError("a call does not end")
+                self.send(frame(RST_STREAM, 0, number, b"\0\0\0\x08"))
+                break
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 1.0)
+        return self.responses.data.get(number) if self.responses.status(number) == 0 else None
+
+
 class BrokerWorld:
     """A broker and the handlers of its gRPC ports. Use as ``async with``."""
 
@@ -299,19 +378,15 @@ class BrokerWorld:
     async def __aexit__(self, *exc: object) -> None:
         await self._stack.aclose()
 
-    async def open_danube(self) -> Handlers:
+    async def open_danube(self) -> GrpcServer:
         """The door for Danube's clients."""
-        with no_grpc_server() as handlers:
-            server = DanubeServer(self.services, DanubeListen(port=0))
-        await self._stack.enter_async_context(server)
-        return handlers
+        server = DanubeServer(self.services, DanubeListen(port=0))
+        return (await self._stack.enter_async_context(server)).grpc
 
-    async def open_admin(self) -> Handlers:
+    async def open_admin(self) -> GrpcServer:
         """The door for Danube's admin tools."""
-        with no_grpc_server() as handlers:
-            server = AdminServer(self.services, AdminListen())
-        await self._stack.enter_async_context(server)
-        return handlers
+        server = AdminServer(self.services, AdminListen())
+        return (await self._stack.enter_async_context(server)).grpc
 
 
 class no_grpc_server:  # noqa: N801

@@ -13,18 +13,16 @@ import pytest
 
 from broker_containers.assembly.running import DoorSettings, RunningBroker
 from broker_containers.assembly.single import run_embedded
-from broker_containers.audit.trail import AuditTrail
+from broker_containers.doors.danube_admin.settings import AdminListen
 from broker_containers.doors.danube_schema import danube_schema_pb2 as pb
-from broker_containers.doors.danube_schema.service import add_to
+from broker_containers.doors.danube_schema.service import schema_methods
 from broker_containers.doors.grpc_shared.callers import Callers
 from broker_containers.doors.grpc_shared.calls import CallGuard
 from broker_containers.doors.listen import Listen
-from broker_containers.metrics.requests import RequestCounts
 from broker_containers.operations.running import Operations
 from broker_containers.operations.schemas import SchemaHandlers
 from broker_containers.schemas.checks import SchemaChecks
 from broker_containers.schemas.registry import SchemaRegistry, open_registry
-from broker_containers.security.authority import Authority
 from sulina.errors import NotFound, Refused
 from sulina.metadata.keys import topic_lifecycle
 from sulina.metadata.keys.topics import TopicRecord
@@ -206,17 +204,17 @@ class Danube:
 
 
 @pytest.fixture
-async def danube(registry: SchemaRegistry) -> AsyncIterator[Danube]:
-    server = grpc.aio.server()
-    store, clock, operations = registry.topics.store, registry.clock, Operations()
-    audit = AuditTrail("broker-1", store, clock, operations.client, None)
-    callers = Callers(Authority(store, clock, None), audit, "danube")
-    add_to(server, _schemas(registry), CallGuard(callers, operations, RequestCounts()))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        yield Danube(channel)
-    await server.stop(None)
+async def danube(registry: SchemaRegistry, tmp_path: Path) -> AsyncIterator[Danube]:
+    """A broker's admin port, with the registry of these tests."""
+    doors = DoorSettings(Listen(port=0), danube_admin=AdminListen(port=0))
+    async with run_embedded(tmp_path / "data", doors) as running:
+        services, admin = running.services, running.danube_admin
+        assert admin is not None
+        callers = Callers(services.authority, services.audit, "danube_admin")
+        guard = CallGuard(callers, services.operations, services.requests)
+        admin.grpc.add(schema_methods(_schemas(registry), guard))
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{admin.port}") as channel:
+            yield Danube(channel)
 
 
 async def test_schemas_are_registered_and_found(danube: Danube) -> None:

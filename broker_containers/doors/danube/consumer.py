@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Final
 
-from broker_containers.doors.danube import danube_pb2 as pb
 from broker_containers.doors.danube.messages import messages_of
 from broker_containers.doors.danube.settings import MAX_MESSAGE_BYTES
 from broker_containers.quotas.rates import Direction
@@ -30,6 +29,8 @@ _MAX_UNACKED: Final = 256
 """Unacknowledged messages of a consumer; no more are delivered beyond this."""
 _STREAM_BYTES: Final = 4 << 20
 """Frames waiting for a consumer's stream; the subscription stops delivering beyond this."""
+_BATCH_BYTES: Final = 64 << 10
+"""Messages that are given to the stream at once."""
 _NO_LIMIT: Final = 1 << 60
 """Bytes are limited by what waits for the stream, not by credit."""
 
@@ -69,8 +70,11 @@ class DanubeConsumer:
             self._subscription.leave(member)
         self.closed(reason)
 
-    async def messages(self) -> AsyncGenerator[pb.StreamMessage]:
-        """The messages for the consumer, one by one. Raises the reason when it is detached."""
+    async def messages(self) -> AsyncGenerator[list[bytes]]:
+        """The messages for the consumer, encoded, those of a frame together.
+
+        Raises the reason when it is detached.
+        """
         self.streaming = True
         self._grant(_MAX_UNACKED)
         while True:
@@ -82,23 +86,36 @@ class DanubeConsumer:
                     records = opened.header.count if chosen is None else chosen.bit_count()
                     where = member.held.where
                     await quotas.pace(Direction.DISPATCH, where, records, len(frame))
-                for message in messages_of(opened, chosen, self.topic.name, self._broker_url):
+                for batch in self._batches(opened, chosen):
                     if self.gone is not None:
                         raise self.gone
-                    if message.ByteSize() > MAX_MESSAGE_BYTES:
-                        self._refuse(message.msg_id.topic_offset)
-                    else:
-                        if not self._reliable:
-                            # As in Danube: by the offset, tools tell reliable messages.
-                            message.msg_id.topic_offset = 0
-                        yield message
+                    yield batch
                     if not self._reliable:
-                        self._grant(1)
+                        self._grant(len(batch))
                 self._sent(len(frame))
             if self.gone is not None:
                 raise self.gone
             self._wanted.clear()
             await self._wanted.wait()
+
+    def _batches(self, frame: Frame, chosen: int | None) -> Iterator[list[bytes]]:
+        """The encoded messages of a frame, about 64 KiB at a time."""
+        batch: list[bytes] = []
+        size = 0
+        messages = messages_of(
+            frame, chosen, self.topic.name, self._broker_url, numbered=self._reliable
+        )
+        for offset, message in messages:
+            if len(message) > MAX_MESSAGE_BYTES:
+                self._refuse(offset)
+                continue
+            batch.append(message)
+            size += len(message)
+            if size >= _BATCH_BYTES:
+                yield batch
+                batch, size = [], 0
+        if batch:
+            yield batch
 
     def _open(self, frame: Buffer, chosen: int | None) -> Frame:
         """Decode a frame; one that is delivered in parts is decoded once."""
@@ -125,7 +142,7 @@ class DanubeConsumer:
         if self._reliable and self._subscription is not None and self._member is not None:
             reason = "too large for Danube's clients"
             self._subscription.nack(self._member, offset, offset, None, 0, reason)
-            self._grant(1)
+        self._grant(1)
 
     def _grant(self, records: int) -> None:
         if self._subscription is not None and self._member is not None:

@@ -7,7 +7,7 @@ client reopen it; the pause limits those that do so immediately.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Final
 
@@ -90,7 +90,7 @@ class ConsumerService:
 
     async def receive_messages(
         self, request: pb.ReceiveRequest, context: Context
-    ) -> AsyncGenerator[bytes]:
+    ) -> AsyncGenerator[Sequence[bytes]]:
         """Messages until the stream breaks, the consumer is detached, or its topic moves."""
         number = request.consumer_id
         try:
@@ -100,15 +100,16 @@ class ConsumerService:
             owner = await self._routing.locations.owner(topic)
             if not owner:
                 async with aclosing(self._serve(number, context)) as messages:
-                    async for message in messages:
+                    yield []  # tells the client that the stream is open
+                    async for batch in messages:
                         # Rights may be revoked while a stream is open.
                         self._callers.check_topic(context, Action.CONSUME, topic, subscription)
-                        yield message
+                        yield batch
             elif self._routing.forwards(context) or self._ignores_move(number, context):
                 passed = self._routing.forwarder.stream(owner, _RECEIVE, request, context)
                 async with aclosing(passed) as messages:
                     async for message in messages:
-                        yield message
+                        yield [message]
             raise Retriable(f"the topic is served at {owner}: look it up again")
         except SulinaError as error:
             if not self.stopping:
@@ -125,13 +126,13 @@ class ConsumerService:
             raise Retriable(f"consumer {number} is unknown: subscribe again")
         return record
 
-    async def _serve(self, number: int, context: Context) -> AsyncGenerator[bytes]:
+    async def _serve(self, number: int, context: Context) -> AsyncGenerator[Sequence[bytes]]:
         consumer = await self._consumers.open(number, self._callers.limited_as(context))
         self._misdirected.pop(number, None)
         try:
             async with aclosing(consumer.messages()) as messages:
-                async for message in messages:
-                    yield message.SerializeToString()
+                async for batch in messages:
+                    yield batch
         finally:
             self._consumers.closed(number, consumer)
 

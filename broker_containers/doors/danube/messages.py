@@ -78,33 +78,46 @@ def frame_of(producer: str, first_sequence: int, records: Sequence[DanubeRecord]
 
 
 def messages_of(
-    frame: Frame, chosen: int | None, topic: TopicName, broker_url: str
-) -> Iterator[pb.StreamMessage]:
-    """The records of a frame that ``chosen`` selects, in order; all if it is None."""
+    frame: Frame, chosen: int | None, topic: TopicName, broker_url: str, *, numbered: bool
+) -> Iterator[tuple[int, bytes]]:
+    """The records of a frame that ``chosen`` selects, in order; all if it is None.
+
+    Each has its offset, and is encoded as a message of Danube's protocol. Without ``numbered`` the
+    offset in it is 0, as in Danube: by the offset, its tools tell reliable messages.
+    """
     header = frame.header
     name = str(topic)
-    producer = producer_number(name, frame.producer_name)
     keys, attributes = frame.keys, frame.attributes
-    indices = range(frame.count) if chosen is None else selection.indices(chosen)
-    for index in indices:
-        message = pb.StreamMessage(
-            request_id=header.first_sequence + index,
-            msg_id=pb.MsgID(
-                producer_id=producer,
-                topic_name=name,
-                broker_addr=broker_url,
-                topic_offset=header.base_offset + index,
-            ),
-            payload=frame.payloads[index],
-            publish_time=max(frame.times[index], 0) // 1000,
-            producer_name=frame.producer_name,
-            attributes=None if attributes is None else attributes[index],
-        )
-        key = None if keys is None else keys[index]
-        if key is not None:
-            # Keys of Sulina's producers may be binary; a gRPC string can't hold those.
-            message.routing_key = key.decode(errors="replace")
-        if header.schema_id:
-            message.schema_id = header.schema_id
-            message.schema_version = header.schema_version
-        yield message
+    payloads, times = frame.payloads, frame.times
+    # One object for all of them: what they have in common is set once.
+    message = pb.StreamMessage(
+        msg_id=pb.MsgID(
+            producer_id=producer_number(name, frame.producer_name),
+            topic_name=name,
+            broker_addr=broker_url,
+        ),
+        producer_name=frame.producer_name,
+    )
+    if header.schema_id:
+        message.schema_id = header.schema_id
+        message.schema_version = header.schema_version
+    where, sequence, base = message.msg_id, header.first_sequence, header.base_offset
+    encode = message.SerializeToString
+    for index in range(frame.count) if chosen is None else selection.indices(chosen):
+        offset = base + index
+        message.request_id = sequence + index
+        if numbered:
+            where.topic_offset = offset
+        message.payload = payloads[index]
+        message.publish_time = max(times[index], 0) // 1000
+        if keys is not None:
+            key = keys[index]
+            if key is None:
+                message.ClearField("routing_key")
+            else:
+                # Keys of Sulina's producers may be binary; a gRPC string can't hold those.
+                message.routing_key = key.decode(errors="replace")
+        if attributes is not None:
+            message.attributes.clear()
+            message.attributes.update(attributes[index] or {})
+        yield offset, encode()

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-import grpc
-
 from broker_containers.doors.danube import danube_edge_pb2 as edge_pb
 from broker_containers.doors.danube import danube_pb2 as pb
 from broker_containers.doors.danube.consumer_directory import ConsumerDirectory
@@ -23,31 +21,22 @@ from broker_containers.doors.danube.producers import Producers
 from broker_containers.doors.danube.routing import Routing
 from broker_containers.doors.danube.settings import MAX_MESSAGE_BYTES, DanubeListen
 from broker_containers.doors.danube.topic_locations import TopicLocations
-from broker_containers.doors.danube_schema.service import add_to
+from broker_containers.doors.danube_schema.service import schema_methods
 from broker_containers.doors.grpc_shared.callers import Callers
 from broker_containers.doors.grpc_shared.calls import CallGuard, handlers_of, methods_of
 from broker_containers.doors.grpc_shared.gate import CallGate, OpenMethod
-from broker_containers.doors.grpc_shared.port import UNKNOWN_CALLERS, open_port
+from broker_containers.doors.grpc_shared.server import GrpcLimits, GrpcServer
 from broker_containers.doors.grpc_shared.statuses import FOR_CLIENTS
 from broker_containers.doors.services import Services
 from sulina.client.address import Address
 from sulina.errors import Retriable
 
-_RECEIVE_BYTES: Final = 2 * MAX_MESSAGE_BYTES
-"""The largest request that is read. gRPC answers larger ones with RESOURCE_EXHAUSTED, which stock
-clients retry forever, so this is above the size that is refused with a reason."""
-_MAX_CALLS: Final = 4096
-"""Concurrent calls per connection; the client queues further ones."""
-_MAX_CONNECTIONS: Final = 1024
-"""Further connections are closed."""
-_MAX_ALL_CALLS: Final = 16_384
-"""Concurrent calls of all connections; further ones get RESOURCE_EXHAUSTED."""
+_LIMITS: Final = GrpcLimits(max_message_bytes=MAX_MESSAGE_BYTES)
 _OPEN_METHODS: Final = {"/danube.AuthService/Authenticate": OpenMethod(waiting=1, running=16)}
 _ANSWERS: Final = {
     # Makes the client reconnect, and get the reason.
     "/danube.HealthCheck/HealthCheck": pb.HealthCheckResponse(status=pb.HealthCheckResponse.CLOSE)
 }
-_LARGEST_METADATA: Final = 64 << 10
 
 
 class DanubeServer:
@@ -60,14 +49,10 @@ class DanubeServer:
         self._schemas = services.schemas
         self._requests = services.requests
         self._callers = callers = Callers(services.authority, services.audit, "danube")
-        gate = CallGate(callers, services.throttle, broker.clock, _OPEN_METHODS, _ANSWERS)
-        self._server = grpc.aio.server(
-            interceptors=[gate] if callers.on else (),
-            options=server_options(),
-            maximum_concurrent_rpcs=_MAX_ALL_CALLS,
-        )
+        gate = CallGate(callers, services.throttle, _OPEN_METHODS, _ANSWERS)
+        self.grpc = GrpcServer(services, "danube", gate, _LIMITS)
         guard = CallGuard(callers, services.operations, self._requests)
-        add_to(self._server, services.schemas, guard)
+        self.grpc.add(schema_methods(services.schemas, guard))
         others = services.other_brokers
         self._forwarder = Forwarder(list if others is None else others.danube_urls)
         self._directory = ConsumerDirectory(broker.store, broker.clock)
@@ -84,20 +69,14 @@ class DanubeServer:
     async def __aenter__(self) -> DanubeServer:
         """Raises ``Refused`` if the port is taken."""
         listen = self._listen
-        self.port = await open_port(
-            self._server,
-            listen.host,
-            listen.port,
-            listen.certificate,
-            listen.key,
-            "Danube's clients",
-            "--grpc-port",
+        self.port = await self.grpc.open(
+            listen.host, listen.port, listen.tls, "Danube's clients", "--grpc-port"
         )
         if not self.url:
             host = listen.advertise_host or listen.host
             self.url = f"{listen.scheme}://{Address(host, self.port)}"
         self._add_services()
-        await self._server.start()
+        await self.grpc.start()
         self._sweeper = asyncio.create_task(self._sweep())
         return self
 
@@ -125,8 +104,7 @@ class DanubeServer:
         }
         for name, described in services.items():
             methods = methods_of(described, members[name])
-            handlers = handlers_of(described, methods, self._requests, FOR_CLIENTS)
-            self._server.add_generic_rpc_handlers((handlers,))
+            self.grpc.add(handlers_of(described, methods, self._requests, FOR_CLIENTS))
         self._locations, self._consumers, self._consuming = locations, consumers, consuming
 
     async def __aexit__(self, *exc: object) -> None:
@@ -157,7 +135,7 @@ class DanubeServer:
         if self._consuming is not None and self._consumers is not None:
             self._consuming.stopping = True
             self._consumers.close(Retriable("the broker is stopping: look the topic up again"))
-        await self._server.stop(self._listen.settings.goodbye_seconds)
+        await self.grpc.close(self._listen.settings.goodbye_seconds)
         await self._producers.close()
         await self._forwarder.close()
         await self._directory.close()
@@ -168,24 +146,3 @@ class DanubeServer:
             self._producers.sweep()
             if self._consumers is not None:
                 await self._consumers.sweep()
-
-
-def server_options() -> list[tuple[str, int]]:
-    """gRPC options of the server."""
-    return [
-        # Two processes must not share a port by accident.
-        ("grpc.so_reuseport", 0),
-        ("grpc.max_receive_message_length", _RECEIVE_BYTES),
-        ("grpc.max_send_message_length", -1),
-        ("grpc.max_metadata_size", _LARGEST_METADATA),
-        ("grpc.max_concurrent_streams", _MAX_CALLS),
-        ("grpc.max_allowed_incoming_connections", _MAX_CONNECTIONS),
-        *UNKNOWN_CALLERS,
-        # Detects clients that disappeared without closing the connection.
-        ("grpc.keepalive_time_ms", 10_000),
-        ("grpc.keepalive_timeout_ms", 10_000),
-        ("grpc.http2.max_pings_without_data", 0),
-        # Do not disconnect clients that send many pings.
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", 1000),
-        ("grpc.http2.max_ping_strikes", 0),
-    ]

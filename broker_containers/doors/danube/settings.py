@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -43,10 +44,8 @@ class DanubeListen:
     host: str = "127.0.0.1"
     port: int = PORT
     """0 lets the system choose a free port."""
-    certificate: bytes | None = field(default=None, repr=False)
-    """PEM, with its chain; without it there is no TLS."""
-    key: bytes | None = field(default=None, repr=False)
-    """PEM; not needed if the certificate's file contains it."""
+    tls: ssl.SSLContext | None = None
+    """Without it there is no TLS."""
     advertise: str = ""
     """The URL of this broker for clients; built from ``advertise_host`` and the port if empty."""
     advertise_host: str = ""
@@ -58,4 +57,4 @@ class DanubeListen:
     @property
     def scheme(self) -> str:
         """The scheme of the URLs."""
-        return "http" if self.certificate is None else "https"
+        return "http" if self.tls is None else "https"

@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterator
+from functools import partial
+from typing import Final, NoReturn
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
 
 from broker_containers.doors.danube_admin import danube_admin_pb2 as pb
 from broker_containers.doors.danube_admin.brokers import BrokerAdmin
 from broker_containers.doors.danube_admin.cluster_map import ClusterMap
+from broker_containers.doors.danube_admin.health import (
+    HEALTH,
+    REFLECTION,
+    GrpcHealth,
+    Reflection,
+)
 from broker_containers.doors.danube_admin.namespaces import ClusterAdmin, NamespaceAdmin
 from broker_containers.doors.danube_admin.security import SecurityAdmin
-from broker_containers.doors.danube_admin.settings import AdminListen, AdminSettings
+from broker_containers.doors.danube_admin.settings import AdminListen
 from broker_containers.doors.danube_admin.topics import TopicAdmin
 from broker_containers.doors.danube_schema.service import NAME as SCHEMA_SERVICE
-from broker_containers.doors.danube_schema.service import add_to
-from broker_containers.doors.grpc_shared.callers import Callers, Context
-from broker_containers.doors.grpc_shared.calls import AdminService, CallGuard, admin_handlers
+from broker_containers.doors.danube_schema.service import schema_methods
+from broker_containers.doors.grpc_shared.call import Abort, Method
+from broker_containers.doors.grpc_shared.callers import Callers
+from broker_containers.doors.grpc_shared.calls import (
+    AdminService,
+    CallGuard,
+    admin_handlers,
+    handlers_of,
+    methods_of,
+)
 from broker_containers.doors.grpc_shared.gate import CallGate, OpenMethod
-from broker_containers.doors.grpc_shared.port import UNKNOWN_CALLERS, open_port
+from broker_containers.doors.grpc_shared.server import GrpcLimits, GrpcServer
+from broker_containers.doors.grpc_shared.statuses import FOR_TOOLS
+from broker_containers.doors.http2.limits import Http2Limits
 from broker_containers.doors.services import Services
 
 _NO_RAFT: Final = (
@@ -28,15 +43,12 @@ _NO_RAFT: Final = (
     "Raft group to change: start one with `sulina broker run`, or drain one with UnloadBroker"
 )
 _NOT_SERVED: Final = {
-    "/danube_admin.ClusterAdmin/AddNode": _NO_RAFT,
-    "/danube_admin.ClusterAdmin/PromoteNode": _NO_RAFT,
-    "/danube_admin.ClusterAdmin/RemoveNode": _NO_RAFT,
+    ("danube_admin.ClusterAdmin", name): _NO_RAFT
+    for name in ("AddNode", "PromoteNode", "RemoveNode")
 }
 _OPEN_METHODS: Final = {
-    f"/{health.SERVICE_NAME}/Check": OpenMethod(waiting=16, running=16),
-    f"/{health.SERVICE_NAME}/Watch": OpenMethod(waiting=16, running=16),
+    f"/{HEALTH.full_name}/{name}": OpenMethod(waiting=16, running=16) for name in ("Check", "Watch")
 }
-_SERVING: Final = health_pb2.HealthCheckResponse.SERVING
 
 
 class AdminServer:
@@ -59,40 +71,35 @@ class AdminServer:
             "SecurityAdmin": SecurityAdmin(admin),
         }
         assert admin_services.keys() == set(described)
-        self._server = grpc.aio.server(
-            interceptors=[CallGate(callers, services.throttle, clock, _OPEN_METHODS)],
-            options=_options(settings),
-            maximum_concurrent_rpcs=settings.max_calls,
+        limits = GrpcLimits(
+            max_connections=settings.max_connections,
+            max_calls=settings.max_calls,
+            max_message_bytes=settings.max_message_bytes,
+            keepalive_seconds=30.0,
+            http2=Http2Limits(max_streams=max(settings.max_calls, 32)),
         )
-        handlers: list[grpc.GenericRpcHandler] = [
-            admin_handlers(described[name], service, clock, settings.call_seconds, guard)
-            for name, service in admin_services.items()
-        ]
-        self._server.add_generic_rpc_handlers([*handlers, NotServed()])
-        add_to(self._server, services.schemas, guard, settings.call_seconds)
-        self._health = health.aio.HealthServicer()
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        self._names = [*(one.full_name for one in described.values()), SCHEMA_SERVICE]
-        reflection.enable_server_reflection(
-            (*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
-        )
+        gate = CallGate(callers, services.throttle, _OPEN_METHODS)
+        self.grpc = GrpcServer(services, "danube_admin", gate, limits)
+        for name, service in admin_services.items():
+            seconds = settings.call_seconds
+            self.grpc.add(admin_handlers(described[name], service, clock, seconds, guard))
+        self.grpc.add(schema_methods(services.schemas, guard, settings.call_seconds))
+        names = [*(one.full_name for one in described.values()), SCHEMA_SERVICE]
+        self._health = GrpcHealth(names)
+        reflection = Reflection((*names, HEALTH.full_name, REFLECTION.full_name))
+        for each, served in ((HEALTH, self._health), (REFLECTION, reflection)):
+            found = methods_of(each, served)
+            self.grpc.add(handlers_of(each, found, services.requests, FOR_TOOLS))
+        self.grpc.add(_not_served(services))
         self.port = listen.port
         """The port in use; the one chosen by the system if 0 was asked for."""
 
     async def __aenter__(self) -> AdminServer:
         listen = self._listen
-        self.port = await open_port(
-            self._server,
-            listen.host,
-            listen.port,
-            listen.certificate,
-            listen.key,
-            "Danube's admin tools",
-            "--admin-port",
+        self.port = await self.grpc.open(
+            listen.host, listen.port, listen.tls, "Danube's admin tools", "--admin-port"
         )
-        await self._server.start()
-        for name in self._names:
-            await self._health.set(name, _SERVING)
+        await self.grpc.start()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -100,37 +107,16 @@ class AdminServer:
 
     async def close(self) -> None:
         """Stop accepting calls, finish those under way within a short time, close everything."""
-        await self._health.enter_graceful_shutdown()
-        await self._server.stop(self._listen.settings.goodbye_seconds)
+        self._health.stop()
+        await self.grpc.close(self._listen.settings.goodbye_seconds)
 
 
-def _options(settings: AdminSettings) -> list[tuple[str, int]]:
-    return [
-        # Two processes must not share a port unnoticed.
-        ("grpc.so_reuseport", 0),
-        ("grpc.max_receive_message_length", settings.max_message_bytes),
-        # A list of all topics may be long.
-        ("grpc.max_send_message_length", -1),
-        ("grpc.max_concurrent_streams", settings.max_calls),
-        ("grpc.max_allowed_incoming_connections", settings.max_connections),
-        *UNKNOWN_CALLERS,
-        # Detects clients that are gone without closing their connection.
-        ("grpc.keepalive_time_ms", 30_000),
-        ("grpc.keepalive_timeout_ms", 10_000),
-    ]
+def _not_served(services: Services) -> Iterator[Method]:
+    """What Danube has and Sulina does not: refused with the reason."""
+    for (service, name), reason in _NOT_SERVED.items():
+        refuse = partial(_refuse, reason)
+        yield Method(service, name, refuse, bytes, services.requests, FOR_TOOLS)
 
 
-class NotServed(grpc.GenericRpcHandler):
-    """Refuses what Danube has and Sulina does not, with the reason. Add it after the services."""
-
-    def service(
-        self, handler_call_details: grpc.HandlerCallDetails
-    ) -> grpc.RpcMethodHandler[Any, Any] | None:
-        reason = _NOT_SERVED.get(handler_call_details.method)
-        if reason is None:
-            return None
-
-        async def refuse(_: bytes, context: Context) -> bytes:
-            await context.abort(grpc.StatusCode.UNIMPLEMENTED, reason)
-
-        return grpc.unary_unary_rpc_method_handler(refuse)
+def _refuse(reason: str, _: bytes, __: object) -> NoReturn:
+    raise Abort(grpc.StatusCode.UNIMPLEMENTED, reason)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass, field
 
 
@@ -23,13 +24,11 @@ class AdminSettings:
 
 @dataclass(frozen=True, slots=True)
 class AdminListen:
-    """Where to listen. gRPC needs certificates as bytes, not as Python's TLS contexts."""
+    """Where to listen."""
 
     host: str = "127.0.0.1"
     port: int = 0
     """0 lets the system choose a free port."""
-    certificate: bytes | None = field(default=None, repr=False)
-    """PEM, with its chain; TLS is off without it."""
-    key: bytes | None = field(default=None, repr=False)
-    """PEM; optional if the certificate's file contains it."""
+    tls: ssl.SSLContext | None = None
+    """Without it there is no TLS."""
     settings: AdminSettings = field(default_factory=AdminSettings)

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-import grpc
-
 from broker_containers.doors.danube_schema import danube_schema_pb2 as pb
+from broker_containers.doors.grpc_shared.call import Method
 from broker_containers.doors.grpc_shared.calls import AdminService, CallGuard, admin_handlers
 from broker_containers.doors.grpc_shared.names import topic_name
 from broker_containers.operations.schemas import VisibleSubjects
@@ -27,16 +26,12 @@ _DESCRIBED: Final = pb.DESCRIPTOR.services_by_name["SchemaRegistry"]
 NAME: Final = _DESCRIBED.full_name
 
 
-def add_to(
-    server: grpc.aio.Server,
-    schemas: SchemaChecks,
-    guard: CallGuard,
-    seconds: float = CALL_SECONDS,
-) -> None:
-    """Add the service to a server that is not started yet. Calls time out after ``seconds``."""
+def schema_methods(
+    schemas: SchemaChecks, guard: CallGuard, seconds: float = CALL_SECONDS
+) -> list[Method]:
+    """The methods of the service. Calls time out after ``seconds``."""
     clock = schemas.registry.clock
-    handlers = admin_handlers(_DESCRIBED, SchemaService(schemas), clock, seconds, guard)
-    server.add_generic_rpc_handlers((handlers,))
+    return admin_handlers(_DESCRIBED, SchemaService(schemas), clock, seconds, guard)
 
 
 class SchemaService(AdminService):

@@ -1,1 +1,1 @@
-"""What the gRPC doors share: callers, their rights, statuses, names in requests, opening a port."""
+"""What the gRPC doors share: listening, calls, callers and their rights, statuses."""

@@ -1,4 +1,5 @@
-"""The rights of a gRPC caller, by the token in its metadata: ``authorization: Bearer ...``.
+"""The rights of a gRPC caller: by the token in its metadata, ``authorization: Bearer ...``, or
+without one by its certificate.
 
 No other metadata grants rights; in particular not the header by which Danube's brokers recognise
 each other, which any client can send.
@@ -6,23 +7,15 @@ each other, which any client can send.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final
-from urllib.parse import unquote
-
-import grpc
-
 from broker_containers.audit.trail import AuditTrail
+from broker_containers.doors.grpc_shared.call import Call
 from broker_containers.security.access import ANYONE, USING, Access, Caller, of_topic
 from broker_containers.security.authority import Authority
-from broker_containers.security.bearer import bearer_token
 from sulina.errors import Refused
 from sulina.model import Action
 from sulina.names import TopicName
 
-Context = grpc.aio.ServicerContext[Any, Any]
-Metadata = Iterable[tuple[str, str | bytes]] | None
-_HEADER: Final = "authorization"
+Context = Call
 
 
 class Callers:
@@ -35,23 +28,27 @@ class Callers:
         self.on = authority.on
         """Whether callers need tokens."""
 
-    def access_with(self, metadata: Metadata) -> Access:
-        """What a caller with this metadata may do."""
-        return self._authority.access(token_in(metadata)) if self.on else ANYONE
+    def access_of(self, context: Context) -> Access:
+        """What a caller may do; nothing is recorded."""
+        return self._authority.access(context.head.token, context.certificate)
 
     def caller(self, context: Context) -> Caller:
         """Who calls. Raises ``Unauthenticated``."""
-        address = _address(context)
+        address = context.peer()
         if not self.on:
             return Caller(ANYONE, self._door, address)
         access = self._audit.sign_in(
-            self._authority, token_in(context.invocation_metadata()), self._door, address
+            self._authority,
+            context.head.token,
+            self._door,
+            address,
+            certificate=context.certificate,
         )
         return Caller(access, self._door, address)
 
     def refused(self, context: Context, token: str, error: Refused) -> None:
         """Record that a caller has no valid token."""
-        self._audit.refused_token(token, self._door, _address(context), error)
+        self._audit.refused_token(token, self._door, context.peer(), error)
 
     def limited_as(self, context: Context) -> str:
         """The principal whose quotas apply to the caller; empty for none."""
@@ -82,16 +79,4 @@ class Callers:
 
     def check_token(self, context: Context, token: str) -> None:
         """Raise unless a token is valid."""
-        self._audit.sign_in(self._authority, token, self._door, _address(context))
-
-
-def _address(context: Context) -> str:
-    return unquote(context.peer().partition(":")[2])  # such as ipv4:127.0.0.1:1234
-
-
-def token_in(metadata: Metadata) -> str:
-    """The token in a call's metadata; empty without one."""
-    for key, value in metadata or ():
-        if key == _HEADER:
-            return bearer_token(value if isinstance(value, str) else value.decode(errors="replace"))
-    return ""
+        self._audit.sign_in(self._authority, token, self._door, context.peer())

@@ -7,30 +7,25 @@ are bounded in number and time, and a new one replaces the oldest that has not s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Final
 
 import grpc
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 
-from broker_containers.doors.grpc_shared.callers import Callers, Context, token_in
-from broker_containers.doors.grpc_shared.statuses import FOR_TOOLS, abort
+from broker_containers.doors.grpc_shared.call import Call
+from broker_containers.doors.grpc_shared.callers import Callers
+from broker_containers.doors.grpc_shared.statuses import FOR_TOOLS, status_of
 from broker_containers.security.errors import Denied, Unauthenticated
 from broker_containers.security.throttle import TokenThrottle
 from sulina.errors import Overloaded, SulinaError
-from sulina.runtime.deadline import within
-from sulina.runtime.seam import Clock
 
 _MESSAGE_SECONDS: Final = 5.0
 """How long the message of an open call may take to arrive."""
 
 _MESSAGE_BYTES: Final = 64 << 10
 """The largest message of an open call."""
-
-_Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
-_Continue: TypeAlias = "Callable[[grpc.HandlerCallDetails], Awaitable[_Handler | None]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +38,7 @@ class OpenMethod:
     """Maximum calls in progress after that; further ones are refused."""
 
 
-class CallGate(grpc.aio.ServerInterceptor):
+class CallGate:
     """Methods are named by path: ``/package.Service/Method``. Callers without a valid token may
     call ``open_methods``, and get the fixed replies in ``answers``."""
 
@@ -51,128 +46,107 @@ class CallGate(grpc.aio.ServerInterceptor):
         self,
         callers: Callers,
         throttle: TokenThrottle,
-        clock: Clock,
         open_methods: Mapping[str, OpenMethod],
         answers: Mapping[str, Message] | None = None,
     ) -> None:
         self._callers = callers
         self._throttle = throttle
-        self._clock = clock
-        self._open = {path: _OpenCalls(each, clock) for path, each in open_methods.items()}
+        self._open = {path: OpenCalls(each) for path, each in open_methods.items()}
         self._answers = answers or {}
+        self._refusing: set[asyncio.Task[None]] = set()
 
-    async def intercept_service(
-        self, continuation: _Continue, handler_call_details: grpc.HandlerCallDetails
-    ) -> _Handler | None:
-        metadata = handler_call_details.invocation_metadata
+    def allows(self, call: Call) -> bool:
+        """Whether a call goes on; if not, it is answered, or will be. Never waits."""
+        path = call.head.path
+        opened = self._open.get(path)
+        if not self._callers.on:
+            if opened is not None:
+                opened.wait_for_message(call)
+            return True
         try:
-            self._callers.access_with(metadata)
+            self._callers.access_of(call)
         except SulinaError as error:
-            fixed = self._answers.get(handler_call_details.method)
+            if opened is not None:
+                opened.wait_for_message(call)
+                return True
+            fixed = self._answers.get(path)
             if fixed is not None:
-                return _fixed_reply(fixed)
-            if handler_call_details.method not in self._open:
-                return self._refusal(error, token_in(metadata))
-            known = False
-        else:
-            known = self._callers.on
-        handler = await continuation(handler_call_details)
-        calls = self._open.get(handler_call_details.method)
-        return handler if known or calls is None or handler is None else calls.limited(handler)
+                call.reply_now(fixed)
+            else:
+                self._refuse(call, error)
+            return False
+        call.connection.show_identity()
+        return True
 
-    def _refusal(self, error: SulinaError, token: str) -> _Handler:
-        async def refuse(_: Any, context: Context) -> None:
-            answer = error
-            if isinstance(error, Unauthenticated | Denied):
-                self._callers.refused(context, token, error)
-            if token and isinstance(error, Unauthenticated):
-                try:
-                    await self._throttle.refused(address_of(context))
-                except Overloaded as overloaded:
-                    answer = overloaded
-            await abort(context, answer, FOR_TOOLS)
+    def is_open(self, path: str) -> bool:
+        """Whether everybody may call a method."""
+        return path in self._open
 
-        # A handler of streams: gRPC reads no message unless it is asked to.
-        return grpc.stream_stream_rpc_method_handler(refuse)
+    def _refuse(self, call: Call, error: SulinaError) -> None:
+        if isinstance(error, Unauthenticated | Denied):
+            self._callers.refused(call, call.head.token, error)
+        if call.head.token and isinstance(error, Unauthenticated):
+            refusing = asyncio.create_task(self._hold_back(call, error))
+            self._refusing.add(refusing)
+            refusing.add_done_callback(self._refusing.discard)
+            return
+        call.connection.refuse(call, status_of(error, FOR_TOOLS), str(error))
+
+    async def _hold_back(self, call: Call, error: SulinaError) -> None:
+        """Refuse an invalid token, later if its address presents many of them."""
+        try:
+            await self._throttle.refused(call.address)
+        except Overloaded as overloaded:
+            error = overloaded
+        call.connection.refuse(call, status_of(error, FOR_TOOLS), str(error))
+
+    async def close(self) -> None:
+        """Forget the refusals that are held back."""
+        for refusing in self._refusing:
+            refusing.cancel()
+        if self._refusing:
+            await asyncio.wait(self._refusing)
 
 
-def _fixed_reply(answer: Message) -> _Handler:
-    async def reply(_: Any, context: Context) -> None:
-        await context.write(answer.SerializeToString())
-
-    return grpc.stream_stream_rpc_method_handler(reply)
-
-
-class _OpenCalls:
+class OpenCalls:
     """The calls of one open method."""
 
-    def __init__(self, limits: OpenMethod, clock: Clock) -> None:
+    def __init__(self, limits: OpenMethod) -> None:
         self._limits = limits
-        self._clock = clock
-        self._waiting: dict[asyncio.Future[None], None] = {}
+        self._waiting: dict[Call, asyncio.TimerHandle] = {}
         self._running = 0
 
-    def limited(self, handler: _Handler) -> _Handler:
-        """The same method within the limits."""
-        inner: Any = handler
-
-        async def handle(_: Any, context: Context) -> None:
-            message = await self._message(context)
-            if message is None:
-                await _exhausted(context, "no message arrived in time: try again")
-            if len(message) > _MESSAGE_BYTES:
-                message = None  # an error keeps the variables of this function for a while
-                await _exhausted(
-                    context, f"without a token, a message has at most {_MESSAGE_BYTES} bytes"
-                )
-            if self._running >= self._limits.running:
-                await _exhausted(context, "too many such calls are in progress: try again later")
-            try:
-                request = inner.request_deserializer(message)
-            except DecodeError:
-                await context.abort(
-                    grpc.StatusCode.INVALID_ARGUMENT, "the message cannot be decoded: check it"
-                )
-            self._running += 1
-            try:
-                if inner.response_streaming:
-                    await inner.unary_stream(request, context)
-                else:
-                    await context.write(await inner.unary_unary(request, context))
-            finally:
-                self._running -= 1
-
-        return grpc.stream_stream_rpc_method_handler(
-            handle, response_serializer=inner.response_serializer
-        )
-
-    async def _message(self, context: Context) -> bytes | None:
-        """The first message; None if it does not arrive in time."""
+    def wait_for_message(self, call: Call) -> None:
+        """Count a call, which may take the place of the oldest without a message."""
         if len(self._waiting) >= self._limits.waiting:
-            oldest = next(iter(self._waiting))
-            oldest.set_result(None)
-            del self._waiting[oldest]
-        replaced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting[replaced] = None
-        reading = asyncio.ensure_future(context.read())
-        try:
-            first = asyncio.wait((reading, replaced), return_when=asyncio.FIRST_COMPLETED)
-            with suppress(TimeoutError):
-                await within(self._clock, _MESSAGE_SECONDS, first)
-            message = reading.result() if reading.done() else None
-        finally:
-            self._waiting.pop(replaced, None)
-            reading.cancel()
-        return message if isinstance(message, bytes) else None
+            self._give_up(next(iter(self._waiting)))
+        call.limits = self
+        call.most = _MESSAGE_BYTES
+        loop = asyncio.get_running_loop()
+        self._waiting[call] = loop.call_later(_MESSAGE_SECONDS, self._give_up, call)
 
+    def _give_up(self, call: Call) -> None:
+        call.fail(grpc.StatusCode.RESOURCE_EXHAUSTED, "no message arrived in time: try again")
+        self._stop_waiting(call)
 
-async def _exhausted(context: Context, why: str) -> NoReturn:
-    await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, why)
+    def _stop_waiting(self, call: Call) -> bool:
+        timer = self._waiting.pop(call, None)
+        if timer is not None:
+            timer.cancel()
+        return timer is not None
 
+    def begin(self, call: Call) -> bool:
+        """The message of a call has arrived; false if the call is refused."""
+        self._stop_waiting(call)
+        if self._running >= self._limits.running:
+            why = "too many such calls are in progress: try again later"
+            call.limits = None
+            call.fail(grpc.StatusCode.RESOURCE_EXHAUSTED, why)
+            return False
+        self._running += 1
+        return True
 
-def address_of(context: Context) -> str:
-    """The caller's address without its port; for other transports than TCP what gRPC says."""
-    kind, _, rest = context.peer().partition(":")
-    if kind not in ("ipv4", "ipv6"):
-        return context.peer()
-    return rest.rpartition(":")[0].removeprefix("%5B").removesuffix("%5D").strip("[]")
+    def end(self, call: Call) -> None:
+        """A call holds nothing any more."""
+        if not self._stop_waiting(call):
+            self._running -= 1

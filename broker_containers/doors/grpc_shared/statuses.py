@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NoReturn
+from typing import Final
 
 import grpc
 
-from broker_containers.doors.grpc_shared.callers import Context
 from broker_containers.doors.grpc_shared.names import BadRequest
 from broker_containers.quotas.quotas import QuotaExceeded
 from broker_containers.schemas.errors import InvalidPayload, InvalidSchema
@@ -28,8 +27,6 @@ from sulina.errors import (
     UnknownOutcome,
 )
 
-_MAX_TEXT: Final = 2000
-"""Maximum length of a text: it is sent in a header, and headers are limited."""
 Statuses = Mapping[type[SulinaError], grpc.StatusCode]
 _OF_REQUESTS: Final[Statuses] = {
     BadRequest: grpc.StatusCode.INVALID_ARGUMENT,
@@ -69,7 +66,6 @@ FOR_TOOLS: Final[Statuses] = {
 """Danube's admin tools evaluate the status and print the text."""
 
 
-async def abort(context: Context, error: SulinaError, statuses: Statuses) -> NoReturn:
-    """End a call with the status of the error's most specific class."""
-    status = next(statuses[kind] for kind in type(error).__mro__ if kind in statuses)
-    await context.abort(status, str(error)[:_MAX_TEXT])
+def status_of(error: SulinaError, statuses: Statuses) -> grpc.StatusCode:
+    """The status of the error's most specific class."""
+    return next(statuses[kind] for kind in type(error).__mro__ if kind in statuses)

@@ -1,0 +1,258 @@
+"""One connection of a gRPC client: HTTP/2 on an asyncio transport, and the calls on it.
+
+Everything that arrives in one read is handled in one turn of the event loop, and everything that a
+turn has to send is one write. While the client does not read, nothing is read from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, cast
+
+import grpc
+
+from broker_containers.doors.grpc_shared.call import Call
+from broker_containers.doors.grpc_shared.call_head import CallHead
+from broker_containers.doors.http2.connection import Http2Connection
+from broker_containers.doors.http2.frames import ErrorCode
+from broker_containers.doors.http2.head import Head
+from broker_containers.doors.http2.hpack import Header
+from broker_containers.doors.http2.limits import ANSWERED
+from broker_containers.doors.http2.streams import Stream
+from broker_containers.doors.unidentified import Connection
+from broker_containers.security.certificate import ClientCertificate, read_certificate
+
+if TYPE_CHECKING:
+    from broker_containers.doors.grpc_shared.server import GrpcServer
+
+_WRITE_HIGH: Final = 1 << 20
+_WRITE_LOW: Final = 256 << 10
+_CONTENT: Final = ("content-type", "application/grpc")
+_HEAD: Final = ((":status", "200"), _CONTENT)
+_OK: Final = (("grpc-status", "0"),)
+_REPEATED: Final = frozenset((_CONTENT, *_OK))
+_UNCOMPRESSED: Final = ("grpc-accept-encoding", "identity")
+_REFUSED_COST: Final = ANSWERED + 2.0
+"""What a call that is refused costs its connection: more than its answer gives back."""
+
+
+class GrpcConnection(asyncio.Protocol):
+    """The protocol of one connection."""
+
+    def __init__(self, server: GrpcServer) -> None:
+        self._server = server
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._flushing = False
+        self._head: bytes | None = None
+        self._tail: bytes | None = None
+        self.http2 = Http2Connection(self, self._wake, server.limits.http2)
+        self.tasks = server.tasks
+        self.half_window = server.limits.http2.stream_window // 2
+        self.blocked = False
+        """The client does not read what was sent."""
+        self.blocked_since = 0.0
+        self.writers: dict[Call, None] = {}
+        """Calls that wait until the client accepts more."""
+        self.peer = self.address = "unknown"
+        self.certificate: ClientCertificate | None = None
+        self.seen = self.opened = server.clock.now()
+        """When something last arrived."""
+        self.pinged = 0.0
+        """When the client was last asked whether it is there."""
+        self.calls = 0
+        """Calls in progress."""
+        self.idle_since = self.seen
+        self.reserve = False
+        """The server is full: only methods that are open to everybody are served."""
+        self.identified = False
+        self.unidentified: Connection | None = None
+        """Set while the limits of connections without a token apply."""
+        self.reserved = 0
+        """Bytes reserved for large messages."""
+
+    # ---- called by asyncio ----
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports have the interface but not the base class.
+        self._transport = connection = cast(asyncio.Transport, transport)
+        connection.set_write_buffer_limits(high=_WRITE_HIGH, low=_WRITE_LOW)
+        place = connection.get_extra_info("peername")
+        if isinstance(place, tuple):
+            self.address = str(place[0])
+            self.peer = f"[{place[0]}]:{place[1]}" if ":" in place[0] else f"{place[0]}:{place[1]}"
+        self.certificate = read_certificate(connection.get_extra_info("peercert"))
+        self._server.opened(self)
+        self._wake()
+
+    def data_received(self, data: bytes) -> None:
+        self.seen = now = self._server.clock.now()
+        self.http2.receive(data, now)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self.blocked = True
+        self.blocked_since = self._server.clock.now()
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self.blocked = False
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+        for call in list(self.writers):
+            call.drained()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self.http2.lost()
+        self._server.closed(self)
+
+    # ---- called by the server ----
+
+    @property
+    def descriptor(self) -> int:
+        """The number of its file descriptor; -1 if it has none."""
+        socket = self._transport.get_extra_info("socket") if self._transport else None
+        return -1 if socket is None else int(socket.fileno())
+
+    def close(self, code: ErrorCode = ErrorCode.NO_ERROR, why: str = "") -> None:
+        """Close the connection after sending what is queued; its calls end."""
+        self.http2.close(code, why)
+        self._flush()
+
+    def abort(self) -> None:
+        """Close the connection immediately."""
+        self.http2.lost()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def show_identity(self) -> None:
+        """The client has shown a valid token."""
+        if not self.identified:
+            self.identified = True
+            self.http2.trust()
+            self._server.identified(self)
+
+    # ---- sending ----
+
+    def _wake(self) -> None:
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        data = self.http2.take()
+        if data:
+            transport.write(data)
+        if self.http2.closed:
+            if self.http2.fault is not None:
+                self._server.broke(self, self.http2.fault)
+            if self.blocked:
+                transport.abort()
+            else:
+                transport.close()
+
+    def ok_head(self) -> bytes:
+        """The headers of a response."""
+        encoder = self.http2.encoder
+        if encoder.entered == len(_REPEATED):
+            if self._head is None:
+                self._head = encoder.block(_HEAD, _REPEATED)
+            return self._head
+        return encoder.block(_HEAD, _REPEATED)
+
+    def ok_tail(self) -> bytes:
+        """The headers that end a response without an error."""
+        encoder = self.http2.encoder
+        if encoder.entered == len(_REPEATED):
+            if self._tail is None:
+                self._tail = encoder.block(_OK, _REPEATED)
+            return self._tail
+        return encoder.block(_OK, _REPEATED)
+
+    def tail(self, headers: list[Header], *, only: bool) -> bytes:
+        """The headers that end a response; ``only`` if there are no others."""
+        first = (*_HEAD, _UNCOMPRESSED) if only else ()
+        return self.http2.encoder.block((*first, *headers), _REPEATED)
+
+    # ---- called by HTTP/2 ----
+
+    def request(self, stream: Stream, head: Head) -> None:
+        found = head.memo
+        if found is None:
+            found = head.memo = CallHead(head)
+        assert isinstance(found, CallHead)
+        if found.http_status:
+            stream.user = found.http_status
+            self._not_grpc(stream)
+            return
+        call = Call(self, stream, found)
+        stream.user = call
+        self.calls += 1
+        if self.unidentified is not None:
+            self.unidentified.busy = True
+        self._server.begin(call)
+        if stream.ended and not call.left:
+            call.received(b"", self.seen)
+
+    def data(self, stream: Stream, data: bytes) -> None:
+        call = stream.user
+        if isinstance(call, Call):
+            call.received(data, self.seen)
+        elif call is not None:
+            self._not_grpc(stream)
+
+    def reset(self, stream: Stream) -> None:
+        call = stream.user
+        if isinstance(call, Call):
+            call.reset()
+
+    def drained(self, stream: Stream) -> None:
+        call = stream.user
+        if isinstance(call, Call):
+            call.drained()
+
+    def _not_grpc(self, stream: Stream) -> None:
+        """Answer a request of another kind, once it has ended; its data is ignored."""
+        if not stream.ended:
+            return
+        headers = (":status", str(stream.user)), ("content-type", "text/plain")
+        self.http2.spend(_REFUSED_COST, "requests that are not gRPC calls")
+        if not self.http2.closed:
+            self.http2.send_headers(stream, self.http2.encoder.block(headers, _REPEATED))
+            self.http2.send_data(stream, b"This port serves gRPC calls: use a gRPC client.\n")
+            self.http2.send_tail(stream, b"")
+
+    # ---- called by calls ----
+
+    def refuse(self, call: Call, status: grpc.StatusCode, text: str) -> None:
+        """End a call that is not allowed. A connection that has many of them is closed."""
+        self.http2.spend(_REFUSED_COST, "calls that are refused")
+        call.fail(status, text)
+
+    def more(self, call: Call, missing: int) -> None:
+        """A call's message is larger than its window."""
+        self._server.more(call, missing)
+
+    def arrived(self, call: Call) -> None:
+        """A call's message is complete."""
+        if call.reserved:
+            self._server.give_back(call)
+
+    def ended(self, call: Call) -> None:
+        """A call holds nothing any more."""
+        self.calls -= 1
+        self.writers.pop(call, None)
+        if not self.calls:
+            self.idle_since = self.seen
+            if self.unidentified is not None:
+                self.unidentified.busy = False
+                self.unidentified.seen = self.seen
+        self._server.ended(call)
