@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Protocol
 from urllib.parse import quote
 
 import grpc
@@ -21,15 +21,13 @@ from google.protobuf.message import DecodeError, Message
 from broker_containers.doors.grpc_shared.call_head import CallHead
 from broker_containers.doors.grpc_shared.framing import Incoming, MessageTooLarge, prefixed
 from broker_containers.doors.grpc_shared.statuses import Statuses, status_of
+from broker_containers.doors.http2.connection import Http2Connection
 from broker_containers.doors.http2.frames import ErrorCode
 from broker_containers.doors.http2.hpack import Header
 from broker_containers.doors.http2.streams import Stream
 from broker_containers.metrics.requests import RequestCounts
 from broker_containers.security.certificate import ClientCertificate
 from sulina.errors import SulinaError
-
-if TYPE_CHECKING:
-    from broker_containers.doors.grpc_shared.connection import GrpcConnection
 
 _log = logging.getLogger(__name__)
 _MAX_TEXT: Final = 2000
@@ -78,6 +76,31 @@ class Method:
         return f"/{self.service}/{self.name}"
 
 
+class CallConnection(Protocol):
+    """What calls need of their connection; see ``connection``."""
+
+    http2: Http2Connection
+    peer: str
+    address: str
+    certificate: ClientCertificate | None
+    seen: float
+    half_window: int
+    blocked: bool
+    reserve: bool
+    reserved: int
+    writers: dict[Call, None]
+    tasks: set[asyncio.Task[None]]
+
+    def ok_head(self) -> bytes: ...
+    def ok_tail(self) -> bytes: ...
+    def tail(self, headers: list[Header], *, only: bool) -> bytes: ...
+    def refuse(self, call: Call, status: grpc.StatusCode, text: str) -> None: ...
+    def show_identity(self) -> None: ...
+    def more(self, call: Call, missing: int) -> None: ...
+    def arrived(self, call: Call) -> None: ...
+    def ended(self, call: Call) -> None: ...
+
+
 class Call:
     """One call in progress. Services get it as their ``context``."""
 
@@ -87,7 +110,7 @@ class Call:
         "most", "progress", "reserved", "stream",
     )  # fmt: skip
 
-    def __init__(self, connection: GrpcConnection, stream: Stream, head: CallHead) -> None:
+    def __init__(self, connection: CallConnection, stream: Stream, head: CallHead) -> None:
         self.connection = connection
         self.stream = stream
         self.head = head

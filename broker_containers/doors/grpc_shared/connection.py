@@ -7,23 +7,21 @@ turn has to send is one write. While the client does not read, nothing is read f
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, Protocol, cast
 
 import grpc
 
 from broker_containers.doors.grpc_shared.call import Call
 from broker_containers.doors.grpc_shared.call_head import CallHead
 from broker_containers.doors.http2.connection import Http2Connection
-from broker_containers.doors.http2.frames import ErrorCode
+from broker_containers.doors.http2.frames import ConnectionFault, ErrorCode
 from broker_containers.doors.http2.head import Head
 from broker_containers.doors.http2.hpack import Header
-from broker_containers.doors.http2.limits import ANSWERED
+from broker_containers.doors.http2.limits import ANSWERED, Http2Limits
 from broker_containers.doors.http2.streams import Stream
 from broker_containers.doors.unidentified import Connection
 from broker_containers.security.certificate import ClientCertificate, read_certificate
-
-if TYPE_CHECKING:
-    from broker_containers.doors.grpc_shared.server import GrpcServer
+from sulina.runtime.seam import Clock
 
 _WRITE_HIGH: Final = 1 << 20
 _WRITE_LOW: Final = 256 << 10
@@ -36,19 +34,37 @@ _REFUSED_COST: Final = ANSWERED + 2.0
 """What a call that is refused costs its connection: more than its answer gives back."""
 
 
+class ConnectionOwner(Protocol):
+    """What connections need of their server; see ``server``."""
+
+    clock: Clock
+    tasks: set[asyncio.Task[None]]
+
+    @property
+    def http2_limits(self) -> Http2Limits: ...
+    def opened(self, connection: GrpcConnection) -> None: ...
+    def identified(self, connection: GrpcConnection) -> None: ...
+    def closed(self, connection: GrpcConnection) -> None: ...
+    def broke(self, connection: GrpcConnection, fault: ConnectionFault) -> None: ...
+    def begin(self, call: Call) -> None: ...
+    def more(self, call: Call, missing: int) -> None: ...
+    def give_back(self, call: Call) -> None: ...
+    def ended(self, call: Call) -> None: ...
+
+
 class GrpcConnection(asyncio.Protocol):
     """The protocol of one connection."""
 
-    def __init__(self, server: GrpcServer) -> None:
+    def __init__(self, server: ConnectionOwner) -> None:
         self._server = server
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._flushing = False
         self._head: bytes | None = None
         self._tail: bytes | None = None
-        self.http2 = Http2Connection(self, self._wake, server.limits.http2)
+        self.http2 = Http2Connection(self, self._wake, server.http2_limits)
         self.tasks = server.tasks
-        self.half_window = server.limits.http2.stream_window // 2
+        self.half_window = server.http2_limits.stream_window // 2
         self.blocked = False
         """The client does not read what was sent."""
         self.blocked_since = 0.0

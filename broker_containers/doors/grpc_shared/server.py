@@ -150,6 +150,11 @@ class GrpcServer:
             await asyncio.wait(self.tasks)
 
     @property
+    def http2_limits(self) -> Http2Limits:
+        """Those of one connection."""
+        return self.limits.http2
+
+    @property
     def connections(self) -> int:
         return len(self._connections) + len(self._reserve)
 
