@@ -276,6 +276,17 @@ class Broker:
             raise Refused(f"{name} is {topic.delivery}, not {delivery}")
         return topic
 
+    def opened(self, name: TopicName) -> Topic | None:
+        """A topic that is open here and stays; never waits."""
+        opening = self._topics.get(name)
+        if opening is None or not opening.done() or name in self._unloading:
+            return None
+        try:
+            self._check_stays(name)
+            return opening.result()
+        except SulinaError:
+            return None
+
     def _check_stays(self, name: TopicName) -> None:
         if self._closing:
             raise Retriable("the broker is shutting down")

@@ -7,9 +7,9 @@ client reopen it; the pause limits those that do so immediately.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
-from typing import Final
+from typing import Any, Final
 
 from broker_containers.broker.broker import Broker
 from broker_containers.doors.danube import danube_pb2 as pb
@@ -148,7 +148,21 @@ class ConsumerService:
 
     # ---- acknowledging ----
 
-    async def ack(self, request: pb.AckRequest, context: Context) -> pb.AckResponse:
+    def ack(
+        self, request: pb.AckRequest, context: Context
+    ) -> pb.AckResponse | Coroutine[Any, Any, pb.AckResponse]:
+        """At once if the topic is open here, as nearly always."""
+        where = request.msg_id
+        topic = topic_name(where.topic_name)
+        open_here = self._broker.opened(topic)
+        if open_here is None:
+            return self._ack_elsewhere(request, context)
+        if self._callers.on:
+            self._callers.checked(context, Action.CONSUME, topic, request.subscription_name)
+        self._consumers.ack_now(open_here, request.subscription_name, where.topic_offset)
+        return pb.AckResponse(request_id=request.request_id)
+
+    async def _ack_elsewhere(self, request: pb.AckRequest, context: Context) -> pb.AckResponse:
         """Clients never retry it, so it is forwarded to the topic's owner."""
         topic = topic_name(request.msg_id.topic_name)
         self._callers.check_topic(context, Action.CONSUME, topic, request.subscription_name)

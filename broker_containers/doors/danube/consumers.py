@@ -16,6 +16,7 @@ from broker_containers.doors.danube.consumer_directory import ConsumerDirectory
 from broker_containers.doors.danube.settings import DanubeSettings
 from broker_containers.subscriptions.consumers import AttachedConsumer
 from broker_containers.subscriptions.subscription import Subscription
+from broker_containers.topics.topic import Topic
 from sulina.errors import Overloaded, Retriable
 from sulina.metadata.keys.danube_consumers import ConsumerRecord
 from sulina.model import Delivery, Start
@@ -110,7 +111,11 @@ class Consumers:
 
     async def ack(self, topic: TopicName, subscription: str, offset: int) -> None:
         """Acknowledge a message, whichever consumer it was delivered to, however late."""
-        found = await self._subscription(topic, subscription)
+        self.ack_now(await self._broker.topic(topic, create=False), subscription, offset)
+
+    def ack_now(self, topic: Topic, subscription: str, offset: int) -> None:
+        """The same for an open topic; never waits. Raises ``NotFound``."""
+        found = _acknowledging(topic, subscription)
         if found is not None:
             holder = found.holder(offset)
             found.ack(holder or _NOBODY, offset, offset, None)
@@ -120,19 +125,12 @@ class Consumers:
         self, topic: TopicName, subscription: str, offset: int, delay_ms: int, reason: str
     ) -> None:
         """Reject a message; does nothing unless it is delivered to a consumer."""
-        found = await self._subscription(topic, subscription)
+        found = _acknowledging(await self._broker.topic(topic, create=False), subscription)
         holder = None if found is None else found.holder(offset)
         if found is not None and holder is not None:
             reason = reason[:_MOST_REASON] or "not handled by the consumer"
             found.nack(holder, offset, offset, None, delay_ms, reason)
             _notify(holder)
-
-    async def _subscription(self, name: TopicName, subscription: str) -> Subscription | None:
-        """None for topics without acknowledgements. Raises ``NotFound``."""
-        topic = await self._broker.topic(name, create=False)
-        if topic.delivery is not Delivery.RELIABLE:
-            return None
-        return topic.subscription(subscription)
 
     # ---- time ----
 
@@ -156,6 +154,11 @@ class Consumers:
         """Detach all consumers, which ends their streams."""
         for session in self._here.values():
             session.consumer.leave(reason)
+
+
+def _acknowledging(topic: Topic, subscription: str) -> Subscription | None:
+    """None for topics without acknowledgements. Raises ``NotFound``."""
+    return topic.subscription(subscription) if topic.delivery is Delivery.RELIABLE else None
 
 
 class _Nobody:

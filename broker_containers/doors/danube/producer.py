@@ -103,13 +103,15 @@ class DanubeProducer:
         await self._check.check(*record.schema, record.payload)
         await self._add(record)
 
-    def send_now(self, record: DanubeRecord) -> asyncio.Future[None] | None:
-        """The outcome of publishing a message; None if its schema must be checked by :meth:`send`.
+    def takes(self, schema_id: int, schema_version: int) -> bool:
+        """Whether :meth:`send_now` may be used for messages of a schema."""
+        return self._check.passes(schema_id, schema_version)
+
+    def send_now(self, record: DanubeRecord) -> asyncio.Future[None]:
+        """The outcome of publishing a message whose schema need not be checked.
 
         Saves one coroutine per message. Raises the errors that are known without waiting.
         """
-        if not self._check.passes(*record.schema):
-            return None
         return self._add(record)
 
     def _add(self, record: DanubeRecord) -> asyncio.Future[None]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any, Final
 
 from broker_containers.broker.broker import Broker
 from broker_containers.doors.danube import danube_pb2 as pb
@@ -10,6 +12,7 @@ from broker_containers.doors.danube.messages import DanubeRecord, check_message_
 from broker_containers.doors.danube.partitions import ensure_partition
 from broker_containers.doors.danube.producers import Producers
 from broker_containers.doors.danube.routing import Routing
+from broker_containers.doors.grpc_shared.call import Later
 from broker_containers.doors.grpc_shared.callers import Callers, Context
 from broker_containers.doors.grpc_shared.names import label, topic_name
 from sulina.errors import Overloaded
@@ -69,25 +72,52 @@ class ProducerService:
             topic, context, _CREATE, request, pb.ProducerResponse, here
         )
 
-    async def send_message(self, request: pb.StreamMessage, context: Context) -> pb.MessageResponse:
-        """Replies once the message is durable, if the topic is reliable."""
-        if self._callers.on:  # skipped if authentication is off: this runs for every message
-            topic = topic_name(request.msg_id.topic_name)
-            self._callers.check_topic(context, Action.PRODUCE, topic)
+    def send_message(
+        self, request: pb.StreamMessage, context: Context
+    ) -> Later | Coroutine[Any, Any, pb.MessageResponse]:
+        """Replies once the message is durable, if the topic is reliable.
+
+        Without a task if the producer is attached here, as nearly always.
+        """
+        topic = request.msg_id.topic_name
+        attached = self._producers.attached(topic, request.producer_name)
+        if attached is None or not attached.takes(request.schema_id, request.schema_version):
+            return self._send_waiting(request, context)
+        if self._callers.on:
+            self._callers.checked(context, Action.PRODUCE, topic_name(topic))
+        size = self._reserve(request)
+        try:
+            outcome = attached.send_now(record_of(request, size, self._broker.clock))
+        except BaseException:
+            self._pending_bytes -= size
+            raise
+        outcome.add_done_callback(partial(self._settled, size))
+        return Later(outcome, pb.MessageResponse(request_id=request.request_id))
+
+    def _reserve(self, request: pb.StreamMessage) -> int:
+        """Count a message as pending; returns its size. Raises ``TooLarge`` and ``Overloaded``."""
         size = check_message_size(request.ByteSize())
         if self._pending_bytes + size > _MAX_PENDING_BYTES:
             raise Overloaded("too many messages are waiting to become durable: try again")
         self._pending_bytes += size
+        return size
+
+    def _settled(self, size: int, _: object) -> None:
+        self._pending_bytes -= size
+
+    async def _send_waiting(
+        self, request: pb.StreamMessage, context: Context
+    ) -> pb.MessageResponse:
+        """Publish for a producer that is not attached here, or whose schema must be checked."""
+        topic = topic_name(request.msg_id.topic_name)
+        self._callers.check_topic(context, Action.PRODUCE, topic)
+        size = self._reserve(request)
         try:
             record = record_of(request, size, self._broker.clock)
             attached = self._producers.attached(request.msg_id.topic_name, request.producer_name)
             if attached is None:
                 return await self._send_first(request, record, context)
-            outcome = attached.send_now(record)
-            if outcome is None:
-                await attached.send(record)
-            else:
-                await outcome
+            await attached.send(record)
             return pb.MessageResponse(request_id=request.request_id)
         finally:
             self._pending_bytes -= size

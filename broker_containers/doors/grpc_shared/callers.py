@@ -61,13 +61,25 @@ class Callers:
         topic: TopicName | str,
         subscription: str = "",
     ) -> None:
-        """Raise unless the caller has the right on a topic, or on a subscription of it."""
+        """Raise unless the caller has the right on a topic, or on a subscription of it.
+
+        For calls that run as a task: what the task does, it does for this caller.
+        """
         if self.on:
-            operation = Action.LOOKUP if action is None else action
-            need = of_topic(action, topic, subscription)
-            caller = self.caller(context)
-            self._audit.check(caller, need, operation)
-            USING.set(caller)  # every call has a context of its own
+            USING.set(self.checked(context, action, topic, subscription))
+
+    def checked(
+        self,
+        context: Context,
+        action: Action | None,
+        topic: TopicName | str,
+        subscription: str = "",
+    ) -> Caller:
+        """The caller, who has the right; for calls that are answered without a task."""
+        operation = Action.LOOKUP if action is None else action
+        caller = self.caller(context)
+        self._audit.check(caller, of_topic(action, topic, subscription), operation)
+        return caller
 
     def known(self, context: Context) -> bool:
         """Whether the caller has a valid token, or needs none."""

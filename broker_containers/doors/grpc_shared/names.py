@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from sulina.errors import Refused
 from sulina.names import TopicName, check_label, check_namespace
 
@@ -10,6 +12,7 @@ class BadRequest(Refused):
     """The request is invalid, whatever the state of the cluster."""
 
 
+@lru_cache(maxsize=4096)
 def topic_name(name: str) -> TopicName:
     """A topic's name; the leading slash is optional. Raises ``BadRequest``."""
     try:
