@@ -1,8 +1,8 @@
-"""Runs Danube's own tests against Sulina: ``make danube``, or this module.
+"""Runs Danube's own tests against Sulina: ``make danube-tests``, or this module.
 
 Takes checkouts of Danube's repositories where there are any, and runs their tests, unchanged, with
 their own runners (cargo, pytest, go, Maven), against servers that it starts: one process, or a
-cluster of three brokers. The outcome must be the list
+cluster of three brokers that redirects clients or proxies for them. The outcome must be the list
 in differences.toml: any other failure fails the run, and so does a listed test that passes.
 
 Exit code 0: as listed; 1: not so, or a suite could not run; 2: there is nothing to run.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import tempfile
 import time
@@ -19,7 +20,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from subprocess import SubprocessError
 
+from benchmarks.systems.base import CannotStart
 from tests.danube.conformance import servers, suites
 from tests.danube.conformance.differences import LIST, Verdict, compare, read_list
 from tests.danube.conformance.results import Case, Unreadable
@@ -27,7 +30,7 @@ from tests.danube.conformance.suites import RUST, SUITES, CannotRun, Suite
 
 _EXAMPLES = """examples:
   python -m tests.danube.conformance --danube ~/danube
-  python -m tests.danube.conformance --danube ~/danube --go ~/danube-go --on one,redirect
+  python -m tests.danube.conformance --danube ~/danube --go ~/danube-go --on one,redirect,proxy
   python -m tests.danube.conformance --python ~/danube-py --json > danube.json
 """
 _DETAIL_LINES = 6
@@ -45,7 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ready[suite] = checkout.resolve()
     if not ready:
         return 2
-    run = ConformanceRun("danube" if given.danube_rules else "sulina", as_json=given.json)
+    if servers.port_in_use():
+        sys.stderr.write(f"port {servers.PORT} is in use: stop the broker that uses it\n")
+        return 2
+    run = ConformanceRun("danube" if given.danube_rules else "exact", as_json=given.json)
     with tempfile.TemporaryDirectory(prefix="sulina-danube-") as folder:
         run.all(ready, given.on.split(","), given.keep or Path(folder))
     return 0 if run.good else 1
@@ -97,21 +103,22 @@ class ConformanceRun:
 
     def all(self, ready: Mapping[Suite, Path], kinds: Sequence[str], folder: Path) -> None:
         """Run all suites on servers of all kinds."""
-        folder.mkdir(parents=True, exist_ok=True)
         for kind in kinds:
-            with servers.started(kind, folder, self._rules) as running:
+            place = _new(folder / kind)
+            with servers.started(kind, place, self._rules) as running:
                 for suite, checkout in ready.items():
-                    self._suite(kind, suite.name, partial(suite.run, checkout, running, folder))
+                    self._suite(kind, suite.name, partial(suite.run, checkout, running, place))
         if RUST in ready:
-            with servers.secured(folder) as guarded:
-                security = partial(suites.run_security, ready[RUST], guarded, folder)
+            place = _new(folder / servers.SECURED)
+            with servers.secured(place) as guarded:
+                security = partial(suites.run_security, ready[RUST], guarded, place)
                 self._suite(servers.SECURED, RUST.name, security)
 
     def _suite(self, kind: str, name: str, run: Callable[[], list[Case]]) -> None:
         begun = time.monotonic()
         try:
             cases = run()
-        except (CannotRun, Unreadable) as error:
+        except (CannotRun, CannotStart, Unreadable, SubprocessError) as error:
             self.good = False
             self._report(kind, name, {"error": str(error)}, f"could not run: {error}")
             return
@@ -129,6 +136,12 @@ class ConformanceRun:
             text = f"{name} on {kind}: {text}"
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
+
+
+def _new(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
 
 
 def described(verdict: Verdict) -> str:

@@ -26,7 +26,7 @@ class Difference:
     servers: tuple[str, ...] = ()
     """Only on these; empty means on all."""
     rules: str = ""
-    """Only with these rules for JSON Schemas, ``sulina`` or ``danube``; empty means with both."""
+    """Only with these rules for JSON Schemas, ``exact`` or ``danube``; empty means with both."""
 
     def applies(self, servers: str, rules: str) -> bool:
         """Whether it is expected on servers of this kind with these rules."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -22,7 +23,8 @@ from tests.support.server import SulinaProcess
 
 ONE: Final = "one"
 REDIRECT: Final = "redirect"
-KINDS: Final = (ONE, REDIRECT)
+PROXY: Final = "proxy"
+KINDS: Final = (ONE, REDIRECT, PROXY)
 SECURED: Final = "secured"
 """Used by the security tests alone, whatever else is chosen."""
 PORT: Final = 6650
@@ -43,13 +45,19 @@ class Servers:
     admin_url: str
 
 
+def port_in_use() -> bool:
+    """Whether another process listens on the port that clients use."""
+    with socket.socket() as found:
+        return found.connect_ex(("127.0.0.1", PORT)) == 0
+
+
 @contextmanager
 def started(kind: str, folder: Path, rules: str) -> Iterator[Servers]:
     """Servers of one kind, until the end of the block; ``folder`` keeps data and logs.
 
     ``rules`` is how they compare JSON Schemas.
     """
-    data = folder / f"{kind}-{rules}"
+    data = folder / "data"
     with ExitStack() as stack:
         if kind == ONE:
             one = SulinaProcess(data)
@@ -57,7 +65,9 @@ def started(kind: str, folder: Path, rules: str) -> Iterator[Servers]:
             stack.enter_context(one)
             url, admin_port = one.url, one.admin_port
         else:
-            up = stack.enter_context(ClusterUp(data, *_CLUSTER, "--grpc-port", str(PORT)))
+            redirect = ("--grpc-redirect",) if kind == REDIRECT else ()
+            options = (*_CLUSTER, "--grpc-port", str(PORT), *redirect)
+            up = stack.enter_context(ClusterUp(data, *options))
             url, admin_port = up.url, up.ready["brokers"][0]["admin_port"]
         asyncio.run(_set_rules(url, rules))
         yield Servers(kind, f"http://127.0.0.1:{PORT}", f"http://127.0.0.1:{admin_port}")
@@ -95,7 +105,7 @@ def secured(folder: Path) -> Iterator[Secured]:
         # Danube's tool makes tokens for a year.
         *("--auth-jwt-key", str(key_file), "--auth-jwt-max-age", "366d"),
     )
-    with SulinaProcess(folder / SECURED, *options) as one:
+    with SulinaProcess(folder / "data", *options) as one:
         asyncio.run(_allow(one.url, root.read_text().strip(), trusted))
         yield Secured(f"https://127.0.0.1:{one.grpc_port}", trusted, key)
 
