@@ -58,16 +58,20 @@ func newProducer(client *danube.DanubeClient, topic string, name string) *danube
 
 func produce(client *danube.DanubeClient, given options) map[string]any {
 	ctx := context.Background()
-	producer := newProducer(client, given.Topic, "bench")
+	// A producer of danube-go sends one message at a time, so each caller has its own.
+	producers := make([]*danube.Producer, given.InFlight)
+	for number := range producers {
+		producers[number] = newProducer(client, given.Topic, fmt.Sprintf("bench-%d", number))
+	}
 	payload := make([]byte, given.Size)
 	_, err := rand.Read(payload)
 	check(err)
-	send := func() {
+	send := func(producer *danube.Producer) {
 		_, err := producer.Send(ctx, payload, nil)
 		check(err)
 	}
-	for range given.WarmUp {
-		send()
+	for number := range given.WarmUp {
+		send(producers[number%len(producers)])
 	}
 	time.Sleep(500 * time.Millisecond) // the consumer has them all
 
@@ -89,17 +93,17 @@ func produce(client *danube.DanubeClient, given options) map[string]any {
 			if early := due - clock(); early > 0 {
 				time.Sleep(time.Duration(early * float64(time.Second)))
 			}
-			send()
+			send(producers[0])
 			answered(due)
 		}
 	} else {
 		var callers sync.WaitGroup
-		for range given.InFlight {
+		for _, producer := range producers {
 			callers.Add(1)
 			go func() {
 				defer callers.Done()
 				for start := clock(); start < end; start = clock() {
-					send()
+					send(producer)
 					answered(start)
 				}
 			}()
