@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
 
 import grpc
 
 from broker_containers.doors.danube import danube_pb2 as danube
+from broker_containers.doors.http2 import frames as h2
+from broker_containers.doors.http2.hpack import HeaderEncoder
 from sulina.errors import Overloaded
 from tests.attack.attack import (
     SECONDS,
@@ -18,6 +22,7 @@ from tests.attack.attack import (
     shown,
     status_of,
 )
+from tests.http2.wire import HELLO, block, head_of
 
 _NOTHING = "nothing"
 _HEALTH = "/grpc.health.v1.Health/"
@@ -187,3 +192,96 @@ async def health_flood(target: Target) -> None:
 
     answers = await asyncio.gather(*(check() for _ in range(2000)))
     must(answers.count(200) > 0, f"the answers were {set(answers)}")
+
+
+# ---- HTTP/2 ----
+
+
+async def _flood(target: Target, what: str, first: bytes, repeated: Callable[[int], bytes]) -> None:
+    """Ten connections that send the same kind of frames until the broker closes them."""
+    for number in range(10):
+        port = target.grpc_port if number % 2 else target.admin_port
+        reader, writer = await target.dial(port)
+        drained = asyncio.create_task(_drained(reader))
+        try:
+            writer.write(HELLO + first)
+            for start in range(0, 20_000, 500):
+                writer.write(b"".join(map(repeated, range(start, start + 500))))
+                await asyncio.wait_for(writer.drain(), SECONDS)
+            await asyncio.wait_for(drained, SECONDS)
+        except OSError:
+            pass
+        except TimeoutError:
+            must(False, f"{what} went on")
+        finally:
+            drained.cancel()
+            writer.close()
+    await _root_is_served(target)
+
+
+async def _drained(reader: asyncio.StreamReader) -> None:
+    with suppress(OSError):
+        while await reader.read(1 << 16):
+            pass
+
+
+def _call_headers(number: int, flags: int = h2.END_HEADERS) -> bytes:
+    return h2.frame(h2.HEADERS, flags, 2 * number + 1, block(*head_of(_SEND)))
+
+
+_FLOODS: Final[dict[str, tuple[str, bytes, Callable[[int], bytes]]]] = {
+    "http2-rapid-reset": (
+        "requests that are given up at once (CVE-2023-44487)",
+        b"",
+        lambda n: _call_headers(n) + h2.rst_frame(2 * n + 1, h2.ErrorCode.CANCEL),
+    ),
+    "http2-continuation": (
+        "a header block that never ends",
+        _call_headers(0, flags=0),
+        lambda _: h2.frame(h2.CONTINUATION, 0, 1, bytes(100)),
+    ),
+    "http2-settings": (
+        "settings",
+        b"",
+        lambda n: h2.settings_frame({h2.Setting.HEADER_TABLE_SIZE: n % 4096}),
+    ),
+    "http2-pings": ("pings", b"", lambda _: h2.frame(h2.PING, 0, 0, bytes(8))),
+    "http2-empty-frames": (
+        "frames without data",
+        _call_headers(0),
+        lambda _: h2.frame(h2.DATA, 0, 1),
+    ),
+    "http2-tiny-windows": ("windows that grow by one", b"", lambda _: h2.window_frame(0, 1)),
+    "http2-refused-calls": ("calls without a token", b"", _call_headers),
+}
+
+
+def _add_flood(name: str, what: str, first: bytes, repeated: Callable[[int], bytes]) -> None:
+    @attack(name, _NOTHING, f"a flood on gRPC connections: {what}")
+    async def flood(target: Target) -> None:
+        await _flood(target, what, first, repeated)
+
+
+for _name, _each in _FLOODS.items():
+    _add_flood(_name, *_each)
+
+
+@attack("http2-header-bomb", _NOTHING, "headers of 4 KiB, each repeated by one byte")
+async def http2_header_bomb(target: Target) -> None:
+    large = ("x", "y" * 3900)
+    entered = HeaderEncoder().block((large,), frozenset({large}))
+    for _ in range(50):
+        reader, writer = await target.dial(target.grpc_port)
+        bomb = h2.frame(h2.HEADERS, h2.END_HEADERS, 1, entered + b"\xbe" * 12_000)
+        writer.write(HELLO + bomb)
+        await asyncio.wait_for(_drained(reader), SECONDS)
+        writer.close()
+    await _root_is_served(target)
+
+
+@attack("http2-unread", _NOTHING, "200 connections that ask for pongs and read nothing")
+async def http2_unread(target: Target) -> None:
+    pings = h2.frame(h2.PING, 0, 0, bytes(8)) * 900
+    await target.dial_many(target.grpc_port, 200, HELLO + pings)
+    await asyncio.sleep(1)
+    await _root_is_served(target)
