@@ -197,11 +197,16 @@ async def test_strangers_connections_make_room_for_a_client(tmp_path: Path) -> N
     settings = BrokerSettings(max_unidentified=4, max_unidentified_per_address=4)
     async with guarded_broker(tmp_path, settings=settings) as guarded:
         silent = [await dial(guarded.grpc_url) for _ in range(4)]
+        async with Calls(guarded.grpc_url, ROOT) as calls:  # also while none of them is idle
+            assert await status_of(calls("TopicPartitions", topic="/default/x")) is Code.OK
+        async with Calls(guarded.grpc_url) as calls:
+            code = await status_of(calls("TopicPartitions", topic="/default/x"))
+            assert code in (Code.UNAVAILABLE, Code.UNAUTHENTICATED)
         await asyncio.sleep(1.2)  # now they are idle
         async with Calls(guarded.grpc_url, ROOT) as calls:
             assert await status_of(calls("TopicPartitions", topic="/default/x")) is Code.OK
             await silent[0].until(-1)
-            assert silent[0].closed  # the oldest
+            assert silent[0].closed  # the oldest made room
             # A client that has shown its token is not replaced.
             more = [await dial(guarded.grpc_url) for _ in range(6)]
             assert await status_of(calls("TopicPartitions", topic="/default/x")) is Code.OK

@@ -78,6 +78,14 @@ class CallGate:
         call.connection.show_identity()
         return True
 
+    def knows(self, call: Call) -> bool:
+        """Whether a caller has a valid token."""
+        try:
+            self._callers.access_of(call)
+        except SulinaError:
+            return False
+        return True
+
     def is_open(self, path: str) -> bool:
         """Whether everybody may call a method."""
         return path in self._open

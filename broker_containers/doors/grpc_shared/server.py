@@ -264,7 +264,7 @@ class GrpcServer:
         connection, head = call.connection, call.head
         call.most = self.limits.max_message_bytes
         call.progress = connection.seen
-        if connection.reserve and not self._gate.is_open(head.path):
+        if connection.reserve and not self._gate.is_open(head.path) and not self._admit(call):
             why = "the broker has too many connections: try again later"
             connection.refuse(call, grpc.StatusCode.UNAVAILABLE, why)
             return
@@ -287,6 +287,21 @@ class GrpcServer:
             call.method = method
             if method.client_streams:
                 call.begin_stream()
+
+    def _admit(self, call: Call) -> bool:
+        """Whether a connection leaves the reserve: it has a token, and only others lack theirs."""
+        connection = call.connection
+        if (
+            not self._needs_token
+            or len(self._connections) >= self.limits.max_connections
+            or not self._gate.knows(call)
+        ):
+            return False
+        assert isinstance(connection, GrpcConnection)
+        connection.reserve = False
+        self._reserve.pop(connection, None)
+        self._connections[connection] = None
+        return True
 
     def ended(self, call: Call) -> None:
         """A call holds nothing any more."""
