@@ -23,7 +23,8 @@ class Calls:
         place = url.partition("://")[2]
         shown = {"authorization": f"Bearer {token}"} if token else {}
         self._metadata = tuple({**shown, **headers}.items())
-        options = [("grpc.max_send_message_length", -1)]
+        # A connection of its own, too.
+        options = [("grpc.max_send_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
         self.channel = grpc.aio.insecure_channel(place, options=options)
 
     async def __aenter__(self) -> Calls:

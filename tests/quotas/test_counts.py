@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 import sulina
+from broker_containers.doors.danube import danube_pb2 as pb
 from sulina import Client, Overloaded, Refused
 from sulina.metadata.keys.quotas import DEFAULTS, QuotaScope
+from sulina.metadata.keys.quotas import update as set_quota
 from tests.auth.broker import ROOT, Guarded, bearer
+from tests.danube.brokers import one_broker
+from tests.danube.calls import Calls, status_of
 from tests.http.client import http_client
 from tests.owners.brokers import Brokers
 
@@ -276,3 +282,50 @@ async def test_the_use_of_all_brokers_of_a_cluster_is_added_up() -> None:
                     assert {row.limit: row.use for row in rows}["connections"]
             listed = {each.name: each for each in await one.admin.quotas.list()}
             assert listed["default"].brokers == listed["two"].brokers == ("one", "two")
+
+
+async def test_connections_over_grpc_count_with_those_of_other_doors(
+    guarded: Guarded, namespace: str
+) -> None:
+    token = await guarded.token(namespace, "lookup:*")
+    quotas = guarded.root.admin.quotas
+    await quotas.principal(namespace, connections=1)
+
+    async def lookup(calls: Calls) -> grpc.StatusCode:
+        return await status_of(calls("TopicPartitions", topic=f"/{namespace}/t"))
+
+    async with Calls(guarded.grpc_url, token) as one, Calls(guarded.grpc_url, token) as other:
+        for _ in range(3):  # all of one connection
+            assert await lookup(one) is not grpc.StatusCode.UNAVAILABLE
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await other("TopicPartitions", topic=f"/{namespace}/t")
+        assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert f"the principal '{namespace}' has 1 connections" in (refused.value.details() or "")
+        health = await other("HealthCheck")
+        assert health.status == pb.HealthCheckResponse.CLOSE
+        with pytest.raises(Overloaded, match="has 1 connections"):
+            await hasty(guarded, token).open()
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{guarded.admin_port}") as tools:
+            call: Any = tools.unary_unary("/danube_admin.BrokerAdmin/ListNamespaces")
+            with pytest.raises(grpc.aio.AioRpcError, match="has 1 connections") as refused:
+                await call(b"", metadata=[("authorization", f"Bearer {token}")], timeout=60)
+            assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        await one.channel.close()
+        # The connection that was refused is used as soon as there is room.
+        async with asyncio.timeout(60.0):
+            while await lookup(other) is grpc.StatusCode.UNAVAILABLE:
+                await asyncio.sleep(0.02)
+        found = await quotas.principal(namespace)
+        assert {row.limit: row.use for row in found.limits}["connections"] == 1
+
+
+async def test_without_authentication_grpc_connections_count_for_the_broker(
+    tmp_path: Path,
+) -> None:
+    async with one_broker(tmp_path) as broker, Calls(broker.url) as one, Calls(broker.url) as two:
+        quotas = broker.server.broker.quotas
+        await set_quota(broker.server.broker.store, QuotaScope.BROKER, "*", {"connections": 1})
+        await quotas.caught_up()
+        assert await status_of(one("TopicPartitions", topic="/default/t")) is grpc.StatusCode.OK
+        with pytest.raises(grpc.aio.AioRpcError, match=r"the broker '.*' has 1 connections"):
+            await two("TopicPartitions", topic="/default/t")

@@ -49,7 +49,7 @@ class DanubeServer:
         self._schemas = services.schemas
         self._requests = services.requests
         self._callers = callers = Callers(services.authority, services.audit, "danube")
-        gate = CallGate(callers, services.throttle, _OPEN_METHODS, _ANSWERS)
+        gate = CallGate(callers, services.throttle, _OPEN_METHODS, _ANSWERS, FOR_CLIENTS)
         self.grpc = GrpcServer(services, "danube", gate, _LIMITS)
         guard = CallGuard(callers, services.operations, self._requests)
         self.grpc.add(schema_methods(services.schemas, guard))

@@ -20,6 +20,7 @@ from broker_containers.doors.http2.hpack import Header
 from broker_containers.doors.http2.limits import ANSWERED, Http2Limits
 from broker_containers.doors.http2.streams import Stream
 from broker_containers.doors.unidentified import Connection
+from broker_containers.quotas.quotas import Held
 from broker_containers.security.certificate import ClientCertificate, read_certificate
 from sulina.runtime.seam import Clock
 
@@ -43,7 +44,7 @@ class ConnectionOwner(Protocol):
     @property
     def http2_limits(self) -> Http2Limits: ...
     def opened(self, connection: GrpcConnection) -> None: ...
-    def identified(self, connection: GrpcConnection) -> None: ...
+    def identified(self, connection: GrpcConnection, principal: str) -> None: ...
     def closed(self, connection: GrpcConnection) -> None: ...
     def broke(self, connection: GrpcConnection, fault: ConnectionFault) -> None: ...
     def begin(self, call: Call) -> None: ...
@@ -81,7 +82,8 @@ class GrpcConnection(asyncio.Protocol):
         self.idle_since = self.seen
         self.reserve = False
         """The server is full: only methods that are open to everybody are served."""
-        self.identified = False
+        self.held: Held | None = None
+        """Set once it counts in the quotas of connections: its client is known, or need not be."""
         self.unidentified: Connection | None = None
         """Set while the limits of connections without a token apply."""
         self.reserved = 0
@@ -145,12 +147,15 @@ class GrpcConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def show_identity(self) -> None:
-        """The client has shown a valid token."""
-        if not self.identified:
-            self.identified = True
+    def show_identity(self, principal: str) -> None:
+        """The client has shown a valid token, or needs none: the first one counts the connection.
+
+        ``principal`` is empty for callers without limits of their own. Raises ``Overloaded`` if a
+        quota of connections is used up; the next call tries again.
+        """
+        if self.held is None:
+            self._server.identified(self, principal)
             self.http2.trust()
-            self._server.identified(self)
 
     # ---- sending ----
 

@@ -1,4 +1,5 @@
-"""Refuses gRPC callers without a valid token before any byte of their message is read.
+"""Refuses gRPC callers without a valid token, or whose connection is over a quota, before any byte
+of their message is read.
 
 Few methods are open to everybody: health checks, and the exchange of a key for a token. Their calls
 are bounded in number and time, and a new one replaces the oldest that has not sent its message yet.
@@ -16,7 +17,7 @@ from google.protobuf.message import Message
 
 from broker_containers.doors.grpc_shared.call import Call
 from broker_containers.doors.grpc_shared.callers import Callers
-from broker_containers.doors.grpc_shared.statuses import FOR_TOOLS, status_of
+from broker_containers.doors.grpc_shared.statuses import FOR_TOOLS, Statuses, status_of
 from broker_containers.security.errors import Denied, Unauthenticated
 from broker_containers.security.throttle import TokenThrottle
 from sulina.errors import Overloaded, SulinaError
@@ -39,7 +40,7 @@ class OpenMethod:
 
 
 class CallGate:
-    """Methods are named by path: ``/package.Service/Method``. Callers without a valid token may
+    """Methods are named by path: ``/package.Service/Method``. Callers that are refused may
     call ``open_methods``, and get the fixed replies in ``answers``."""
 
     def __init__(
@@ -48,23 +49,26 @@ class CallGate:
         throttle: TokenThrottle,
         open_methods: Mapping[str, OpenMethod],
         answers: Mapping[str, Message] | None = None,
+        statuses: Statuses = FOR_TOOLS,
     ) -> None:
+        """``statuses`` are those of the door, for callers over a quota."""
         self._callers = callers
         self._throttle = throttle
         self._open = {path: OpenCalls(each) for path, each in open_methods.items()}
         self._answers = answers or {}
+        self._statuses = statuses
         self._refusing: set[asyncio.Task[None]] = set()
 
     def allows(self, call: Call) -> bool:
         """Whether a call goes on; if not, it is answered, or will be. Never waits."""
         path = call.head.path
         opened = self._open.get(path)
-        if not self._callers.on:
-            if opened is not None:
-                opened.wait_for_message(call)
+        if not self._callers.on and opened is not None:
+            opened.wait_for_message(call)
             return True
         try:
-            self._callers.access_of(call)
+            access = self._callers.access_of(call)
+            call.connection.show_identity(access.limited_as)
         except SulinaError as error:
             if opened is not None:
                 opened.wait_for_message(call)
@@ -75,7 +79,6 @@ class CallGate:
             else:
                 self._refuse(call, error)
             return False
-        call.connection.show_identity()
         return True
 
     def knows(self, call: Call) -> bool:
@@ -98,7 +101,7 @@ class CallGate:
             self._refusing.add(refusing)
             refusing.add_done_callback(self._refusing.discard)
             return
-        call.connection.refuse(call, status_of(error, FOR_TOOLS), str(error))
+        call.connection.refuse(call, status_of(error, self._statuses), str(error))
 
     async def _hold_back(self, call: Call, error: SulinaError) -> None:
         """Refuse an invalid token, later if its address presents many of them."""

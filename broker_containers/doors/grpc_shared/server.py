@@ -23,6 +23,7 @@ from broker_containers.doors.http2.frames import ConnectionFault, ErrorCode
 from broker_containers.doors.http2.limits import Http2Limits
 from broker_containers.doors.services import Services
 from broker_containers.doors.unidentified import UnidentifiedConnections, new_connection
+from broker_containers.quotas.quotas import Live
 from sulina.client.address import Address
 from sulina.errors import Refused
 from sulina.runtime.deadline import within
@@ -74,6 +75,7 @@ class GrpcServer:
         self._gate = gate
         self._needs_token = services.authority.on
         self._requests = services.requests
+        self._quotas = broker.quotas
         self._server: asyncio.Server | None = None
         self._connections: dict[GrpcConnection, None] = {}
         self._reserve: dict[GrpcConnection, None] = {}
@@ -192,14 +194,24 @@ class GrpcServer:
             connection.unidentified = found
         return True
 
-    def identified(self, connection: GrpcConnection) -> None:
-        """A connection has shown a valid token."""
+    def identified(self, connection: GrpcConnection, principal: str) -> None:
+        """Count a connection in the quotas, or raise ``Overloaded``.
+
+        Over a quota it stays open, for the client's next attempt, among those without a token: it
+        gives way to others.
+        """
+        connection.held = self._quotas.hold(Live.CONNECTIONS, "", principal)
+        self._known(connection)
+
+    def _known(self, connection: GrpcConnection) -> None:
         if connection.unidentified is not None:
             self._unidentified.remove(connection.unidentified)
             connection.unidentified = None
 
     def closed(self, connection: GrpcConnection) -> None:
-        self.identified(connection)
+        self._known(connection)
+        if connection.held is not None:
+            connection.held.release()
         self._connections.pop(connection, None)
         self._reserve.pop(connection, None)
 
