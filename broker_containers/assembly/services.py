@@ -19,6 +19,7 @@ from broker_containers.operations.subscriptions import SubscriptionHandlers
 from broker_containers.operations.topics import TopicHandlers
 from broker_containers.schemas.checks import SchemaChecks
 from broker_containers.schemas.registry import open_registry
+from broker_containers.security.access import creator
 from broker_containers.security.authority import Authority
 from broker_containers.security.records import SecurityRecords
 from broker_containers.security.settings import AuthSettings
@@ -48,7 +49,8 @@ def build_services(
     authority = Authority(store, clock, auth)
     schemas = SchemaChecks(open_registry(store, clock), store, ThreadRunner(2))
     broker.quotas.schemas = lambda: len(schemas.ids.items)
-    schemas.registry.before_new_subject = broker.quotas.check_new_subject
+    schemas.ids.on_change(broker.quotas.subject_changed)
+    schemas.registry.before_new_subject = lambda: broker.quotas.check_new_subject(creator())
     schemas.registry.json_rules = lambda: broker.settings.json_schema_rules
     publisher = Publisher(broker, schemas)
     operations = Operations(router)

@@ -13,8 +13,9 @@ from typing import Protocol
 
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.broker.topic_owners import OwnsEveryTopic, TopicAddress, TopicOwners
-from broker_containers.quotas.quotas import Quotas
+from broker_containers.quotas.quotas import SYSTEM, Quotas
 from broker_containers.quotas.stored_counts import topic_keys
+from broker_containers.security.access import CREATING_FOR, creator
 from broker_containers.subscriptions.cursors import CursorWriter
 from broker_containers.subscriptions.dead_letters import (
     DeadLetter,
@@ -232,9 +233,11 @@ class Broker:
             created_us=self.clock.wall_us(),
             expected_records=expected_records,
             expected_bytes=expected_bytes,
+            created_by=None if name.namespace == SYSTEM else creator(),
         )
+        keys = topic_keys(name, partitions)
         try:
-            with self.quotas.creating(name.namespace, topic_keys(name, partitions)):
+            with self.quotas.creating(name.namespace, keys, wanted.created_by):
                 await self._shielded.run(topic_lifecycle.create(self.store, name, wanted))
         except AlreadyExists:
             if not exist_ok:
@@ -247,8 +250,9 @@ class Broker:
 
         Raises as ``topic_lifecycle.grow``, and ``QuotaExceeded``.
         """
-        with self.quotas.creating(name.namespace, topic_keys(name, partitions)):
-            await self._shielded.run(topic_lifecycle.grow(self.store, name, partitions))
+        who = creator()
+        with self.quotas.creating(name.namespace, topic_keys(name, partitions), who):
+            await self._shielded.run(topic_lifecycle.grow(self.store, name, partitions, who))
 
     async def topic(
         self, name: TopicName, *, create: bool = True, delivery: Delivery | None = None
@@ -399,6 +403,7 @@ class Broker:
     async def _send_dead_letter(
         self, subscription: Subscription, letter: DeadLetter, frame: CachedFrame
     ) -> None:
+        CREATING_FOR.set("")  # not for whoever's request began the task of these letters
         source = str(subscription.source.name)
         target = TopicName.parse(subscription.failure_policy.dead_letter_topic)
         producer = dead_letter_producer(source, subscription.name)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 
 from broker_containers.broker.broker import Broker
-from broker_containers.quotas.stored_counts import Stored, StoredCounts, kind_of_topic
+from broker_containers.quotas.stored_counts import StoredCounts, counted
 from sulina.metadata.keys import namespaces, record, subscriptions, topics
 from sulina.metadata.keys.path import NAMESPACES, TOPICS, name_of, part
 from sulina.metadata.keys.policy import Policy
@@ -122,7 +122,7 @@ class MetadataCache:
 
     def count_into(self, counts: StoredCounts) -> None:
         """Report all topics and subscriptions to ``counts``. Call it before entering."""
-        self._found.on_change(lambda rest, found: counts.changed(rest, _kind(found)))
+        self._found.on_change(lambda rest, found: counts.changed(rest, counted(found)))
 
     def on_policy(self, watcher: PolicyWatcher) -> None:
         """Call ``watcher`` when the policy of a namespace, or of one topic, changed.
@@ -177,12 +177,6 @@ def follow_policies(broker: Broker, cache: MetadataCache) -> None:
                 found.policy = cache.known_policy(name) or found.policy
 
     cache.on_policy(changed)
-
-
-def _kind(found: TopicRecord | SubscriptionRecord | None) -> Stored | None:
-    if isinstance(found, TopicRecord):
-        return kind_of_topic(found)
-    return None if found is None else Stored.SUBSCRIPTIONS
 
 
 def _policy(item: KeyValue) -> Policy | None:

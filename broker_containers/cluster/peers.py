@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from broker_containers.security.access import creator
 from sulina.client.address import parse_addresses
 from sulina.client.client import Client
 from sulina.client.connection import Connection
@@ -31,10 +32,11 @@ class Peers:
     async def admin(self, broker: str, method: str, arguments: Mapping[str, Any]) -> Any:
         """Run an administrative method on another broker; raises the errors it reports.
 
+        What it creates counts for the same principal as here.
         Raises ``Unavailable`` if the broker is not registered.
         """
         client = await self.client(broker)
-        return await client.admin(method, {**arguments, FORWARDED: True})
+        return await client.admin(method, {**arguments, FORWARDED: creator() or True})
 
     async def client(self, broker: str) -> Client:
         """A connected client of that broker. Do not close it."""

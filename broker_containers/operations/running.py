@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from broker_containers.audit.trail import AuditTrail
-from broker_containers.security.access import ACTING, USING, Access, Caller, Need
+from broker_containers.security.access import ACTING, CREATING_FOR, USING, Access, Caller, Need
 from broker_containers.security.errors import Denied
 from sulina.errors import Refused, SulinaError
 from sulina.model import EVERYTHING
@@ -145,7 +145,10 @@ class Operations:
         if handler is None:
             raise NeedsCluster(f"{name} needs a cluster, and this is a single broker")
         forwarded = FORWARDED in arguments
+        creating_for = CREATING_FOR.get()
         if forwarded:
+            if isinstance(named := arguments[FORWARDED], str):
+                creating_for = named
             arguments = {key: value for key, value in arguments.items() if key != FORWARDED}
             if self._router is not None:
                 # It may have been sent here before this broker has heard that it is the owner.
@@ -154,11 +157,12 @@ class Operations:
             broker = await self._router.broker_for(operation, arguments)
             if broker is not None:
                 return _visible(await self._router.call(broker, name, arguments), ACTING.get())
-        before = _FOR_BROKER.set(forwarded)
+        before, created = _FOR_BROKER.set(forwarded), CREATING_FOR.set(creating_for)
         try:
             result = await handler(**operation.decoded(arguments))
         finally:
             _FOR_BROKER.reset(before)
+            CREATING_FOR.reset(created)
         return _visible(operation.result.form.encode(result), ACTING.get())
 
     async def of_others(

@@ -16,11 +16,12 @@ from enum import StrEnum
 from typing import Final
 
 from broker_containers.quotas.rates import Direction, Rates, Subject
-from broker_containers.quotas.stored_counts import Stored, StoredCounts, kind_of
+from broker_containers.quotas.stored_counts import Stored, StoredCounts, read_counted, stored_where
 from sulina.errors import Overloaded, Refused, SulinaError
 from sulina.metadata.keys import quotas, record
 from sulina.metadata.keys.path import TOPICS, part
 from sulina.metadata.keys.quotas import DEFAULTS, EVERY, UNLIMITED, Quota, QuotaScope
+from sulina.metadata.keys.schemas import IdRecord
 from sulina.metadata.prefix_cache import CachedTable, PrefixCache
 from sulina.metadata.store import KeyValue, MetadataStore
 from sulina.runtime.deadline import within
@@ -38,7 +39,7 @@ _RATES: Final = {
 
 
 class QuotaExceeded(Refused):
-    """A namespace has as many topics, partitions, subscriptions or bytes as its quota allows."""
+    """A namespace, principal or broker stores as much of something as its quota allows."""
 
 
 class Live(StrEnum):
@@ -91,7 +92,7 @@ class Quotas:
         self._caches = [PrefixCache(store, clock, quotas.QUOTAS, [self._set])]
         self.stored = StoredCounts(clock)
         if follow_topics:
-            counted = CachedTable(TOPICS, kind_of)
+            counted = CachedTable(TOPICS, read_counted)
             counted.on_change(self.stored.changed)
             self._caches.append(PrefixCache(store, clock, TOPICS, [counted]))
         self._seen: dict[str, Quota] = {}
@@ -107,6 +108,8 @@ class Quotas:
         self._live: Counter[tuple[Subject, Live]] = Counter()
         self.schemas: Callable[[], int] = lambda: 0
         """How many subjects the schema registry has."""
+        self._subject_creators: dict[str, str] = {}
+        self._subjects_of: Counter[str] = Counter()
         self._running = AsyncExitStack()
 
     async def __aenter__(self) -> Quotas:
@@ -172,42 +175,65 @@ class Quotas:
         if name in ("stored_bytes", "backlog_bytes"):
             return self._bytes.get((subject[1], name))
         if name == "schemas":
-            return self.schemas()
-        if name in _STORED and subject[0] is QuotaScope.NAMESPACE:
-            return self.stored.use(subject[1], Stored(name))
+            of_one = subject[0] is QuotaScope.PRINCIPAL
+            return self._subjects_of[subject[1]] if of_one else self.schemas()
+        if name in _STORED:
+            return self.stored.use(subject, Stored(name))
         return None
 
     def subjects(self) -> list[Subject]:
-        """Everything that sets a quota, stores topics or is connected to this broker, sorted."""
+        """Everything that sets a quota, stores something or is connected to this broker, sorted."""
         found = {
             quotas.subject_of(rest) for rest, quota in self._set.items.items() if quota != Quota()
         }
         found.update(subject for subject, _ in self._live)
-        found.update((QuotaScope.NAMESPACE, name) for name in self.stored.namespaces())
+        found.update(self.stored.subjects())
+        found.update((QuotaScope.PRINCIPAL, name) for name in self._subjects_of)
         return sorted(found | {self._broker})
 
     # ---- adding ----
 
     @contextmanager
-    def creating(self, namespace: str, wanted: Mapping[str, Stored]) -> Iterator[None]:
-        """Count what the block stores. Raises ``QuotaExceeded`` if there is no room for it."""
-        subject = QuotaScope.NAMESPACE, namespace
-        for kind, count in self.stored.missing(wanted).items():
-            use, limit = self.stored.use(namespace, kind), self.limit(subject, kind)
-            if limit and use + count > limit:
-                more = "one more" if count == 1 else f"{count:,} more"
-                raise self.exceeded(subject, kind, use, limit, f"{more} would exceed")
-        with self.stored.creating(wanted):
+    def creating(
+        self, namespace: str, wanted: Mapping[str, Stored], creator: str | None
+    ) -> Iterator[None]:
+        """Count what the block stores. Raises ``QuotaExceeded`` if there is no room for it.
+
+        ``creator`` is the principal that creates it, None for nobody.
+        """
+        missing = self.stored.missing(wanted)
+        for subject in stored_where((QuotaScope.NAMESPACE, namespace), creator):
+            for kind, count in missing.items():
+                self._check_room(subject, kind, count)
+        with self.stored.creating(wanted, creator):
             yield
 
-    def check_new_subject(self) -> None:
-        """Raise ``QuotaExceeded`` if the registry has as many subjects as the quota allows.
+    def check_new_subject(self, creator: str | None) -> str | None:
+        """Raise ``QuotaExceeded`` if there are as many subjects as a quota allows.
 
-        Subjects that are being registered concurrently may exceed it.
+        Subjects that are being registered concurrently may exceed it. Returns ``creator``, the
+        principal that registers it; None is nobody.
         """
-        use, limit = self.schemas(), self.limit(self._broker, "schemas")
-        if limit and use >= limit:
-            raise self.exceeded(self._broker, "schemas", use, limit, "one more would exceed")
+        for subject in stored_where(self._broker, creator):
+            self._check_room(subject, "schemas", 1)
+        return creator
+
+    def _check_room(self, subject: Subject, name: str, count: int) -> None:
+        use, limit = self.use(subject, name) or 0, self.limit(subject, name)
+        if limit and use + count > limit:
+            more = "one more" if count == 1 else f"{count:,} more"
+            raise self.exceeded(subject, name, use, limit, f"{more} would exceed")
+
+    def subject_changed(self, schema_id: str, found: IdRecord | None) -> None:
+        """A schema subject was created or changed, or with None deleted."""
+        before = self._subject_creators.pop(schema_id, None)
+        if before is not None:
+            self._subjects_of[before] -= 1
+            if not self._subjects_of[before]:
+                del self._subjects_of[before]
+        if found is not None and found.created_by is not None:
+            self._subject_creators[schema_id] = found.created_by
+            self._subjects_of[found.created_by] += 1
 
     def where(self, namespace: str, principal: str) -> tuple[Subject, ...]:
         """The subjects in whose quotas something counts; the arguments may be empty."""

@@ -1,4 +1,4 @@
-"""Counts the topics, partitions and subscriptions of each namespace, in memory.
+"""Counts the topics, partitions and subscriptions of each namespace and creator, in memory.
 
 The counts follow the metadata through a watch, and include at once what this broker is creating.
 So they are exact for what one broker creates. Brokers of a cluster learn of each other's creations
@@ -11,10 +11,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
+from broker_containers.quotas.rates import Subject
 from sulina.metadata.keys import record, subscriptions, topics
-from sulina.metadata.keys.path import TOPICS, name_of, part
+from sulina.metadata.keys.path import TOPICS, name_of
+from sulina.metadata.keys.quotas import QuotaScope
+from sulina.metadata.keys.subscriptions import SubscriptionRecord
 from sulina.metadata.keys.topics import TopicRecord
 from sulina.metadata.store import KeyValue
 from sulina.names import TopicName
@@ -32,29 +35,36 @@ class Stored(StrEnum):
     SUBSCRIPTIONS = "subscriptions"
 
 
+class Counted(NamedTuple):
+    """What a key counts as, and for which principal."""
+
+    kind: Stored
+    creator: str | None
+
+
 class StoredCounts:
     """By the part of each key after ``/topics/``; call ``changed`` for every change there."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._known: dict[str, Stored] = {}
+        self._known: dict[str, Counted] = {}
         self._unseen: dict[str, float] = {}
         """Creations of this broker that the watch has not reported, and until when they count."""
-        self._counts: Counter[tuple[str, Stored]] = Counter()
+        self._counts: Counter[tuple[Subject, Stored]] = Counter()
 
-    def use(self, namespace: str, kind: Stored) -> int:
-        """How many of a kind a namespace has."""
-        return self._counts[part(namespace), kind]
+    def use(self, subject: Subject, kind: Stored) -> int:
+        """How many of a kind a namespace has, or a principal created."""
+        return self._counts[subject, kind]
 
-    def namespaces(self) -> list[str]:
-        """The namespaces with topics."""
-        return [name_of(each) for (each, _), count in self._counts.items() if count]
+    def subjects(self) -> list[Subject]:
+        """The namespaces with topics, and the principals that created something."""
+        return [subject for subject, _ in self._counts]
 
-    def changed(self, rest: str, kind: Stored | None) -> None:
+    def changed(self, rest: str, found: Counted | None) -> None:
         """A key was created or changed, or with None deleted."""
         self._unseen.pop(rest, None)
-        if self._known.get(rest) is not kind:
-            self._set(rest, kind)
+        if self._known.get(rest) != found:
+            self._set(rest, found)
 
     def missing(self, wanted: Mapping[str, Stored]) -> Counter[Stored]:
         """How many of ``wanted`` do not exist yet, by kind."""
@@ -64,12 +74,12 @@ class StoredCounts:
         return Counter(kind for rest, kind in wanted.items() if rest not in self._known)
 
     @contextmanager
-    def creating(self, wanted: Mapping[str, Stored]) -> Iterator[None]:
+    def creating(self, wanted: Mapping[str, Stored], creator: str | None) -> Iterator[None]:
         """Count ``wanted`` as existing, unless the block raises."""
         new = {rest: kind for rest, kind in wanted.items() if rest not in self._known}
         until = self._clock.now() + _UNSEEN_SECONDS
         for rest, kind in new.items():
-            self._set(rest, kind)
+            self._set(rest, Counted(kind, creator))
             self._unseen[rest] = until
         try:
             yield
@@ -78,15 +88,26 @@ class StoredCounts:
                 self._set(rest, None)
             raise
 
-    def _set(self, rest: str, kind: Stored | None) -> None:
-        namespace = rest.partition("/")[0]
+    def _set(self, rest: str, found: Counted | None) -> None:
         self._unseen.pop(rest, None)
         before = self._known.pop(rest, None)
         if before is not None:
-            self._counts[namespace, before] -= 1
-        if kind is not None:
-            self._known[rest] = kind
-            self._counts[namespace, kind] += 1
+            self._add(rest, before, -1)
+        if found is not None:
+            self._known[rest] = found
+            self._add(rest, found, 1)
+
+    def _add(self, rest: str, counted: Counted, number: int) -> None:
+        namespace = QuotaScope.NAMESPACE, name_of(rest.partition("/")[0])
+        for subject in stored_where(namespace, counted.creator):
+            self._counts[subject, counted.kind] += number
+            if not self._counts[subject, counted.kind]:
+                del self._counts[subject, counted.kind]
+
+
+def stored_where(first: Subject, creator: str | None) -> tuple[Subject, ...]:
+    """The subjects in whose quotas something stored counts: ``first``, and its creator if any."""
+    return (first,) if creator is None else (first, (QuotaScope.PRINCIPAL, creator))
 
 
 def topic_keys(topic: TopicName, partitions: int) -> dict[str, Stored]:
@@ -106,17 +127,22 @@ def _rest(key: str) -> str:
     return key.removeprefix(TOPICS)
 
 
-def kind_of_topic(found: TopicRecord) -> Stored:
-    """What a topic's record counts as."""
-    return Stored.PARTITIONS if found.partition_of else Stored.TOPICS
+def counted(found: TopicRecord | SubscriptionRecord | None) -> Counted | None:
+    """What the record of a topic or a subscription counts as; None if it is deleted."""
+    if found is None:
+        return None
+    kind = Stored.SUBSCRIPTIONS
+    if isinstance(found, TopicRecord):
+        kind = Stored.PARTITIONS if found.partition_of else Stored.TOPICS
+    return Counted(kind, found.created_by)
 
 
-def kind_of(item: KeyValue) -> Stored | None:
+def read_counted(item: KeyValue) -> Counted | None:
     """What a key below ``/topics/`` counts as; None for other keys."""
     match item.key.removeprefix(TOPICS).split("/"):
         case [_, _, "topic"]:
-            return kind_of_topic(record.decode(TopicRecord, item))
+            return counted(record.decode(TopicRecord, item))
         case [_, _, "subscriptions", _]:
-            return Stored.SUBSCRIPTIONS
+            return counted(record.decode(SubscriptionRecord, item))
         case _:
             return None

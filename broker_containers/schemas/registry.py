@@ -72,8 +72,8 @@ class SchemaRegistry:
         self._store = store
         self.run_blocking = run_blocking
         self._formats = Formats(compiler, run_blocking)
-        self.before_new_subject: Callable[[], None] = lambda: None
-        """Called before a subject is created; what it raises prevents that."""
+        self.before_new_subject: Callable[[], str | None] = lambda: None
+        """Called before a subject is created; what it raises prevents that. Returns the creator."""
         self.json_rules: Callable[[], JsonRules] = lambda: JsonRules.EXACT
         """How versions of a JSON Schema are compared, at present."""
         self.topics = TopicSchemas(store)
@@ -103,14 +103,15 @@ class SchemaRegistry:
                 return Registered(current.id, same.number, same.fingerprint, new)
             if understood.unchecked:
                 raise InvalidSchema(_unusable(understood))
+            creator = None
             if current is None:
-                self.before_new_subject()
+                creator = self.before_new_subject()
             else:
                 await self._check(subject, current, understood, schema_type)
             number = 1 if current is None else current.next_version
             stamped = replace(version, number=number, created_us=self.clock.wall_us())
             try:
-                made = await self._add(subject, item, current, stamped)
+                made = await self._add(subject, item, current, stamped, creator)
             except UnknownOutcome:
                 maybe = number  # it may be stored; the next try finds out
                 continue
@@ -124,6 +125,7 @@ class SchemaRegistry:
         item: KeyValue | None,
         current: SubjectRecord | None,
         version: VersionRecord,
+        creator: str | None,
     ) -> int | None:
         """Write a version; returns the subject's id, or None if another broker was faster."""
         key = schemas.subject_key(subject)
@@ -137,7 +139,12 @@ class SchemaRegistry:
             compares.append(ModRevisionIs(schemas.NEXT_ID, revision))
             ops.append(Put(schemas.NEXT_ID, record.encode(NextId(number + 1))))
             changed = SubjectRecord(
-                number, 2, (ref,), tags=version.tags, created_us=version.created_us
+                number,
+                2,
+                (ref,),
+                tags=version.tags,
+                created_us=version.created_us,
+                created_by=creator,
             )
         else:
             if len(current.versions) >= MAX_VERSIONS:
@@ -339,7 +346,8 @@ def _version(
 
 def _written(subject: str, changed: SubjectRecord) -> list[Op]:
     """A subject's record, and the part that every broker keeps in memory."""
-    names = IdRecord(subject, tuple(ref.number for ref in changed.versions))
+    numbers = tuple(ref.number for ref in changed.versions)
+    names = IdRecord(subject, numbers, changed.created_by)
     return [
         Put(schemas.subject_key(subject), record.encode(changed)),
         Put(schemas.id_key(changed.id), record.encode(names)),

@@ -190,6 +190,18 @@ USING: Final[ContextVar[Caller | None]] = ContextVar("using", default=None)
 """Whose request runs, for what follows from using topics; None for the broker itself."""
 
 
+CREATING_FOR: Final[ContextVar[str | None]] = ContextVar("creating_for", default=None)
+"""The principal for whom something is created if it is not the caller; empty for nobody."""
+
+
+def creator() -> str | None:
+    """The principal in whose quota what is created now counts; None for nobody."""
+    named, user = CREATING_FOR.get(), USING.get()
+    if named is None and user is not None:
+        named = user.access.limited_as
+    return named or None
+
+
 def _only_brokers(need: Need) -> bool:
     return need.scope == AUDIT_TOPIC and need.action not in _READ_ACTIONS
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from broker_containers.quotas.quotas import Quotas
 from broker_containers.quotas.stored_counts import subscription_keys
+from broker_containers.security.access import creator
 from broker_containers.subscriptions.cursors import CursorWriter
 from broker_containers.subscriptions.dispatcher import SubscriptionLimits
 from broker_containers.subscriptions.subscription import SendDeadLetter, Subscription
@@ -109,10 +110,11 @@ class SubscriptionManager:
         if limit and len(topic.subscriptions) >= limit:
             raise Overloaded(f"{topic.name} has {limit} subscriptions, its policy's limit")
         policy = _checked(policy or FailurePolicy())
-        wanted = SubscriptionRecord(type_, self._clock.wall_us(), policy)
+        who, keys = creator(), subscription_keys(topic.name, name)
+        wanted = SubscriptionRecord(type_, self._clock.wall_us(), policy, created_by=who)
         place = CursorRecord(await topic.resolve(start))
         try:
-            with self._quotas.creating(topic.name.namespace, subscription_keys(topic.name, name)):
+            with self._quotas.creating(topic.name.namespace, keys, who):
                 wanted = await subscriptions.create(self._store, topic.name, name, wanted, place)
         except AlreadyExists:
             if name not in topic.subscriptions:

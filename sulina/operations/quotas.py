@@ -45,8 +45,12 @@ class NamespaceQuota(_ConnectedQuota, total=False):
 
 
 class PrincipalQuota(_ConnectedQuota, total=False):
-    """Limits of a principal to change."""
+    """Limits of a principal to change: of what it created, and of what it has connected."""
 
+    topics: _Limit
+    partitions: _Limit
+    subscriptions: _Limit
+    schemas: _Limit
     connections: _Limit
 
 

@@ -83,7 +83,16 @@ DEFAULTS: Final[Mapping[QuotaScope, Quota]] = {
         backlog_bytes=0,
         when_full=WhenFull.REFUSE,
     ),
-    QuotaScope.PRINCIPAL: replace(_NO_RATES, producers=2_000, consumers=2_000, connections=1_000),
+    QuotaScope.PRINCIPAL: replace(
+        _NO_RATES,
+        topics=0,
+        partitions=0,
+        subscriptions=0,
+        schemas=0,
+        producers=2_000,
+        consumers=2_000,
+        connections=1_000,
+    ),
     QuotaScope.BROKER: replace(
         _NO_RATES, schemas=10_000, producers=50_000, consumers=50_000, connections=0
     ),

@@ -107,6 +107,8 @@ class SubjectRecord:
     tags: tuple[str, ...] = ()
     """Of the latest version."""
     created_us: int = 0
+    created_by: str | None = None
+    """The principal in whose quota it counts; None for nobody, and in older records."""
 
     @property
     def latest(self) -> VersionRef:
@@ -147,6 +149,8 @@ class IdRecord:
 
     subject: str
     versions: tuple[int, ...] = ()
+    created_by: str | None = None
+    """As in the subject's record."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,8 @@ class SubscriptionRecord:
     failure: FailurePolicy = field(default_factory=FailurePolicy)
     max_unacked: int = 0
     """Maximum unacknowledged records of all its consumers together; 0 means no limit."""
+    created_by: str | None = None
+    """The principal in whose quota it counts; None for nobody, and in older records."""
 
 
 MAX_UNACKED: Final = 1 << 20

@@ -70,7 +70,8 @@ async def _claim(store: MetadataStore, topic: TopicName, wanted: TopicRecord) ->
         found = record.decode(TopicRecord, taken)
         if found.state is TopicState.DELETING:
             raise AlreadyExists(f"{topic} is being deleted: delete it again to finish that")
-        if found != replace(wanted, state=TopicState.CREATING, created_us=found.created_us):
+        same = replace(wanted, created_us=found.created_us, created_by=found.created_by)
+        if found != replace(same, state=TopicState.CREATING):
             raise AlreadyExists(f"{topic} already exists")
         return taken
     if policy is None:
@@ -118,9 +119,12 @@ async def _add(
     raise _contended(topic)
 
 
-async def grow(store: MetadataStore, topic: TopicName, partitions: int) -> None:
+async def grow(
+    store: MetadataStore, topic: TopicName, partitions: int, created_by: str | None = None
+) -> None:
     """Let a partitioned topic have at least so many partitions.
 
+    The new ones count for ``created_by``.
     Each step adds some and counts them at once, so a topic is whole at any time. Raises
     ``AlreadyExists`` if the topic has no partitions, or if a name is taken; ``NotFound``.
     """
@@ -140,11 +144,12 @@ async def grow(store: MetadataStore, topic: TopicName, partitions: int) -> None:
             return
         count = min(partitions, found.partitions + _GROUP)
         added = [topic.partition(number) for number in range(found.partitions, count)]
+        value = _as_partition(topic, replace(found, created_by=created_by))
         result = await store.txn(
             [ModRevisionIs(item.key, item.mod_revision), *(Absent(key(one)) for one in added)],
             [
                 Put(item.key, record.encode(replace(found, partitions=count))),
-                *(Put(key(one), _as_partition(topic, found)) for one in added),
+                *(Put(key(one), value) for one in added),
             ],
             [Get(item.key), *(Get(key(one)) for one in added)],
         )

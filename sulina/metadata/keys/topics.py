@@ -45,6 +45,8 @@ class TopicRecord:
     """Expected records per second, in and out; a hint for placement."""
     expected_bytes: int = 0
     """Expected bytes per second, in and out."""
+    created_by: str | None = None
+    """The principal in whose quota it counts; None for nobody, and in older records."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.partitions <= MAX_PARTITIONS:
