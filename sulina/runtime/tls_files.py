@@ -7,6 +7,7 @@ previous ones stay in use.
 from __future__ import annotations
 
 import logging
+import os
 import ssl
 import threading
 from dataclasses import dataclass, field
@@ -147,3 +148,15 @@ def _state(path: Path) -> tuple[int, int, int] | None:
 
 def _no_passphrase() -> str:
     raise ValueError("the key has a passphrase: store it without one, readable only by its user")
+
+
+def own_authorities() -> bytes | None:
+    """The authorities (PEM) in ``SSL_CERT_FILE``, which Python's ``ssl`` reads itself and gRPC does
+    not; None if gRPC has its own or none are given. Blocks. Raises ``Refused``."""
+    path = os.environ.get("SSL_CERT_FILE")
+    if not path or "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH" in os.environ:
+        return None
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise Refused(f"SSL_CERT_FILE names {path}, which can't be read: {error}") from None

@@ -261,6 +261,7 @@ async def test_a_stock_client_with_tls_and_a_token_survives_a_restart_of_etcd(
     issued = authority.issue_cert("localhost", "127.0.0.1")
     issued.private_key_and_cert_chain_pem.write_to_path(str(broker_pem))
     monkeypatch.setenv("SSL_CERT_FILE", str(trusted))  # by which brokers trust each other
+    monkeypatch.delenv("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", raising=False)
     counts = ("--brokers", "2", "--storage", "1", "--etcd", "1")
     secured = ("--tls-cert", str(broker_pem), "--auth", str(root_file))
     with ClusterUp(tmp_path / "data", *counts, *secured) as cluster:
@@ -274,11 +275,13 @@ async def test_a_stock_client_with_tls_and_a_token_survives_a_restart_of_etcd(
         async with sulina.connect(cluster.url, token=root, tls=trusted) as native:
             grants = [f"produce:{TOPIC}", f"consume:{TOPIC}"]
             made = await native.admin("token.create", {"principal": "app", "grants": grants})
-        url = f"https://127.0.0.1:{brokers[0]['grpc_port']}"
-        client = await stock.client(url, ca=trusted, token=made["token"])
-        producer = await client.producer(TOPIC)
-        consumer = await client.consumer(TOPIC, "SHARED")
+        urls = [f"https://127.0.0.1:{row['grpc_port']}" for row in brokers]
+        first, other = [await stock.client(url, ca=trusted, token=made["token"]) for url in urls]
+        producer = await first.producer(TOPIC)
+        consumer = await first.consumer(TOPIC, "SHARED")
         await flow(producer, consumer, "before")
+        # One of the brokers is not the owner, and forwards it over TLS.
+        await flow(await other.producer(TOPIC), consumer, "at the other broker")
         # One of them is not the owner, and passes it on as a broker may.
         trusting = ssl.create_default_context(cafile=str(trusted))
         for row in brokers:

@@ -16,6 +16,7 @@ from broker_containers.doors.danube import danube_pb2 as pb
 from broker_containers.doors.danube.settings import PEER_SECONDS
 from broker_containers.doors.grpc_shared.callers import Context
 from sulina.errors import Unavailable
+from sulina.runtime.tls_files import own_authorities
 from sulina.version import __version__
 
 _FORWARDED: Final = "x-sulina-passed-on"
@@ -138,7 +139,7 @@ class Forwarder:
                 ("grpc.keepalive_timeout_ms", 5_000),
             ]
             if scheme == "https":
-                trusted = grpc.ssl_channel_credentials()
+                trusted = grpc.ssl_channel_credentials(own_authorities())
                 channel = grpc.aio.secure_channel(place, trusted, options=options)
             else:
                 channel = grpc.aio.insecure_channel(place, options=options)
