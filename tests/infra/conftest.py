@@ -13,9 +13,9 @@ import boto3
 import pytest
 
 from infra.artifacts import FUNCTIONS
+from localstack.deployment.stack_files import ROOT
 from localstack.emulators.moto import running_moto
 from tests.infra.graph import Graph
-from tests.infra.stack_files import ROOT
 from tests.support.fixtures import made_once
 
 DOMAIN = "sulina.example.com"

@@ -54,10 +54,6 @@ class RecordingMaker:
         """The result of a provider function."""
         return ANSWERS[token]
 
-    def look(self) -> dict[str, Any]:
-        """Nothing exists to inspect."""
-        return {}
-
     def make(self, kind: str, name: str, given: Inputs) -> tuple[str, dict[str, Any]]:
         """A resource's id and the properties that AWS would add."""
         if kind in _ARNS:

@@ -13,9 +13,9 @@ import pytest
 from infra import artifacts
 from infra.artifacts import digest_of, packed_functions
 from infra.errors import DeploymentError
-from tests.infra.emulated.inputs import _SECRET, plain
+from localstack.deployment.inputs import _SECRET, plain
+from localstack.deployment.stack_files import ROOT
 from tests.infra.graph import Graph
-from tests.infra.stack_files import ROOT
 
 
 def test_every_image_is_built_for_the_machines_and_pushed_where_they_pull_it(dev: Graph) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.infra.stack_files import ROOT
+from localstack.deployment.stack_files import ROOT
 
 _PULUMI = shutil.which("pulumi")
 

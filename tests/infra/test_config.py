@@ -6,7 +6,7 @@ import pytest
 
 from infra.config.settings import StackSettings
 from infra.errors import DeploymentError
-from tests.infra.stack_files import stack_values
+from localstack.deployment.stack_files import stack_values
 
 
 def parse(**given: str) -> StackSettings:

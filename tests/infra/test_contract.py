@@ -8,6 +8,7 @@ from pathlib import Path
 from broker_containers.commands.broker_run import broker_run
 from broker_containers.container import command_line
 from infra.lake.catalog import COLUMNS, PARTITIONS
+from localstack.deployment.stack_files import ROOT
 from storage_grpc.service.settings import load
 from sulina.cli.settings import CliSettings
 from sulina.lake.layout import object_key
@@ -16,7 +17,6 @@ from sulina.metadata.etcd import EtcdSettings
 from sulina.names import TopicName
 from sulina.runtime.tls_files import TlsFiles
 from tests.infra.graph import Graph
-from tests.infra.stack_files import ROOT
 
 MEMBER_TLS = TlsFiles(
     *(Path(f"/run/sulina/{name}.pem") for name in ("authorities", "certificate", "key"))

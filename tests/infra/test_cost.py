@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from infra.cost.estimate import WORKLOADS, fixed, page, stack_settings_of, used
+from localstack.deployment.stack_files import ROOT
 from tests.infra.graph import Graph
-from tests.infra.stack_files import ROOT
 
 
 def test_the_page_is_what_the_script_makes() -> None:

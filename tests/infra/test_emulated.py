@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.infra.emulated.account import EmulatedAccount
-from tests.infra.emulated.inputs import ResourceInputs
-from tests.infra.emulated.maker import EmulatedMaker
+from localstack.deployment.account import EmulatedAccount
+from localstack.deployment.inputs import ResourceInputs
+from localstack.deployment.maker import EmulatedMaker
 from tests.infra.graph import Graph
 from tests.infra.policy import IamPolicy
 
@@ -113,7 +113,7 @@ def test_wrong_arguments_fail() -> None:
     with pytest.raises(ValueError, match="unused inputs"):
         ResourceInputs({"name": "x"}).end()
     with pytest.raises(Exception, match="Missing required parameter"):
-        EmulatedAccount("http://127.0.0.1:9", "eu-central-1").check(
+        EmulatedAccount("http://127.0.0.1:9", "eu-central-1", {}).check(
             "dlm", "CreateLifecyclePolicy", {}
         )
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from infra.artifacts import FUNCTIONS
+from localstack.deployment.stack_files import ROOT
 from tests.infra.graph import Graph
-from tests.infra.stack_files import ROOT
 
 FOLDERS = {"sulina", "broker_containers", "storage_grpc", "emr_jobs", "functions", "localstack"}
 STACKS = ("dev", "prod", "localstack")

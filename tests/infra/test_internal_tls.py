@@ -15,6 +15,7 @@ import pytest
 import trustme
 from cryptography import x509
 
+from localstack.deployment.inputs import _SECRET, plain
 from localstack.emulators.server import free_ports
 from storage_grpc.container.secret_files import write
 from sulina.errors import Unavailable
@@ -22,7 +23,6 @@ from sulina.metadata.etcd import EtcdSettings, EtcdStore
 from sulina.metadata.etcd.server import find_etcd
 from sulina.runtime.real_clock import RealClock
 from sulina.runtime.tls_files import TlsFiles
-from tests.infra.emulated.inputs import _SECRET, plain
 from tests.infra.graph import Graph
 
 MEMBERS = [f"{kind}-{number}" for kind in ("etcd", "storage") for number in (1, 2, 3)]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import trustme
 
+from localstack.deployment.stack_files import ROOT
 from storage_grpc.container.member_watch import (
     CERTIFICATE,
     DISK,
@@ -19,7 +20,6 @@ from storage_grpc.container.member_watch import (
     used_percent,
 )
 from tests.infra.graph import Graph
-from tests.infra.stack_files import ROOT
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 

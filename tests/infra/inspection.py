@@ -7,7 +7,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from tests.infra.emulated.account import EmulatedAccount
+from localstack.deployment.account import EmulatedAccount
 
 
 def look(account: EmulatedAccount) -> dict[str, Any]:

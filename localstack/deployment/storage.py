@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.infra.emulated.account import EmulatedAccount, Made, makes
-from tests.infra.emulated.inputs import ResourceInputs, pascal
+from localstack.deployment.account import EmulatedAccount, Made, makes
+from localstack.deployment.inputs import ResourceInputs, pascal
 
 
 @makes("kms/key:Key")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.infra.emulated.account import EmulatedAccount, Made, makes
-from tests.infra.emulated.inputs import ResourceInputs
+from localstack.deployment.account import EmulatedAccount, Made, makes
+from localstack.deployment.inputs import ResourceInputs
 
 
 def _tagged(kind: str, given: ResourceInputs) -> list[dict[str, Any]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.infra.emulated.account import EmulatedAccount, Made, makes
-from tests.infra.emulated.inputs import ResourceInputs, pascal
+from localstack.deployment.account import EmulatedAccount, Made, makes
+from localstack.deployment.inputs import ResourceInputs, pascal
 
 
 @makes("lambda/function:Function")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.infra.emulated.account import EmulatedAccount, Made, makes
-from tests.infra.emulated.inputs import ResourceInputs, pascal
+from localstack.deployment.account import EmulatedAccount, Made, makes
+from localstack.deployment.inputs import ResourceInputs, pascal
 
 _KNOWN_RELEASE = "emr-7.0.0"
 """moto takes no label that it does not know; AWS's model of the request has no such list."""

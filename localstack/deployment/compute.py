@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.infra.emulated.account import EmulatedAccount, Made, makes
-from tests.infra.emulated.inputs import ResourceInputs, pascal
+from localstack.deployment.account import EmulatedAccount, Made, makes
+from localstack.deployment.inputs import ResourceInputs, pascal
 
 
 @makes("iam/role:Role")

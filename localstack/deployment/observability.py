@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.infra.emulated.account import EmulatedAccount, Made, makes
-from tests.infra.emulated.inputs import ResourceInputs
+from localstack.deployment.account import EmulatedAccount, Made, makes
+from localstack.deployment.inputs import ResourceInputs
 
 
 @makes("cloudwatch/logGroup:LogGroup")

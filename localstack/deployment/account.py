@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -11,7 +11,7 @@ from botocore.config import Config
 from botocore.exceptions import ParamValidationError
 from botocore.validate import ParamValidator
 
-from tests.infra.emulated.inputs import ResourceInputs
+from localstack.deployment.inputs import ResourceInputs
 
 Made = tuple[str, dict[str, Any]]
 Make = Callable[["EmulatedAccount", ResourceInputs], Made]
@@ -29,11 +29,12 @@ def makes(kind: str) -> Callable[[Make], Make]:
 
 
 class EmulatedAccount:
-    """An account of AWS at a URL."""
+    """An account of AWS at a URL; ``elsewhere`` has the URLs of services that are not there."""
 
-    def __init__(self, url: str, region: str) -> None:
-        self.url = url
+    def __init__(self, url: str, region: str, elsewhere: Mapping[str, str]) -> None:
         self.region = region
+        self._url = url
+        self._elsewhere = elsewhere
         self.client = cache(self._client)
         self.at_end: list[Callable[[], object]] = []
         """What has to wait until everything else is made."""
@@ -46,7 +47,7 @@ class EmulatedAccount:
     def _client(self, service: str) -> Any:
         return boto3.client(
             service,
-            endpoint_url=self.url,
+            endpoint_url=self._elsewhere.get(service, self._url),
             region_name=self.region,
             aws_access_key_id="test",
             aws_secret_access_key="test",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tests.infra.certificates import MAKERS
-from tests.infra.emulated.inputs import plain
+from localstack.deployment.certificates import MAKERS
+from localstack.deployment.inputs import plain
 
 _IMAGE = "docker-build:index:Image"
 
