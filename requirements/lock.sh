@@ -3,7 +3,7 @@
 # Keeps pins that still fit; `--upgrade` takes the newest versions.
 #
 #   run.lock    what `make up` needs
-#   lake.lock   run.lock and Spark, for `make up CLOUD=1`
+#   lake.lock   run.lock, Spark and the Pulumi program, for `make up CLOUD=1`
 #   dev.lock    run.lock and what `make test`, `make check` and `make proto` need
 #   bench.lock  run.lock and what `make bench` needs
 #   broker.lock, storage.lock, functions.lock   what the containers and the Lambda functions need
@@ -28,7 +28,7 @@ compile() {
 # The first one decides the versions and the others follow: all of them share one .venv.
 compile dev --extra all-in-one --extra dev "$@"
 compile run --extra all-in-one --constraint requirements/dev.lock "$@"
-compile lake --extra all-in-one --extra spark-local --constraint requirements/dev.lock "$@"
+compile lake --extra all-in-one --extra spark-local --extra infra --constraint requirements/dev.lock "$@"
 compile bench --extra bench --constraint requirements/dev.lock "$@"
 
 # In separate environments, because their dependencies conflict with ours.
