@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import pulumi
 from pulumi.runtime.config import CONFIG, get_config_env
 
+from infra.config.emulated import check_emulated
 from infra.config.settings import StackSettings
 from infra.config.values import PROJECT
 from infra.errors import DeploymentError
@@ -22,12 +23,14 @@ from infra.program import deploy
 def main() -> None:
     """Deploy the selected stack."""
     prefix = f"{PROJECT}:"
+    everything = {**get_config_env(), **CONFIG.get()}
     given = {
         name.removeprefix(prefix): value
-        for name, value in {**get_config_env(), **CONFIG.get()}.items()
+        for name, value in everything.items()
         if name.startswith(prefix)
     }
     try:
+        check_emulated(everything)
         outputs = deploy(StackSettings.parse(pulumi.get_stack(), given))
     except DeploymentError as error:
         # Pulumi shows a RunError as its message, without a traceback.

@@ -21,7 +21,8 @@ def running_localstack(folder: Path, port: int = 0) -> EmulatorServer:
         (folder / part).mkdir(parents=True, exist_ok=True)
     program = Program(
         name="localstack",
-        command=(str(python), "-m", "localstack.runtime.main"),
+        # -P: LocalStack must not import the modules next to this one, some of which share names.
+        command=(str(python), "-P", str(Path(__file__).with_name("localstack_server.py"))),
         port=port,
         ready=answers_http("/_localstack/health"),
         environment={

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
+import boto3
 import pytest
 from botocore.exceptions import ClientError
 
@@ -88,3 +89,18 @@ def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
 def test_an_environment_without_a_lock_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert make_environments(["nowhere"]) == 2
     assert "requirements/nowhere.lock does not exist" in capsys.readouterr().err
+
+
+def test_localstack_makes_keys(localstack: EmulatorServer) -> None:
+    kms = boto3.client(
+        "kms",
+        endpoint_url=localstack.url,
+        region_name=localstack.credentials.region,
+        aws_access_key_id=localstack.credentials.access_key,
+        aws_secret_access_key=localstack.credentials.secret_key,
+    )
+
+    key = kms.create_key()["KeyMetadata"]["KeyId"]
+    sealed = kms.encrypt(KeyId=key, Plaintext=b"hello")["CiphertextBlob"]
+
+    assert kms.decrypt(CiphertextBlob=sealed)["Plaintext"] == b"hello"
