@@ -108,6 +108,25 @@ class ChainHead:
         return AuditRecord(**values, hash=hash_of(AuditRecord(**values)))
 
 
+@dataclass(frozen=True, slots=True)
+class TrailStart:
+    """Where the trail begins once retention has deleted what was before an offset.
+
+    Brokers store it in the metadata, and its digest in the record of the deletion, so that it
+    can't be changed without breaking a chain.
+    """
+
+    offset: int
+    ends: tuple[ChainHead, ...] = ()
+    """The last record of each chain that is gone, by broker."""
+
+    @property
+    def digest(self) -> str:
+        """A SHA-256 of all of it."""
+        ends = [[each.broker, each.sequence, each.hash] for each in self.ends]
+        return hashlib.sha256(_json({"offset": self.offset, "ends": sorted(ends)})).hexdigest()
+
+
 def _shortened(name: str, value: Any) -> Any:
     if type(value) is not str:
         return value
@@ -175,16 +194,26 @@ class ChainVerifier:
     stored writes the same one again.
     """
 
-    def __init__(self, heads: Iterable[ChainHead] = (), *, first: int = 0) -> None:
+    def __init__(
+        self,
+        heads: Iterable[ChainHead] = (),
+        *,
+        first: int = 0,
+        starts: Iterable[TrailStart] = (),
+    ) -> None:
         """``heads`` are ends of chains that were known before reading began. ``first`` is the
-        offset at which the trail begins; not 0 if retention deleted what was before."""
+        offset at which the trail begins; not 0 if retention deleted what was before. ``starts``
+        are what the brokers stored before they deleted."""
         self._heads = {each.broker: each for each in heads}
         self._first = first
+        self._start = next((each for each in starts if first and each.offset == first), None)
         self._trimmed = 0
-        self.anchors: list[ChainHead] = []
-        """The last record before those that were added, of each chain that does not begin with
-        them: its hash is the one that the first record found has."""
-        self._ends: dict[str, ChainHead] = {}
+        self._digest = ""
+        """Of the start, as the record of the deletion has it."""
+        self.anchors: list[ChainHead] = [] if self._start is None else list(self._start.ends)
+        """The last record of each chain before those that were added. If no start is stored, as
+        before version 0.2, its hash is the one that the first record found has."""
+        self._ends = {each.broker: each for each in self.anchors}
         self._recent: OrderedDict[tuple[str, int], str] = OrderedDict()
         self.records = 0
         self.problems: list[AuditProblem] = []
@@ -192,7 +221,7 @@ class ChainVerifier:
     @property
     def ends(self) -> list[ChainHead]:
         """The last record found of each chain."""
-        return list(self._ends.values())
+        return [each for each in self._ends.values() if each not in self.anchors]
 
     def add(self, offset: int, record: AuditRecord | None) -> None:
         """Check the next record; None for one that can't be decoded."""
@@ -208,8 +237,8 @@ class ChainVerifier:
             return
         end = self._ends.get(record.broker)
         expected = 1 if end is None else end.sequence + 1
-        self._trimmed = max(self._trimmed, _trimmed_before(record))
-        if end is None and self._first and record.sequence > 1:
+        self._note_trim(record)
+        if end is None and self._first and self._start is None and record.sequence > 1:
             # The chain begins before the first record that was read.
             self.anchors.append(ChainHead(record.broker, record.sequence - 1, record.previous))
         elif record.sequence > expected:
@@ -237,6 +266,12 @@ class ChainVerifier:
                 f"the records before offset {self._first} are missing, and no record says that "
                 "retention deleted them",
             )
+        elif self._digest != ("" if self._start is None else self._start.digest):
+            self._wrong(
+                -1,
+                f"what the metadata has about the records before offset {self._first} was altered: "
+                "it is not what the record of their deletion says",
+            )
         for head in self._heads.values():
             if head.broker not in self._ends and 0 <= head.offset < self._first:
                 continue  # retention deleted all of it
@@ -247,19 +282,22 @@ class ChainVerifier:
             elif end.sequence == head.sequence and end.hash != head.hash:
                 self._wrong(-1, f"record {end.sequence}, the last of {head.broker}, was replaced")
 
+    def _note_trim(self, record: AuditRecord) -> None:
+        """Take what a record says about the deletion of old ones, if that is what it is about."""
+        if record.operation != TRIM or record.event is not AuditEvent.ACT:
+            return
+        try:
+            said = json.loads(record.detail)
+            before = int(said["before"])
+        except (ValueError, LookupError, TypeError):
+            return
+        self._trimmed = max(self._trimmed, before)
+        if before == self._first:
+            self._digest = str(said.get("ends", ""))
+
     def _wrong(self, offset: int, text: str) -> None:
         if len(self.problems) < _MOST_PROBLEMS:
             self.problems.append(AuditProblem(offset, text))
-
-
-def _trimmed_before(record: AuditRecord) -> int:
-    """The offset before which retention deleted the trail, if a record says so; otherwise 0."""
-    if record.operation != TRIM or record.event is not AuditEvent.ACT:
-        return 0
-    try:
-        return int(json.loads(record.detail)["before"])
-    except (ValueError, LookupError, TypeError):
-        return 0
 
 
 def _span(first: int, last: int) -> str:

@@ -57,7 +57,7 @@ def build_services(
     admin = operations.client
     trail = AuditTrail(broker.settings.broker_id, store, clock, admin, audit)
     operations.record_in(trail)
-    broker.on_first_use = trail.first_use
+    broker.around_first_use = trail.first_use
     broker.retention.audit = trail
     trail.kept = lambda: Policy(
         retention_ms=broker.settings.audit_retention_seconds * 1000,

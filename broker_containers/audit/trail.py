@@ -14,8 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from broker_containers.audit.start import trail_start
 from broker_containers.audit.summaries import MOST_ROWS, Summaries
 from broker_containers.audit.writer import ChainWriter
+from broker_containers.quotas.quotas import SYSTEM
 from broker_containers.security.access import ROOT, USING, Access, Caller, Need
 from broker_containers.security.authority import Authority, id_of
 from broker_containers.security.certificate import ClientCertificate
@@ -66,7 +68,9 @@ class AuditTrail:
         settings: AuditSettings | None,
     ) -> None:
         """``admin`` reaches the owner of the topic."""
+        self._store = store
         self._clock = clock
+        self._admin = admin
         self._settings = settings
         self.kept: Callable[[], Policy] = Policy
         """How much of the trail is kept."""
@@ -242,27 +246,27 @@ class AuditTrail:
                 with suppress(TimeoutError):
                     await within(self._clock, seconds, asyncio.shield(done))
 
-    def first_use(self, topic: TopicName) -> None:
-        """Record that a topic was created by its first use. Messages do not wait for it."""
-        if self.on:
-            user = USING.get() or _BROKER
-            self._note(
-                AuditEvent.ACT,
-                user.access.principal,
-                user.address,
-                user.door,
-                TopicOperations.create.name,
-                str(topic),
-                "by its first use",
-            )
+    async def first_use(self, topic: TopicName, create: Callable[[], Awaitable[None]]) -> None:
+        """Create a topic for whoever uses it first, as an act. Raises like ``act``.
+
+        Topics that brokers need themselves are created without a record: the trail is one of them.
+        """
+        if topic.namespace == SYSTEM:
+            await create()
+            return
+        caller, name = USING.get() or _BROKER, TopicOperations.create.name
+        await self.act(caller, name, str(topic), {"reason": "its first use"}, create)
 
     def policy(self) -> Policy | None:
         """What retention applies to the trail; None, to keep all, if nothing can be recorded."""
         return self.kept() if self.on else None
 
     async def trim(self, before: int, work: Callable[[], Awaitable[int]]) -> int:
-        """Delete the records below an offset by ``work``, after recording that it is done."""
-        return await self.act(_BROKER, TRIM, TOPIC, {"before": before}, work)
+        """Delete the records below an offset by ``work``, after recording that it is done, and how
+        the chains end there. Only the owner of the topic does."""
+        start = await trail_start(self._admin, self._store, before)
+        said = {"before": before, "ends": start.digest}
+        return await self.act(_BROKER, TRIM, TOPIC, said, work)
 
     async def _record(self, entry: AuditEntry, seconds: float) -> int:
         """Wait until an entry is durable; returns its sequence."""

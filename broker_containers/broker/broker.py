@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.broker.topic_owners import OwnsEveryTopic, TopicAddress, TopicOwners
@@ -143,8 +146,11 @@ class Broker:
         self.tiering = Tiering(tier, clock, settings.tier, self.loaded)
         self.object_cleanup = ObjectCleanup(tier, store, clock)
         self._background: list[asyncio.Task[None]] = []
-        self.on_first_use: Callable[[TopicName], None] = lambda _: None
-        """Called with a topic that was created because somebody used it."""
+        self.around_first_use: Callable[
+            [TopicName, Callable[[], Awaitable[None]]], Awaitable[None]
+        ] = lambda _, create: create()
+        """Called to create a topic because somebody uses it, with what creates it."""
+        self._first_uses: WeakValueDictionary[TopicName, asyncio.Lock] = WeakValueDictionary()
 
     async def __aenter__(self) -> Broker:
         await namespaces.create_first(self.store)
@@ -195,13 +201,28 @@ class Broker:
                 raise topics.missing(name)
             if not self.settings.auto_create_topics:
                 raise NotFound(f"no topic {name}: create it with `sulina topic create {name}`")
-            if await self.create_topic(name, delivery or Delivery.RELIABLE, 0, exist_ok=True):
-                self.on_first_use(name)
-            found = await topics.get(self.store, name)
+            found = await self._created_by_first_use(name, delivery or Delivery.RELIABLE)
         if found is None or found.state is not TopicState.READY:
             raise Retriable(f"{name} is being created or deleted: try again")
         if delivery is not None and found.delivery is not delivery:
             raise Refused(f"{name} is {found.delivery}, not {delivery}")
+        return found
+
+    async def _created_by_first_use(
+        self, name: TopicName, delivery: Delivery
+    ) -> TopicRecord | None:
+        """Create a topic because somebody uses it. What can't succeed is not recorded: whoever may
+        produce could fill the audit trail with it."""
+        # One at a time for each topic, so that a creation is recorded once.
+        turn = self._first_uses.setdefault(name, asyncio.Lock())
+        async with turn:
+            found = await topics.get(self.store, name)
+            if found is None:
+                await namespaces.get_policy(self.store, name.namespace)
+                wanted = self._new_topic(name, delivery, 0)
+                with suppress(AlreadyExists), self._room_for(name, wanted):
+                    await self.around_first_use(name, partial(self._create, name, wanted))
+                found = await topics.get(self.store, name)
         return found
 
     async def serves(self, name: TopicName) -> bool:
@@ -218,32 +239,32 @@ class Broker:
         delivery: Delivery,
         partitions: int,
         *,
-        exist_ok: bool = False,
         expected_records: int = 0,
         expected_bytes: int = 0,
-    ) -> bool:
-        """Create a topic; returns False if it exists, with ``exist_ok``. Raises ``AlreadyExists``
-        and ``QuotaExceeded``.
+    ) -> None:
+        """Create a topic. Raises ``AlreadyExists`` and ``QuotaExceeded``.
 
         The expected records and bytes per second, in plus out, help to choose a broker for it.
         """
-        wanted = TopicRecord(
-            delivery,
-            partitions,
-            created_us=self.clock.wall_us(),
+        wanted = replace(
+            self._new_topic(name, delivery, partitions),
             expected_records=expected_records,
             expected_bytes=expected_bytes,
-            created_by=None if name.namespace == SYSTEM else creator(),
         )
-        keys = topic_keys(name, partitions)
-        try:
-            with self.quotas.creating(name.namespace, keys, wanted.created_by):
-                await self._shielded.run(topic_lifecycle.create(self.store, name, wanted))
-        except AlreadyExists:
-            if not exist_ok:
-                raise
-            return False
-        return True
+        with self._room_for(name, wanted):
+            await self._create(name, wanted)
+
+    def _new_topic(self, name: TopicName, delivery: Delivery, partitions: int) -> TopicRecord:
+        by = None if name.namespace == SYSTEM else creator()
+        return TopicRecord(delivery, partitions, created_us=self.clock.wall_us(), created_by=by)
+
+    def _room_for(self, name: TopicName, wanted: TopicRecord) -> AbstractContextManager[None]:
+        """Counts a topic in the quotas while it is created. Raises ``QuotaExceeded``."""
+        keys = topic_keys(name, wanted.partitions)
+        return self.quotas.creating(name.namespace, keys, wanted.created_by)
+
+    async def _create(self, name: TopicName, wanted: TopicRecord) -> None:
+        await self._shielded.run(topic_lifecycle.create(self.store, name, wanted))
 
     async def grow_topic(self, name: TopicName, partitions: int) -> None:
         """Let a partitioned topic have at least this many partitions.

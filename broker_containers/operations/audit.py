@@ -58,6 +58,7 @@ class AuditHandlers:
 
         # Before the records, which then have at least these.
         heads = tuple(await audit.heads(self._store))
+        starts = await audit.starts(self._store)
         start = Start.time(since_us) if offset is None else Start.offset(offset)
         found: list[AuditRow] = []
         following, at_end, read = offset or 0, False, 0
@@ -81,7 +82,7 @@ class AuditHandlers:
                         at_end = at_end and following == page.next_offset
                         break
             start = Start.offset(following)
-        return AuditPage(tuple(found), following, at_end, heads)
+        return AuditPage(tuple(found), following, at_end, heads, starts)
 
 
 def _decoded(payload: bytes) -> AuditRecord | None:

@@ -17,6 +17,7 @@ from sulina.audit import TOPIC as AUDIT_TOPIC
 from sulina.errors import SulinaError
 from sulina.metadata.keys.ledgers import LedgerRef
 from sulina.metadata.keys.policy import Policy
+from sulina.metadata.keys.unreferenced_objects import LEDGERS_PER_RECORD
 from sulina.runtime.seam import Clock
 
 _log = logging.getLogger(__name__)
@@ -105,4 +106,5 @@ class Retention:
             return 0
         if recorded is None:
             return await log.trim(count)
+        count = min(count, LEDGERS_PER_RECORD)  # as many as are deleted at once
         return await recorded.trim(refs[count].first_offset, partial(log.trim, count))

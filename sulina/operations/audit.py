@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from sulina.audit import AuditEvent, AuditOutcome, AuditRecord, ChainHead
+from sulina.audit import AuditEvent, AuditOutcome, AuditRecord, ChainHead, TrailStart
 from sulina.operations.declaration import CLUSTER, GET, OperationGroup, operation
 from sulina.operations.json_forms import Between
 from sulina.operations.json_types import Count
@@ -31,6 +31,9 @@ class AuditPage:
     at_end: bool
     heads: Annotated[
         tuple[ChainHead, ...], "The ends of the chains that are known, one per broker."
+    ]
+    starts: Annotated[
+        tuple[TrailStart, ...], "Where the trail may begin, if old records were deleted."
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from sulina.audit import (
     AuditRecord,
     ChainHead,
     ChainVerifier,
+    TrailStart,
     decode,
     encode,
     hash_of,
@@ -68,7 +70,7 @@ def heads_of(records: list[AuditRecord]) -> list[ChainHead]:
     return list({record.broker: record.head for record in records}.values())
 
 
-def problems(records: list[AuditRecord], heads: list[ChainHead], **more: int) -> list[str]:
+def problems(records: list[AuditRecord], heads: list[ChainHead], **more: Any) -> list[str]:
     verifier = ChainVerifier(heads, **more)
     for offset, record in enumerate(records):
         verifier.add(offset, record)
@@ -94,6 +96,29 @@ def test_a_trail_may_be_read_from_any_record_on(
     assert problems(kept, gone, first=start) == []
     [missing] = problems(kept[:-1], [], first=start)
     assert "no record says that retention deleted them" in missing
+
+
+@given(trails, st.data())
+def test_what_is_missing_after_a_deletion_is_found(
+    records: list[AuditRecord], data: st.DataObject
+) -> None:
+    first = data.draw(st.integers(1, len(records)))
+    start = TrailStart(first, tuple(heads_of(records[:first])))
+    detail = json.dumps({"before": first, "ends": start.digest})
+    trim = replace(ENTRY, operation=TRIM, detail=detail)
+    heads = {record.broker: record.head for record in records}
+    kept = [*records[first:], heads[records[0].broker].next(trim)]
+    assert problems(kept, heads_of(records), first=first, starts=[start]) == []
+    gone = data.draw(st.integers(0, len(kept) - 1))
+    fewer = [*kept[:gone], *kept[gone + 1 :]]
+    assert problems(fewer, heads_of(kept), first=first, starts=[start]) != []
+    # A repeated record is not a problem, so one may take the place of another.
+    replaced = [kept[-1] if number == gone else each for number, each in enumerate(kept)]
+    if gone < len(kept) - 1:
+        assert problems(replaced, heads_of(kept), first=first, starts=[start]) != []
+    altered = replace(start, ends=tuple(replace(each, hash="0") for each in start.ends))
+    assert problems(kept, [], first=first, starts=[altered]) != []
+    assert problems(kept, [], first=first) != []
 
 
 @given(trails, st.data())

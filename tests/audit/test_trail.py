@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from broker_containers.topics.topic import Topic
 from sulina.audit import TOPIC, TRIM, AuditEvent, AuditOutcome, AuditRecord, ChainVerifier, decode
 from sulina.cli.admin.audit import _pages
 from sulina.errors import Refused, Retriable
+from sulina.metadata.keys import audit
 from sulina.names import TopicName
 from sulina.operations.declaration import FORWARDED
 from tests.auth.broker import ROOT, Guarded, bearer, guarded_broker
@@ -69,7 +72,9 @@ async def problems(client: sulina.Client) -> list[str]:
 async def verified(client: sulina.Client) -> ChainVerifier:
     verifier = None
     async for page in _pages(client.admin, {}, 0):
-        verifier = verifier or ChainVerifier(page.heads, first=page.records[0].offset)
+        verifier = verifier or ChainVerifier(
+            page.heads, first=page.records[0].offset, starts=page.starts
+        )
         for row in page.records:
             verifier.add(row.offset, row.record)
     assert verifier is not None and verifier.records
@@ -125,20 +130,28 @@ async def test_topics_created_by_their_first_use_are_recorded_at_every_door(
     )
     async with Calls(guarded.grpc_url, token) as calls:
         await calls.producer("/default/danubian")
-    wanted = {
+    found = await trail(guarded.root, operation="topic.create")
+    assert all(each.principal == "web" and each.allowed for each in found)
+    acts, outcomes = found[::2], found[1::2]
+    assert {each.outcome for each in outcomes} == {AuditOutcome.DONE}
+    assert [(each.door, each.resource) for each in acts] == [
         ("binary", "/default/produced"),
         ("binary", "/default/consumed"),
         ("http", "/default/posted"),
         ("danube", "/default/danubian"),
-    }
+    ]
+    assert {each.detail for each in acts} == {'{"reason": "its first use"}'}
 
-    async def all_there() -> bool:
-        found = await trail(guarded.root, operation="topic.create")
-        assert all(each.principal == "web" and each.allowed for each in found)
-        assert all(each.detail == "by its first use" for each in found)
-        return sorted((each.door, each.resource) for each in found) == sorted(wanted)
 
-    await until(all_there)
+async def test_a_first_use_that_creates_nothing_is_not_recorded(guarded: Guarded) -> None:
+    await guarded.root.admin.quotas.namespace("default", topics=1)
+    post = partial(guarded.http, "POST", data=b"x", headers=bearer(ROOT))
+    paths = [f"/api/v1/topics/default/{name}/messages" for name in ("one", "one", "two", "three")]
+    answers = await asyncio.gather(*map(post, (*paths[:2], "/api/v1/topics/no/one/messages")))
+    assert [each.status for each in answers] == [200, 200, 404]
+    assert {(await post(path)).status for path in paths[2:]} == {403}
+    found = await trail(guarded.root, operation="topic.create", event=AuditEvent.ACT)
+    assert [each.resource for each in found] == ["/default/one"]
 
 
 async def test_a_consumer_that_seeks_or_unsubscribes_is_recorded(guarded: Guarded) -> None:
@@ -172,8 +185,29 @@ async def test_old_records_are_deleted_and_the_rest_is_still_verified(guarded: G
     [anchor] = after.anchors
     assert anchor.broker == "broker-1" and anchor.sequence >= 10
     act, outcome = await trail(root, operation=TRIM)
-    assert json.loads(act.detail) == {"before": topic.log.start}
+    [start] = await audit.starts(broker.store)
+    assert json.loads(act.detail) == {"before": topic.log.start, "ends": start.digest}
+    assert (start.offset, start.ends) == (topic.log.start, (anchor,))
     assert (act.principal, outcome.outcome) == ("root", AuditOutcome.DONE)
+
+
+async def test_a_trail_is_trimmed_again_and_again(guarded: Guarded) -> None:
+    broker, root = guarded.server.broker, guarded.root
+    await root.admin.config.set("broker.audit_retention_bytes", 1)
+    topic = await broker.topic(TopicName.parse(TOPIC), create=False)
+    assert isinstance(topic.log, ManagedLedger)
+    for number in range(3):
+        await root.admin.namespaces.create(f"n{number}")
+        await topic.log.roll()
+        await root.admin.namespaces.create(f"m{number}")
+        await until(lambda: _trimmed(broker.retention, topic))
+        starts = await audit.starts(broker.store)
+        assert starts[-1].offset == topic.log.start
+        assert (await verified(root)).problems == []
+    assert len(starts) == 2
+    await audit.put_starts(broker.store, replace(starts[-1], ends=()))
+    [problem, *_] = [each.text for each in (await verified(root)).problems if each.offset < 0]
+    assert "what the metadata has about the records before offset" in problem
 
 
 async def _trimmed(retention: Retention, topic: Topic) -> bool:
@@ -307,6 +341,7 @@ async def test_a_change_that_cannot_be_recorded_is_not_made_and_messages_still_f
 ) -> None:
     async with guarded_broker(tmp_path, audit=AuditSettings(wait_seconds=0.2)) as guarded:
         await guarded.root.admin.namespaces.create("before")
+        await guarded.root.admin.topics.create("/default/orders")
         admin = guarded.server.services.operations.client
         publish = admin.call
 
@@ -319,6 +354,11 @@ async def test_a_change_that_cannot_be_recorded_is_not_made_and_messages_still_f
         with pytest.raises(Retriable, match="audit trail can't be written"):
             await guarded.root.admin.namespaces.create("refused")
         assert "refused" not in await guarded.root.admin.namespaces.list()
+        first_use = "/api/v1/topics/default/new/messages"
+        answer = await guarded.http("POST", first_use, data=b"x", headers=bearer(ROOT))
+        assert answer.status == 503 and "audit trail can't be written" in answer.text
+        found = [each.topic for each in await guarded.root.admin.topics.list()]
+        assert found == ["/default/orders", TOPIC]
         async with guarded.root.producer("/default/orders") as producer:
             await (await producer.send(b"hello"))
 
@@ -415,8 +455,8 @@ async def test_brokers_of_a_cluster_write_their_chains_into_one_topic(tmp_path: 
 
 async def test_what_only_says_no_costs_the_trail_nothing(guarded: Guarded) -> None:
     """A caller that makes up names fills a bounded table, not the queue."""
-    audit = guarded.server.services.audit
+    trail_of_broker = guarded.server.services.audit
     caller = Caller(ANYONE, "binary", "127.0.0.1:1")
     for number in range(5_000):
-        audit.refused(caller, "produce", f"/default/{number}", Refused("no"))
-    assert audit.writer.waiting < 600
+        trail_of_broker.refused(caller, "produce", f"/default/{number}", Refused("no"))
+    assert trail_of_broker.writer.waiting < 600

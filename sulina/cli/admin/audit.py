@@ -165,7 +165,7 @@ async def _verify(settings: CliSettings) -> None:
         async for page in _pages(client.admin, {}, 0):
             if verifier is None:
                 first = page.records[0].offset if page.records else 0
-                verifier = ChainVerifier(page.heads, first=first)
+                verifier = ChainVerifier(page.heads, first=first, starts=page.starts)
             for row in page.records:
                 verifier.add(row.offset, row.record)
     assert verifier is not None

@@ -1,4 +1,4 @@
-"""The ends of the audit chains: ``/audit/{broker}``.
+"""The ends of the audit chains, ``/audit/{broker}``, and where the trail begins, ``/audit_start``.
 
 They say where a broker continues its chain after a restart, and reveal a trail whose last records
 were removed. A broker stores its own every few seconds, so one may be behind the trail.
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sulina.audit import NO_HASH, ChainHead
+from sulina.audit import NO_HASH, ChainHead, TrailStart
 from sulina.metadata.keys import record
 from sulina.metadata.keys.auth import list_under
 from sulina.metadata.keys.path import name_of, part
 from sulina.metadata.store import MetadataStore
 
 AUDIT = "/audit/"
+START = "/audit_start"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +47,21 @@ async def heads(store: MetadataStore) -> list[ChainHead]:
         broker = name_of(item.key.removeprefix(AUDIT))
         found.append(ChainHead(broker, read.sequence, read.hash, read.offset))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class StartRecord:
+    """Where the trail begins, and where it will begin if a deletion is not finished yet."""
+
+    starts: tuple[TrailStart, ...] = ()
+
+
+async def starts(store: MetadataStore) -> tuple[TrailStart, ...]:
+    """Where the trail may begin; empty if nothing was deleted."""
+    item = await store.get(START)
+    return () if item is None else record.decode(StartRecord, item).starts
+
+
+async def put_starts(store: MetadataStore, *now: TrailStart) -> None:
+    """Store where the trail may begin. Only the owner of the topic does."""
+    await store.put(START, record.encode(StartRecord(now)))
