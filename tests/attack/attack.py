@@ -45,6 +45,10 @@ class Target:
     root: str = field(repr=False)
     """The root token: for preparations, and to see whether honest clients are served."""
     log: Path
+    data: Path
+    """Its folder."""
+    etcd: str = ""
+    """Where etcd is, if the broker is one of a cluster."""
     opened: list[Streams] = field(default_factory=list, repr=False)
     """Connections of the attack, closed after it."""
 
@@ -130,6 +134,8 @@ class Attack:
     """What the attacker has: "nothing", or "a token" with certain rights."""
     what: str
     run: Run
+    keeps: frozenset[str] = frozenset()
+    """What it may leave behind, because its token allows to create it; see ``footprint``."""
 
     @property
     def by_stranger(self) -> bool:
@@ -140,12 +146,12 @@ ATTACKS: dict[str, Attack] = {}
 """All attacks, by name, in the order in which they run."""
 
 
-def attack(name: str, needs: str, what: str) -> Callable[[Run], Run]:
+def attack(name: str, needs: str, what: str, *keeps: str) -> Callable[[Run], Run]:
     """Add a function to the list."""
 
     def add(run: Run) -> Run:
         assert name not in ATTACKS, name
-        ATTACKS[name] = Attack(name, needs, what, run)
+        ATTACKS[name] = Attack(name, needs, what, run, frozenset(keeps))
         return run
 
     return add

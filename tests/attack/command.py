@@ -2,9 +2,10 @@
 
 Each attack runs against a real broker that needs tokens, while a bystander uses it. An attack
 fails the run if the bystander waits more than 250 ms or is refused, if an attacker without a token
-costs more than 64 MiB of memory, if memory is not released within a minute, if a leader or an owner
-of topics changes, or if the attack succeeds in another way. Finally SIGTERM must end the broker.
-Exit code 0: the broker held; 1: it did not.
+costs more than 64 MiB of memory, if anything is left behind after a minute (more than 8 MiB of
+memory, file descriptors, threads, tasks, connections, files, topics, keys or leases), if a leader
+or an owner of topics changes, or if the attack succeeds in another way. Finally SIGTERM must end
+the broker with exit code 0. Exit code 0: the broker held; 1: it did not.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 
 from tests.attack import strangers, tenants
 from tests.attack.attack import ATTACKS, Attack, AttackSucceeded, Target
+from tests.attack.footprint import settled
 from tests.attack.run import Result, cluster, run_attack, single_broker
 
 _EXAMPLES = """examples:
@@ -75,6 +77,7 @@ async def _run(
     if not as_json:
         sys.stdout.write(f"{'attack':24} {'growth':>10} {'left':>10} {'stall':>10}  outcome\n")
     with tempfile.TemporaryDirectory(prefix="sulina-attack-") as folder, start(Path(folder)) as at:
+        await settled(at)
         for each in attacks:
             result = await run_attack(each, at)
             results.append(result)

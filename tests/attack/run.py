@@ -13,17 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from subprocess import TimeoutExpired
 
-from tests.attack.attack import Attack, AttackSucceeded, Target
+from tests.attack.attack import Attack, AttackSucceeded, Target, must
 from tests.attack.bystander import resident_mib
+from tests.attack.footprint import Footprint, footprint
 from tests.support.local_cluster import ClusterUp
 from tests.support.server import SulinaProcess
 
 MAX_STALL_MS = 250.0
 MAX_GROWTH_MIB = 64.0
 """For an attacker without a token."""
-MAX_LEFT_MIB = 48.0
-"""More than this, a minute after the attack, counts as left behind: the allocator keeps freed
-memory for later frames."""
 MAX_LOG_BYTES = 16 << 10
 _SETTLE_SECONDS = 60.0
 _RUN_SECONDS = 180.0
@@ -63,11 +61,13 @@ def single_broker(folder: Path) -> Iterator[Target]:
             pid=server.pid,
             root=_ROOT,
             log=folder / "data.log",
+            data=folder / "data",
         )
         try:
-            server.stop()
+            code = server.stop()
         except RuntimeError as error:
             raise AttackSucceeded(f"SIGTERM did not end the broker: {error}") from None
+        _must_have_ended(code, folder / "data.log")
     finally:
         server.kill()
 
@@ -91,11 +91,20 @@ def cluster(folder: Path) -> Iterator[Target]:
             pid=first["pid"],
             root=_ROOT,
             log=Path(first["log"]),
+            data=folder / "data",
+            etcd=up.ready["etcd"][0]["url"],
         )
         try:
-            up.stop()
+            code = up.stop()
         except TimeoutExpired:
             raise AttackSucceeded("SIGTERM did not end the cluster") from None
+        _must_have_ended(code, Path(first["log"]))
+
+
+def _must_have_ended(code: int, log: Path) -> None:
+    """Raise ``AttackSucceeded`` unless the process has ended as it should."""
+    must(code == 0, f"after SIGTERM the exit code was {code}: see {log}")
+    must("Traceback" not in log.read_text(errors="replace"), f"{log} has a traceback")
 
 
 def _root_file(folder: Path) -> Path:
@@ -108,7 +117,7 @@ def _root_file(folder: Path) -> Path:
 async def run_attack(attack: Attack, target: Target) -> Result:
     """Run one attack with a bystander beside it; then wait until its memory is released."""
     began = time.monotonic()
-    before, log_before = resident_mib(target.pid), _size(target.log)
+    before, log_before = await footprint(target), _size(target.log)
     leader, owners = await _leader_and_owners(target)
     bystander = await _start_bystander(target)
     detail = ""
@@ -123,9 +132,10 @@ async def run_attack(attack: Attack, target: Target) -> Result:
     target.close_all()
     said, _ = await asyncio.wait_for(bystander.communicate(b""), _RUN_SECONDS)
     seen = json.loads(said)
-    left = await _left(target, before)
+    left = await _left(target, before, attack.keeps)
+    left_mib = max(resident_mib(target.pid) - before.memory, 0.0)
     stall_ms = 1000 * max(seen["stall"], seen["health_stall"])
-    growth = max(seen["peak"] - before, 0.0)
+    growth = max(seen["peak"] - before.memory, 0.0)
     logged = _size(target.log) - log_before
     leader_now, owners_now = await _leader_and_owners(target)
     moved = [each for each in owners if owners_now.get(each, owners[each]) != owners[each]]
@@ -134,14 +144,14 @@ async def run_attack(attack: Attack, target: Target) -> Result:
         f"a bystander was disconnected or refused: {seen['error']}" if seen["error"] else "",
         f"a bystander waited {stall_ms:.0f} ms" if stall_ms > MAX_STALL_MS else "",
         f"it cost {growth:.0f} MiB" if attack.by_stranger and growth > MAX_GROWTH_MIB else "",
-        f"{left:.0f} MiB were not released within a minute" if left > MAX_LEFT_MIB else "",
+        f"after a minute there were more: {_named(left)}" if left else "",
         f"it wrote {logged} bytes to the log" if logged > MAX_LOG_BYTES else "",
         f"{leader} lost the lead to {leader_now}" if leader_now != leader else "",
         f"topics moved: {', '.join(moved[:5])}" if moved else "",
     ]
     found = "; ".join(each for each in problems if each)
     seconds = time.monotonic() - began
-    return Result(attack.name, attack.needs, growth, left, stall_ms, seconds, not found, found)
+    return Result(attack.name, attack.needs, growth, left_mib, stall_ms, seconds, not found, found)
 
 
 async def _leader_and_owners(target: Target) -> tuple[str, dict[str, str]]:
@@ -175,11 +185,17 @@ async def _start_bystander(target: Target) -> asyncio.subprocess.Process:
     return process
 
 
-async def _left(target: Target, before: float) -> float:
-    """What is still in use once it is little, or after a minute."""
+async def _left(target: Target, before: Footprint, kept: frozenset[str]) -> dict[str, float]:
+    """What the broker still holds once that is nothing, or after a minute."""
     end = time.monotonic() + _SETTLE_SECONDS
     while True:
-        left = max(resident_mib(target.pid) - before, 0.0)
-        if left <= MAX_LEFT_MIB or time.monotonic() > end:
+        more = (await footprint(target)).more_than(before)
+        left = {name: count for name, count in more.items() if name not in kept}
+        if not left or time.monotonic() > end:
             return left
         await asyncio.sleep(0.5)
+
+
+def _named(left: dict[str, float]) -> str:
+    units = {"memory": "MiB"}
+    return ", ".join(f"{count:.0f} {units.get(name, name)}" for name, count in left.items())

@@ -21,6 +21,8 @@ from tests.attack.attack import (
 )
 
 _ANY = "any token"
+_A_TOPIC = ("topics", "keys")
+"""What is left of an attack that creates a topic, as its token allows."""
 Code = grpc.StatusCode
 
 
@@ -87,7 +89,7 @@ async def _check_schema(target: Target, subject: str, first: Any, second: Any) -
                 continue
 
 
-@attack("schema-patterns", "schemas", "a schema whose pattern backtracks on the stored names")
+@attack("schema-patterns", "schemas", "a schema whose pattern backtracks on stored names", "keys")
 async def schema_patterns(target: Target) -> None:
     name = "a" * 28 + "!"
     stored = {"type": "object", "properties": {name: {"type": "string"}}}
@@ -99,7 +101,7 @@ async def schema_patterns(target: Target) -> None:
     await _check_schema(target, "attack-patterns", stored, evil)
 
 
-@attack("schema-doubling", "schemas", "a schema whose references double 40 times")
+@attack("schema-doubling", "schemas", "a schema whose references double 40 times", "keys")
 async def schema_doubling(target: Target) -> None:
     definitions: dict[str, Any] = {"d40": {"type": "integer"}}
     for level in range(40):
@@ -109,7 +111,12 @@ async def schema_doubling(target: Target) -> None:
     await _check_schema(target, "attack-doubling", doubling, {**doubling, "title": "again"})
 
 
-@attack("peek-bomb", "produce and consume", "a small frame that is large when it is decompressed")
+@attack(
+    "peek-bomb",
+    "produce and consume",
+    "a small frame that is large when it is decompressed",
+    *_A_TOPIC,
+)
 async def peek_bomb(target: Target) -> None:
     topic = "/default/bomb"
     token = await target.token("peeking", f"produce:{topic}", f"consume:{topic}")
@@ -126,7 +133,7 @@ async def peek_bomb(target: Target) -> None:
     must(largest < 8 << 20, f"an answer has {largest >> 20} MiB")
 
 
-@attack("metrics-of-others", _ANY, "/metrics with the token of another tenant")
+@attack("metrics-of-others", _ANY, "/metrics with the token of another tenant", *_A_TOPIC)
 async def metrics_of_others(target: Target) -> None:
     async with target.connect() as client, client.producer("/default/secret-orders") as producer:
         await (await producer.send(b"x"))

@@ -94,6 +94,7 @@ class BrokerMetrics:
                 "How late the event loop ran, sampled four times a second.",
                 self._lag.seen,
             )
+            text.gauge("sulina_tasks", "Tasks of the event loop.", len(asyncio.all_tasks()))
             self._process.write(text)
             return text.encode()
 
