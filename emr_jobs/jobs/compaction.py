@@ -15,7 +15,7 @@ from emr_jobs.jobs import running
 from emr_jobs.jobs.compacted import CompactedTable, Uncompacted, todo
 from emr_jobs.jobs.running import DONE, Result
 from emr_jobs.jobs.stores import read_records, spark_path
-from emr_jobs.source.objects import list_parts
+from emr_jobs.source.objects import existing_parts
 from emr_jobs.source.options import StoreLocation, parse_options
 from emr_jobs.source.storage import LakeStorage
 from sulina.errors import Refused
@@ -56,7 +56,7 @@ def work(arguments: argparse.Namespace) -> tuple[int, Result]:
     table = CompactedTable(StoreLocation(arguments.table.rstrip("/"), arguments.endpoint))
     number, done = table.state()
     old_us = RealClock().wall_us() - parsed.gap_seconds * 1_000_000
-    pieces = todo(storage, list_parts(storage, parsed.topics), done, old_us)
+    pieces = todo(storage, existing_parts(storage, parsed), done, old_us)
     result: Result = {"job": "compaction", "table": arguments.table, "run": number, "records": 0}
     if not pieces:
         return DONE, {**result, "topics": {}}

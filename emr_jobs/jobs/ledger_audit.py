@@ -22,9 +22,9 @@ from emr_jobs.source.objects import (
     ObjectCandidate,
     TopicPartition,
     candidates,
-    list_parts,
+    existing_parts,
 )
-from emr_jobs.source.options import ReadBounds, StoreLocation, TopicPatterns, parse_options
+from emr_jobs.source.options import ReadBounds, ReadOptions, StoreLocation, parse_options
 from emr_jobs.source.storage import LakeObject, LakeStorage
 from sulina.errors import SulinaError
 
@@ -57,7 +57,7 @@ def work(arguments: argparse.Namespace) -> tuple[int, Result]:
     """Audit all objects in tasks, then the transitions between them on the driver."""
     options = parse_options(running.source_options(arguments))
     storage = LakeStorage(options.location)
-    chosen = spans(storage, options.topics, options.bounds)
+    chosen = spans(storage, options)
     spark = running.session(arguments, "ledger-audit")
     late_us = round(arguments.late_seconds * 1e6)
     objects = with_times(storage, chosen)
@@ -80,14 +80,15 @@ def _audit(
         yield audit_object(storage, found, newest, late_us)
 
 
-def spans(storage: LakeStorage, topics: TopicPatterns, bounds: ReadBounds) -> list[ObjectCandidate]:
+def spans(storage: LakeStorage, options: ReadOptions) -> list[ObjectCandidate]:
     """The objects to audit: per topic partition, from the first to the last within the bounds.
 
     Objects in between are included even if their times are outside the bounds, because leaving them
-    out would look like a gap.
+    out would look like a gap. Raises ``NotFound`` for topics without objects, unless allowed.
     """
+    bounds = options.bounds
     chosen: list[ObjectCandidate] = []
-    for objects in list_parts(storage, topics).values():
+    for objects in existing_parts(storage, options).values():
         found = candidates(objects, bounds.start_offset, bounds.end_offset)
         if bounds.by_time:
             with ThreadPoolExecutor(FOOTER_THREADS) as pool:

@@ -1,20 +1,24 @@
 """What all jobs share: arguments, the Spark session, the JSON result, exit codes.
 
-Exit codes: 0 success, 1 an audit found faults, 2 invalid arguments, 3 the job failed. The result is
-one JSON object on standard output, and in the file ``--result``; messages go to standard error.
+Exit codes: 0 success, 1 an audit found faults, 2 invalid arguments or no such topic or bucket, 3
+the job failed. The result is one JSON object on standard output, and in the file ``--result``;
+messages go to standard error.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from emr_jobs.java import prepare_java
+from sulina import errors
 from sulina.errors import Refused, SulinaError
 
 if TYPE_CHECKING:
@@ -33,6 +37,13 @@ _LOCAL: Final = {
     "spark.ui.enabled": "false",
 }
 """Settings of Spark in local mode: few tasks, little output, no ports open to other machines."""
+
+_TIMES: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+"""Times are UTC, also in what jobs write. Spark's default there, INT96, has neither statistics nor
+a time zone, and few other readers know it."""
 
 _SPARK_VARIABLES: Final = {"PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR", "SPARK_HOME"}
 """If one is set, spark-submit or Spark's own configuration decides how Spark runs."""
@@ -56,6 +67,11 @@ def parser(module: str, what: str, examples: str) -> argparse.ArgumentParser:
         "--topic",
         required=True,
         help="a topic, a comma-separated list, or a pattern such as /default/*",
+    )
+    add(
+        "--allow-empty",
+        action="store_true",
+        help="topics without any object are not an error (a missing bucket or folder always is)",
     )
     add("--endpoint", default="", help="URL of an S3-compatible store other than AWS")
     add("--start-time", default="", help="first publish time: 2026-05-01T00:00:00Z")
@@ -89,6 +105,7 @@ def source_options(arguments: argparse.Namespace, **more: Any) -> dict[str, str]
         "path": arguments.path,
         "topic": arguments.topic,
         "endpoint": arguments.endpoint,
+        "allowEmpty": "true" if arguments.allow_empty else "",
         "startTime": arguments.start_time,
         "endTime": arguments.end_time,
         "clockSkewSeconds": getattr(arguments, "clock_skew_seconds", ""),
@@ -118,6 +135,9 @@ def guard(work: Callable[[], int]) -> int:
         # Spark's errors contain pages of Java stack traces; the cause is in the first lines.
         if not type(error).__module__.startswith(("pyspark", "py4j")):
             raise
+        ours = _ours(str(error))
+        if ours is not None:
+            return _fail(REFUSED if isinstance(ours, Refused) else FAILED, ours)
         return _fail(FAILED, _cause(str(error)))
 
 
@@ -128,6 +148,7 @@ def session(arguments: argparse.Namespace, name: str) -> SparkSession:
     import emr_jobs
 
     prepare_java()
+    _quieten()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(f"sulina-{name}")
     configured = arguments.master or _SPARK_VARIABLES & {*os.environ}
@@ -137,7 +158,9 @@ def session(arguments: argparse.Namespace, name: str) -> SparkSession:
             builder = builder.config(setting, value)
     if arguments.master:
         builder = builder.master(arguments.master)
-    found = builder.config("spark.sql.session.timeZone", "UTC").getOrCreate()
+    for setting, value in _TIMES.items():
+        builder = builder.config(setting, value)
+    found = builder.getOrCreate()
     emr_jobs.register(found)
     return found
 
@@ -160,11 +183,23 @@ def _fail(code: int, error: object) -> int:
     return code
 
 
-def _cause(text: str) -> str:
+def _quieten() -> None:
+    """Spark's errors reach the caller; PySpark also logs them, with tens of kilobytes of JSON."""
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+
+
+def _ours(text: str) -> SulinaError | None:
+    """The error of ours that a Spark task or planner ended with, if it was one."""
     for line in text.splitlines():
-        words = line.strip()
-        if words.startswith("sulina.errors."):
-            return words.partition(": ")[2]
+        found = re.match(r"sulina\.errors\.(\w+): (.*)", line.strip())
+        kind = getattr(errors, found[1], None) if found else None
+        if found and isinstance(kind, type) and issubclass(kind, SulinaError):
+            return (Refused if issubclass(kind, Refused) else SulinaError)(found[2])
+    return None
+
+
+def _cause(text: str) -> str:
     # The first line of a Java error names the Python call, the second the cause.
     for line in text.splitlines():
         if line.strip() and not line.startswith("An error occurred while calling "):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from emr_jobs import native
+from emr_jobs.source.native import has_file_system
 from sulina.errors import Refused
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def read_records(spark: SparkSession, scheme: str, options: Mapping[str, str]) -
     Uses Spark's own Parquet reader if Spark has a file system for ``scheme``, or else the data
     source.
     """
-    if opens(spark, scheme or urlsplit(options["path"]).scheme):
+    if has_file_system(spark, scheme or urlsplit(options["path"]).scheme):
         return native(spark, scheme=scheme, **options)
     return spark.read.format("sulina").options(**options).load()
 
@@ -34,25 +35,10 @@ def spark_path(spark: SparkSession, path: str) -> str:
     scheme = urlsplit(path).scheme
     if not scheme:
         return str(Path(path).absolute())
-    if not opens(spark, scheme):
+    if not has_file_system(spark, scheme):
         raise Refused(
             f"Spark cannot write to {path}: it has no file system for {scheme}://. EMR has one for "
             "s3://; elsewhere add hadoop-aws (--packages org.apache.hadoop:hadoop-aws of its "
             "Hadoop's version) and use s3a://, or write to a folder"
         )
     return path
-
-
-def opens(spark: SparkSession, scheme: str) -> bool:
-    """Whether Spark has a file system for ``scheme``; empty means a local folder."""
-    from py4j.protocol import Py4JJavaError
-
-    context = spark.sparkContext
-    jvm, java = context._jvm, context._jsc
-    assert jvm is not None
-    try:
-        settings = java.hadoopConfiguration()
-        jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme or "file", settings)
-    except Py4JJavaError:
-        return False
-    return True

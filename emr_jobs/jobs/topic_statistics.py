@@ -6,7 +6,8 @@ Percentiles are exact for few values and approximate for many (within 1 % of the
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,9 @@ _EXAMPLES = """\
       --top 20 --output s3://reports/orders --chart orders.png"""
 _PERCENTILES = (0.5, 0.9, 0.99, 1.0)
 _MAX_ROWS = 10_000
+_UNIT = r"((micro|milli)?second|minute|hour|day|week)s?"
+_WINDOW = re.compile(rf"(0*[1-9]\d{{0,8}} {_UNIT}( |$))+", re.IGNORECASE)
+"""Lengths that Spark takes for windows; months and years differ in length, so it refuses them."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -31,7 +35,10 @@ def main(argv: Sequence[str]) -> int:
     arguments = running.parser(__spec__.name, __doc__, _EXAMPLES)
     running.add_clock_skew(arguments)
     arguments.add_argument(
-        "--window", default="1 hour", help="window length, such as '5 minutes' (default: 1 hour)"
+        "--window",
+        type=_window,
+        default="1 hour",
+        help="window length, such as '5 minutes' (default: 1 hour)",
     )
     arguments.add_argument(
         "--top", type=int, default=10, help="number of top keys per topic (default: 10)"
@@ -81,8 +88,8 @@ def by_window(frame: DataFrame, window: str) -> DataFrame:
         f.count(f.lit(1)).alias("records"),
         f.sum(size).alias("bytes"),
         sizes.alias("sizes"),
-        f.approx_count_distinct("producer").alias("producers"),
-        f.approx_count_distinct("key").alias("keys"),
+        _distinct("producer").alias("producers"),
+        _distinct("key").alias("keys"),
         f.min("offset").alias("first_offset"),
         f.max("offset").alias("last_offset"),
     )
@@ -105,6 +112,13 @@ def by_window(frame: DataFrame, window: str) -> DataFrame:
     ).orderBy("topic", "start")
 
 
+def _distinct(column: str) -> Column:
+    """The number of distinct values: exact for few, else approximate, never more than values."""
+    from pyspark.sql import functions as f
+
+    return f.least(f.approx_count_distinct(column, 0.01), f.count(column))
+
+
 def top_keys(frame: DataFrame, count: int) -> DataFrame:
     """The keys with the most records per topic; keys that are not UTF-8 are in hexadecimal."""
     from pyspark.sql import Window
@@ -122,7 +136,10 @@ def top_keys(frame: DataFrame, count: int) -> DataFrame:
 
 
 def draw(rows: Sequence[dict[str, Any]], path: str) -> None:
-    """Plot records per second, one line per topic. Raises ``Refused`` without matplotlib."""
+    """Plot records per second, one line per topic. Raises ``Refused`` without matplotlib.
+
+    A line is at zero where a topic has no records.
+    """
     try:
         from matplotlib.dates import ConciseDateFormatter
         from matplotlib.figure import Figure
@@ -131,9 +148,7 @@ def draw(rows: Sequence[dict[str, Any]], path: str) -> None:
     figure = Figure(figsize=(9, 4.5), layout="constrained")
     axes = figure.subplots()
     for topic in sorted({row["topic"] for row in rows}):
-        points = [
-            (row["start"], row["records_per_second"]) for row in rows if row["topic"] == topic
-        ]
+        points = list(line([row for row in rows if row["topic"] == topic]))
         axes.plot([when for when, _ in points], [rate for _, rate in points], ".-", label=topic)
     axes.set_ylabel("records per second")
     axes.set_ylim(bottom=0)
@@ -143,6 +158,28 @@ def draw(rows: Sequence[dict[str, Any]], path: str) -> None:
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(axes.xaxis.get_major_locator()))
     figure.savefig(path, dpi=120)
+
+
+def line(rows: Sequence[dict[str, Any]]) -> Iterator[tuple[Any, float]]:
+    """The points of a topic's line, with zero at both ends of each time without records."""
+    before: dict[str, Any] | None = None
+    for row in rows:
+        if before is not None and before["end"] < row["start"]:
+            yield before["end"], 0.0
+            last_empty = row["start"] - (row["end"] - row["start"])
+            if last_empty > before["end"]:
+                yield last_empty, 0.0
+        yield row["start"], row["records_per_second"]
+        before = row
+
+
+def _window(text: str) -> str:
+    if not _WINDOW.fullmatch(" ".join(text.split())):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a length of time: write a number and a unit, such as '5 minutes', "
+            "'1 hour' or '1 day'"
+        )
+    return text
 
 
 def _in_utc(row: dict[str, Any]) -> dict[str, Any]:

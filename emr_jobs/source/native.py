@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from emr_jobs.source.columns import DEFAULT, NAMESPACE, PARTITION, TOPIC, default_schema
 from emr_jobs.source.objects import choose
@@ -26,7 +27,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def native_frame(spark: SparkSession, options: Mapping[str, Any]) -> DataFrame:
     """A data frame of the objects, including the columns namespace, topic and partition.
 
-    Raises ``Refused`` for invalid options and for typed payloads, which need the data source.
+    Raises ``Refused`` for invalid options, for a store that Spark has no file system for, and for
+    typed payloads, which need the data source.
     """
     given = {name: str(value) for name, value in options.items() if name != "scheme"}
     scheme = str(options.get("scheme", ""))
@@ -34,6 +36,13 @@ def native_frame(spark: SparkSession, options: Mapping[str, Any]) -> DataFrame:
     if parsed.payload.format or parsed.payload.registry:
         raise Refused(
             "typed payloads need spark.read.format('sulina'); here use from_json or from_avro"
+        )
+    scheme_of = scheme or urlsplit(parsed.location.url).scheme
+    if not has_file_system(spark, scheme_of):
+        raise Refused(
+            f"Spark has no file system for {scheme_of}://, so it cannot read {parsed.location.url} "
+            "itself: use spark.read.format('sulina'), or add hadoop-aws of Spark's Hadoop version "
+            "(--packages) and set scheme to s3a"
         )
     storage = LakeStorage(parsed.location)
     paths = [storage.uri(each.found.key, scheme) for each in choose(storage, parsed)]
@@ -47,6 +56,21 @@ def native_frame(spark: SparkSession, options: Mapping[str, Any]) -> DataFrame:
     for condition in _conditions(parsed.bounds):
         frame = frame.where(condition)
     return frame.select(*columns)
+
+
+def has_file_system(spark: SparkSession, scheme: str) -> bool:
+    """Whether Spark has a file system for ``scheme``; empty means a local folder."""
+    from py4j.protocol import Py4JJavaError
+
+    context = spark.sparkContext
+    jvm, java = context._jvm, context._jsc
+    assert jvm is not None
+    try:
+        settings = java.hadoopConfiguration()
+        jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme or "file", settings)
+    except Py4JJavaError:
+        return False
+    return True
 
 
 def _conditions(bounds: ReadBounds) -> list[Column]:

@@ -21,6 +21,7 @@ from typing import Final
 from emr_jobs.source.footers import Footer, read_footer
 from emr_jobs.source.options import END, ReadBounds, ReadOptions, TopicPatterns
 from emr_jobs.source.storage import LakeObject, LakeStorage
+from sulina.errors import NotFound
 from sulina.lake.layout import ROOT, namespace_prefix, topic_prefix
 from sulina.names import TopicName
 from sulina.runtime.real_clock import RealClock
@@ -46,6 +47,11 @@ class TopicPartition:
         base, number = name.partition_of or (name, 0)
         return cls(str(base), number)
 
+    def matches(self, topics: TopicPatterns) -> bool:
+        """Whether the partition, or its topic, is among the topics."""
+        base = TopicName.parse(self.topic)
+        return topics.match(base) or topics.match(base.partition(self.number))
+
     def __str__(self) -> str:
         return f"{self.topic} partition {self.number}"
 
@@ -64,23 +70,60 @@ class ObjectCandidate:
         return _part_of(self.found)
 
 
+def existing_parts(
+    storage: LakeStorage, options: ReadOptions
+) -> dict[TopicPartition, list[LakeObject]]:
+    """As :func:`list_parts`, but a topic or pattern without an object raises ``NotFound``.
+
+    With the option ``allowEmpty``, only a missing bucket or folder does.
+    """
+    parts = list_parts(storage, options.topics)
+    if not options.allow_empty:
+        _check_all_exist(storage, options.topics, parts)
+    return parts
+
+
 def list_parts(
     storage: LakeStorage, topics: TopicPatterns
 ) -> dict[TopicPartition, list[LakeObject]]:
-    """The objects of each topic partition in the order of their offsets. Blocks on the store."""
+    """The objects of each topic partition in the order of their offsets. Blocks on the store.
+
+    Raises ``NotFound`` if the bucket or folder does not exist.
+    """
     found: dict[str, LakeObject] = {}
     for prefix in _prefixes(topics):
         found.update((each.key, each) for each in storage.list(prefix))
     parts: defaultdict[TopicPartition, list[LakeObject]] = defaultdict(list)
     wanted: dict[TopicPartition, bool] = {}
     for _, each in sorted(found.items()):
-        name, part = each.name, _part_of(each)
+        part = _part_of(each)
         if part not in wanted:
-            base = TopicName(name.namespace, name.topic)
-            wanted[part] = topics.match(base) or topics.match(base.partition(name.partition))
+            wanted[part] = part.matches(topics)
         if wanted[part]:
             parts[part].append(each)
     return dict(sorted(parts.items()))
+
+
+def _check_all_exist(
+    storage: LakeStorage, topics: TopicPatterns, parts: Iterable[TopicPartition]
+) -> None:
+    missing = [
+        each
+        for each in topics.patterns
+        if not any(part.matches(TopicPatterns((each,))) for part in parts)
+    ]
+    if not missing:
+        return
+    if not storage.has_folder(ROOT):
+        raise NotFound(
+            f"{storage.url} has no folder {ROOT.rstrip('/')}, so no ledger was ever tiered there: "
+            "set the path to the bucket and prefix, or to the folder, that the brokers tier to"
+        )
+    raise NotFound(
+        f"{', '.join(missing)} has no objects in {storage.url}: check the name, and that a ledger "
+        "of the topic was tiered (sulina ledger offload). If the topic may be empty, allow it "
+        "(option allowEmpty, or --allow-empty)"
+    )
 
 
 def _part_of(found: LakeObject) -> TopicPartition:
@@ -104,12 +147,12 @@ def choose(storage: LakeStorage, options: ReadOptions) -> list[ObjectCandidate]:
     """The objects that may contain records within the bounds, by topic partition and offset.
 
     Blocks on the store: it lists objects and reads the footers of the newest ones, and with time
-    bounds those of all.
+    bounds those of all. Raises ``NotFound`` as :func:`existing_parts` does.
     """
     bounds = options.bounds
     young_us = RealClock().wall_us() - options.gap_seconds * 1_000_000
     chosen: list[ObjectCandidate] = []
-    for objects in list_parts(storage, options.topics).values():
+    for objects in existing_parts(storage, options).values():
         arrived = _arrived(storage, objects, young_us)
         found = candidates(arrived, bounds.start_offset, bounds.end_offset)
         if bounds.by_time and options.clock_skew is not None:

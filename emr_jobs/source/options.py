@@ -24,7 +24,7 @@ _MIB: Final = 1 << 20
 _PARTITION_BYTES: Final = 128 * _MIB
 """The same as for Spark's own file readers."""
 _KNOWN: Final = (
-    *("topic", "path", "bucket", "prefix", "endpoint", "region"),
+    *("topic", "path", "bucket", "prefix", "endpoint", "region", "allowEmpty"),
     *("startOffset", "endOffset", "startTime", "endTime", "columns"),
     *("payload", "payloadSchema", "registry", "subject", "onBadPayload"),
     *("partitionBytes", "batchRecords", "maxRecordsPerTrigger", "gapSeconds", "clockSkewSeconds"),
@@ -106,6 +106,8 @@ class ReadOptions:
     """A gap before an object younger than this may still be filled: streams wait, reads stop."""
     clock_skew: int | None = None
     """By how many seconds publish times may deviate from offset order; None means any."""
+    allow_empty: bool = False
+    """Whether topics may have no objects; otherwise they are an error, except for streams."""
     stream_start: str = "earliest"
     """The text of ``startOffset``, which has more forms for a stream."""
 
@@ -133,6 +135,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         max_records=given.count("maxRecordsPerTrigger", 0),
         gap_seconds=0 if given.text("gapSeconds") == "0" else given.count("gapSeconds", 600),
         clock_skew=given.count("clockSkewSeconds", 0) or None,
+        allow_empty=given.flag("allowEmpty"),
         stream_start=start_text,
     )
 
@@ -194,6 +197,12 @@ class _OptionReader:
         if not text.isdecimal() or not int(text):
             raise Refused(f"{name} must be a number, at least 1, not {text!r}")
         return int(text)
+
+    def flag(self, name: str) -> bool:
+        text = self.text(name).lower()
+        if text not in ("", "true", "false"):
+            raise Refused(f"{name} must be true or false, not {text!r}")
+        return text == "true"
 
     def offset(self, name: str, default: int, *, streaming: bool = False) -> int:
         text = self.text(name)

@@ -65,14 +65,19 @@ class LakeStorage:
     def list(self, prefix: str) -> list[LakeObject]:
         """All objects whose keys begin with ``prefix``, in the order of their keys.
 
-        Objects that do not belong to a ledger are left out. Raises ``Unavailable``, and ``Refused``
-        without permission.
+        Objects that do not belong to a ledger are left out. Raises ``NotFound`` if the bucket or
+        folder itself does not exist, ``Unavailable``, and ``Refused`` without permission.
         """
-        try:
-            with self._errors("listed"):
+        with self._errors("listed"):
+            try:
                 rows = list(self._walk(prefix))
-        except NotFound:
-            rows = []
+            except FileNotFoundError:
+                rows = []
+            if not rows and not self._root_exists():
+                raise NotFound(
+                    f"{self.url} does not exist: check the path, and for a bucket also its region "
+                    "and endpoint"
+                )
         found = []
         for path, size, modified in rows:
             try:
@@ -82,6 +87,11 @@ class LakeStorage:
             found.append(LakeObject(name, size, modified))
         found.sort(key=lambda each: each.name)
         return found
+
+    def has_folder(self, name: str) -> bool:
+        """Whether there is anything in a folder of the lake. Raises as :meth:`list` does."""
+        with self._errors("listed"):
+            return self._exists(f"{self._root}/{name.rstrip('/')}")
 
     def open(self, key: str) -> Any:
         """Open an object as an Arrow file; the caller closes it. Raises ``NotFound``."""
@@ -119,6 +129,14 @@ class LakeStorage:
             if not isinstance(error, OSError) and not _is_botocores(error):
                 raise
             raise Unavailable(f"{self.url} could not be {what}: {error}") from None
+
+    def _root_exists(self) -> bool:
+        # A prefix of a bucket exists only while something is in it: ask for the bucket alone.
+        return self._exists(self._root if self._fsspec is None else self._root.split("/")[0])
+
+    def _exists(self, path: str) -> bool:
+        found = self._fsspec.exists if self._fsspec is not None else os.path.isdir
+        return bool(found(path))
 
     def _walk(self, prefix: str) -> Iterator[tuple[str, int, int]]:
         base = f"{self._root}/{prefix}"

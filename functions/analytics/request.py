@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from emr_jobs.submit import JobRun, job_request
-from functions.analytics.event import JOBS, JobCall
+from functions.analytics.event import ALL_TOPICS, JOBS, JobCall
 from functions.shared.environment import optional, required
 from functions.shared.lake import parse_lake
 
@@ -20,7 +20,9 @@ def request_for(call: JobCall, fallback: str) -> dict[str, Any]:
     """
     call_id = call.execution or (call.scheduled.isoformat() if call.scheduled else fallback)
     lake = parse_lake(required("SULINA_LAKE"))
-    source = ("--path", lake.url("").rstrip("/"), "--topic", call.topic)
+    source = ["--path", lake.url("").rstrip("/"), "--topic", call.topic]
+    if call.topic == ALL_TOPICS:
+        source.append("--allow-empty")  # a new cluster has no topics; a named topic must exist
     run = JobRun(
         job=JOBS[call.job],
         application=required("SULINA_EMR_APPLICATION"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,13 @@ from sulina.cli.output import console
 
 
 def write_variables(path: Path, variables: dict[str, str]) -> None:
-    """Write a file to ``source``, with which AWS tools and ``sulina`` find this cloud."""
-    lines = (f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
-    path.write_text("".join(lines))
+    """Write a file to ``source``, with which AWS tools and ``sulina`` find this cloud.
+
+    It also puts this environment's programs, such as ``sulina`` and ``python``, on the PATH.
+    """
+    lines = [f"export {name}={shlex.quote(value)}\n" for name, value in variables.items()]
+    programs = shlex.quote(str(Path(sys.executable).parent))
+    path.write_text("".join([*lines, f'export PATH={programs}:"$PATH"\n']))
 
 
 def print_panel(ready: dict[str, Any], variables: Path) -> None:

@@ -50,7 +50,7 @@ def test_a_job_is_started_with_the_request_of_the_jobs_own_package(emr: Emr) -> 
     assert request["executionRoleArn"] == ROLE
     submit = request["jobDriver"]["sparkSubmit"]
     assert submit["entryPoint"] == "s3://lab/jobs/jobs/ledger_audit.py"
-    assert arguments_of(request) == ["--path", "s3://lake", "--topic", "/*"]
+    assert arguments_of(request) == ["--path", "s3://lake", "--topic", "/*", "--allow-empty"]
     assert request["retryPolicy"] == {"maxAttempts": 1}
 
 
@@ -102,7 +102,7 @@ def test_statistics_are_of_the_day_before_and_compaction_goes_to_its_table(emr: 
         *("--start-time", "2026-04-30T00:00:00Z", "--end-time", "2026-05-01T00:00:00Z"),
         *("--output", "s3://lake/tables/statistics/date=2026-04-30"),
     ]
-    assert compaction[4:] == ["--table", "s3://lake/tables/records", "--file-records", "9"]
+    assert compaction[5:] == ["--table", "s3://lake/tables/records", "--file-records", "9"]
 
 
 @pytest.mark.parametrize(

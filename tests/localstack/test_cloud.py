@@ -59,7 +59,9 @@ def test_messages_become_parquet_in_the_bucket_and_everything_ends_together(
         assert _payloads(aws) == ["one", "two", "three"]
         assert _parameter(aws, "/sulina/tier") == aws["tier"]
         assert BlockingClient(cloud.url).read("/default/t") == ["one", "two", "three"]
-        assert f"export SULINA_URL={cloud.url}" in (tmp_path / "cloud/cloud.env").read_text()
+        variables = (tmp_path / "cloud/cloud.env").read_text()
+        assert f"export SULINA_URL={cloud.url}" in variables
+        assert f'export PATH={Path(sys.executable).parent}:"$PATH"' in variables
 
         pids = list(cloud.pids.values())
         assert cloud.stop(signal.SIGINT) == 0

@@ -98,6 +98,8 @@ async def test_the_command_line_registers_lists_and_prints_schemas(shell: Lines)
 async def test_the_command_line_tells_what_breaks(shell: Lines) -> None:
     await shell("schema", "register", "users", shell.file("v1.json", NAME))
     wrong = shell.file("v2.json", NAME_AS_NUMBER)
+    ran = await shell("schema", "check", "users", "missing.txt", code=2)
+    assert "missing.txt does not exist" in ran.stderr
     ran = await shell("schema", "check", "users", wrong, code=1)
     assert ran.stdout == (
         "it cannot read data of version 1: name: string cannot be read as integer\n"

@@ -63,9 +63,11 @@ def test_without_any_java_people_are_told_what_to_install(
 
 
 def test_what_the_environment_says_stays(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "environ", {"JAVA_HOME": "mine", "MIMALLOC_PURGE_DELAY": "9"})
+    make_java(path, "17.0.15")
+    given = {"JAVA_HOME": str(path), "MIMALLOC_PURGE_DELAY": "9"}
+    monkeypatch.setattr(os, "environ", dict(given))
     prepare_java()
-    assert os.environ == {**FAST_ARROW, "JAVA_HOME": "mine", "MIMALLOC_PURGE_DELAY": "9"}
+    assert os.environ == {**FAST_ARROW, **given}
 
 
 def test_where_spark_started_us_no_java_is_looked_for(
@@ -74,3 +76,22 @@ def test_where_spark_started_us_no_java_is_looked_for(
     monkeypatch.setattr(os, "environ", {"PYSPARK_GATEWAY_PORT": "1"})
     prepare_java()
     assert "JAVA_HOME" not in os.environ
+
+
+def test_a_java_home_that_does_not_suit_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "none"))
+    with pytest.raises(Refused, match="none/bin/java does not exist or cannot be run: set JAVA_"):
+        prepare_java()
+    make_java(tmp_path / "old", "11.0.24")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
+    with pytest.raises(Refused, match="old/bin/java is version 11"):
+        prepare_java()
+
+
+def test_an_old_pyspark_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "3.5.7")
+    with pytest.raises(Refused, match=r"PySpark 3\.5\.7 is too old"):
+        prepare_java()

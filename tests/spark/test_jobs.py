@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import sulina
 from emr_jobs.jobs import compaction, ledger_audit, replay_query, topic_statistics
 from emr_jobs.jobs.auditing import audit_object
 from emr_jobs.source.objects import list_parts
-from emr_jobs.source.options import ReadBounds, StoreLocation, TopicPatterns
+from emr_jobs.source.options import ReadBounds, ReadOptions, StoreLocation, TopicPatterns
 from emr_jobs.source.storage import LakeStorage
 from tests.spark.lake_folder import NOON, LakeFolder, key_of
 from tests.support.server import SulinaProcess
@@ -56,6 +57,41 @@ def test_statistics_count_records_sizes_and_keys_by_window(
     assert [each["records"] for each in told["top_keys"]] == sorted(counts, reverse=True)[:2]
     assert pq.read_table(output).num_rows == 2
     assert chart.read_bytes().startswith(b"\x89PNG")
+
+
+def test_statistics_never_count_more_keys_than_records(
+    spark: SparkSession, lake: LakeFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for count in (3, 17, 60, 150, 400):
+        lake.add(ORDERS, count, time_us=NOON + count * 3_600_000_000)
+    frame = spark.read.format("sulina").options(path=str(lake.root), topic=ORDERS).load()
+    unique = frame.withColumn("key", frame["offset"].cast("string").cast("binary"))
+    rows = topic_statistics.by_window(unique, "1 hour").collect()
+    assert [row["records"] for row in rows] == [3, 17, 60, 150, 400]
+    assert all(row["keys"] <= row["records"] for row in rows)
+
+
+def test_a_chart_is_at_zero_where_a_topic_has_no_records() -> None:
+    noon = datetime(2026, 5, 1, 12, tzinfo=UTC)
+    hour = timedelta(hours=1)
+
+    def window(at: int, rate: float) -> dict[str, Any]:
+        start = noon + at * hour
+        return {"start": start, "end": start + hour, "records_per_second": rate}
+
+    points = topic_statistics.line([window(at, 5.0) for at in (0, 1, 3, 7)])
+    hours = [((when - noon) // hour, rate) for when, rate in points]
+    assert hours == [(0, 5.0), (1, 5.0), (2, 0.0), (3, 5.0), (4, 0.0), (6, 0.0), (7, 5.0)]
+
+
+@pytest.mark.parametrize("window", ["hour", "1 month", "-1 hour", "0 hours", "5 minutos", ""])
+def test_a_window_that_is_not_a_length_of_time_is_an_invalid_argument(
+    lake: LakeFolder, window: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        topic_statistics.main([*source(lake), f"--window={window}"])
+    assert ended.value.code == 2
+    assert "write a number and a unit, such as '5 minutes'" in capsys.readouterr().err
 
 
 def test_times_are_told_in_utc_wherever_the_job_runs(
@@ -112,6 +148,34 @@ def test_an_audit_of_sound_ledgers_finds_nothing_and_of_a_planted_fault_exits_wi
     assert "records 120 to 124" in result(capsys)["details"][0]["what"]
 
 
+@pytest.mark.parametrize("job", [topic_statistics, ledger_audit, compaction, replay_query])
+def test_a_job_on_a_topic_that_does_not_exist_exits_with_2(
+    spark: SparkSession,
+    lake: LakeFolder,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    job: Any,
+) -> None:
+    lake.add(ORDERS, 5)
+    more = {
+        compaction: ["--table", str(tmp_path / "table")],
+        replay_query: ["--query", "SELECT payload FROM records", *_REPLAY[2:]],
+    }.get(job, [])
+    assert job.main([*source(lake, "/default/order"), *more]) == 2
+    said = capfd.readouterr()
+    assert "error: /default/order has no objects" in said.err
+    assert said.out == ""
+    assert len(said.err) < 10_000  # Spark's own lines, but not its error as JSON
+
+
+def test_an_audit_of_nothing_succeeds_if_the_caller_allows_it(
+    spark: SparkSession, lake: LakeFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake.root.mkdir()
+    assert ledger_audit.main([*source(lake, "/*"), "--allow-empty"]) == 0
+    assert result(capsys)["objects"] == 0
+
+
 def test_an_audit_takes_no_clock_skew_since_it_looks_at_everything(lake: LakeFolder) -> None:
     with pytest.raises(SystemExit) as ended:
         ledger_audit.main([*source(lake), "--clock-skew-seconds", "60"])
@@ -165,9 +229,10 @@ def test_an_audit_sees_a_producers_records_that_were_stored_twice(lake: LakeFold
 def test_an_audit_of_a_time_has_no_gaps_where_times_jump(lake: LakeFolder) -> None:
     for time_us in (NOON, NOON - 7_200_000_000, NOON + 60_000_000, NOON + 7_200_000_000):
         lake.add(ORDERS, 10, time_us=time_us)
+    location = StoreLocation(str(lake.root))
     bounds = ReadBounds(start_time=NOON, end_time=NOON + 3_600_000_000)
     chosen = ledger_audit.spans(
-        LakeStorage(StoreLocation(str(lake.root))), TopicPatterns((ORDERS,)), bounds
+        LakeStorage(location), ReadOptions(location, TopicPatterns((ORDERS,)), bounds)
     )
     assert [each.found.name.first_offset for each in chosen] == [0, 10, 20]
 
@@ -214,6 +279,9 @@ def test_compaction_adds_each_record_once_over_runs_and_failures(
     assert sorted(row["offset"] for row in rows) == list(range(45))
     assert {(str(row["topic"]), str(row["date"])) for row in rows} == {("orders", "2026-05-01")}
     assert len(compacted) == 1
+    written = pq.read_schema(compacted[0]).field("publish_time").type
+    assert written == pa.timestamp("us", tz="UTC")
+    assert pq.ParquetFile(compacted[0]).metadata.row_group(0).column(0).statistics is not None
 
 
 # ---- replay ----

@@ -24,7 +24,7 @@ from emr_jobs.source.objects import ObjectCandidate
 from emr_jobs.source.options import END, parse_options
 from emr_jobs.source.planning import plan as partitions_of
 from emr_jobs.source.storage import LakeObject, LakeStorage
-from sulina.errors import CorruptEntry, Refused
+from sulina.errors import CorruptEntry, NotFound, Refused
 from sulina.lake.layout import ObjectName
 from tests.spark.lake_folder import NOON, LakeFolder, key_of, payload_of, time_of
 
@@ -186,9 +186,37 @@ def test_a_topic_is_a_name_a_list_or_a_pattern(lake: LakeFolder) -> None:
     assert topics("/*/y") == {("y", 0)}
 
 
-def test_a_topic_without_objects_is_an_empty_table(lake: LakeFolder) -> None:
-    assert offsets(lake) == []
-    assert emr_jobs.count(**texts(lake)) == 0
+def test_a_lake_or_topic_that_does_not_exist_is_an_error_that_says_what_is_missing(
+    lake: LakeFolder,
+) -> None:
+    with pytest.raises(NotFound, match=r"lake does not exist: check the path"):
+        emr_jobs.count(**texts(lake))
+    lake.root.mkdir()
+    with pytest.raises(NotFound, match="has no folder ledgers, so no ledger was ever tiered there"):
+        emr_jobs.count(**texts(lake))
+    lake.add(ORDERS, 10)
+    for topics, missing in (
+        ("/default/order", "/default/order"),
+        (f"{ORDERS}, /default/other", "/default/other"),
+        ("/default/orders-part-1", "/default/orders-part-1"),
+        ("/other/*", r"/other/\*"),
+    ):
+        with pytest.raises(NotFound, match=f"^{missing} has no objects in "):
+            offsets(lake, topic=topics)
+        with pytest.raises(NotFound, match=f"^{missing} has no objects in "):
+            emr_jobs.count(**texts(lake, topic=topics))
+
+
+def test_a_topic_without_objects_is_an_empty_table_if_the_caller_allows_it(
+    lake: LakeFolder,
+) -> None:
+    with pytest.raises(NotFound, match="does not exist"):
+        emr_jobs.count(**texts(lake, allowEmpty="true"))
+    lake.root.mkdir()
+    assert offsets(lake, allowEmpty="true") == []
+    assert emr_jobs.count(**texts(lake, allowEmpty="true")) == 0
+    with pytest.raises(Refused, match="allowEmpty must be true or false, not 'yes'"):
+        offsets(lake, allowEmpty="yes")
 
 
 def test_small_objects_share_partitions_and_large_ones_are_cut_at_row_groups(

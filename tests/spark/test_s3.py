@@ -158,6 +158,22 @@ def test_a_job_that_can_not_write_there_says_so_before_it_reads(
     assert "hadoop-aws" in capsys.readouterr().err
 
 
+def test_a_bucket_or_prefix_that_does_not_exist_is_told(bucket: Any) -> None:
+    for path, said in (
+        ("s3://no-such-bucket/lake", "s3://no-such-bucket/lake does not exist"),
+        (f"s3://{BUCKET}/lak", f"s3://{BUCKET}/lak has no folder ledgers"),
+    ):
+        with pytest.raises(NotFound, match=said):
+            emr_jobs.count(**options(path=path))
+    assert emr_jobs.count(**options(path=f"s3://{BUCKET}/lak", allowEmpty="true")) == 0
+
+
+@pytest.mark.usefixtures("spark_of_bucket")
+def test_a_native_read_says_that_spark_has_no_file_system_for_s3(spark: SparkSession) -> None:
+    with pytest.raises(Refused, match=r"Spark has no file system for s3://.*format\('sulina'\)"):
+        emr_jobs.native(spark, **options())
+
+
 def test_an_s3_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")

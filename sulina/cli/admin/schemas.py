@@ -224,6 +224,8 @@ def _definition(file: Path | None, kind: SchemaType | None) -> tuple[str, str | 
         if kind is None:
             raise click.UsageError("give a FILE, or a --type that needs none")
         return kind, None
+    if str(file) != "-" and not file.exists():
+        raise click.UsageError(f"{file} does not exist")
     found = kind or _SUFFIXES.get(file.suffix)
     if found is None:
         raise click.UsageError(f"the schema type of {file} is not clear from its name: give --type")
