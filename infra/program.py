@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pulumi
 import pulumi_aws as aws
 
 from infra.artifacts import check_built, packed_functions
@@ -17,6 +18,7 @@ from infra.cluster.shared import SharedResources
 from infra.cluster.storage_nodes import StorageNodeGroup
 from infra.component import Deployment, Region
 from infra.config.settings import ZONES, StackSettings
+from infra.cost.estimate import sentence
 from infra.errors import DeploymentError
 from infra.functions.functions import Functions
 from infra.functions.schedules import Schedules
@@ -25,6 +27,7 @@ from infra.lake.catalog import Catalog
 from infra.lake.spark import SparkApplication
 from infra.network.dns import PrivateDns
 from infra.network.firewall import Firewall
+from infra.network.nat import Nat
 from infra.network.vpc import VpcNetwork
 from infra.network.vpc_endpoints import VpcEndpoints
 from infra.observability.alarms import Observability
@@ -49,12 +52,14 @@ def deploy(settings: StackSettings) -> Outputs:
             packed = packed_functions(settings.architecture)
             settings = replace(settings, functions_folder=packed)
         check_built(settings.functions_folder, settings.jobs_folder)
-    region = find_region()
+    cost = sentence(settings)
+    pulumi.log.info(cost)
+    region = find_region(settings.zones)
     root = Deployment(settings, region)
     keys = Keys(root)
     network = VpcNetwork(root)
     firewall = Firewall(network, root)
-    outputs: Outputs = {"vpc": network.vpc.id}
+    outputs: Outputs = {"vpc": network.vpc.id, "monthlyCost": cost}
     lake = LakeBuckets(keys, root)
     VpcEndpoints(network, firewall, [lake.lake.arn, lake.work.arn], root)
     outputs |= lake_outputs(lake)
@@ -63,6 +68,8 @@ def deploy(settings: StackSettings) -> Outputs:
     catalog = Catalog(lake, root)
     if not settings.has("cluster"):
         return outputs
+    if settings.egress == "nat":
+        Nat(keys, network, firewall, root)
     dns = PrivateDns(network, root)
     images = Images(keys, root)
     containers = Containers(images, root)
@@ -91,8 +98,11 @@ def deploy(settings: StackSettings) -> Outputs:
     return outputs
 
 
-def find_region() -> Region:
-    """Look up account, region and zones. Raises ``DeploymentError`` if there are too few zones."""
+def find_region(zones: int) -> Region:
+    """Look up account, region and zones. Raises ``DeploymentError`` if there are too few zones.
+
+    With one zone, the region has it three times: the subnets are the same, in the same place.
+    """
     name = aws.get_region().region
     found = aws.get_availability_zones(
         state="available",
@@ -100,14 +110,14 @@ def find_region() -> Region:
             aws.GetAvailabilityZonesFilterArgs(name="zone-type", values=["availability-zone"])
         ],
     ).names
-    if len(found) < ZONES:
+    if len(found) < zones:
         raise DeploymentError(
-            f"the region {name} has {len(found)} availability zones but Sulina needs {ZONES}: "
+            f"the region {name} has {len(found)} availability zones but Sulina needs {zones}: "
             "choose another region with `pulumi config set aws:region <region>`"
         )
     return Region(
         account=aws.get_caller_identity().account_id,
         name=name,
         partition=aws.get_partition().partition,
-        zones=tuple(sorted(found)[:ZONES]),
+        zones=tuple(sorted(found)[:zones] * (ZONES // zones)),
     )

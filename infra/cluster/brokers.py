@@ -10,7 +10,7 @@ from __future__ import annotations
 import pulumi
 import pulumi_aws as aws
 
-from infra.cluster.containers import hardened
+from infra.cluster.containers import FARGATE, FARGATE_SPOT, hardened
 from infra.cluster.etcd import Etcd
 from infra.cluster.load_balancer import LISTENERS, LoadBalancer
 from infra.cluster.shared import SharedResources
@@ -86,7 +86,14 @@ class BrokerService(Component):
             name=self.named(SERVICE),
             cluster=containers.cluster.arn,
             task_definition=definition.arn,
-            launch_type="FARGATE",
+            launch_type=None if settings.brokers.spot else FARGATE,
+            # One broker stays when AWS takes all spare capacity back.
+            capacity_provider_strategies=[
+                {"capacity_provider": FARGATE, "base": 1, "weight": 0},
+                {"capacity_provider": FARGATE_SPOT, "weight": 1},
+            ]
+            if settings.brokers.spot
+            else None,
             desired_count=settings.brokers.minimum if settings.runs else 0,
             deployment_minimum_healthy_percent=100,
             deployment_maximum_percent=200,
@@ -112,6 +119,7 @@ class BrokerService(Component):
                 ignore_changes=["desiredCount"] if settings.runs else [],
                 depends_on=[
                     *balancer.listeners,
+                    *containers.spot,
                     *(member.service for member in etcd.members),
                     *(member.service for member in storage.members),
                 ],

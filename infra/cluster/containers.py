@@ -25,6 +25,9 @@ from infra.security.iam import (
 )
 from infra.telemetry.logs import log_name, may_log
 
+FARGATE = "FARGATE"
+FARGATE_SPOT = "FARGATE_SPOT"
+"""Spare capacity for about 30 % of the price; AWS takes it back with two minutes' notice."""
 STOP_SECONDS = 60
 """The time that a container has to stop: a broker transfers its topics first."""
 
@@ -56,9 +59,19 @@ class Containers(Component):
         self.cluster = aws.ecs.Cluster(
             "cluster",
             name=self.named("cluster"),
-            settings=[{"name": "containerInsights", "value": "enabled"}],
+            # Alarms and the dashboard need only the metrics that ECS publishes for free.
+            settings=[{"name": "containerInsights", "value": "disabled"}],
             opts=self.within(),
         )
+        self.spot: list[aws.ecs.ClusterCapacityProviders] = []
+        if self.settings.brokers.spot:
+            made = aws.ecs.ClusterCapacityProviders(
+                "cluster",
+                cluster_name=self.cluster.name,
+                capacity_providers=[FARGATE, FARGATE_SPOT],
+                opts=self.within(),
+            )
+            self.spot.append(made)
         self.register_outputs({"cluster": self.cluster.name})
 
     def execution_role(

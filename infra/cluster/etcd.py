@@ -1,7 +1,7 @@
 """etcd: one member per machine, each with a permanent name, address and volume.
 
-Members find each other by name, and a restarted member finds its own data. Volumes are copied every
-hour, so that losing all members loses at most one hour of metadata.
+Members find each other by name, and a restarted member finds its own data. In a protected stack,
+volumes are copied every hour, so that losing all members loses at most one hour of metadata.
 """
 
 from __future__ import annotations
@@ -53,9 +53,11 @@ class Etcd(Component):
                 "memoryReservation": 512,
                 "command": etcd_command(settings, name, hosts),
             },
-            snapshots=True,
+            # Snapshots outlive the stack, so one that `pulumi destroy` shall erase takes none.
+            snapshots=settings.protect,
         )
-        Backups(GROUP, self)
+        if settings.protect:
+            Backups(GROUP, self)
         self.url = f"{_scheme(settings)}://" + ",".join(
             f"{host}:{ports.ETCD}" for host in hosts.values()
         )

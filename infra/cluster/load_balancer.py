@@ -44,7 +44,8 @@ class LoadBalancer(Component):
             name=settings.prefix,
             load_balancer_type="network",
             internal=not endpoint.public,
-            subnets=[subnet.id for subnet in subnets],
+            # At most one subnet of a zone.
+            subnets=[subnet.id for subnet in subnets[: settings.zones]],
             security_groups=[shared.firewall.group_id("balancer")],
             enable_cross_zone_load_balancing=True,
             enable_deletion_protection=settings.protect,

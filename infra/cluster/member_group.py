@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import pulumi
-import pulumi_aws as aws
-
 from infra.cluster.member import ClusterMember, MemberGroup
 from infra.cluster.shared import SharedResources
 from infra.component import Component
 from infra.config.settings import MemberSettings
+from infra.machine_image import machine_image
 from infra.network.addresses import address_of
 from infra.security.iam import Statement
 from infra.telemetry.logs import log_group
@@ -52,7 +50,7 @@ def create_members(
         shared=shared,
         sizes=sizes,
         snapshots=snapshots,
-        machine_image=_machine_image(component),
+        machine_image=machine_image(component),
         profile=shared.containers.instance_profile(name).name,
         execution_role=shared.containers.execution_role(name, secrets, images).arn,
         task_role=shared.containers.task_role(name, permissions).arn,
@@ -67,11 +65,3 @@ def create_members(
             )
         )
     return members
-
-
-def _machine_image(component: Component) -> str:
-    """The latest Amazon Linux image with the ECS agent, for the stack's architecture."""
-    arm = "/arm64" if component.settings.architecture == "arm64" else ""
-    name = f"/aws/service/ecs/optimized-ami/amazon-linux-2023{arm}/recommended"
-    options = pulumi.InvokeOptions(parent=component)
-    return str(aws.ssm.get_parameter(name=f"{name}/image_id", opts=options).value)

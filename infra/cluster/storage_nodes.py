@@ -34,7 +34,8 @@ class StorageNodeGroup(Component):
             return {
                 "name": GROUP,
                 "image": image,
-                "memoryReservation": 1_024,
+                # Only decides whether the member fits on its machine, which it has for itself.
+                "memoryReservation": 512,
                 "environment": [
                     {"name": variable, "value": value} for variable, value in environment.items()
                 ],

@@ -17,7 +17,7 @@ from infra.config.values import Values
 from infra.errors import DeploymentError
 
 ZONES = 3
-"""The number of availability zones in use: with three, a quorum survives the loss of one."""
+"""The number of availability zones: with three, a quorum survives the loss of one."""
 
 LAYERS = ("lake", "catalog", "cluster", "functions", "observability")
 """What ``sulina:upTo`` chooses from: each layer needs those before it.
@@ -48,6 +48,8 @@ class BrokerServiceSettings:
     load: float
     """The average broker load, between 0 and 1, that autoscaling aims for."""
     lease_seconds: int
+    spot: bool
+    """Whether all brokers but one run on spare capacity, which AWS can take back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,8 @@ class StackSettings:
     up_to: str
     architecture: str
     network: str
+    zones: int
+    """How many availability zones are in use: all of ``ZONES``, or one."""
     images: str
     """``build`` (with Docker), ``pushed`` (exist as ``image_tag``) or ``none`` (no images yet)."""
     image_tag: str
@@ -115,6 +119,8 @@ class StackSettings:
     """Whether the discovery function rejects requests that change something."""
     log_days: int
     alarm_email: str
+    egress: str
+    """How the VPC reaches AWS services: private ``endpoints``, or one ``nat`` machine."""
     endpoint_zones: int
     """The number of zones with private endpoints of AWS services; fewer cost less."""
     shell: bool
@@ -151,6 +157,7 @@ class StackSettings:
             up_to=values.choice("upTo", LAYERS[-1], LAYERS),
             architecture=values.choice("architecture", "arm64", ("arm64", "x86_64")),
             network=_network(values),
+            zones=_zones(values),
             images=_images(values),
             image_tag=_image_tag(values),
             etcd_version=values.text(
@@ -174,6 +181,7 @@ class StackSettings:
             discovery_read_only=values.flag("discoveryReadOnly", False),
             log_days=_log_days(values),
             alarm_email=values.text("alarmEmail", "", r"[^@\s]+@[^@\s]+", "an e-mail address"),
+            egress=values.choice("egress", "endpoints", ("endpoints", "nat")),
             endpoint_zones=values.number("endpointZones", ZONES, 1, ZONES),
             shell=values.flag("shell", False),
             protect=values.flag("protect", True),
@@ -222,6 +230,15 @@ def _network(values: Values) -> str:
     return found
 
 
+def _zones(values: Values) -> int:
+    found = values.number("zones", ZONES, 1, ZONES)
+    if found not in (1, ZONES):
+        raise values.error(
+            "zones", f"must be 1 or {ZONES}, because two zones survive no more failures than one"
+        )
+    return found
+
+
 def _brokers(values: Values) -> BrokerServiceSettings:
     minimum = values.number("brokerMin", 3, 1, 100)
     maximum = values.number("brokerMax", max(minimum, 12), 1, 1_000)
@@ -239,7 +256,8 @@ def _brokers(values: Values) -> BrokerServiceSettings:
         )
     load = values.fraction("brokerLoad", 0.6)
     lease = values.number("leaseSeconds", 8, 2, 300)
-    return BrokerServiceSettings(minimum, maximum, cpu, memory, load, lease)
+    spot = values.flag("brokerSpot", False)
+    return BrokerServiceSettings(minimum, maximum, cpu, memory, load, lease, spot)
 
 
 def _etcd(values: Values) -> MemberSettings:

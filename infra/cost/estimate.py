@@ -1,4 +1,4 @@
-"""Estimates a stack's monthly cost: ``python -m infra.cost.estimate > docs/cost.md``.
+"""Estimates a stack's monthly cost.
 
 The fixed cost follows from the stack's settings, the rest from an assumed workload. The estimate
 should have the right order of magnitude and the right largest items; a bill will differ.
@@ -6,20 +6,17 @@ should have the right order of magnitude and the right largest items; a bill wil
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
-import yaml
-
-from infra.artifacts import FUNCTIONS, ROOT
-from infra.config.settings import ZONES, MemberSettings, StackSettings
+from infra.artifacts import FUNCTIONS
+from infra.config.settings import MemberSettings, StackSettings
 from infra.cost import prices as p
+from infra.network.nat import INSTANCES, ROOT_GIB
 from infra.network.vpc_endpoints import services
 
-_SECONDS = p.HOURS * 3_600
-_ROOT_GIB = 30
+_SECONDS: Final = p.HOURS * 3_600
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,73 +46,128 @@ class CostItem:
     dollars: float
 
 
-WORKLOADS = {
+WORKLOADS: Final = {
     "dev": CostWorkload(0.05, 1, 7, 4.0, 64, 5, 1),
     "prod": CostWorkload(10.0, 2, 30, 4.0, 256, 60, 30),
 }
 
 
+def dollars(items: Iterator[CostItem]) -> float:
+    """The sum of items."""
+    return sum(each.dollars for each in items)
+
+
+def total(settings: StackSettings) -> float:
+    """The fixed cost, and that of the workload assumed for a stack of this name, if any."""
+    work = WORKLOADS.get(settings.stack)
+    return dollars(fixed(settings)) + (dollars(used(settings, work)) if work else 0)
+
+
+def sentence(settings: StackSettings) -> str:
+    """The estimate in one sentence, for `pulumi preview`."""
+    base = list(fixed(settings))
+    largest = sorted(base, key=lambda each: -each.dollars)[:3]
+    parts = ", ".join(f"{each.name} ${each.dollars:,.0f}" for each in largest)
+    work = WORKLOADS.get(settings.stack)
+    load = (
+        f"${dollars(used(settings, work)):,.0f} for the load that docs/cost.md assumes"
+        if work
+        else "and what its load costs (docs/cost.md)"
+    )
+    return (
+        f"estimated cost: ${total(settings):,.0f} per month, "
+        f"${dollars(iter(base)):,.0f} of it fixed ({parts}), {load}"
+    )
+
+
 def fixed(settings: StackSettings) -> Iterator[CostItem]:
     """What costs the same whatever the load."""
-    arch, hours, brokers = settings.architecture, p.HOURS, settings.brokers
-    cpu, gib = brokers.cpu / 1_024, brokers.memory / 1_024
-    yield CostItem(
-        f"{brokers.minimum} brokers (Fargate, {arch})",
-        f"{brokers.minimum} x {hours} h x ({cpu:g} vCPU x {p.FARGATE_CPU[arch]} "
-        f"+ {gib:g} GiB x {p.FARGATE_GIB[arch]})",
-        brokers.minimum * hours * (cpu * p.FARGATE_CPU[arch] + gib * p.FARGATE_GIB[arch]),
-    )
-    for name, members in (("storage nodes", settings.storage), ("etcd members", settings.etcd)):
-        yield from _machines(name, members)
-    copies = settings.etcd.volume_gib * settings.etcd.count
-    yield CostItem(
-        "hourly snapshots of etcd's volumes",
-        f"{copies} GiB x {p.SNAPSHOT_GIB}, if all of it changes once",
-        copies * p.SNAPSHOT_GIB,
-    )
-    yield CostItem("load balancer", f"{hours} h x {p.BALANCER_HOUR}", hours * p.BALANCER_HOUR)
-    interfaces = len(services(settings)) * settings.endpoint_zones
-    yield CostItem(
-        "private endpoints",
-        f"{len(services(settings))} services x {settings.endpoint_zones} zones x {hours} h "
-        f"x {p.ENDPOINT_HOUR}",
-        interfaces * hours * p.ENDPOINT_HOUR,
-    )
+    cluster = settings.has("cluster")
+    if cluster:
+        yield from _cluster(settings)
     machines = settings.etcd.count + settings.storage.count
-    secrets = 1 + (machines + 1 if settings.internal_tls else 0)
+    secrets = 1 + (machines + 1 if cluster and settings.internal_tls else 0)
+    zone = p.PRIVATE_ZONE if cluster else 0
     yield CostItem(
         "keys, secrets, private zone",
-        f"2 x {p.KMS_KEY:g} + {secrets} x {p.SECRET} + {p.PRIVATE_ZONE}",
-        2 * p.KMS_KEY + secrets * p.SECRET + p.PRIVATE_ZONE,
+        f"2 x {p.KMS_KEY:g} + {secrets} x {p.SECRET} + {zone}",
+        2 * p.KMS_KEY + secrets * p.SECRET + zone,
     )
-    certified = 1 if settings.internal_tls else 0
-    alarms = 5 + 3 * machines + certified + len(FUNCTIONS)
-    metrics = p.INSIGHTS_METRICS * (machines + 1) + machines + certified + 2
-    yield CostItem(
-        "alarms and metrics",
-        f"{alarms} x {p.ALARM:.2f} + about {metrics} x {p.METRIC:.2f}",
-        alarms * p.ALARM + metrics * p.METRIC,
+    if settings.has("observability"):
+        certified = 1 if settings.internal_tls else 0
+        alarms = 5 + 3 * machines + certified + len(FUNCTIONS)
+        metrics = machines + certified + 2
+        yield CostItem(
+            "alarms and metrics",
+            f"{alarms} x {p.ALARM:.2f} + {metrics} x {p.METRIC:.2f}",
+            alarms * p.ALARM + metrics * p.METRIC,
+        )
+
+
+def _cluster(settings: StackSettings) -> Iterator[CostItem]:
+    hours = p.HOURS
+    yield _brokers(settings)
+    for name, members in (("storage node", settings.storage), ("etcd member", settings.etcd)):
+        yield from _machines(name, members)
+    if settings.protect:
+        copies = settings.etcd.volume_gib * settings.etcd.count
+        yield CostItem(
+            "hourly snapshots of etcd's volumes",
+            f"{copies} GiB x {p.SNAPSHOT_GIB}, if all of it changes once",
+            copies * p.SNAPSHOT_GIB,
+        )
+    yield CostItem("load balancer", f"{hours} h x {p.BALANCER_HOUR}", hours * p.BALANCER_HOUR)
+    if settings.egress == "nat":
+        instance = INSTANCES[settings.architecture]
+        hour = p.MACHINES[instance]
+        yield CostItem(
+            f"NAT machine ({instance})",
+            f"{hours} h x ({hour} + {p.PUBLIC_ADDRESS_HOUR} for its address) "
+            f"+ {ROOT_GIB} GiB x {p.GP3_GIB}",
+            hours * (hour + p.PUBLIC_ADDRESS_HOUR) + ROOT_GIB * p.GP3_GIB,
+        )
+    else:
+        count, zones = len(services(settings)), min(settings.zones, settings.endpoint_zones)
+        yield CostItem(
+            "private endpoints",
+            f"{count} services x {zones} zones x {hours} h x {p.ENDPOINT_HOUR}",
+            count * zones * hours * p.ENDPOINT_HOUR,
+        )
+
+
+def _brokers(settings: StackSettings) -> CostItem:
+    arch, brokers = settings.architecture, settings.brokers
+    cpu, gib = brokers.cpu / 1_024, brokers.memory / 1_024
+    price = cpu * p.FARGATE_CPU[arch] + gib * p.FARGATE_GIB[arch]
+    spot = brokers.minimum - 1 if brokers.spot else 0
+    count = brokers.minimum - spot + spot * p.SPOT
+    counted = f"({brokers.minimum - spot} + {spot} spot x {p.SPOT})" if spot else f"{count:g}"
+    return CostItem(
+        f"{brokers.minimum} brokers (Fargate, {arch})",
+        f"{counted} x {p.HOURS} h x ({cpu:g} vCPU x {p.FARGATE_CPU[arch]} "
+        f"+ {gib:g} GiB x {p.FARGATE_GIB[arch]})",
+        count * p.HOURS * price,
     )
 
 
 def _machines(name: str, members: MemberSettings) -> Iterator[CostItem]:
-    hour = p.MACHINES[members.instance]
+    hour = p.MACHINES.get(members.instance)
     yield CostItem(
-        f"{members.count} {name} ({members.instance})",
-        f"{members.count} x {p.HOURS} h x {hour}",
-        members.count * p.HOURS * hour,
+        f"{members.count} {name}{'s' * (members.count > 1)} ({members.instance})",
+        f"{members.count} x {p.HOURS} h x {hour or 'a price that infra/cost/prices.py lacks'}",
+        members.count * p.HOURS * (hour or 0),
     )
     yield CostItem(
-        "their root disks (30 GiB gp3)",
-        f"{members.count} x {_ROOT_GIB} GiB x {p.GP3_GIB}",
-        members.count * _ROOT_GIB * p.GP3_GIB,
+        f"their root disks ({ROOT_GIB} GiB gp3)",
+        f"{members.count} x {ROOT_GIB} GiB x {p.GP3_GIB}",
+        members.count * ROOT_GIB * p.GP3_GIB,
     )
     iops, mibps = members.volume_iops - 3_000, members.volume_mibps - 125
     each = members.volume_gib * p.GP3_GIB + iops * p.GP3_IOPS + mibps * p.GP3_MIBPS
+    more = f" + {iops} IOPS x {p.GP3_IOPS} + {mibps} MiB/s x {p.GP3_MIBPS}" if iops + mibps else ""
     yield CostItem(
         f"their data volumes ({members.volume_gib} GiB gp3)",
-        f"{members.count} x ({members.volume_gib} GiB x {p.GP3_GIB} + {iops} x {p.GP3_IOPS} "
-        f"+ {mibps} x {p.GP3_MIBPS})",
+        f"{members.count} x ({members.volume_gib} GiB x {p.GP3_GIB}{more})",
         members.count * each,
     )
 
@@ -132,14 +184,15 @@ def used(settings: StackSettings, work: CostWorkload) -> Iterator[CostItem]:
         units * p.BALANCER_UNIT,
     )
     copies = min(3, settings.storage.count)
-    far = (ZONES - 1) / ZONES
+    far = (settings.zones - 1) / settings.zones
     crossing = gb * (copies * far + ways * far)
-    yield CostItem(
-        "traffic between zones",
-        f"{gb:,.0f} GB x ({copies} copies + {ways} client transfers) x {far:.2f} "
-        f"x {p.CROSS_ZONE_GB}",
-        crossing * p.CROSS_ZONE_GB,
-    )
+    if crossing:
+        yield CostItem(
+            "traffic between zones",
+            f"{gb:,.0f} GB x ({copies} copies + {ways} client transfers) x {far:.2f} "
+            f"x {p.CROSS_ZONE_GB}",
+            crossing * p.CROSS_ZONE_GB,
+        )
     kept = work.mib_s * 86_400 * work.lake_days / 1_024 / work.ratio
     yield CostItem(
         f"lake, {work.lake_days} days (S3)",
@@ -168,73 +221,3 @@ def used(settings: StackSettings, work: CostWorkload) -> Iterator[CostItem]:
     )
     yield CostItem("logs", f"{work.log_gib:g} GiB x {p.LOG_GIB:.2f}", work.log_gib * p.LOG_GIB)
     yield CostItem("images", f"5 GiB x {p.IMAGE_GIB:.2f}", 5 * p.IMAGE_GIB)
-
-
-def stack_settings_of(stack: str) -> StackSettings:
-    """The settings in a stack's file, with a domain added: prod requires one; it is free."""
-    found = yaml.safe_load((ROOT / f"Pulumi.{stack}.yaml").read_text())["config"]
-    given = {
-        name.removeprefix("sulina:"): value if isinstance(value, str) else json.dumps(value)
-        for name, value in found.items()
-        if name.startswith("sulina:")
-    }
-    return StackSettings.parse(stack, {**given, "domain": "sulina.example.com", "zoneId": "Z0"})
-
-
-def page() -> str:
-    """The text of docs/cost.md."""
-    lines = [_HEAD.format(as_of=p.AS_OF, region=p.REGION, hours=p.HOURS)]
-    for stack, work in WORKLOADS.items():
-        settings = stack_settings_of(stack)
-        lines += [
-            f"## {stack}",
-            f"Workload: {work.mib_s:g} MiB/s published on average, each message delivered "
-            f"{'once' if work.fan_out == 1 else f'{work.fan_out} times'}, {work.lake_days} days "
-            f"in the lake at a compression ratio of {work.ratio:g}, one object per "
-            f"{work.object_mib} MiB published, {work.job_hours:g} hours of Spark jobs and "
-            f"{work.log_gib:g} GiB of logs per month.",
-            "",
-            "| item | arithmetic | $ per month |",
-            "|---|---|---:|",
-        ]
-        total = 0.0
-        for name, items in (
-            ("fixed", list(fixed(settings))),
-            ("by use", list(used(settings, work))),
-        ):
-            lines += [
-                f"| {each.name} | {each.arithmetic} | {each.dollars:,.2f} |" for each in items
-            ]
-            part = sum(each.dollars for each in items)
-            total += part
-            lines.append(f"| **{name}** | | **{part:,.0f}** |")
-        lines += [f"| **total** | | **{total:,.0f}** |", ""]
-    return "\n".join(lines) + _TAIL
-
-
-_HEAD = """# What it costs
-
-An estimate for the two stacks that come with Sulina, generated with
-`python -m infra.cost.estimate > docs/cost.md` from the stack files and a price table
-([infra/cost/prices.py](../infra/cost/prices.py)). A test checks that this page is current.
-
-**The prices are assumptions**: on-demand list prices as of {as_of}, {region}. They were entered by
-hand; check the largest items against your own region. A month has {hours} hours. Taxes, support,
-savings plans and free tiers are not included.
-"""
-
-_TAIL = """
-## How to reduce it
-- **Machines and volumes** are most of the fixed cost. A storage node needs volume throughput more
-  than CPU; three small ones serve a small load.
-- **Traffic between zones** is most of the cost by use: every message is stored in three zones so
-  that it survives the loss of one. No setting avoids it.
-- **Private endpoints** cost per zone: with `sulina:endpointZones 1` they cost a third, but while
-  that zone is down no container can start in any zone; running containers are not affected.
-- **Autoscaling** adds brokers up to `sulina:brokerMax`; each costs the first line divided by
-  `sulina:brokerMin`.
-"""
-
-
-if __name__ == "__main__":
-    sys.stdout.write(page())

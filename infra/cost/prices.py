@@ -17,7 +17,12 @@ FARGATE_CPU: Final = {"arm64": 0.03238, "x86_64": 0.04048}
 """Per vCPU and hour."""
 FARGATE_GIB: Final = {"arm64": 0.00356, "x86_64": 0.004445}
 """Per GiB and hour."""
+SPOT: Final = 0.3
+"""Spare Fargate capacity costs about this fraction; the exact price varies."""
 MACHINES: Final = {
+    "t3.nano": 0.0052,
+    "t4g.nano": 0.0042,
+    "t4g.micro": 0.0084,
     "t4g.small": 0.0168,
     "t4g.medium": 0.0336,
     "m7g.medium": 0.0408,
@@ -34,6 +39,8 @@ SNAPSHOT_GIB: Final = 0.05
 BALANCER_HOUR: Final = 0.0225
 BALANCER_UNIT: Final = 0.006
 """Per capacity unit and hour: 1 GB per hour of TCP or TLS traffic."""
+NAT_GATEWAY_HOUR: Final = 0.045
+PUBLIC_ADDRESS_HOUR: Final = 0.005
 ENDPOINT_HOUR: Final = 0.01
 """Per interface endpoint, zone and hour."""
 CROSS_ZONE_GB: Final = 0.02
@@ -47,8 +54,7 @@ PRIVATE_ZONE: Final = 0.50
 LOG_GIB: Final = 0.50
 ALARM: Final = 0.10
 METRIC: Final = 0.30
-INSIGHTS_METRICS: Final = 8
-"""The approximate number of Container Insights metrics per ECS service."""
+"""Per custom metric; those that AWS services publish are free."""
 CALL: Final = 0.20 / 1_000_000
 CALL_GIB_SECOND: Final = {"arm64": 0.0000133334, "x86_64": 0.0000166667}
 EMR_CPU: Final = {"arm64": 0.042094, "x86_64": 0.052624}

@@ -2,7 +2,8 @@
 
 Each row creates two rules: egress from the caller, ingress to the called group. Everything else is
 closed. The only ingress from outside the VPC is at the load balancer, from the networks that the
-endpoint's settings allow.
+endpoint's settings allow. AWS services are reached through their private endpoints (the group
+``services``) or, with a NAT machine, at any address on the port of HTTPS.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ GROUPS = {
     "functions": "Functions that call brokers",
     "spark": "Spark jobs",
     "services": "Private endpoints of AWS services",
+    "nat": "The NAT machine",
 }
 
 CONNECTIONS: Sequence[tuple[str, str, Sequence[int]]] = (
@@ -48,12 +50,16 @@ S3_CLIENTS = ("brokers", "etcd", "storage", "spark")
 """The groups that may connect to S3; image layers come from there too."""
 
 
+_ANYWHERE = "0.0.0.0/0"
+
+
 class Firewall(Component):
     """The security groups by name."""
 
     def __init__(self, network: VpcNetwork, parent: Deployment) -> None:
         super().__init__("Firewall", parent)
         settings = self.settings
+        nat = settings.egress == "nat"
         self.groups = {
             name: aws.ec2.SecurityGroup(
                 name,
@@ -65,10 +71,18 @@ class Firewall(Component):
                 opts=self.within(),
             )
             for name, what in GROUPS.items()
+            if name != ("services" if nat else "nat")
         }
         for caller, called, called_ports in CONNECTIONS:
             for port in called_ports:
-                self._connection(caller, called, port)
+                if nat and called == "services":
+                    self._egress(f"{caller}-to-nat", caller, port, cidr_ipv4=_ANYWHERE)
+                else:
+                    self._connection(caller, called, port)
+        if nat:
+            # A group cannot be named here: it does not cover packets on their way elsewhere.
+            self._ingress("nat", "nat", ports.HTTPS, cidr_ipv4=settings.network)
+            self._egress("nat", "nat", ports.HTTPS, cidr_ipv4=_ANYWHERE)
         allowed = settings.endpoint.allowed or (settings.network,)
         for port in listener_ports(settings):
             for number, block in enumerate(allowed, 1):

@@ -1,8 +1,8 @@
-"""The VPC, across three zones; its only way out is the private endpoints of AWS services.
+"""The VPC: subnets in three zones, or all of them in one, and their routes.
 
-There is no NAT gateway, and nothing that stores or transfers messages has a route to the internet.
-If the client endpoint is public, three more subnets with an internet gateway exist, for the load
-balancer alone.
+Unless the stack chooses a NAT machine (nat.py), the only way out is the private endpoints of AWS
+services, and nothing that stores or transfers messages has a route to the internet. The ``edge``
+subnets, which have an internet gateway, exist for a public load balancer or a NAT machine alone.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class VpcNetwork(Component):
         self.work = [self._subnet("work", zone, block.work) for zone, block in enumerate(blocks)]
         self.data = [self._subnet("data", zone, block.data) for zone, block in enumerate(blocks)]
         self.edge: list[aws.ec2.Subnet] = []
-        if settings.endpoint.public:
+        if settings.endpoint.public or (settings.egress == "nat" and settings.has("cluster")):
             routes = self._internet_routes()
             self.edge = [
                 self._subnet("edge", zone, block.edge, routes) for zone, block in enumerate(blocks)
@@ -65,7 +65,7 @@ class VpcNetwork(Component):
     def _internet_routes(self) -> aws.ec2.RouteTable:
         gateway = aws.ec2.InternetGateway("internet", vpc_id=self.vpc.id, opts=self.within())
         routes = aws.ec2.RouteTable("edge", vpc_id=self.vpc.id, opts=self.within())
-        aws.ec2.Route(
+        self.internet = aws.ec2.Route(
             "internet",
             route_table_id=routes.id,
             destination_cidr_block="0.0.0.0/0",

@@ -1,4 +1,4 @@
-"""Private endpoints of AWS services: the only way out of the VPC.
+"""Private endpoints of AWS services: the only way out of the VPC, unless there is a NAT machine.
 
 S3 has a free gateway endpoint; its policy allows our buckets and the bucket from which ECR serves
 image layers. The other services have interface endpoints, which cost per hour and zone, so only
@@ -31,7 +31,9 @@ READ_AND_WRITE = (
 
 
 def services(settings: StackSettings) -> list[str]:
-    """The short AWS names of the services that are called from inside the VPC."""
+    """The short AWS names of the services that have interface endpoints."""
+    if settings.egress == "nat" or not settings.has("cluster"):
+        return []
     found = ["ecr.api", "ecr.dkr", "ecs", "ecs-agent", "ecs-telemetry", "logs", "secretsmanager"]
     if settings.shell:
         found.append("ssmmessages")
@@ -52,6 +54,7 @@ class VpcEndpoints(Component):
     ) -> None:
         super().__init__("VpcEndpoints", parent)
         settings, region = self.settings, self.region
+        zones = min(settings.zones, settings.endpoint_zones)
         gateway = aws.ec2.VpcEndpoint(
             "s3",
             vpc_id=network.vpc.id,
@@ -62,14 +65,14 @@ class VpcEndpoints(Component):
             opts=self.within(),
         )
         firewall.allow_s3(gateway.prefix_list_id)
-        for service in services(settings) if settings.has("cluster") else []:
+        for service in services(settings):
             aws.ec2.VpcEndpoint(
                 service,
                 vpc_id=network.vpc.id,
                 service_name=f"com.amazonaws.{region.name}.{service}",
                 vpc_endpoint_type="Interface",
                 private_dns_enabled=True,
-                subnet_ids=[subnet.id for subnet in network.work[: settings.endpoint_zones]],
+                subnet_ids=[subnet.id for subnet in network.work[:zones]],
                 security_group_ids=[firewall.group_id("services")],
                 opts=self.within(),
             )

@@ -165,7 +165,8 @@ class Observability(Component):
         self._alarm(
             f"{member.name}-container",
             f"{member.name} is not running: see its log, and check that its volume is mounted",
-            _Metric("ECS/ContainerInsights", "RunningTaskCount", service, "Minimum"),
+            # Each running container publishes one sample per minute, for free.
+            _Metric("AWS/ECS", "CPUUtilization", service, "SampleCount"),
             below=1,
             missing="breaching",
         )

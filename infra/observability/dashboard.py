@@ -40,18 +40,12 @@ def dashboard(
         _chart(
             "Member CPU",
             region,
-            [
-                ["ECS/ContainerInsights", "CpuUtilized", *ecs, f"{prefix}-{name}"]
-                for name in members
-            ],
+            [["AWS/ECS", "CPUUtilization", *ecs, f"{prefix}-{name}"] for name in members],
         ),
         _chart(
             "Member memory",
             region,
-            [
-                ["ECS/ContainerInsights", "MemoryUtilized", *ecs, f"{prefix}-{name}"]
-                for name in members
-            ],
+            [["AWS/ECS", "MemoryUtilization", *ecs, f"{prefix}-{name}"] for name in members],
         ),
         _chart(
             "Member volumes, percent used",

@@ -36,10 +36,20 @@ def profile(account: EmulatedAccount, given: ResourceInputs) -> Made:
     return name, {"arn": made["InstanceProfile"]["Arn"], "name": name}
 
 
+_PROFILE = "iamInstanceProfile"
+
+
 @makes("ec2/instance:Instance")
 def instance(account: EmulatedAccount, given: ResourceInputs) -> Made:
     root: dict[str, Any] = given.take("rootBlockDevice")
-    made = account.client("ec2").run_instances(
+    ec2, forwards = account.client("ec2"), not given.may("sourceDestCheck", True)
+    optional = {
+        "IamInstanceProfile": {"Name": profile} if (profile := given.may(_PROFILE)) else None,
+        "DisableApiTermination": given.may("disableApiTermination"),
+        "EbsOptimized": given.may("ebsOptimized"),
+    }
+    address = given.may("privateIp")
+    made = ec2.run_instances(
         ImageId=given.take("ami"),
         InstanceType=given.take("instanceType"),
         MinCount=1,
@@ -48,12 +58,11 @@ def instance(account: EmulatedAccount, given: ResourceInputs) -> Made:
             {
                 "DeviceIndex": 0,
                 "SubnetId": given.take("subnetId"),
-                "PrivateIpAddress": given.take("privateIp"),
+                **({"PrivateIpAddress": address} if address else {}),
                 "Groups": given.take("vpcSecurityGroupIds"),
                 "AssociatePublicIpAddress": given.take("associatePublicIpAddress"),
             }
         ],
-        IamInstanceProfile={"Name": given.take("iamInstanceProfile")},
         UserData=given.take("userData"),
         MetadataOptions=pascal(given.take("metadataOptions")),
         MaintenanceOptions=pascal(given.take("maintenanceOptions")),
@@ -68,11 +77,18 @@ def instance(account: EmulatedAccount, given: ResourceInputs) -> Made:
                 },
             }
         ],
-        DisableApiTermination=given.take("disableApiTermination"),
-        EbsOptimized=given.take("ebsOptimized"),
         TagSpecifications=[{"ResourceType": "instance", "Tags": given.tags()}],
+        **{name: value for name, value in optional.items() if value is not None},
     )["Instances"][0]
-    return made["InstanceId"], {"privateIp": made["PrivateIpAddress"]}
+    if forwards:
+        ec2.modify_instance_attribute(
+            InstanceId=made["InstanceId"], SourceDestCheck={"Value": False}
+        )
+    interface = made["NetworkInterfaces"][0]["NetworkInterfaceId"]
+    return made["InstanceId"], {
+        "privateIp": made["PrivateIpAddress"],
+        "primaryNetworkInterfaceId": interface,
+    }
 
 
 @makes("ecs/cluster:Cluster")
@@ -83,6 +99,17 @@ def cluster(account: EmulatedAccount, given: ResourceInputs) -> Made:
         tags=given.tags("key", "value"),
     )["cluster"]
     return made["clusterArn"], {"arn": made["clusterArn"], "name": made["clusterName"]}
+
+
+@makes("ecs/clusterCapacityProviders:ClusterCapacityProviders")
+def capacity_providers(account: EmulatedAccount, given: ResourceInputs) -> Made:
+    name = given.take("clusterName")
+    account.client("ecs").put_cluster_capacity_providers(
+        cluster=name,
+        capacityProviders=given.take("capacityProviders"),
+        defaultCapacityProviderStrategy=[],
+    )
+    return name, {}
 
 
 @makes("ecs/taskDefinition:TaskDefinition")
@@ -140,6 +167,9 @@ def service(account: EmulatedAccount, given: ResourceInputs) -> Made:
                 "assignPublicIp": public,
             }
         }
+    strategies = given.may("capacityProviderStrategies")
+    if strategies:
+        more["capacityProviderStrategy"] = strategies
     registries = given.may("serviceRegistries")
     if registries:
         more["serviceRegistries"] = [registries]

@@ -7,6 +7,7 @@ libraries take seconds to load, so callers use a separate process.
 from __future__ import annotations
 
 import asyncio
+import logging
 import runpy
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -49,10 +50,12 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """What a run of the program made: resources in the order of their creation, and outputs."""
+    """What a run of the program made, resources in the order of their creation."""
 
     resources: tuple[Resource, ...]
     outputs: dict[str, Any]
+    said: tuple[str, ...]
+    """The messages that the program logged."""
 
 
 class _Recording(Mocks):
@@ -89,7 +92,8 @@ def run_program(stack: str, settings: Mapping[str, str], maker: Maker) -> Deploy
     outputs: dict[str, Any] = {}
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    set_mocks(recording, project=PROJECT, stack=stack, preview=False)
+    said: list[str] = []
+    set_mocks(recording, project=PROJECT, stack=stack, preview=False, logger=_keeping(said))
     more = {f"{PROJECT}:{name}": value for name, value in settings.items()}
     set_all_config(stack_values(stack) | more)
 
@@ -105,7 +109,16 @@ def run_program(stack: str, settings: Mapping[str, str], maker: Maker) -> Deploy
         loop.run_until_complete(run_pulumi_func(collect))
     finally:
         loop.close()
-    return Deployed(tuple(recording.resources), outputs)
+    return Deployed(tuple(recording.resources), outputs, tuple(said))
+
+
+def _keeping(said: list[str]) -> logging.Logger:
+    """A logger that appends messages to a list."""
+    logger = logging.Logger("program", logging.INFO)
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logger.addHandler(handler)
+    return logger
 
 
 def _exports() -> dict[str, Any]:

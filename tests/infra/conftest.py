@@ -77,6 +77,7 @@ def _make(folder: Path) -> None:
             _plan("localstack", "localstack", {}),
             _plan("unbuilt", "dev", {**built, "functionsFolder": "nowhere"}),
             _plan("emulated", "prod", {**named, "zoneId": zone}, server.url),
+            _plan("emulated-dev", "dev", building, server.url),
         ]
         (folder / "plans.json").write_text(json.dumps(plans))
         done = subprocess.run(

@@ -39,6 +39,8 @@ class Graph:
     outputs: dict[str, Any]
     seen: dict[str, Any]
     """What boto3 saw after all resources were created."""
+    said: list[str]
+    """The messages that the program logged."""
     error: str
     """The program's error message, if it failed."""
 
@@ -50,6 +52,7 @@ class Graph:
             tuple(CreatedResource(**each) for each in found.get("resources", ())),
             found.get("outputs", {}),
             found.get("seen", {}),
+            found.get("said", []),
             found.get("error", ""),
         )
 

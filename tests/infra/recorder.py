@@ -81,6 +81,7 @@ _MORE: dict[str, dict[str, Any]] = {
     "aws:kms/key:Key": {"keyId": "key-id"},
     "aws:secretsmanager/secretVersion:SecretVersion": {"versionId": "version-1"},
     "aws:ec2/vpcEndpoint:VpcEndpoint": {"prefixListId": "pl-s3"},
+    "aws:ec2/instance:Instance": {"primaryNetworkInterfaceId": "eni-1"},
     "aws:servicediscovery/privateDnsNamespace:PrivateDnsNamespace": {"hostedZone": "ZPRIVATE"},
     "aws:lb/loadBalancer:LoadBalancer": {
         "dnsName": "sulina.elb.example.com",

@@ -43,7 +43,7 @@ def run(plan: dict[str, Any]) -> dict[str, Any]:
     resources = [
         {**asdict(each), "taggable": kind_takes_tags(each.kind)} for each in made.resources
     ]
-    return {"resources": resources, "outputs": made.outputs, "seen": seen}
+    return {"resources": resources, "outputs": made.outputs, "seen": seen, "said": made.said}
 
 
 def kind_takes_tags(kind: str) -> bool:

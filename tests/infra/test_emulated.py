@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,6 +21,12 @@ def test_the_same_resources_are_made_as_in_the_graph(emulated: Graph, prod: Grap
 
     assert counted(emulated) == counted(prod)
     assert len(emulated.resources) > 250
+
+
+def test_the_development_stack_is_made_too(graph_of: Callable[[str], Graph], dev: Graph) -> None:
+    made = graph_of("emulated-dev")
+    assert not made.error
+    assert {str(each) for each in made.resources} == {str(each) for each in dev.resources}
 
 
 def test_the_load_balancer_leads_to_the_ports_of_the_brokers(emulated: Graph) -> None:

@@ -215,6 +215,16 @@ def test_machines_ask_for_their_role_with_a_token(prod: Graph) -> None:
         assert machine.inputs["associatePublicIpAddress"] is False
 
 
+def test_one_broker_stays_when_spare_capacity_is_taken_back(dev: Graph, prod: Graph) -> None:
+    broker = dev.one("ecs/service:Service", "broker").inputs
+    assert "launchType" not in broker
+    assert broker["capacityProviderStrategies"] == [
+        {"capacityProvider": "FARGATE", "base": 1, "weight": 0},
+        {"capacityProvider": "FARGATE_SPOT", "weight": 1},
+    ]
+    assert prod.one("ecs/service:Service", "broker").inputs["launchType"] == "FARGATE"
+
+
 def test_brokers_are_scaled_by_the_load_that_the_scaler_tells(prod: Graph) -> None:
     target = prod.one("appautoscaling/target:Target", "brokers").inputs
     assert (target["minCapacity"], target["maxCapacity"]) == (3, 12)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -61,7 +63,9 @@ def test_blocks_of_addresses_are_let_in_at_the_load_balancer_alone(
 ) -> None:
     allowed = "203.0.113.0/24" if stack == "public" else "10.42.0.0/16"
     for group, other, port in ways(graph_of(stack), INGRESS):
-        if "/" in other:
+        if group == "nat":
+            assert (stack, other, port) == ("dev", "10.42.0.0/16", 443)
+        elif "/" in other:
             assert (group, other) == ("balancer", allowed)
             assert port in (6655, 6650, 8080, 50051)
             assert stack != "public" or port != 50051
@@ -100,9 +104,42 @@ def test_services_of_aws_are_reached_by_private_endpoints(prod: Graph, dev: Grap
 
     needed = {"s3", "ecr.api", "ecr.dkr", "ecs", "ecs-agent", "ecs-telemetry", "logs"}
     assert services(prod) == needed | {"secretsmanager", "glue"}
-    assert services(dev) == services(prod) | {"ssmmessages"}
-    assert len(prod.one("ec2/vpcEndpoint:VpcEndpoint", "logs").inputs["subnetIds"]) == 3
-    assert len(dev.one("ec2/vpcEndpoint:VpcEndpoint", "logs").inputs["subnetIds"]) == 1
+    assert services(dev) == {"s3"}  # the others are reached through the NAT machine
+    assert len(prod.one("ec2/vpcEndpoint:VpcEndpoint", "logs").inputs["subnetIds"]) == 2
+
+
+def test_a_nat_machine_forwards_https_and_nothing_else(dev: Graph) -> None:
+    machine = dev.one("ec2/instance:Instance", "nat")
+    assert machine.inputs["sourceDestCheck"] is False
+    assert machine.inputs["associatePublicIpAddress"] is True
+    assert machine.inputs["subnetId"] == dev.one("ec2/subnet:Subnet", "edge-1").id
+    assert "iamInstanceProfile" not in machine.inputs
+    route = dev.one("ec2/route:Route", "nat").inputs
+    assert route["networkInterfaceId"] == machine.outputs["primaryNetworkInterfaceId"]
+    assert route["routeTableId"] == dev.one("ec2/routeTable:RouteTable", "private").id
+    everywhere = {(group, port) for group, other, port in ways(dev, EGRESS) if "/" in other}
+    callers = {"brokers", "etcd", "storage", "functions", "spark"}
+    assert everywhere == {(group, 443) for group in (*callers, "nat")}
+    assert {port for group, _, port in ways(dev, INGRESS) if group == "nat"} == {443}
+
+
+def test_the_boot_script_of_the_nat_machine_is_a_script(dev: Graph, tmp_path: Path) -> None:
+    script = tmp_path / "boot.sh"
+    script.write_text(dev.one("ec2/instance:Instance", "nat").inputs["userData"])
+    subprocess.run(["bash", "-n", script], check=True)
+    assert "--source 10.42.0.0/16 --jump MASQUERADE" in script.read_text()
+
+
+def test_a_stack_in_one_zone_has_everything_there(dev: Graph, prod: Graph) -> None:
+    def zones(graph: Graph) -> set[str]:
+        placed = (*graph.all("ec2/subnet:Subnet"), *graph.all("ebs/volume:Volume"))
+        return {made.inputs["availabilityZone"] for made in placed}
+
+    assert zones(dev) == {"eu-central-1a"}
+    assert len(zones(prod)) == 3
+    for graph, count in ((dev, 1), (prod, 3)):
+        balancer = graph.one("lb/loadBalancer:LoadBalancer", "clients").inputs
+        assert len(balancer["subnets"]) == count
 
 
 def test_addresses_never_meet() -> None:
