@@ -31,12 +31,14 @@ async def run_in_cluster(
     places: Sequence[str],
     quorum: QuorumSettings,
     storage_tls: TlsFiles | None = None,
+    peer_tls: TlsFiles | None = None,
 ) -> AsyncIterator[RunningBroker]:
     """Run a broker of a cluster until left; its topics move to other brokers then.
 
     ``places`` are the storage nodes, ``name=host:port`` each, contacted over TLS if ``storage_tls``
-    is given. Raises ``Unavailable`` if etcd or an ack quorum of storage nodes can't be reached,
-    ``Refused`` if a port or the broker's name is taken, or if the TLS files can't be used.
+    is given; ``peer_tls`` is for other brokers that use TLS. Raises ``Unavailable`` if etcd or an
+    ack quorum of storage nodes can't be reached, ``Refused`` if a port or the broker's name is
+    taken, or if the TLS files can't be used.
     """
     clock = RealClock()
     store = BatchingStore(await EtcdStore.open(etcd, clock))
@@ -50,8 +52,10 @@ async def run_in_cluster(
             def token() -> str:
                 return node.services.authority.own_token()
 
-            connect = partial(sulina.connect, token=token)
-            node = ClusteredBroker(settings, store, storage, clock, connect, RealNetwork())
+            trusted = None if peer_tls is None else peer_tls.context()
+            connect = partial(sulina.connect, token=token, tls=trusted)
+            network = RealNetwork(trusted)
+            node = ClusteredBroker(settings, store, storage, clock, connect, network)
             async with cluster_broker(node) as running:
                 yield running
     finally:

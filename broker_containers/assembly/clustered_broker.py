@@ -151,11 +151,17 @@ class ClusteredBroker:
         if found is None:
             raise Unavailable(f"{broker} is no longer a member of the cluster")
         address = parse_addresses(found.url)[0]
-        await self._network.dial(stream, address.host, address.port, secure=address.secure)
+        await self._network.dial(
+            stream, address.host, address.port, secure=address.secure, name=address.name
+        )
 
-    def urls(self) -> list[str]:
+    def is_direct(self, host: str) -> bool:
+        """Whether a client that connected to ``host`` can reach each broker by its own address."""
+        return bool(host) and host == self.settings.cluster.shared_name
+
+    def urls(self, *, direct: bool = False) -> list[str]:
         """The URLs of the other brokers; empty if all share one address."""
-        if self.settings.cluster.proxy_url:
+        if self.settings.cluster.proxy_url and not direct:
             return []
         living = self.tables.living().items()
         return [found.url for one, found in living if one != self.membership.broker]
@@ -174,8 +180,11 @@ class ClusteredBroker:
     def register_as(self, addresses: Addresses) -> None:
         """Set where other brokers and clients reach this one. Call it once the ports are open."""
         settings = self.settings
+        scheme, _, place = addresses.url.partition("://")
+        if settings.cluster.shared_name:
+            place = f"{settings.cluster.shared_name}@{place}"
         self.membership.me = BrokerRecord(
-            settings.advertise or addresses.url,
+            settings.advertise or f"{scheme}://{place}",
             http=addresses.http_url,
             admin=addresses.danube_admin_url,
             grpc=addresses.grpc_url,

@@ -229,9 +229,9 @@ class Broker:
         """Whether this broker serves a topic; waits until the topic has an owner."""
         return await self._owners.serves(name)
 
-    async def address_of(self, name: TopicName) -> TopicAddress:
-        """Where clients find the broker that serves a topic; waits until the topic has an owner."""
-        return await self._owners.address_of(name)
+    async def address_of(self, name: TopicName, *, direct: bool = False) -> TopicAddress:
+        """Where clients find the broker that serves a topic; see ``TopicOwners.address_of``."""
+        return await self._owners.address_of(name, direct=direct)
 
     async def create_topic(
         self,

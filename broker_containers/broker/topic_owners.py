@@ -43,8 +43,11 @@ class TopicOwners(Protocol):
         """Whether this broker serves ``topic``; waits until the topic has an owner."""
         ...
 
-    async def address_of(self, topic: TopicName) -> TopicAddress:
-        """Where clients find the broker that serves ``topic``; waits until it has an owner."""
+    async def address_of(self, topic: TopicName, *, direct: bool = False) -> TopicAddress:
+        """Where clients find the broker that serves ``topic``; waits until it has an owner.
+
+        Clients that can reach each broker directly get the owner's own address.
+        """
         ...
 
     async def release(self, topic: TopicName) -> None:
@@ -69,7 +72,7 @@ class OwnsEveryTopic:
     async def serves(self, topic: TopicName) -> bool:
         return True
 
-    async def address_of(self, topic: TopicName) -> TopicAddress:
+    async def address_of(self, topic: TopicName, *, direct: bool = False) -> TopicAddress:
         return HERE
 
     async def release(self, topic: TopicName) -> None: ...

@@ -122,12 +122,13 @@ class Ownership:
         """Whether this broker is the owner; see :meth:`where`."""
         return await self.where(topic) is None
 
-    async def address_of(self, topic: TopicName) -> TopicAddress:
+    async def address_of(self, topic: TopicName, *, direct: bool = False) -> TopicAddress:
         """Where clients find the owner; see :meth:`where`."""
         found = await self.where(topic)
-        if found is None and not self.settings.proxy_url:
+        proxied = bool(self.settings.proxy_url) and not direct
+        if found is None and not proxied:
             return HERE
-        if self.settings.proxy_url:
+        if proxied:
             owner, grpc = (self._me, "") if found is None else (found[0], found[1].grpc)
             return TopicAddress(self.settings.proxy_url, owner, grpc)
         assert found is not None

@@ -33,6 +33,9 @@ class ClusterSettings:
         "After that, how long it tells Danube's clients at most where their topics are now.")
     proxy_url: str = ""
     """The URL through which clients reach all brokers, if they cannot reach each directly."""
+    shared_name: str = ""
+    """The name that leads to all brokers inside their network: clients that use it reach each
+    broker directly, in spite of ``proxy_url``, and certificates of brokers are for it."""
     moves_at_once: int = settable.count(64, 1, 10000, settable.ALL,
         "Maximum number of concurrent planned moves.")
     slow_seconds: float = settable.seconds(3.0, 0.1, 600, settable.NOW,

@@ -106,7 +106,9 @@ class BrokerOptions:
         """The port of a door, for its option and its default."""
         return port_or_default(wanted, self.port, default)
 
-    def doors(self, grpc_proxy: str = "") -> DoorSettings:
+    def doors(
+        self, grpc_proxy: str = "", shared_name: str = "", peer_ca: Path | None = None
+    ) -> DoorSettings:
         """Where to listen. Raises ``Refused`` for files and URLs that can't be used."""
         host, port = self.host, self.port
         tls = grpc_tls = None
@@ -117,7 +119,16 @@ class BrokerOptions:
             Listen(host, port, tls),
             Listen(host, self.port_for(self.http_port, HTTP_PORT), tls),
             danube_admin_listen(host, port, self.admin_port, grpc_tls),
-            danube_listen(host, port, self.grpc_port, grpc_tls, self.grpc_advertise, grpc_proxy),
+            danube_listen(
+                host,
+                port,
+                self.grpc_port,
+                grpc_tls,
+                self.grpc_advertise,
+                grpc_proxy,
+                shared_name,
+                peer_ca,
+            ),
             () if self.tls_cert is None else (Path(self.tls_cert),),
         )
 

@@ -17,6 +17,7 @@ from sulina.cli.command import JSON_ONLY, CliCommand
 from sulina.cli.options import group, option, options
 from sulina.cli.settings import CliSettings
 from sulina.metadata.etcd import EtcdSettings
+from sulina.runtime.tls_files import TlsFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,20 @@ class BrokerRunOptions:
         "connections to each other.",
         metavar="URL",
     )
+    shared_name: str = option(
+        "",
+        "Name that leads to all brokers inside their network: clients that use it are sent to "
+        "brokers themselves, in spite of --proxy; with TLS, the certificates of all brokers must "
+        "be for it.",
+        metavar="NAME",
+    )
+    peer_ca: Path | None = option(
+        None,
+        "Trust these CA certificates (PEM) for connections to other brokers. [default: the "
+        "system's]",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+    )
     lease_seconds: int = option(
         8,
         "Seconds after which a broker that does not renew its lease counts as dead.",
@@ -94,7 +109,7 @@ def broker_run(settings: CliSettings, options: BrokerRunOptions) -> None:
     given = options.broker
     given.begin()
     etcd_tls, storage_tls = options.tls.etcd, options.tls.storage
-    doors = given.doors(options.grpc_proxy)
+    doors = given.doors(options.grpc_proxy, options.shared_name, options.peer_ca)
     used = [tls.certificate for tls in (etcd_tls, storage_tls) if tls is not None]
     node = ClusteredBrokerSettings(
         broker=BrokerSettings(
@@ -103,10 +118,17 @@ def broker_run(settings: CliSettings, options: BrokerRunOptions) -> None:
         doors=replace(doors, certificates=(*doors.certificates, *(each for each in used if each))),
         advertise=options.advertise,
         labels=options.labels,
-        cluster=ClusterSettings(lease_seconds=options.lease_seconds, proxy_url=options.proxy),
+        cluster=ClusterSettings(
+            lease_seconds=options.lease_seconds,
+            proxy_url=options.proxy,
+            shared_name=options.shared_name,
+        ),
         auth=given.security.auth_settings(),
         audit=given.security.audit_settings(),
     )
     metadata = EtcdSettings.parse(options.etcd, tls=etcd_tls)
-    running = run_in_cluster(node, metadata, options.storage_nodes, given.quorum, storage_tls)
+    peer_tls = None if options.peer_ca is None else TlsFiles(options.peer_ca)
+    running = run_in_cluster(
+        node, metadata, options.storage_nodes, given.quorum, storage_tls, peer_tls
+    )
     serve_broker(settings, Path.cwd(), node.doors.binary, running)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sulina.errors import Refused
@@ -62,6 +63,8 @@ def danube_listen(
     tls: ssl.SSLContext | None,
     advertise: str = "",
     proxy_url: str = "",
+    shared_name: str = "",
+    peer_authorities: Path | None = None,
 ) -> DanubeListen | None:
     """Where to serve Danube's clients, for ``--grpc-port``.
 
@@ -81,6 +84,8 @@ def danube_listen(
         # Clients need an address that they can connect to.
         advertise_host=own_name() if host in _ALL_ADDRESSES else host,
         proxy_url=_checked("--grpc-proxy", proxy_url),
+        shared_name=shared_name,
+        peer_authorities=peer_authorities,
     )
 
 

@@ -24,7 +24,11 @@ class OtherBrokers(Protocol):
         """Connect ``stream`` to that broker. Raises ``Unavailable`` or ``Refused``."""
         ...
 
-    def urls(self) -> list[str]:
+    def is_direct(self, host: str) -> bool:
+        """Whether a client that connected to ``host`` can reach each broker by its own address."""
+        ...
+
+    def urls(self, *, direct: bool = False) -> list[str]:
         """Where clients reach the other brokers; empty if all share one address."""
         ...
 

@@ -133,6 +133,18 @@ class Authority:
         """Call ``follower`` whenever rights may have changed: holders of an ``Access`` renew it."""
         self._followers.append(follower)
 
+    def identity(
+        self,
+        token: str,
+        certificate: ClientCertificate | None,
+        vouched: ClientCertificate | None,
+    ) -> tuple[str, ClientCertificate | None]:
+        """The token or certificate that counts: ``vouched``, which another broker has checked, if
+        ``token`` is the brokers' own; else what the caller itself presents."""
+        if vouched is not None and self.root is not None and self.root.accepts(token):
+            return "", vouched
+        return token, certificate
+
     def access(self, token: str, certificate: ClientCertificate | None = None) -> Access:
         """The rights of a token, or without one of a verified certificate; never waits.
 

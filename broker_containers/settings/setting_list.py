@@ -57,6 +57,7 @@ FIXED: Final[Mapping[str, str]] = {
     "broker.broker_id": "it identifies the broker; a different id is a different broker",
     "cluster.lease_seconds": "the lease is granted with it when the broker registers",
     "cluster.proxy_url": "clients may keep it for a long time",
+    "cluster.shared_name": "the certificates of brokers are for it",
 }
 """What can only be set when a broker starts, and why."""
 

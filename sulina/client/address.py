@@ -1,4 +1,8 @@
-"""Broker addresses: ``sulina://host:port``, or ``sulina+tls://`` for TLS on the same port."""
+"""Broker addresses: ``sulina://host:port``, or ``sulina+tls://`` for TLS on the same port.
+
+Brokers that share a name announce themselves as ``name@host:port``: the client connects to the host
+and expects a certificate for the name.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,8 @@ class Address:
     secure: bool = False
     broker: str = ""
     """The id of the wanted broker, if several share the address."""
+    name: str = ""
+    """The name that the broker shares with others, if it is not ``host``."""
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -39,7 +45,10 @@ def parse_addresses(url: str) -> tuple[Address, ...]:
     return tuple(_parse_place(url, place, _SCHEMES[scheme]) for place in places)
 
 
-def _parse_place(url: str, place: str, secure: bool) -> Address:
+def _parse_place(url: str, text: str, secure: bool) -> Address:
+    name, at, place = text.rpartition("@")
+    if at and not name:
+        raise _refusal(url)
     if place.startswith("["):
         host, bracket, tail = place[1:].partition("]")
         if not bracket or (tail and not tail.startswith(":")):
@@ -49,10 +58,10 @@ def _parse_place(url: str, place: str, secure: bool) -> Address:
         host, colon, port = place.partition(":")
         tail = colon
     if not tail:
-        return Address(host, DEFAULT_PORT, secure)
+        return Address(host, DEFAULT_PORT, secure, name=name)
     if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
         raise _refusal(url)
-    return Address(host, int(port), secure)
+    return Address(host, int(port), secure, name=name)
 
 
 def _refusal(url: str) -> Refused:

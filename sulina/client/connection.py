@@ -118,13 +118,18 @@ class Connection:
             given = token()
             token = given if isinstance(given, str) else await given
         await self._runtime.network.dial(
-            self._stream, address.host, address.port, secure=address.secure
+            self._stream,
+            address.host,
+            address.port,
+            secure=address.secure,
+            name=address.name,
         )
         hello = pb.Connect(
             protocol=PROTOCOL_VERSION,
             client=self._options.name,
             token=token,
             broker=address.broker,
+            host=address.name or address.host,
         )
         try:
             _, body = await self.request(Command.CONNECT, hello, pb.Connected)

@@ -18,14 +18,26 @@ class RealNetwork:
         self._tls = tls
 
     async def dial(
-        self, protocol: asyncio.BufferedProtocol, host: str, port: int, *, secure: bool
+        self,
+        protocol: asyncio.BufferedProtocol,
+        host: str,
+        port: int,
+        *,
+        secure: bool,
+        name: str = "",
     ) -> None:
         """Connect ``protocol``. Raises ``NobodyThere`` if every address refuses the connection,
         ``Refused`` if TLS fails, and ``Unavailable`` for other failures."""
         context = self._context() if secure else None
         loop = asyncio.get_running_loop()
         try:
-            await loop.create_connection(lambda: protocol, host, port, ssl=context)
+            await loop.create_connection(
+                lambda: protocol,
+                host,
+                port,
+                ssl=context,
+                server_hostname=(name or None) if secure else None,
+            )
         except UnicodeError:
             raise Refused(f"{host!r} is not a valid host name: check its spelling") from None
         except ssl.SSLError as error:

@@ -47,10 +47,17 @@ class Network(Protocol):
     """Opens connections."""
 
     async def dial(
-        self, protocol: asyncio.BufferedProtocol, host: str, port: int, *, secure: bool
+        self,
+        protocol: asyncio.BufferedProtocol,
+        host: str,
+        port: int,
+        *,
+        secure: bool,
+        name: str = "",
     ) -> None:
         """Connect ``protocol`` to a peer. Returns after its ``connection_made`` was called.
 
+        Its certificate must be for ``name``, or for ``host`` if that is empty.
         Raises ``Unavailable`` if the peer cannot be reached (``NobodyThere`` if the operating
         system says that nothing listens there) and ``Refused`` if the TLS handshake fails. There is
         no timeout: to give up, the caller cancels.

@@ -126,11 +126,20 @@ class Connect(_message.Message):
     CLIENT_FIELD_NUMBER: _builtins.int
     TOKEN_FIELD_NUMBER: _builtins.int
     BROKER_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    UNTIL_US_FIELD_NUMBER: _builtins.int
     protocol: _builtins.int
     client: _builtins.str
     token: _builtins.str
     broker: _builtins.str
     """the broker that is wanted; whoever it is, if empty"""
+    host: _builtins.str
+    """the name under which the client reached a broker"""
+    principal: _builtins.str
+    """whose certificate another broker has checked, if the token"""
+    until_us: _builtins.int
+    """is the brokers' own; and until when that is valid"""
     def __init__(
         self,
         *,
@@ -138,10 +147,13 @@ class Connect(_message.Message):
         client: _builtins.str = ...,
         token: _builtins.str = ...,
         broker: _builtins.str = ...,
+        host: _builtins.str = ...,
+        principal: _builtins.str = ...,
+        until_us: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker", b"broker", "client", b"client", "protocol", b"protocol", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker", b"broker", "client", b"client", "host", b"host", "principal", b"principal", "protocol", b"protocol", "token", b"token", "until_us", b"until_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

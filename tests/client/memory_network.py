@@ -86,7 +86,13 @@ class MemoryNetwork:
         self.links: list[MemoryTransport] = []
 
     async def dial(
-        self, protocol: asyncio.BufferedProtocol, host: str, port: int, *, secure: bool
+        self,
+        protocol: asyncio.BufferedProtocol,
+        host: str,
+        port: int,
+        *,
+        secure: bool,
+        name: str = "",
     ) -> None:
         self.dials.append((host, port, secure))
         if not self.reachable:

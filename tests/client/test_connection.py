@@ -223,6 +223,13 @@ def test_several_brokers_are_divided_by_commas() -> None:
     assert parse_addresses("sulina://a:1,b") == (Address("a", 1), Address("b", 6655))
 
 
+def test_a_url_may_say_for_which_name_the_certificate_is() -> None:
+    expected = Address("10.0.2.1", 6655, secure=True, name="brokers.inside")
+    assert parse_addresses("sulina+tls://brokers.inside@10.0.2.1:6655") == (expected,)
+    with pytest.raises(Refused):
+        parse_addresses("sulina+tls://@10.0.2.1:6655")
+
+
 def test_an_ipv6_address_stands_in_brackets() -> None:
     (address,) = parse_addresses("sulina://[::1]:7000")
     assert address == Address("::1", 7000)

@@ -37,7 +37,13 @@ class TwoBrokers:
         self._ways = {**ways, "another-name-of-one": ways["one"]}
 
     async def dial(
-        self, protocol: asyncio.BufferedProtocol, host: str, port: int, *, secure: bool
+        self,
+        protocol: asyncio.BufferedProtocol,
+        host: str,
+        port: int,
+        *,
+        secure: bool,
+        name: str = "",
     ) -> None:
         await self._ways[host].dial(protocol, host, port, secure=secure)
 

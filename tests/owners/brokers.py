@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Collection
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
+from typing import Self
 
 import sulina
 from broker_containers.assembly.cluster import cluster_broker
@@ -15,6 +18,7 @@ from broker_containers.cluster.settings import ClusterSettings
 from broker_containers.doors.http.health import storage_nodes_check
 from broker_containers.doors.listen import Listen
 from broker_containers.metrics.collectors.storage import of_nodes
+from broker_containers.security.settings import AuthSettings
 from storage_grpc.loss_record import LossRecord
 from storage_grpc.memory_store import MemoryEntryStore
 from storage_grpc.node import LocalNode, Node
@@ -52,8 +56,18 @@ class ThreeNodes:
 class Brokers:
     """Use as ``async with``; start brokers with ``start``."""
 
-    def __init__(self, settings: ClusterSettings = QUICK) -> None:
+    def __init__(
+        self,
+        settings: ClusterSettings = QUICK,
+        *,
+        auth: AuthSettings | None = None,
+        trusted: ssl.SSLContext | None = None,
+    ) -> None:
+        """``trusted`` is for brokers as clients of each other, if their doors use TLS."""
         self._settings = settings
+        self._auth = auth
+        self._connect = partial(sulina.connect, token=auth.root if auth else "", tls=trusted)
+        self._network = RealNetwork(trusted)
         self._nodes = ThreeNodes()
         self._stacks: dict[str, AsyncExitStack] = {}
         self._clock = RealClock()
@@ -64,7 +78,7 @@ class Brokers:
         self.ways: dict[str, CuttableStore] = {}
         """The connection of each broker to the metadata store."""
 
-    async def __aenter__(self) -> Brokers:
+    async def __aenter__(self) -> Self:
         self.store = await EmbeddedStore.open(self._clock)
         return self
 
@@ -81,6 +95,7 @@ class Brokers:
                 BrokerSettings(broker_id=name),
                 self.door_settings(name),
                 cluster=replace(self._settings, proxy_url=proxy_url),
+                auth=self._auth,
             )
             way = self.ways[name] = CuttableStore(self.store, self._clock)
             copies = QuorumSettings()
@@ -90,7 +105,7 @@ class Brokers:
                 of_nodes(self._nodes, copies),
             )
             node = ClusteredBroker(
-                settings, way, storage, self._clock, sulina.connect, RealNetwork()
+                settings, way, storage, self._clock, self._connect, self._network
             )
             self.doors[name] = await stack.enter_async_context(cluster_broker(node))
             self._stacks[name] = stack

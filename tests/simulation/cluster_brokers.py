@@ -255,5 +255,5 @@ def _nobody(url: str) -> NoReturn:
 class _Nowhere:
     """The network of the doors, which are not simulated."""
 
-    async def dial(self, stream: object, host: str, port: int, *, secure: bool) -> NoReturn:
+    async def dial(self, protocol: object, host: str, port: int, **more: object) -> NoReturn:
         raise Unavailable("there is nobody to call")

@@ -17,16 +17,20 @@ def issue(
     folder: Path,
     name: str,
     host: str = "127.0.0.1",
-    *,
+    *more_hosts: str,
     expired: bool = False,
 ) -> TlsFiles:
-    """A certificate for ``host``, good for servers and clients, and its authority.
+    """A certificate for these hosts, good for servers and clients, and its authority.
 
     Files that are there already are replaced, as a rotation does.
     """
     end = _LONG_AGO + timedelta(days=1) if expired else None
     certificate = authority.issue_cert(
-        host, common_name=name, not_before=_LONG_AGO if expired else None, not_after=end
+        host,
+        *more_hosts,
+        common_name=name,
+        not_before=_LONG_AGO if expired else None,
+        not_after=end,
     )
     files = TlsFiles(folder / "ca.pem", folder / f"{name}.pem", folder / f"{name}.key")
     assert files.ca and files.certificate and files.key

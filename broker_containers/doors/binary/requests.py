@@ -54,15 +54,21 @@ class Requests:
     """The requests that one connection may make."""
 
     def __init__(
-        self, services: Services, attachments: Attachments, access: Callable[[], Access]
+        self,
+        services: Services,
+        attachments: Attachments,
+        access: Callable[[], Access],
+        direct: Callable[[], bool],
     ) -> None:
-        """``access`` returns what the client may do at the moment."""
+        """``access`` returns what the client may do at the moment, ``direct`` whether it can reach
+        each broker by its own address."""
         self._broker = services.broker
         self._operations = services.operations
         self._audit = services.audit
         self._attachments = attachments
         self._schemas = services.schemas
         self._access = access
+        self._direct = direct
         self._reading = asyncio.Lock()
         self._known: dict[Command, Request] = {
             Command.LOOKUP: self.lookup,
@@ -99,7 +105,9 @@ class Requests:
         using = Need(Action.PRODUCE, str(name), instead=Action.CONSUME)
         create = body.create and self._access().allows(using)
         record = await self._broker.describe(name, create=create, delivery=wanted)
-        place = HERE if record.partitions else await self._broker.address_of(name)
+        place = HERE
+        if not record.partitions:
+            place = await self._broker.address_of(name, direct=self._direct())
         answer = pb.LookupResult(
             topic=str(name),
             partitions=record.partitions,

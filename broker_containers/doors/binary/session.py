@@ -79,7 +79,11 @@ class BinarySession:
         self._closed = closed
         self.stream = CommandStream(self, _ENVELOPE)
         self._attachments = Attachments(self.stream, broker.settings.max_peers)
-        self._requests = Requests(services, self._attachments, lambda: self._access)
+        self._requests = Requests(
+            services, self._attachments, lambda: self._access, lambda: self._direct
+        )
+        self._direct = False
+        self._vouched: ClientCertificate | None = None
         self._greeted = False
         self._held: Held | None = None
         self.unidentified: Connection | None = None
@@ -110,7 +114,7 @@ class BinarySession:
         if not self._greeted:
             return
         try:
-            access = self._authority.access(self._token, self._certificate())
+            access = self._authority.access(*self._identity(self._token))
         except Refused:
             self.close()  # the client reconnects, with another token or to get the reason
             return
@@ -118,8 +122,10 @@ class BinarySession:
             self._attachments.keep_to(access)
         self._access = access
 
-    def _certificate(self) -> ClientCertificate | None:
-        return read_certificate(self.stream.certificate)
+    def _identity(self, token: str) -> tuple[str, ClientCertificate | None]:
+        """By what the client is identified: its token, or its certificate."""
+        own = read_certificate(self.stream.certificate)
+        return self._authority.identity(token, own, self._vouched)
 
     # ---- called by the stream ----
 
@@ -186,13 +192,16 @@ class BinarySession:
                 f"the client speaks protocol {body.protocol}, this broker {PROTOCOL_VERSION}: "
                 "use a client of the broker's version"
             )
+        if body.principal:
+            self._vouched = ClientCertificate(body.principal, body.until_us)
         try:
+            token, certificate = self._identity(body.token)
             self._access = self._audit.sign_in(
                 self._authority,
-                body.token,
+                token,
                 "binary",
                 self.stream.peer,
-                certificate=self._certificate(),
+                certificate=certificate,
                 connection=True,
             )
         except SulinaError as error:
@@ -214,12 +223,15 @@ class BinarySession:
         if body.broker not in ("", settings.broker_id):
             self._forward_to(request, body)
             return
+        self._direct = self._others is not None and self._others.is_direct(body.host)
         answer = pb.Connected(
             protocol=PROTOCOL_VERSION,
             server=f"sulina/{__version__}",
             broker_id=settings.broker_id,
             max_frame_bytes=settings.max_frame_bytes,
-            brokers=self._others.urls()[:_MOST_URLS] if self._others is not None else (),
+            brokers=(
+                () if self._others is None else self._others.urls(direct=self._direct)[:_MOST_URLS]
+            ),
         )
         self.stream.send(Command.CONNECTED, request, answer)
 
@@ -243,7 +255,15 @@ class BinarySession:
             )
         self._tunnel = Tunnel(self.stream, self.stream.limit)
         clock = self._broker.clock
-        self._run(self._tunnel.open(self._others, clock, body.broker, request, body))
+        hello = pb.Connect()
+        hello.CopyFrom(body)
+        hello.principal, hello.until_us = "", 0
+        token, certificate = self._identity(body.token)
+        if not token and certificate is not None:
+            # The other broker can't see the certificate: this one says whose it is.
+            hello.token = self._authority.own_token()
+            hello.principal, hello.until_us = certificate.principal, certificate.until_us
+        self._run(self._tunnel.open(self._others, clock, body.broker, request, hello))
 
     # ---- data commands ----
 

@@ -29,7 +29,7 @@ class Discovery:
     ) -> pb.TopicLookupResponse:
         topic = topic_name(request.topic)
         self._callers.check_topic(context, None, topic)
-        answer = await self._locations.lookup(topic)
+        answer = await self._locations.lookup(topic, context.head.host)
         answer.request_id = request.request_id
         return answer
 

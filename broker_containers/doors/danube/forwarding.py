@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, TypeVar, cast
+from urllib.parse import quote
 
 import grpc
 from google.protobuf.message import Message
 
 from broker_containers.doors.danube import danube_pb2 as pb
 from broker_containers.doors.danube.settings import PEER_SECONDS
-from broker_containers.doors.grpc_shared.callers import Context
-from sulina.errors import Unavailable
+from broker_containers.doors.grpc_shared.call_head import PRINCIPAL, UNTIL
+from broker_containers.doors.grpc_shared.callers import Callers, Context
+from sulina.errors import Refused, Unavailable
 from sulina.runtime.tls_files import own_authorities
 from sulina.version import __version__
 
@@ -45,14 +49,40 @@ def wanted_broker(context: Context) -> str:
     return ""
 
 
+@dataclass(frozen=True, slots=True)
+class PeerCertificates:
+    """What the certificates of other brokers must be."""
+
+    authorities: Path | None = None
+    """Signed by one of these (PEM); by default of ``SSL_CERT_FILE``, or of the system."""
+    name: str = ""
+    """For this name; by default for the host of their URL."""
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        """Raises ``Refused`` if the file can't be read."""
+        if self.authorities is None:
+            return grpc.ssl_channel_credentials(own_authorities())
+        try:
+            return grpc.ssl_channel_credentials(self.authorities.read_bytes())
+        except OSError as error:
+            raise Refused(f"{self.authorities} cannot be read: {error}") from None
+
+
 class Forwarder:
     """gRPC channels to other brokers: to ``members`` and nowhere else, whatever a client asks for.
 
-    ``members`` returns the URLs of the cluster's other brokers.
+    ``members`` returns the URLs of the cluster's other brokers; ``callers`` says who calls.
     """
 
-    def __init__(self, members: Callable[[], Iterable[str]]) -> None:
+    def __init__(
+        self,
+        members: Callable[[], Iterable[str]],
+        callers: Callers | None = None,
+        peers: PeerCertificates | None = None,
+    ) -> None:
         self._members = members
+        self._callers = callers
+        self._peers = peers or PeerCertificates()
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     async def unary(
@@ -70,7 +100,7 @@ class Forwarder:
         try:
             return cast(
                 _A,
-                await call(request, metadata=_metadata(context), timeout=PEER_SECONDS),
+                await call(request, metadata=self._metadata(context), timeout=PEER_SECONDS),
             )
         except asyncio.CancelledError:
             raise _peer_left(url) from None
@@ -87,7 +117,7 @@ class Forwarder:
         opened: Callable[..., Any] = (await self._channel(url)).unary_stream(
             method, request_serializer=_bytes_of, response_deserializer=None
         )
-        call = opened(request, metadata=_metadata(context))
+        call = opened(request, metadata=self._metadata(context))
         try:
             async for message in call:
                 yield message
@@ -114,7 +144,7 @@ class Forwarder:
             response_deserializer=pb.HealthCheckResponse.FromString,
         )
         try:
-            answer = await call(request, metadata=_metadata(context), timeout=seconds)
+            answer = await call(request, metadata=self._metadata(context), timeout=seconds)
         except asyncio.CancelledError:
             _peer_left(url)
             return None
@@ -129,7 +159,7 @@ class Forwarder:
         channel = self._channels.get(url)
         if channel is None:
             scheme, _, place = url.partition("://")
-            options = [
+            options: list[tuple[str, Any]] = [
                 ("grpc.max_receive_message_length", -1),
                 ("grpc.max_send_message_length", -1),
                 # Reconnect soon to a broker that was restarted.
@@ -139,7 +169,9 @@ class Forwarder:
                 ("grpc.keepalive_timeout_ms", 5_000),
             ]
             if scheme == "https":
-                trusted = grpc.ssl_channel_credentials(own_authorities())
+                if self._peers.name:
+                    options.append(("grpc.ssl_target_name_override", self._peers.name))
+                trusted = self._peers.credentials()
                 channel = grpc.aio.secure_channel(place, trusted, options=options)
             else:
                 channel = grpc.aio.insecure_channel(place, options=options)
@@ -150,6 +182,22 @@ class Forwarder:
                 await each.close()
         return channel
 
+    def _metadata(self, context: Context) -> tuple[tuple[str, str | bytes], ...]:
+        """The caller's token; for a certificate, which can't be forwarded, whose it is."""
+        sent = [(_FORWARDED, __version__)]
+        token, certificate = "", None
+        if self._callers is not None:
+            token, certificate = self._callers.identity(context)
+        if not token and certificate is not None and self._callers is not None:
+            sent += [
+                (_AUTHORIZATION, f"Bearer {self._callers.own_token()}"),
+                (PRINCIPAL, quote(certificate.principal)),
+                (UNTIL, str(certificate.until_us)),
+            ]
+            return tuple(sent)
+        given = context.invocation_metadata() or ()
+        return (*((key, value) for key, value in given if key == _AUTHORIZATION), *sent)
+
     async def close(self) -> None:
         for channel in self._channels.values():
             await channel.close()
@@ -158,13 +206,6 @@ class Forwarder:
 
 def _bytes_of(message: Message) -> bytes:
     return message.SerializeToString()
-
-
-def _metadata(context: Context) -> tuple[tuple[str, str | bytes], ...]:
-    kept = [
-        (key, value) for key, value in context.invocation_metadata() or () if key == _AUTHORIZATION
-    ]
-    return (*kept, (_FORWARDED, __version__))
 
 
 def _peer_left(url: str) -> PeerUnavailable:

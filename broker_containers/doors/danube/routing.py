@@ -42,7 +42,7 @@ class Routing:
         """Whether calls of this client are forwarded, as it can't connect to other brokers."""
         if was_forwarded(context):
             return False
-        return bool(self.locations.proxy_url or wanted_broker(context))
+        return bool(self.locations.proxy_for(context.head.host) or wanted_broker(context))
 
     async def answer(
         self,

@@ -13,7 +13,7 @@ from broker_containers.doors.danube.consumer_service import ConsumerService
 from broker_containers.doors.danube.consumers import Consumers
 from broker_containers.doors.danube.discovery import AuthService, Discovery, StorageService
 from broker_containers.doors.danube.edge_service import EdgeService
-from broker_containers.doors.danube.forwarding import Forwarder
+from broker_containers.doors.danube.forwarding import Forwarder, PeerCertificates
 from broker_containers.doors.danube.health_service import HealthService
 from broker_containers.doors.danube.moving_clients import clients_moved
 from broker_containers.doors.danube.producer_service import ProducerService
@@ -54,7 +54,8 @@ class DanubeServer:
         guard = CallGuard(callers, services.operations, self._requests)
         self.grpc.add(schema_methods(services.schemas, guard))
         others = services.other_brokers
-        self._forwarder = Forwarder(list if others is None else others.danube_urls)
+        peers = PeerCertificates(listen.peer_authorities, listen.shared_name)
+        self._forwarder = Forwarder(list if others is None else others.danube_urls, callers, peers)
         self._directory = ConsumerDirectory(broker.store, broker.clock)
         self._producers = Producers(broker, listen.settings, services.schemas)
         self._locations: TopicLocations | None = None
@@ -83,7 +84,9 @@ class DanubeServer:
     def _add_services(self) -> None:
         broker, settings, forwarder = self._broker, self._listen.settings, self._forwarder
         directory, producers = self._directory, self._producers
-        locations = TopicLocations(broker, self.url, self._listen.proxy_url)
+        shared = self._listen.shared_name
+        shared_url = f"{self._listen.scheme}://{Address(shared, self.port)}" if shared else ""
+        locations = TopicLocations(broker, self.url, self._listen.proxy_url, shared, shared_url)
         consumers = Consumers(broker, directory, self.url, settings)
         routing = Routing(locations, forwarder, broker.clock)
         callers = self._callers

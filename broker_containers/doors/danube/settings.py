@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 PORT: Final = 6650
@@ -52,6 +53,11 @@ class DanubeListen:
     """The host of that URL; ``host`` if empty."""
     proxy_url: str = ""
     """The one URL that leads to all brokers, if clients can't reach each broker by its own."""
+    shared_name: str = ""
+    """The name that leads to all brokers inside their network, and that their certificates are for;
+    to clients that use it, it is what ``proxy_url`` is to others."""
+    peer_authorities: Path | None = None
+    """The authorities of other brokers' certificates (PEM); by default the system's."""
     settings: DanubeSettings = field(default_factory=DanubeSettings)
 
     @property

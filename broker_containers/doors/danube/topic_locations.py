@@ -27,12 +27,24 @@ async def topic_record(broker: Broker, topic: TopicName) -> TopicRecord:
 
 
 class TopicLocations:
-    """``own_url`` is this broker's; ``proxy_url`` the shared one of all brokers, or empty."""
+    """``own_url`` is this broker's; ``proxy_url`` the shared one of all brokers, or empty.
 
-    def __init__(self, broker: Broker, own_url: str, proxy_url: str) -> None:
+    Clients that call ``shared_name`` get ``shared_url`` in its place.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        own_url: str,
+        proxy_url: str,
+        shared_name: str = "",
+        shared_url: str = "",
+    ) -> None:
         self._broker = broker
         self.own_url = own_url
         self.proxy_url = proxy_url
+        self._shared_name = shared_name
+        self._shared_url = shared_url
         self.asked = -math.inf
         """When a client last needed to know where a topic is."""
 
@@ -62,13 +74,20 @@ class TopicLocations:
             return False
         return True
 
-    async def lookup(self, topic: TopicName) -> pb.TopicLookupResponse:
-        """The reply to a lookup. Raises ``NotFound`` if the topic does not exist."""
+    def proxy_for(self, host: str) -> str:
+        """The one URL that leads to all brokers, for a client that called ``host``; or empty."""
+        if self._shared_name and host == self._shared_name:
+            return self._shared_url
+        return self.proxy_url
+
+    async def lookup(self, topic: TopicName, host: str = "") -> pb.TopicLookupResponse:
+        """The reply to a lookup by a client that called ``host``. Raises ``NotFound`` if the topic
+        does not exist."""
         record = await topic_record(self._broker, topic)
         # A partitioned topic itself has no owner; every broker can list its partitions.
         owner = "" if record.partitions else await self.owner(topic)
         broker_url = owner or self.own_url
-        connect_url = self.proxy_url or broker_url
+        connect_url = self.proxy_for(host) or broker_url
         kinds = pb.TopicLookupResponse
         return pb.TopicLookupResponse(
             response_type=kinds.Redirect if owner else kinds.Connect,

@@ -4,22 +4,36 @@ from __future__ import annotations
 
 import re
 from typing import Final
+from urllib.parse import unquote
 
 import grpc
 
 from broker_containers.doors.http2.head import Head
 from broker_containers.doors.http2.hpack import Header
 from broker_containers.security.bearer import bearer_token
+from broker_containers.security.certificate import ClientCertificate
 
 _TIMEOUT: Final = re.compile(r"([0-9]{1,8})([HMSmun])")
 _SECONDS: Final = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 _NOT_METADATA: Final = ("grpc-", "content-type", "te")
+PRINCIPAL: Final = "x-sulina-principal"
+"""Whose certificate another broker has checked, percent-encoded, and until when it is valid."""
+UNTIL: Final = "x-sulina-until-us"
 
 
 class CallHead:
     """The method, metadata and limits of a call. Kept as long as the client repeats the headers."""
 
-    __slots__ = ("http_status", "metadata", "path", "problem", "timeout", "token")
+    __slots__ = (
+        "host",
+        "http_status",
+        "metadata",
+        "path",
+        "problem",
+        "timeout",
+        "token",
+        "vouched",
+    )
 
     def __init__(self, head: Head) -> None:
         self.path = head.path
@@ -30,6 +44,13 @@ class CallHead:
         named = dict(reversed(head.headers))
         self.token = bearer_token(named.get("authorization", ""))
         """Empty without one."""
+        self.host = head.authority.rpartition(":")[0]
+        """The name under which the client reached this broker."""
+        self.vouched: ClientCertificate | None = None
+        """Counts only with the brokers' own token."""
+        until = named.get(UNTIL, "")
+        if PRINCIPAL in named and until.isdecimal() and len(until) < 20:
+            self.vouched = ClientCertificate(unquote(named[PRINCIPAL]), int(until))
         self.timeout: float | None = None
         """Seconds that the client waits; None for as long as it takes."""
         self.problem: tuple[grpc.StatusCode, str] | None = None

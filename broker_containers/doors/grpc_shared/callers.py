@@ -11,6 +11,7 @@ from broker_containers.audit.trail import AuditTrail
 from broker_containers.doors.grpc_shared.call import Call
 from broker_containers.security.access import ANYONE, USING, Access, Caller, of_topic
 from broker_containers.security.authority import Authority
+from broker_containers.security.certificate import ClientCertificate
 from sulina.errors import Refused
 from sulina.model import Action
 from sulina.names import TopicName
@@ -30,19 +31,25 @@ class Callers:
 
     def access_of(self, context: Context) -> Access:
         """What a caller may do; nothing is recorded."""
-        return self._authority.access(context.head.token, context.certificate)
+        return self._authority.access(*self.identity(context))
+
+    def identity(self, context: Context) -> tuple[str, ClientCertificate | None]:
+        """By what a caller is identified: its token, or its certificate."""
+        head = context.head
+        return self._authority.identity(head.token, context.certificate, head.vouched)
+
+    def own_token(self) -> str:
+        """What this broker presents to others."""
+        return self._authority.own_token()
 
     def caller(self, context: Context) -> Caller:
         """Who calls. Raises ``Unauthenticated``."""
         address = context.peer()
         if not self.on:
             return Caller(ANYONE, self._door, address)
+        token, certificate = self.identity(context)
         access = self._audit.sign_in(
-            self._authority,
-            context.head.token,
-            self._door,
-            address,
-            certificate=context.certificate,
+            self._authority, token, self._door, address, certificate=certificate
         )
         return Caller(access, self._door, address)
 

@@ -15,11 +15,22 @@ _FORBIDDEN: Final = frozenset(
 class Head:
     """What a header block of a client says. The same object stands for every repetition of it."""
 
-    __slots__ = ("content_length", "fault", "headers", "memo", "method", "path", "trailer_fault")
+    __slots__ = (
+        "authority",
+        "content_length",
+        "fault",
+        "headers",
+        "memo",
+        "method",
+        "path",
+        "trailer_fault",
+    )
 
     def __init__(self, headers: tuple[Header, ...]) -> None:
         self.method = ""
         self.path = ""
+        self.authority = ""
+        """The host and port that the client called."""
         self.headers: tuple[Header, ...] = ()
         """Without those whose name begins with a colon."""
         self.content_length: int | None = None
@@ -56,5 +67,6 @@ class Head:
         if found:
             self.trailer_fault = "the end of a request has a header that begins with a colon"
         self.method, self.path = found.get(":method", ""), found.get(":path", "")
+        self.authority = found.get(":authority", "")
         if not self.method or not self.path or not found.get(":scheme"):
             self.fault = "the request lacks :method, :scheme or :path"
