@@ -245,14 +245,21 @@ class Quotas:
         return found
 
     def hold(
-        self, what: Live, namespace: str, principal: str, instead_of: Held | None = None
+        self,
+        what: Live,
+        namespace: str,
+        principal: str,
+        instead_of: Held | None = None,
+        within: Held | None = None,
     ) -> Held:
         """Count a producer, consumer or connection; raises ``Overloaded`` at a limit.
 
         ``principal`` is empty for callers without limits of their own, ``namespace`` for
-        connections. ``instead_of`` is one that this one replaces.
+        connections. ``instead_of`` is one that this one replaces; where ``within`` counts already,
+        this one does not count again.
         """
-        where = self.where(namespace, principal)
+        counted = () if within is None else within.where
+        where = tuple(each for each in self.where(namespace, principal) if each not in counted)
         for subject in where:
             limit = self.limit(subject, what)
             use = self._live[subject, what]

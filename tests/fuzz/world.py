@@ -317,6 +317,9 @@ class GrpcClient(asyncio.Transport):
 
     abort = close
 
+    def can_write_eof(self) -> bool:
+        return False
+
     def write(self, data: Any) -> None:
         self.responses.feed(bytes(data))
 

@@ -319,6 +319,45 @@ async def test_connections_over_grpc_count_with_those_of_other_doors(
         assert {row.limit: row.use for row in found.limits}["connections"] == 1
 
 
+async def test_a_connection_counts_for_everybody_whose_calls_are_forwarded_over_it(
+    guarded: Guarded, namespace: str
+) -> None:
+    quotas, root = guarded.server.broker.quotas, guarded.root.admin
+    names = [f"{namespace}-{number}" for number in range(3)]
+    tokens = [await guarded.token(name, "lookup:*") for name in names]
+    await root.quotas.principal(names[2], connections=1)
+
+    def used() -> list[int]:
+        return [quotas.use((QuotaScope.PRINCIPAL, name), "connections") or 0 for name in names]
+
+    async def lookup(calls: Calls) -> grpc.StatusCode:
+        return await status_of(calls("TopicPartitions", topic=f"/{namespace}/t"))
+
+    of_broker = QuotaScope.BROKER, guarded.server.broker.settings.broker_id
+    before = quotas.use(of_broker, "connections") or 0
+    peer = Calls(guarded.grpc_url, tokens[0])
+    others = [Calls(guarded.grpc_url, token) for token in tokens[1:]]
+    async with peer, Calls(guarded.grpc_url, tokens[2]) as own:
+        unused = [each.channel for each in others]
+        for each in others:
+            each.channel = peer.channel  # as a broker does for its clients
+        assert await lookup(own) is grpc.StatusCode.OK
+        found = [await lookup(each) for each in (peer, *others, peer, others[0])]
+        assert [each.name for each in found] == ["OK", "OK", "UNAVAILABLE", "OK", "OK"]
+        assert used() == [1, 1, 1] and quotas.use(of_broker, "connections") == before + 2
+        assert guarded.server.danube is not None
+        grpc_server = guarded.server.danube.grpc
+        shared = next(each for each in grpc_server._all() if len(each.users) > 1)
+        shared.users[names[0]].seen -= 3600
+        grpc_server._look_at(shared, shared.seen)
+        assert used() == [0, 1, 1]
+        for channel in unused:
+            await channel.close()
+    async with asyncio.timeout(60.0):
+        while any(used()):
+            await asyncio.sleep(0.02)
+
+
 async def test_without_authentication_grpc_connections_count_for_the_broker(
     tmp_path: Path,
 ) -> None:

@@ -20,6 +20,7 @@ from broker_containers.doors.danube.settings import PEER_SECONDS
 from broker_containers.doors.grpc_shared.call_head import PRINCIPAL, UNTIL
 from broker_containers.doors.grpc_shared.callers import Callers, Context
 from sulina.errors import Refused, Unavailable
+from sulina.runtime.threads import in_daemon
 from sulina.runtime.tls_files import own_authorities
 from sulina.version import __version__
 
@@ -27,6 +28,15 @@ _FORWARDED: Final = "x-sulina-passed-on"
 _BROKER_URL: Final = "x-danube-broker-url"
 _AUTHORIZATION: Final = "authorization"
 
+_OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    # Reconnect soon to a broker that was restarted.
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+)
 _TRY_AGAIN: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 _A = TypeVar("_A", bound=Message)
@@ -59,7 +69,7 @@ class PeerCertificates:
     """For this name; by default for the host of their URL."""
 
     def credentials(self) -> grpc.ChannelCredentials:
-        """Raises ``Refused`` if the file can't be read."""
+        """Blocks. Raises ``Refused`` if the file can't be read."""
         if self.authorities is None:
             return grpc.ssl_channel_credentials(own_authorities())
         try:
@@ -159,22 +169,15 @@ class Forwarder:
         channel = self._channels.get(url)
         if channel is None:
             scheme, _, place = url.partition("://")
-            options: list[tuple[str, Any]] = [
-                ("grpc.max_receive_message_length", -1),
-                ("grpc.max_send_message_length", -1),
-                # Reconnect soon to a broker that was restarted.
-                ("grpc.max_reconnect_backoff_ms", 1000),
-                ("grpc.initial_reconnect_backoff_ms", 100),
-                ("grpc.keepalive_time_ms", 10_000),
-                ("grpc.keepalive_timeout_ms", 5_000),
-            ]
-            if scheme == "https":
-                if self._peers.name:
-                    options.append(("grpc.ssl_target_name_override", self._peers.name))
-                trusted = self._peers.credentials()
-                channel = grpc.aio.secure_channel(place, trusted, options=options)
+            credentials = await in_daemon(self._peers.credentials) if scheme == "https" else None
+            channel = self._channels.get(url)  # another call may have been faster
+        if channel is None:
+            if credentials is not None:
+                named = [("grpc.ssl_target_name_override", self._peers.name)]
+                options = (*_OPTIONS, *named) if self._peers.name else _OPTIONS
+                channel = grpc.aio.secure_channel(place, credentials, options=options)
             else:
-                channel = grpc.aio.insecure_channel(place, options=options)
+                channel = grpc.aio.insecure_channel(place, options=_OPTIONS)
             left = [each for each in self._channels if each.rstrip("/") not in members]
             closing = [self._channels.pop(each) for each in left]
             self._channels[url] = channel

@@ -26,6 +26,7 @@ from broker_containers.doors.http2.frames import ErrorCode
 from broker_containers.doors.http2.hpack import Header
 from broker_containers.doors.http2.streams import Stream
 from broker_containers.metrics.requests import RequestCounts
+from broker_containers.quotas.quotas import Held
 from broker_containers.security.certificate import ClientCertificate
 from sulina.errors import SulinaError
 
@@ -76,6 +77,17 @@ class Method:
         return f"/{self.service}/{self.name}"
 
 
+@dataclass(slots=True)
+class ConnectionUser:
+    """A principal that makes calls on a connection."""
+
+    held: Held
+    calls: int = 0
+    """In progress."""
+    seen: float = 0.0
+    """When its last call began."""
+
+
 class CallConnection(Protocol):
     """What calls need of their connection; see ``connection``."""
 
@@ -95,7 +107,7 @@ class CallConnection(Protocol):
     def ok_tail(self) -> bytes: ...
     def tail(self, headers: list[Header], *, only: bool) -> bytes: ...
     def refuse(self, call: Call, status: grpc.StatusCode, text: str) -> None: ...
-    def show_identity(self, principal: str) -> None: ...
+    def show_identity(self, call: Call, principal: str) -> None: ...
     def more(self, call: Call, missing: int) -> None: ...
     def arrived(self, call: Call) -> None: ...
     def ended(self, call: Call) -> None: ...
@@ -107,7 +119,7 @@ class Call:
     __slots__ = (
         "_answer", "_drained", "_headers_sent", "_incoming", "_message", "_messages", "_released",
         "_task", "_timer", "_wanted", "connection", "counted", "head", "left", "limits", "method",
-        "most", "progress", "reserved", "stream",
+        "most", "progress", "reserved", "stream", "user",
     )  # fmt: skip
 
     def __init__(self, connection: CallConnection, stream: Stream, head: CallHead) -> None:
@@ -118,6 +130,8 @@ class Call:
         """Set once the call is allowed."""
         self.limits: Any = None
         """What counts it as a call of a method that is open to everybody."""
+        self.user: ConnectionUser | None = None
+        """Whose call it is, as far as quotas are concerned."""
         self.most = 0
         """The largest message."""
         self.left = False

@@ -11,7 +11,7 @@ from typing import Final, Protocol, cast
 
 import grpc
 
-from broker_containers.doors.grpc_shared.call import Call
+from broker_containers.doors.grpc_shared.call import Call, ConnectionUser
 from broker_containers.doors.grpc_shared.call_head import CallHead
 from broker_containers.doors.http2.connection import Http2Connection
 from broker_containers.doors.http2.frames import ConnectionFault, ErrorCode
@@ -35,6 +35,11 @@ _REFUSED_COST: Final = ANSWERED + 2.0
 """What a call that is refused costs its connection: more than its answer gives back."""
 
 
+_LINGER_SECONDS: Final = 1.0
+_IGNORED_BYTES: Final = 1 << 20
+"""How long, and for how many bytes, a client that broke the protocol may read why."""
+
+
 class ConnectionOwner(Protocol):
     """What connections need of their server; see ``server``."""
 
@@ -44,7 +49,7 @@ class ConnectionOwner(Protocol):
     @property
     def http2_limits(self) -> Http2Limits: ...
     def opened(self, connection: GrpcConnection) -> None: ...
-    def identified(self, connection: GrpcConnection, principal: str) -> None: ...
+    def identified(self, connection: GrpcConnection, principal: str) -> ConnectionUser: ...
     def closed(self, connection: GrpcConnection) -> None: ...
     def broke(self, connection: GrpcConnection, fault: ConnectionFault) -> None: ...
     def begin(self, call: Call) -> None: ...
@@ -66,6 +71,9 @@ class GrpcConnection(asyncio.Protocol):
         self.http2 = Http2Connection(self, self._wake, server.http2_limits)
         self.tasks = server.tasks
         self.half_window = server.http2_limits.stream_window // 2
+        self._ignored: int | None = None
+        """Bytes that arrived after a fault; None while there was none."""
+        self._lingering: asyncio.TimerHandle | None = None
         self.blocked = False
         """The client does not read what was sent."""
         self.blocked_since = 0.0
@@ -83,7 +91,10 @@ class GrpcConnection(asyncio.Protocol):
         self.reserve = False
         """The server is full: only methods that are open to everybody are served."""
         self.held: Held | None = None
-        """Set once it counts in the quotas of connections: its client is known, or need not be."""
+        """Set once it counts in the broker's quota: its client is known, or need not be."""
+        self.users: dict[str, ConnectionUser] = {}
+        """Principals that made calls: another broker forwards those of many. It counts in the
+        quota of each."""
         self.unidentified: Connection | None = None
         """Set while the limits of connections without a token apply."""
         self.reserved = 0
@@ -104,6 +115,11 @@ class GrpcConnection(asyncio.Protocol):
         self._wake()
 
     def data_received(self, data: bytes) -> None:
+        if self._ignored is not None:
+            self._ignored += len(data)
+            if self._ignored > _IGNORED_BYTES:
+                self.abort()
+            return
         self.seen = now = self._server.clock.now()
         self.http2.receive(data, now)
 
@@ -125,6 +141,8 @@ class GrpcConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        if self._lingering is not None:
+            self._lingering.cancel()
         self.http2.lost()
         self._server.closed(self)
 
@@ -139,6 +157,8 @@ class GrpcConnection(asyncio.Protocol):
     def close(self, code: ErrorCode = ErrorCode.NO_ERROR, why: str = "") -> None:
         """Close the connection after sending what is queued; its calls end."""
         self.http2.close(code, why)
+        if self._ignored is not None:
+            self.abort()
         self._flush()
 
     def abort(self) -> None:
@@ -147,15 +167,21 @@ class GrpcConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def show_identity(self, principal: str) -> None:
-        """The client has shown a valid token, or needs none: the first one counts the connection.
+    def show_identity(self, call: Call, principal: str) -> None:
+        """A caller has shown a valid token, or needs none: the connection counts for it.
 
         ``principal`` is empty for callers without limits of their own. Raises ``Overloaded`` if a
         quota of connections is used up; the next call tries again.
         """
-        if self.held is None:
-            self._server.identified(self, principal)
-            self.http2.trust()
+        user = self.users.get(principal)
+        if user is None:
+            known = self.held is not None
+            user = self._server.identified(self, principal)
+            if not known:
+                self.http2.trust()
+        user.seen = self.seen
+        user.calls += 1
+        call.user = user
 
     # ---- sending ----
 
@@ -167,7 +193,7 @@ class GrpcConnection(asyncio.Protocol):
     def _flush(self) -> None:
         self._flushing = False
         transport = self._transport
-        if transport is None or transport.is_closing():
+        if transport is None or transport.is_closing() or self._ignored is not None:
             return
         data = self.http2.take()
         if data:
@@ -177,8 +203,18 @@ class GrpcConnection(asyncio.Protocol):
                 self._server.broke(self, self.http2.fault)
             if self.blocked:
                 transport.abort()
+            elif self.http2.fault is not None:
+                self._linger(transport)
             else:
                 transport.close()
+
+    def _linger(self, transport: asyncio.Transport) -> None:
+        """Close once the client has read why: closed at once, while more of it arrives, the system
+        would discard what was sent."""
+        self._ignored = 0
+        if transport.can_write_eof():
+            transport.write_eof()
+        self._lingering = self._loop.call_later(_LINGER_SECONDS, transport.abort)
 
     def ok_head(self) -> bytes:
         """The headers of a response."""
@@ -270,6 +306,8 @@ class GrpcConnection(asyncio.Protocol):
     def ended(self, call: Call) -> None:
         """A call holds nothing any more."""
         self.calls -= 1
+        if call.user is not None:
+            call.user.calls -= 1
         self.writers.pop(call, None)
         if not self.calls:
             self.idle_since = self.seen

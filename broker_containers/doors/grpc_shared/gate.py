@@ -68,7 +68,7 @@ class CallGate:
             return True
         try:
             access = self._callers.access_of(call)
-            call.connection.show_identity(access.limited_as)
+            call.connection.show_identity(call, access.limited_as)
         except SulinaError as error:
             if opened is not None:
                 opened.wait_for_message(call)

@@ -16,7 +16,7 @@ from typing import Final
 
 import grpc
 
-from broker_containers.doors.grpc_shared.call import Call, Method
+from broker_containers.doors.grpc_shared.call import Call, ConnectionUser, Method
 from broker_containers.doors.grpc_shared.connection import GrpcConnection
 from broker_containers.doors.grpc_shared.gate import CallGate
 from broker_containers.doors.http2.frames import ConnectionFault, ErrorCode
@@ -25,7 +25,7 @@ from broker_containers.doors.services import Services
 from broker_containers.doors.unidentified import UnidentifiedConnections, new_connection
 from broker_containers.quotas.quotas import Live
 from sulina.client.address import Address
-from sulina.errors import Refused
+from sulina.errors import Overloaded, Refused
 from sulina.runtime.deadline import within
 from sulina.runtime.machine_watch import descriptor_limit, reserve
 
@@ -41,6 +41,8 @@ _MESSAGE_SECONDS: Final = 30.0
 _UNREAD_SECONDS: Final = 30.0
 """How long a client may read nothing of what was sent."""
 _SWEEP_SECONDS: Final = 1.0
+_MOST_USERS: Final = 4096
+"""Principals for whom one connection counts at a time."""
 _LARGE_PER_CONNECTION: Final = 32 << 20
 _LARGE: Final = 256 << 20
 """Reserved for messages that are larger than a stream's window and have not arrived completely."""
@@ -194,14 +196,28 @@ class GrpcServer:
             connection.unidentified = found
         return True
 
-    def identified(self, connection: GrpcConnection, principal: str) -> None:
-        """Count a connection in the quotas, or raise ``Overloaded``.
+    def identified(self, connection: GrpcConnection, principal: str) -> ConnectionUser:
+        """Count a connection in the quotas for one more principal, or raise ``Overloaded``.
 
         Over a quota it stays open, for the client's next attempt, among those without a token: it
         gives way to others.
         """
-        connection.held = self._quotas.hold(Live.CONNECTIONS, "", principal)
+        held = connection.held or self._quotas.hold(Live.CONNECTIONS, "", "")
+        try:
+            own = self._quotas.hold(Live.CONNECTIONS, "", principal, within=held)
+        except Overloaded:
+            if connection.held is None:
+                held.release()
+            raise
+        connection.held = held
+        user = connection.users[principal] = ConnectionUser(own)
+        if len(connection.users) > _MOST_USERS:
+            self._forget(connection, next(iter(connection.users)))
         self._known(connection)
+        return user
+
+    def _forget(self, connection: GrpcConnection, principal: str) -> None:
+        connection.users.pop(principal).held.release()
 
     def _known(self, connection: GrpcConnection) -> None:
         if connection.unidentified is not None:
@@ -210,6 +226,8 @@ class GrpcServer:
 
     def closed(self, connection: GrpcConnection) -> None:
         self._known(connection)
+        for principal in list(connection.users):
+            self._forget(connection, principal)
         if connection.held is not None:
             connection.held.release()
         self._connections.pop(connection, None)
@@ -254,6 +272,14 @@ class GrpcServer:
             connection.pinged = now
             connection.http2.ping()
         self._end_slow_calls(connection, now)
+        if len(connection.users) > 1:
+            self._forget_left(connection, now)
+
+    def _forget_left(self, connection: GrpcConnection, now: float) -> None:
+        """Stop counting a connection for principals whose calls another broker forwarded once."""
+        for principal, user in list(connection.users.items()):
+            if not user.calls and now - user.seen > _IDLE_SECONDS and len(connection.users) > 1:
+                self._forget(connection, principal)
 
     def _end_slow_calls(self, connection: GrpcConnection, now: float) -> None:
         for stream in list(connection.http2.streams.values()):
