@@ -353,11 +353,21 @@ class ManagedLedger:
 
         A failure is left to ``repair``, as after a failed append.
         """
+        await self._end_if(lambda: self._written is not None and self._written.bytes > 0)
+
+    async def begin(self) -> None:
+        """Begin an empty ledger, so that all others can be trimmed; failures as for ``roll``.
+
+        Its control frame takes over the producers' sequences, and is durable on return. A ledger
+        that is empty already stays.
+        """
+        await self._end_if(lambda: self._written is None or self._written.bytes > 0, begin=True)
+
+    async def _end_if(self, needed: Callable[[], bool], *, begin: bool = False) -> None:
         while self._switching is not None:
             await asyncio.wait([self._switching])
-        written = self._written
-        if self._failure is None and not self._closed and written is not None and written.bytes:
-            self._switching = asyncio.create_task(self._switch(begin=False))
+        if self._failure is None and not self._closed and needed():
+            self._switching = asyncio.create_task(self._switch(begin=begin))
             await asyncio.wait([self._switching])
 
     def closing_frame(self, ref: LedgerRef) -> bytes:

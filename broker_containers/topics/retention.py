@@ -1,6 +1,8 @@
 """Deletes old data of topics: by age, by size, and once all subscriptions consumed it.
 
-Deletes whole ledgers, oldest first, but never the newest: it holds the next offset.
+Deletes whole ledgers, oldest first. The newest holds the next offset and the producers' sequences,
+so an empty ledger, which takes those over, begins before it is deleted. That happens only by age
+and consumption: a topic that is smaller than one ledger would otherwise lose what was just written.
 """
 
 from __future__ import annotations
@@ -24,21 +26,38 @@ _log = logging.getLogger(__name__)
 
 
 def expired(refs: Sequence[LedgerRef], policy: Policy, now_us: int, consumed: int) -> int:
-    """How many of the oldest ledgers the policy allows to delete.
+    """How many of the oldest ledgers, except the newest, the policy allows to delete.
 
     ``consumed``: every subscription has acknowledged all records below this offset.
     """
     kept_bytes = sum(ref.bytes for ref in refs)
     count = 0
     for ref in refs[:-1]:
-        too_old = policy.retention_ms and now_us - ref.last_time_us > policy.retention_ms * 1000
         too_much = policy.retention_bytes and kept_bytes > policy.retention_bytes
         done_with = policy.delete_consumed and (ref.last_offset or 0) < consumed
-        if not (too_old or too_much or done_with):
+        if not (_too_old(ref, policy, now_us) or too_much or done_with):
             break
         kept_bytes -= ref.bytes
         count += 1
     return count
+
+
+def newest_expired(log: ManagedLedger, policy: Policy, now_us: int, consumed: int) -> bool:
+    """Whether the policy allows to delete all records.
+
+    If the ledger is open, consumption counts once it is old enough to be closed anyway: otherwise
+    a topic with few records would begin a ledger in each round.
+    """
+    newest = log.refs[-1]
+    if not newest.bytes:
+        return False
+    rested = log.written_for == 0 or log.written_for >= log.settings.roll_seconds
+    done_with = policy.delete_consumed and consumed >= log.end and rested
+    return bool(done_with or _too_old(newest, policy, now_us))
+
+
+def _too_old(ref: LedgerRef, policy: Policy, now_us: int) -> bool:
+    return bool(policy.retention_ms and now_us - ref.last_time_us > policy.retention_ms * 1000)
 
 
 class RecordedRetention(Protocol):
@@ -100,9 +119,14 @@ class Retention:
             return 0
         positions = [s.position for s in topic.subscriptions.values()]
         consumed = min(positions, default=log.start)
+        now_us = self._clock.wall_us()
+        count = expired(log.refs, policy, now_us, consumed)
+        all_others = bool(log.refs) and count == len(log.refs) - 1
+        if all_others and recorded is None and newest_expired(log, policy, now_us, consumed):
+            await log.begin()
+            count = expired(log.refs, policy, now_us, consumed)
         refs = log.refs
-        count = expired(refs, policy, self._clock.wall_us(), consumed)
-        if not count:
+        if not count or not log.usable:
             return 0
         if recorded is None:
             return await log.trim(count)

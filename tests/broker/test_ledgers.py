@@ -278,6 +278,66 @@ async def test_offsets_go_on_after_everything_old_is_gone_and_the_broker_restart
         assert added.offset == 100
 
 
+@pytest.mark.parametrize("stopped_between", [False, True])
+async def test_an_idle_topic_loses_its_last_records_too_when_they_are_too_old(
+    forgetful: Cluster, stopped_between: bool
+) -> None:
+    async with forgetful.client() as client:
+        async with client.producer(TOPIC, name="p") as producer:
+            for body in numbered(3):
+                await producer.send(body)
+        if stopped_between:  # the newest ledger is closed then
+            await forgetful.stop()
+            await forgetful.start()
+        await client.admin("topic.policy", {"topic": TOPIC, "retention_ms": 1})
+
+        async def trimmed() -> bool:
+            return await start_of(client) == 3
+
+        await eventually(trimmed)
+        assert [row["first_offset"] for row in await ledgers(client)] == [3]
+        await client.admin("topic.policy", {"topic": TOPIC, "retention_ms": 0})
+        for _ in range(2):  # an empty ledger is enough for the next owner
+            await forgetful.stop()
+            await forgetful.start()
+        async with client.producer(TOPIC, name="p") as producer:
+            assert producer.next_sequence == 3
+            assert (await (await producer.send(b"next"))).offset == 3
+        assert await read_all(client, TOPIC) == [b"next"]
+
+
+async def test_an_idle_topic_loses_its_last_records_too_when_they_are_consumed(
+    make_cluster: MakeCluster,
+) -> None:
+    rolling = LedgerSettings(roll_bytes=1000, roll_seconds=0.2)
+    settings = BrokerSettings(ledger=rolling, retention_seconds=0.05)
+    cluster = await make_cluster(settings, SMALL_JOURNAL)
+    async with cluster.client() as client:
+        await client.admin("topic.create", {"topic": TOPIC})
+        await client.admin("topic.policy", {"topic": TOPIC, "delete_consumed": True})
+        async with client.consumer(TOPIC, "all", start=Start.earliest()) as consumer:
+            await publish(client, TOPIC, numbered(3))
+            await ack_all(consumer, await take(consumer, 3))
+
+            async def trimmed() -> bool:
+                return await start_of(client) == 3
+
+            await eventually(trimmed)
+            await publish(client, TOPIC, [b"next"])
+            assert bodies(await take(consumer, 1)) == [b"next"]
+
+
+async def test_a_topic_smaller_than_a_ledger_keeps_what_was_just_written(
+    forgetful: Cluster,
+) -> None:
+    async with forgetful.client() as client:
+        await publish(client, TOPIC, numbered(3))
+        await client.admin("topic.policy", {"topic": TOPIC, "retention_bytes": 1})
+        topic = next(each for each in forgetful.broker.loaded() if str(each.name) == TOPIC)
+        assert await forgetful.broker.retention.apply(topic) == 0
+        assert await read_all(client, TOPIC) == numbered(3)
+
+
 async def test_a_subscription_behind_what_was_deleted_goes_on_with_what_is_kept(
     forgetful: Cluster,
 ) -> None:

@@ -28,7 +28,7 @@ async def use(client: Client, namespace: str) -> dict[str, int | None]:
 
 def hasty(guarded: Guarded, token: str) -> Client:
     """A client that gives up on retriable errors soon."""
-    return sulina.connect(guarded.server.addresses.url, token=token, operation_timeout=0.5)
+    return sulina.connect(guarded.server.addresses.url, token=token, operation_timeout=1.5)
 
 
 async def test_a_namespace_gets_no_more_topics_than_its_quota(
@@ -122,7 +122,7 @@ async def test_a_principal_has_no_more_connections_and_producers_than_its_quota(
     await guarded.root.admin.quotas.principal(principal, connections=2, producers=1)
     async with guarded.connect(token), guarded.connect(token):
         impatient = sulina.connect(
-            guarded.server.addresses.url, token=token, operation_timeout=0.5, reconnect_timeout=0.5
+            guarded.server.addresses.url, token=token, operation_timeout=1.5, reconnect_timeout=0.5
         )
         with pytest.raises(sulina.Retriable, match=f"'{principal}' has 2 connections"):
             await impatient.topic(f"/{namespace}/t")

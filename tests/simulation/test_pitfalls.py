@@ -497,3 +497,39 @@ def test_a_node_that_was_replaced_is_taken_back_when_its_replacement_goes() -> N
         assert await bench.ledgers().recover(LEDGER) == 2
 
     on_bench(scenario)
+
+
+@pytest.mark.parametrize("calls", range(6))
+def test_the_end_and_the_sequences_survive_an_owner_that_is_lost_while_it_deletes_all_records(
+    calls: int,
+) -> None:
+    async def scenario(bench: QuorumBench) -> None:
+        await _topic(bench.metadata)
+        old = await _open(bench)
+        for sequence in range(3):
+            await _append(old, sequence)
+        txn, made = bench.metadata.txn, 0
+
+        async def txn_until_the_owner_is_lost(*args: object) -> object:
+            nonlocal made
+            made += 1
+            if made > calls:
+                await asyncio.Event().wait()
+            return await txn(*args)  # type: ignore[arg-type]
+
+        async def delete_all() -> None:
+            await old.begin()
+            await old.trim(len(old.refs) - 1)
+
+        bench.metadata.txn = txn_until_the_owner_is_lost  # type: ignore[method-assign, assignment]
+        deleting = asyncio.create_task(delete_all())
+        await bench.settle(1.0)
+        bench.metadata.txn = txn  # type: ignore[method-assign]
+        new = await _open(bench)
+        assert new.end == 3
+        assert new.dedup.snapshot() == old.dedup.snapshot()
+        await _append(new, 3)
+        assert new.end == 4
+        deleting.cancel()
+
+    on_bench(scenario)

@@ -274,6 +274,26 @@ async def test_retention_deletes_objects_and_nothing_else_does(world: TierBench)
     assert await world.keys() == keys[2:]
 
 
+async def test_a_topic_all_of_whose_records_are_deleted_goes_on_where_it_ended(
+    world: TierBench,
+) -> None:
+    broker, log = await world.with_records(20)
+    await broker.tiering.flush(log)
+    await broker.tiering.round()
+    await log.begin()
+    while len(log.refs) > 1:
+        await log.trim(len(log.refs) - 1)
+    assert await world.keys() == []
+    await broker.tiering.flush(log)  # an empty ledger does not become an object
+    await broker.tiering.round()
+    assert await world.keys() == []
+    successor = await world.log(world.broker())
+    end = len(world.published)
+    assert (successor.start, successor.end) == (end, end)
+    await world.publish(successor, 3)
+    assert await read_all(successor, end) == world.published[end:]
+
+
 async def test_objects_whose_deletion_was_interrupted_are_found_by_others(world: TierBench) -> None:
     broker, log = await world.with_records(20)
     await broker.tiering.round()
