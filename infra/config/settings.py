@@ -19,6 +19,9 @@ from infra.errors import DeploymentError
 ZONES = 3
 """The number of availability zones: with three, a quorum survives the loss of one."""
 
+LONGEST_STACK = 18
+"""The length of a stack's name at which the names of target groups reach AWS's limit, 32."""
+
 LAYERS = ("lake", "catalog", "cluster", "functions", "observability")
 """What ``sulina:upTo`` chooses from: each layer needs those before it.
 
@@ -98,6 +101,8 @@ class StackSettings:
     """``build`` (with Docker), ``pushed`` (exist as ``image_tag``) or ``none`` (no images yet)."""
     image_tag: str
     """Empty with ``build``: the tag is then derived from the sources."""
+    machine_image: str
+    """The image (AMI) of machines; empty takes the newest for each new machine."""
     etcd_version: str
     etcd_state: str
     endpoint: EndpointSettings
@@ -146,10 +151,11 @@ class StackSettings:
     @classmethod
     def parse(cls, stack: str, given: Mapping[str, str]) -> Self:
         """Parse a stack's name and configuration values. Raises ``DeploymentError``."""
-        if not re.fullmatch(r"[a-z][a-z0-9-]{0,19}", stack):
+        if len(stack) > LONGEST_STACK or not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", stack):
             raise DeploymentError(
                 f"{stack!r} cannot be used as a stack name because resources are named after it: "
-                "choose up to 20 lowercase letters, digits and hyphens (`pulumi stack init <name>`)"
+                f"choose up to {LONGEST_STACK} lowercase letters and digits, with single hyphens "
+                "between them (`pulumi stack init <name>`)"
             )
         values = Values(given)
         found = cls(
@@ -160,6 +166,9 @@ class StackSettings:
             zones=_zones(values),
             images=_images(values),
             image_tag=_image_tag(values),
+            machine_image=values.text(
+                "machineImage", "", r"ami-[0-9a-f]{8,17}", "the id of a machine image (AMI)"
+            ),
             etcd_version=values.text(
                 "etcdVersion", "v3.5.24", r"v\d+\.\d+\.\d+", "an etcd version such as v3.5.24"
             ),

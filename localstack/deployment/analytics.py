@@ -52,7 +52,7 @@ def workgroup(account: EmulatedAccount, given: ResourceInputs) -> Made:
 
 @makes("emrserverless/application:Application")
 def application(account: EmulatedAccount, given: ResourceInputs) -> Made:
-    tags, kind = given.take("tags"), given.take("type").upper()
+    tags, kind = given.take("tags"), given.take("type")
     request = {**given.rest(), "type": kind, "tags": tags, "clientToken": "infra"}
     account.check("emr-serverless", "CreateApplication", request)
     known = {**request, "releaseLabel": _KNOWN_RELEASE}

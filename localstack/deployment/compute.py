@@ -41,6 +41,7 @@ _PROFILE = "iamInstanceProfile"
 
 @makes("ec2/instance:Instance")
 def instance(account: EmulatedAccount, given: ResourceInputs) -> Made:
+    given.drop("forceDestroy")
     root: dict[str, Any] = given.take("rootBlockDevice")
     ec2, forwards = account.client("ec2"), not given.may("sourceDestCheck", True)
     optional = {
@@ -147,7 +148,7 @@ def task_definition(account: EmulatedAccount, given: ResourceInputs) -> Made:
 
 @makes("ecs/service:Service")
 def service(account: EmulatedAccount, given: ResourceInputs) -> Made:
-    given.drop("waitForSteadyState")
+    given.drop("waitForSteadyState", "forceNewDeployment", "triggers")
     name = given.take("name")
     deployment: dict[str, Any] = {
         "minimumHealthyPercent": given.take("deploymentMinimumHealthyPercent"),

@@ -42,6 +42,8 @@ class EmulatedMaker:
             case "getAvailabilityZones":
                 found = client("ec2").describe_availability_zones()
                 return {"names": [zone["ZoneName"] for zone in found["AvailabilityZones"]]}
+            case "getInstances":
+                return {"privateIps": self._machines(arguments["instanceTags"])}
             case "getParameter":
                 image = client("ec2").describe_images(Owners=["amazon"])["Images"][0]
                 return {"value": image["ImageId"]}
@@ -54,6 +56,12 @@ class EmulatedMaker:
             case "getAuthorizationToken":
                 return {"userName": "AWS", "password": "not used: images are not built"}
         raise KeyError(f"{token} has no answer in an emulated account")
+
+    def _machines(self, tags: Mapping[str, str]) -> list[str]:
+        """The addresses of machines with all of these tags, which may contain wildcards."""
+        filters = [{"Name": f"tag:{name}", "Values": [value]} for name, value in tags.items()]
+        found = self.account.client("ec2").describe_instances(Filters=filters)["Reservations"]
+        return [machine["PrivateIpAddress"] for each in found for machine in each["Instances"]]
 
     def make(self, kind: str, name: str, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """A resource's id, and what AWS knows of it beyond its inputs."""

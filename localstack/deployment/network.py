@@ -157,6 +157,7 @@ def namespace(account: EmulatedAccount, given: ResourceInputs) -> Made:
 
 @makes("servicediscovery/service:Service")
 def service(account: EmulatedAccount, given: ResourceInputs) -> Made:
+    given.drop("forceDestroy")
     tags = given.tags()
     config = given.take("dnsConfig")
     records = [{"Type": each["type"], "TTL": each["ttl"]} for each in config["dnsRecords"]]

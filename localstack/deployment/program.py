@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import runpy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pulumi
 from pulumi.runtime.config import set_all_config
-from pulumi.runtime.mocks import MockCallArgs, MockResourceArgs, Mocks, set_mocks
+from pulumi.runtime.mocks import MockCallArgs, MockMonitor, MockResourceArgs, Mocks, set_mocks
 from pulumi.runtime.settings import get_root_resource
 from pulumi.runtime.stack import Stack, run_pulumi_func
 
@@ -82,8 +82,18 @@ class _Recording(Mocks):
         return made_id, {**given, **outputs}
 
 
-def run_program(stack: str, settings: Mapping[str, str], maker: Maker) -> Deployed:
+def run_program(
+    stack: str,
+    settings: Mapping[str, str],
+    maker: Maker,
+    *,
+    file: str = "",
+    monitor: Callable[[Mocks], MockMonitor] = MockMonitor,
+) -> Deployed:
     """Run the program for a stack; ``settings`` are added to those of its file.
+
+    ``file`` is the stack whose file is read, if it is not that of ``stack``; ``monitor`` receives
+    what the program sends to the engine.
 
     Raises ``pulumi.RunError`` with the program's sentence if it refuses, and ``RuntimeError`` if a
     resource cannot be created.
@@ -93,9 +103,16 @@ def run_program(stack: str, settings: Mapping[str, str], maker: Maker) -> Deploy
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     said: list[str] = []
-    set_mocks(recording, project=PROJECT, stack=stack, preview=False, logger=_keeping(said))
+    set_mocks(
+        recording,
+        project=PROJECT,
+        stack=stack,
+        preview=False,
+        logger=_keeping(said),
+        monitor=monitor(recording),
+    )
     more = {f"{PROJECT}:{name}": value for name, value in settings.items()}
-    set_all_config(stack_values(stack) | more)
+    set_all_config(stack_values(file or stack) | more)
 
     async def collect() -> None:
         exported = _exports()

@@ -189,7 +189,7 @@ def volume(account: EmulatedAccount, given: ResourceInputs) -> Made:
 
 @makes("ec2/volumeAttachment:VolumeAttachment")
 def attachment(account: EmulatedAccount, given: ResourceInputs) -> Made:
-    given.drop("stopInstanceBeforeDetaching")
+    given.drop("skipDestroy")
     account.client("ec2").attach_volume(
         Device=given.take("deviceName"),
         VolumeId=given.take("volumeId"),

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import boto3
@@ -19,6 +19,10 @@ from tests.infra.graph import Graph
 from tests.support.fixtures import made_once
 
 DOMAIN = "sulina.example.com"
+RUNNING = [f"10.42.{zone}.10" for zone in (48, 49, 50)] + ["10.42.48.20", "10.42.50.20"]
+"""The addresses of all machines of prod except that of ``storage-2``."""
+LONGEST = "a-name-of-the-most"
+"""A stack's name of the greatest length."""
 _PATIENCE = 540
 """The timeout for all plans together, which take 15 s of CPU on an idle machine."""
 
@@ -48,9 +52,21 @@ def prod(graph_of: Callable[[str], Graph]) -> Graph:
 
 
 @pytest.fixture
+def deployed(graph_of: Callable[[str], Graph]) -> Graph:
+    """The production stack in a later deployment; the machine of ``storage-2`` is gone."""
+    return graph_of("deployed")
+
+
+@pytest.fixture
 def dev(graph_of: Callable[[str], Graph]) -> Graph:
     """The graph of the development stack."""
     return graph_of("dev")
+
+
+@pytest.fixture
+def public(graph_of: Callable[[str], Graph]) -> Graph:
+    """The production stack with a public endpoint, before its images are pushed."""
+    return graph_of("public")
 
 
 @pytest.fixture
@@ -67,17 +83,20 @@ def _make(folder: Path) -> None:
     del public["imageTag"]
     public["images"] = "none"  # not pushed yet
     public["internalAuthorities"] = "new,1"
+    public["machineImage"] = "ami-00000000000000001"
     building = {name: value for name, value in built.items() if name != "imageTag"}
     with running_moto(folder) as server:
         zone = _public_zone(server.url)
         plans = [
             _plan("dev", "dev", building),
             _plan("prod", "prod", named),
+            _plan("deployed", "prod", named, running=RUNNING),
+            _plan("longest", LONGEST, named, file="prod"),
             _plan("public", "prod", public),
             _plan("localstack", "localstack", {}),
             _plan("unbuilt", "dev", {**built, "functionsFolder": "nowhere"}),
-            _plan("emulated", "prod", {**named, "zoneId": zone}, server.url),
-            _plan("emulated-dev", "dev", building, server.url),
+            _plan("emulated", "prod", {**named, "zoneId": zone}, aws=server.url),
+            _plan("emulated-dev", "dev", building, aws=server.url),
         ]
         (folder / "plans.json").write_text(json.dumps(plans))
         done = subprocess.run(
@@ -91,8 +110,23 @@ def _make(folder: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def _plan(name: str, stack: str, settings: dict[str, str], aws: str = "") -> dict[str, object]:
-    return {"name": name, "stack": stack, "settings": settings, "aws": aws}
+def _plan(
+    name: str,
+    stack: str,
+    settings: dict[str, str],
+    *,
+    file: str = "",
+    running: Sequence[str] = (),
+    aws: str = "",
+) -> dict[str, object]:
+    return {
+        "name": name,
+        "stack": stack,
+        "file": file or stack,
+        "settings": settings,
+        "running": running,
+        "aws": aws,
+    }
 
 
 def _public_zone(url: str) -> str:

@@ -21,6 +21,14 @@ class CreatedResource:
     outputs: dict[str, Any]
     id: str
     taggable: bool
+    urn: str
+    parent: str
+    """The URN of its component."""
+    depends_on: list[str]
+    """The URNs of what must be there before it is registered, in addition to its parent."""
+    uses: dict[str, list[str]]
+    """By input: the URNs of the resources that its value comes from."""
+    options: dict[str, Any]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
@@ -41,6 +49,8 @@ class Graph:
     """What boto3 saw after all resources were created."""
     said: list[str]
     """The messages that the program logged."""
+    exposed: list[str]
+    """The URNs of resources with a private key in plain text."""
     error: str
     """The program's error message, if it failed."""
 
@@ -53,6 +63,7 @@ class Graph:
             found.get("outputs", {}),
             found.get("seen", {}),
             found.get("said", []),
+            found.get("exposed", []),
             found.get("error", ""),
         )
 
@@ -65,6 +76,19 @@ class Graph:
         found = [made for made in self.all(kind) if made.name == name]
         assert len(found) == 1, f"{len(found)} {kind} are named {name}"
         return found[0]
+
+    def before(self, resource: CreatedResource) -> set[str]:
+        """The URNs of all that is complete before a resource is registered."""
+        by_urn = {made.urn: made for made in self.resources}
+        found: set[str] = set()
+        waiting = [resource]
+        while waiting:
+            made = waiting.pop()
+            for urn in {*made.depends_on, made.parent} - found:
+                found.add(urn)
+                if urn in by_urn:
+                    waiting.append(by_urn[urn])
+        return found
 
     def policy(self, role: str) -> IamPolicy:
         """A role's permissions; ``role`` is its name without the stack's prefix."""

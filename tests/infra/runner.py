@@ -3,9 +3,10 @@
     python -m tests.infra.runner plans.json folder
 
 A plan names a stack and additional settings; with ``aws``, each resource is created there with
-boto3. For each plan, the folder gets a file with all resources in the order of their creation, the
-outputs, and what boto3 sees afterwards, or the program's error. One process runs all plans because
-Pulumi's libraries take seconds to load.
+boto3; with ``running``, the program finds machines with these addresses. For each plan, the folder
+gets a file with all resources in the order of their creation, with the options that Pulumi's engine
+would get, the outputs, and what boto3 sees afterwards, or the program's error. One process runs all
+plans because Pulumi's libraries take seconds to load.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pulumi
+from pulumi.runtime.mocks import Mocks
 
 from infra.component import takes_tags
 from localstack.deployment.maker import EmulatedMaker
@@ -25,15 +27,28 @@ from localstack.deployment.program import run_program
 from localstack.deployment.stack_files import stack_values
 from tests.infra.inspection import look
 from tests.infra.recorder import RecordingMaker
+from tests.infra.registrations import RegistrationMonitor
 
 
 def run(plan: dict[str, Any]) -> dict[str, Any]:
     """Run one plan; returns its resources and outputs, or its error."""
     emulated = None
     if plan["aws"]:
-        emulated = EmulatedMaker(plan["aws"], stack_values(plan["stack"])["aws:region"])
+        emulated = EmulatedMaker(plan["aws"], stack_values(plan["file"])["aws:region"])
+    monitors: list[RegistrationMonitor] = []
+
+    def monitor(mocks: Mocks) -> RegistrationMonitor:
+        monitors.append(RegistrationMonitor(mocks))
+        return monitors[0]
+
     try:
-        made = run_program(plan["stack"], plan["settings"], emulated or RecordingMaker())
+        made = run_program(
+            plan["stack"],
+            plan["settings"],
+            emulated or RecordingMaker(plan["running"]),
+            file=plan["file"],
+            monitor=monitor,
+        )
     except pulumi.RunError as error:
         return {"error": str(error)}
     seen = {}
@@ -41,9 +56,20 @@ def run(plan: dict[str, Any]) -> dict[str, Any]:
         emulated.finish()
         seen = look(emulated.account)
     resources = [
-        {**asdict(each), "taggable": kind_takes_tags(each.kind)} for each in made.resources
+        {
+            **asdict(each),
+            "taggable": kind_takes_tags(each.kind),
+            **monitors[0].registered[each.kind, each.name],
+        }
+        for each in made.resources
     ]
-    return {"resources": resources, "outputs": made.outputs, "seen": seen, "said": made.said}
+    return {
+        "resources": resources,
+        "outputs": made.outputs,
+        "seen": seen,
+        "said": made.said,
+        "exposed": monitors[0].exposed,
+    }
 
 
 def kind_takes_tags(kind: str) -> bool:

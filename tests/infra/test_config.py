@@ -65,9 +65,10 @@ def test_a_public_endpoint_is_never_open_to_the_whole_world(allowed: str) -> Non
         parse(public="true", domain="a.example.com", zoneId="Z1", allowed=allowed)
 
 
-def test_a_stack_whose_name_can_not_be_part_of_others_is_refused() -> None:
-    with pytest.raises(DeploymentError, match="choose up to 20 lowercase letters"):
-        StackSettings.parse("My_Stack", {})
+@pytest.mark.parametrize("stack", ["My_Stack", "1st", "team-", "a--b", "a" * 19])
+def test_a_stack_whose_name_can_not_be_part_of_others_is_refused(stack: str) -> None:
+    with pytest.raises(DeploymentError, match="choose up to 18 lowercase letters"):
+        StackSettings.parse(stack, {})
 
 
 @pytest.mark.parametrize("stack", ["dev", "localstack"])
