@@ -19,6 +19,8 @@ from infra.network import ports
 
 GROUP = "etcd"
 _QUOTA = 4 << 30
+_ALONE = "4m"
+"""How long a starting member waits for the others before it serves without them."""
 _TLS = tuple(
     f"--{side}{option}"
     for side in ("", "peer-")
@@ -52,6 +54,17 @@ class Etcd(Component):
                 "image": image,
                 "memoryReservation": 512,
                 "command": etcd_command(settings, name, hosts),
+                # Not an option: versions that do not know it would refuse to start.
+                "environment": [
+                    {"name": "ETCD_EXPERIMENTAL_WAIT_CLUSTER_READY_TIMEOUT", "value": _ALONE}
+                ],
+                "healthCheck": {
+                    "command": ["CMD", *health_command(settings, hosts[name])],
+                    "interval": 10,
+                    "timeout": 8,
+                    "retries": 6,
+                    "startPeriod": 300,
+                },
             },
             # Snapshots outlive the stack, so one that `pulumi destroy` shall erase takes none.
             snapshots=settings.protect,
@@ -89,6 +102,21 @@ def etcd_command(settings: StackSettings, name: str, hosts: dict[str, str]) -> l
         "--heartbeat-interval=200",
         "--election-timeout=2000",
         *(_TLS if settings.internal_tls else ()),
+    ]
+
+
+def health_command(settings: StackSettings, host: str) -> list[str]:
+    """Succeeds once the member has joined the others, and then for as long as it answers.
+
+    A member answers clients only after it has joined, so deployments go on to the next member when
+    this one counts for the quorum again. Checking for the quorum every time would have ECS restart
+    the members that are left when it is lost.
+    """
+    files = (f"--cacert={AUTHORITIES_FILE}", f"--cert={CERTIFICATE_FILE}", f"--key={KEY_FILE}")
+    return [
+        *("etcdctl", f"--endpoints={_scheme(settings)}://{host}:{ports.ETCD}"),
+        *(files if settings.internal_tls else ()),
+        *("endpoint", "status"),
     ]
 
 

@@ -2,7 +2,11 @@
 
 A member keeps its data whatever is replaced. The volume is a separate resource in a fixed zone; the
 address follows from the member's number; the container is bound to the machine. EC2 recovers a
-broken host with the same address and volume. docs/adr lists the alternatives considered.
+broken host with the same address and volume. docs/adr lists the alternatives considered (ADR 15).
+
+To replace a machine, the old one is terminated, which shuts it down and releases its volume; then
+its replacement starts with the same address, attaches the volume, and ECS deploys the container
+anew. The service is done when that container is healthy, and the next member waits for it (ADR 27).
 """
 
 from __future__ import annotations
@@ -58,30 +62,35 @@ class ClusterMember(pulumi.ComponentResource):
         credential: Credential | None,
         after: Sequence[pulumi.Resource],
     ) -> None:
-        """``credential`` is None if internal TLS is off."""
+        """``credential`` is None if internal TLS is off; everything waits for ``after``."""
         self.name = f"{group.name}-{number}"
-        super().__init__("sulina:infra:Member", self.name, None, component.within())
+        # Children are registered after their parent, so all of them wait.
+        options = component.within(depends_on=list(after))
+        super().__init__("sulina:infra:Member", self.name, None, options)
         self._component = component
         self._group = group
         zone = zone_of(number)
         self.address = address_of(component.settings.network, group.name, number)
         self.host = f"{self.name}.{group.shared.dns.domain}"
-        volume = self._volume(component.region.zones[zone])
-        self.machine = self._machine(volume, group.shared.network.data[zone].id)
-        aws.ec2.VolumeAttachment(
+        subnet = group.shared.network.data[zone]
+        volume = self._volume(subnet.availability_zone)
+        self.machine = self._machine(volume, subnet.id)
+        attached = aws.ec2.VolumeAttachment(
             self.name,
             volume_id=volume.id,
             instance_id=self.machine.id,
             device_name="/dev/sdf",
-            # A running container keeps the device busy: stop the machine before detaching.
-            stop_instance_before_detaching=True,
+            # Terminating the machine releases the volume. Detaching it first would leave the member
+            # down if the termination fails; stopping the machine first would leave it registered
+            # in ECS for good, because ECS forgets only machines that it sees terminate.
+            skip_destroy=True,
             opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True),
         )
         group.shared.dns.fixed_name(self, self.name, self.address)
-        self.service = self._service(self._containers(container, credential), after)
+        self.service = self._service(self._containers(container, credential), attached)
         self.register_outputs({"host": self.host, "address": self.address})
 
-    def _volume(self, zone: str) -> aws.ebs.Volume:
+    def _volume(self, zone: pulumi.Input[str]) -> aws.ebs.Volume:
         settings, sizes = self._component.settings, self._group.sizes
         return aws.ebs.Volume(
             self.name,
@@ -121,14 +130,24 @@ class ClusterMember(pulumi.ComponentResource):
                 "encrypted": True,
                 "kms_key_id": self._group.shared.keys.data.arn,
             },
+            # Protects against termination by hand; `force_destroy` lets Pulumi replace the machine.
             disable_api_termination=self._component.settings.protect,
+            force_destroy=True,
             ebs_optimized=True,
             tags={"Name": self._component.named(self.name)},
-            # A newer machine image must not replace all members at once: replace them one by one
-            # with `pulumi up --replace` (docs/deploy.md). The replacement has the same address, so
-            # the old machine must be deleted first.
             opts=pulumi.ResourceOptions(
-                parent=self, ignore_changes=["ami", "userData"], delete_before_replace=True
+                parent=self,
+                # A replacement gets the newest image, but a newer one is no reason to replace.
+                ignore_changes=[
+                    "userData",
+                    *([] if self._component.settings.machine_image else ["ami"]),
+                ],
+                # EC2 could change the type of a stopped machine, but ECS does not accept it back.
+                replace_on_changes=["instanceType"],
+                # The boot script names the volume.
+                replacement_trigger=volume.id,
+                # The replacement has the same address.
+                delete_before_replace=True,
             ),
         )
 
@@ -151,7 +170,7 @@ class ClusterMember(pulumi.ComponentResource):
         ]
 
     def _service(
-        self, containers: Sequence[Mapping[str, Any]], after: Sequence[pulumi.Resource]
+        self, containers: Sequence[Mapping[str, Any]], attached: aws.ec2.VolumeAttachment
     ) -> aws.ecs.Service:
         group, component = self._group, self._component
         definition = aws.ecs.TaskDefinition(
@@ -188,7 +207,16 @@ class ClusterMember(pulumi.ComponentResource):
             enable_execute_command=component.settings.shell,
             enable_ecs_managed_tags=True,
             propagate_tags="SERVICE",
-            # Deployments update the next member only once this one is stable.
+            # Deployments change the next member only once this one is healthy, so a new machine
+            # must be a new deployment too, or there would be nothing to wait for.
+            force_new_deployment=True,
+            triggers={"machine": self.machine.id},
             wait_for_steady_state=component.settings.runs,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[self.machine, *after]),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=[attached],
+                # If the last deployment did not become healthy, deploy and wait again.
+                replace_on_changes=["#initerror"],
+                delete_before_replace=True,
+            ),
         )

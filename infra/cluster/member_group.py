@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
+
+import pulumi
+import pulumi_aws as aws
 
 from infra.cluster.member import ClusterMember, MemberGroup
 from infra.cluster.shared import SharedResources
@@ -26,7 +29,7 @@ def create_members(
     *,
     snapshots: bool,
 ) -> list[ClusterMember]:
-    """Create the members ``<name>-1``, ``<name>-2``, ... one after the other.
+    """Create the members ``<name>-1``, ``<name>-2``, ...; change them one after the other.
 
     ``permissions`` are those of their containers; ``container`` returns a member's container
     definition by the member's name.
@@ -55,13 +58,30 @@ def create_members(
         execution_role=shared.containers.execution_role(name, secrets, images).arn,
         task_role=shared.containers.task_role(name, permissions).arn,
     )
-    members: list[ClusterMember] = []
-    for number, member in enumerate(names, 1):
-        # One at a time, also in a new cluster: a member without a quorum runs, and waits for it.
-        after = [members[-1].service] if members else []
-        members.append(
-            ClusterMember(
-                component, group, number, container(member), credentials.get(member), after
-            )
+    running = _running(component, name)
+    numbers = list(range(1, sizes.count + 1))
+    # A member whose machine is gone goes first: changing another one could cost the quorum.
+    numbers.sort(key=lambda number: address_of(component.settings.network, name, number) in running)
+    made: dict[int, ClusterMember] = {}
+    after: list[pulumi.Resource] = []
+    for number in numbers:
+        member = names[number - 1]
+        made[number] = ClusterMember(
+            component, group, number, container(member), credentials.get(member), after
         )
-    return members
+        # A group without machines has no quorum to lose: its members start together.
+        after = [made[number].service] if running else []
+    return [made[number] for number in sorted(made)]
+
+
+def _running(component: Component, name: str) -> Collection[str]:
+    """The addresses of a group's running machines; none before the first deployment."""
+    found = aws.ec2.get_instances(
+        instance_tags={
+            "Stack": component.settings.stack,
+            "Name": component.named(f"{name}-*"),
+        },
+        instance_state_names=["pending", "running"],
+        opts=pulumi.InvokeOptions(parent=component),
+    )
+    return set(found.private_ips)

@@ -52,7 +52,8 @@ class VpcNetwork(Component):
             availability_zone=self.region.zones[zone],
             map_public_ip_on_launch=False,
             tags={"Name": self.named(name)},
-            opts=self.within(),
+            # A region's list of available zones changes; a subnet stays where it is.
+            opts=self.within(ignore_changes=["availabilityZone"]),
         )
         aws.ec2.RouteTableAssociation(
             name,

@@ -167,12 +167,19 @@ async def test_members_of_etcd_start_one_by_one_and_speak_tls_to_everybody(
             )
             for number in (1, 2, 3)
         )
+        check = prod.container("etcd-1")["healthCheck"]["command"]
+
+        def healthy() -> bool:
+            command = [each.replace("/run/sulina", str(tmp_path)) for each in check[1:]]
+            return places.succeeds(command, 1, "prod")
+
         alone = running.enter_context(_running(first))
         _wait_for(alone, "starting to listen for peer", "serving peer traffic")
         assert alone.poll() is None
-        for command in others:
-            running.enter_context(_running(command))
+        assert not healthy()
+        joined = [running.enter_context(_running(command)) for command in others]
         _wait_ready(alone)
+        assert healthy()
         files = TlsFiles(
             *(tmp_path / f"{name}.pem" for name in ("authorities", "certificate", "key"))
         )
@@ -182,6 +189,10 @@ async def test_members_of_etcd_start_one_by_one_and_speak_tls_to_everybody(
         await store.close()
         with pytest.raises(ssl.SSLError):
             _hello_without_certificate(places.clients[0], files)
+        for member in joined:
+            member.kill()
+            member.wait()
+        assert healthy()  # or ECS would restart the member that is left
 
 
 class _Places:
@@ -193,7 +204,22 @@ class _Places:
 
     def here(self, command: Sequence[str], number: int, stack: str, folder: Path) -> list[str]:
         """A member's command with places of this machine, and its data below ``folder``."""
-        text = "\n".join(command[1:])
+        options = self._translated(command[1:], number, stack)
+        local = [each.replace("/var/lib/sulina", str(folder)) for each in options]
+        return [str(_etcd()), *local, "--unsafe-no-fsync"]
+
+    def succeeds(self, command: Sequence[str], number: int, stack: str) -> bool:
+        """Whether a command of etcd's client succeeds at a member."""
+        program = _etcd().with_name(command[0])
+        done = subprocess.run(
+            [program, *self._translated(command[1:], number, stack)],
+            capture_output=True,
+            check=False,
+        )
+        return done.returncode == 0
+
+    def _translated(self, options: Sequence[str], number: int, stack: str) -> list[str]:
+        text = "\n".join(options)
         for other, port in enumerate(self._peers, 1):
             text = text.replace(f"etcd-{other}.{stack}.sulina.internal:2380", f"127.0.0.1:{port}")
         for place, mine in (
@@ -203,13 +229,16 @@ class _Places:
             ),
             ("0.0.0.0:2379", f"127.0.0.1:{self.clients[number - 1]}"),
             ("0.0.0.0:2380", f"127.0.0.1:{self._peers[number - 1]}"),
-            ("/var/lib/sulina", str(folder)),
         ):
             text = text.replace(place, mine)
-        try:
-            return [str(find_etcd()), *text.split("\n"), "--unsafe-no-fsync"]
-        except Unavailable as error:
-            pytest.skip(str(error))
+        return text.split("\n")
+
+
+def _etcd() -> Path:
+    try:
+        return Path(find_etcd())
+    except Unavailable as error:
+        pytest.skip(str(error))
 
 
 @contextmanager
