@@ -25,6 +25,7 @@ _DOCKERFILES = {
     "storage": "storage_grpc",
     "etcd": "infra/cluster/etcd_image",
 }
+"""The folder of each image's Dockerfile, which is etcd's whole build context."""
 _IMAGES = ("sulina", "storage_grpc", "broker_containers", "requirements", "LICENSE")
 """The sources of images: everything that their build context can contain."""
 _PACKED = (
@@ -44,9 +45,10 @@ def from_program(path: Path) -> str:
     return os.path.relpath(path, INFRA)
 
 
-def source_tag() -> str:
+def source_tag(image: str, architecture: str) -> str:
     """An image tag derived from the sources: the same sources have the same tag."""
-    return f"source-{digest_of(_IMAGES)}"
+    sources = (_DOCKERFILES[image],) if image == "etcd" else _IMAGES
+    return f"source-{digest_of(sources, architecture)}"
 
 
 def digest_of(paths: Sequence[str], *more: str) -> str:

@@ -16,6 +16,7 @@ from infra.cluster.images import Images
 from infra.cluster.user_data import USER
 from infra.component import Component, Deployment
 from infra.security.iam import (
+    Role,
     Statement,
     allow,
     allow_any_resource,
@@ -76,13 +77,13 @@ class Containers(Component):
 
     def execution_role(
         self, service: str, more: Sequence[Statement] = (), images: Iterable[str] = ()
-    ) -> aws.iam.Role:
+    ) -> Role:
         """The role with which ECS starts a service; ``images`` defaults to the service's own."""
         pull = self.images.may_pull(list(images) or [service])
         statements = [*pull, may_log(self, service), *more]
         return role(self, f"{service}-execution", self._trust_tasks(), statements)
 
-    def task_role(self, service: str, statements: Sequence[Statement]) -> aws.iam.Role:
+    def task_role(self, service: str, statements: Sequence[Statement]) -> Role:
         """The role with which a service's containers run."""
         shell = [
             allow_any_resource(

@@ -57,15 +57,16 @@ class Images(Component):
         settings, url = self.settings, self.repositories[image].repository_url
         # Any change in the build context triggers a build, and a tag cannot be pushed twice: so the
         # context must contain exactly what the tag is derived from.
+        tag, context = source_tag(image, settings.architecture), ROOT
+        version = tag
         if image == ETCD:
-            tag, context = settings.etcd_version, dockerfile_of(image).parent
-        else:
-            tag, context = source_tag(), ROOT
+            version, context = settings.etcd_version, dockerfile_of(image).parent
+            tag = f"{version}-{tag}"
         made = docker_build.Image(
             image,
             context=docker_build.BuildContextArgs(location=from_program(context)),
             dockerfile=docker_build.DockerfileArgs(location=from_program(dockerfile_of(image))),
-            build_args={"VERSION": tag},
+            build_args={"VERSION": version},
             platforms=[_PLATFORMS[settings.architecture]],
             tags=[pulumi.Output.concat(url, ":", tag)],
             registries=[

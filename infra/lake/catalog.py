@@ -75,7 +75,8 @@ class Catalog(Component):
                     ),
                 },
             },
-            opts=self.within(),
+            # Its name can be used once.
+            opts=self.within(delete_before_replace=True),
         )
         self.workgroup = aws.athena.Workgroup(
             "queries",

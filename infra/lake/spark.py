@@ -34,7 +34,7 @@ class SparkApplication(Component):
             "spark",
             name=settings.prefix,
             release_label=settings.spark.release,
-            type="spark",
+            type="SPARK",
             architecture=settings.architecture.upper(),
             auto_start_configuration={"enabled": True},
             auto_stop_configuration={"enabled": True, "idle_timeout_minutes": 5},

@@ -34,6 +34,8 @@ class PrivateDns(Component):
                 "dns_records": [{"type": "A", "ttl": ttl}],
                 "routing_policy": "MULTIVALUE",
             },
+            # ECS registers brokers here, and one that is left over would prevent the deletion.
+            force_destroy=True,
             opts=pulumi.ResourceOptions(parent=parent),
         )
 

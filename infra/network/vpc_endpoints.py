@@ -1,8 +1,8 @@
 """Private endpoints of AWS services: the only way out of the VPC, unless there is a NAT machine.
 
-S3 has a free gateway endpoint; its policy allows our buckets and the bucket from which ECR serves
-image layers. The other services have interface endpoints, which cost per hour and zone, so only
-those that are called from inside the VPC exist.
+S3 has a free gateway endpoint; its policy allows our buckets, the bucket from which ECR serves
+image layers, and the one in which EMR keeps logs. The other services have interface endpoints,
+which cost per hour and zone, so only those that are called from inside the VPC exist.
 """
 
 from __future__ import annotations
@@ -83,9 +83,13 @@ class VpcEndpoints(Component):
         objects = [pulumi.Output.concat(bucket, "/*") for bucket in buckets]
         layers = self.region.bucket_arn(f"prod-{self.region.name}-starport-layer-bucket")
         ours = [*buckets, *objects]
-        return document(
-            [
-                allow_principal("OurBuckets", "*", list(READ_AND_WRITE), ours),
-                allow_principal("ImageLayers", "*", "s3:GetObject", f"{layers}/*"),
-            ]
-        )
+        statements = [
+            allow_principal("OurBuckets", "*", list(READ_AND_WRITE), ours),
+            allow_principal("ImageLayers", "*", "s3:GetObject", f"{layers}/*"),
+        ]
+        if self.settings.has("functions"):
+            # EMR keeps the logs and histories of jobs that its console shows.
+            logs = self.region.bucket_arn(f"prod.{self.region.name}.appinfo.src")
+            write = ["s3:PutObject", "s3:PutObjectAcl"]
+            statements.append(allow_principal("JobLogs", "*", write, [logs, f"{logs}/*"]))
+        return document(statements)

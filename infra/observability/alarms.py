@@ -99,14 +99,18 @@ class Observability(Component):
             kms_master_key_id=keys.operations.arn,
             opts=self.within(),
         )
-        publish = allow_principal(
-            "AlarmsAndRules",
-            {"Service": ["cloudwatch.amazonaws.com", "events.amazonaws.com"]},
-            "sns:Publish",
-            topic.arn,
-            {"StringEquals": {"aws:SourceAccount": self.region.account}},
-        )
-        aws.sns.TopicPolicy("alarms", arn=topic.arn, policy=document([publish]), opts=self.within())
+        publish = [
+            allow_principal(
+                "Alarms",
+                {"Service": "cloudwatch.amazonaws.com"},
+                "sns:Publish",
+                topic.arn,
+                {"StringEquals": {"aws:SourceAccount": self.region.account}},
+            ),
+            # EventBridge does not say on whose behalf it publishes: with a condition it could not.
+            allow_principal("Rules", {"Service": "events.amazonaws.com"}, "sns:Publish", topic.arn),
+        ]
+        aws.sns.TopicPolicy("alarms", arn=topic.arn, policy=document(publish), opts=self.within())
         if self.settings.alarm_email:
             aws.sns.TopicSubscription(
                 "alarms",

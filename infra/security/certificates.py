@@ -113,7 +113,7 @@ class Certificates(Component):
             name=f"{self.settings.prefix}/internal/{name}",
             description=f"Internal certificate, key and trusted authorities of {name}",
             kms_key_id=self._keys.operations.arn,
-            recovery_window_in_days=7,
+            recovery_window_in_days=self._keys.recovery_days,
             opts=self.within(),
         )
         version = aws.secretsmanager.SecretVersion(

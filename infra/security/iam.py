@@ -8,6 +8,7 @@ in.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pulumi
@@ -18,6 +19,20 @@ from infra.errors import DeploymentError
 
 Text = pulumi.Input[str]
 Statement = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A role's name and ARN.
+
+    Whatever uses them depends on the role's permissions too: it is created after them and deleted
+    before them. Lambda, for example, needs them until it has removed a function's network
+    interfaces, which would otherwise block the deletion of the subnets.
+    """
+
+    name: pulumi.Output[str]
+    arn: pulumi.Output[str]
+
 
 _WITHOUT_RESOURCE = {
     "cloudwatch:PutMetricData",
@@ -112,7 +127,7 @@ def role(
     name: str,
     trust_policy: pulumi.Input[str],
     statements: Sequence[Statement],
-) -> aws.iam.Role:
+) -> Role:
     """A role with its trust policy and, as one inline policy, its permissions."""
     made = aws.iam.Role(
         name,
@@ -120,15 +135,17 @@ def role(
         assume_role_policy=trust_policy,
         opts=component.within(),
     )
-    if statements:
-        aws.iam.RolePolicy(
-            name,
-            name="permissions",
-            role=made.name,
-            policy=document(statements),
-            opts=component.within(),
-        )
-    return made
+    if not statements:
+        return Role(made.name, made.arn)
+    policy = aws.iam.RolePolicy(
+        name,
+        name="permissions",
+        role=made.name,
+        policy=document(statements),
+        opts=component.within(),
+    )
+    given = pulumi.Output.all(made.name, made.arn, policy.id)
+    return Role(given[0], given[1])
 
 
 def _trusted(service: str) -> dict[str, Any]:

@@ -26,6 +26,8 @@ class Keys(Component):
     def __init__(self, parent: Deployment) -> None:
         super().__init__("Keys", parent)
         settings, region = self.settings, self.region
+        # While a deleted secret can be recovered, no other one can have its name.
+        self.recovery_days = 7 if settings.protect else 0
         self.data = self._key("data", "Sulina's messages: volumes, objects, images", [])
         logs = f"logs.{region.name}.amazonaws.com"
         groups = region.arn("logs", f"log-group:/{settings.prefix}/*")
@@ -34,10 +36,19 @@ class Keys(Component):
             "Sulina's logs, secrets and alarms",
             [
                 self._use(
-                    "Logs", logs, {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": groups}}
+                    "Logs",
+                    logs,
+                    {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": groups}},
+                    "kms:ReEncryptFrom",
+                    "kms:ReEncryptTo",
                 ),
-                self._use("Alarms", "cloudwatch.amazonaws.com", self._ours()),
-                self._use("Rules", "events.amazonaws.com", self._ours()),
+                self._use(
+                    "Alarms",
+                    "cloudwatch.amazonaws.com",
+                    {"StringEquals": {"aws:SourceAccount": region.account}},
+                ),
+                # EventBridge does not say on whose behalf it publishes to an encrypted topic.
+                self._use("Rules", "events.amazonaws.com", None),
             ],
         )
         self.token = self._token()
@@ -77,12 +88,11 @@ class Keys(Component):
         )
         return key
 
-    def _use(self, sid: str, service: str, when: Mapping[str, Any]) -> Mapping[str, Any]:
-        actions = ["kms:Encrypt", *USE_KEY, "kms:DescribeKey"]
+    def _use(
+        self, sid: str, service: str, when: Mapping[str, Any] | None, *more: str
+    ) -> Mapping[str, Any]:
+        actions = ["kms:Encrypt", *USE_KEY, "kms:DescribeKey", *more]
         return allow_principal(sid, {"Service": service}, actions, when=when)
-
-    def _ours(self) -> Mapping[str, Any]:
-        return {"StringEquals": {"aws:SourceAccount": self.region.account}}
 
     def _token(self) -> aws.secretsmanager.Secret:
         """The token with every right; operators use it once, to issue narrower tokens."""
@@ -91,7 +101,7 @@ class Keys(Component):
             name=f"{self.settings.prefix}/root-token",
             description="The token with every right on this Sulina cluster",
             kms_key_id=self.operations.arn,
-            recovery_window_in_days=7,
+            recovery_window_in_days=self.recovery_days,
             opts=self.within(protect=self.settings.protect),
         )
         made = aws.secretsmanager.get_random_password_output(

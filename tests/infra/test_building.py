@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from infra import artifacts
-from infra.artifacts import digest_of, packed_functions
+from infra.artifacts import digest_of, packed_functions, source_tag
 from infra.errors import DeploymentError
 from localstack.deployment.inputs import _SECRET, plain
 from localstack.deployment.stack_files import ROOT
@@ -25,7 +25,10 @@ def test_every_image_is_built_for_the_machines_and_pushed_where_they_pull_it(dev
         repository = dev.one("ecr/repository:Repository", name).outputs["repositoryUrl"]
         where, _, tag = image["tags"][0].partition(":")
         assert where == repository
-        assert tag == "v3.5.24" if name == "etcd" else re.fullmatch(r"source-[0-9a-f]{16}", tag)
+        assert re.fullmatch(r"(v3.5.24-)?source-[0-9a-f]{16}", tag)
+        version = "v3.5.24" if name == "etcd" else tag
+        assert image["buildArgs"] == {"VERSION": version}
+        assert tag.startswith(version)
         assert image["platforms"] == ["linux/arm64"]
         assert image["push"] is True
         # Not where this machine has it: another one that deploys must find nothing changed.
@@ -57,11 +60,7 @@ def test_repositories_come_before_images_and_those_before_what_runs_them(dev: Gr
                 assert built < at
 
 
-def test_members_are_started_one_after_the_other_and_brokers_when_all_are_there(dev: Graph) -> None:
-    started = [made.name for made in dev.resources if made.kind == "aws:ecs/service:Service"]
-    assert started[-1] == "broker"
-    nodes = [name for name in started if name.startswith("storage")]
-    assert nodes == ["storage-1", "storage-2", "storage-3"]
+def test_what_starts_is_awaited(dev: Graph) -> None:
     assert all(made.inputs["waitForSteadyState"] for made in dev.all("ecs/service:Service"))
 
 
@@ -113,6 +112,20 @@ def test_the_tag_changes_with_what_is_in_a_file_and_with_nothing_else(
     file.write_text("2")
     assert digest_of(["part"]) != before
     assert digest_of(["part"], "x86_64") != digest_of(["part"], "arm64")
+
+
+def test_a_tag_that_was_pushed_is_not_used_again_for_another_recipe_or_architecture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artifacts, "ROOT", tmp_path)
+    for image in ("broker", "storage", "etcd"):
+        recipe = tmp_path / artifacts._DOCKERFILES[image] / "Dockerfile"
+        recipe.parent.mkdir(parents=True)
+        recipe.write_text("FROM a")
+        tag = source_tag(image, "arm64")
+        assert source_tag(image, "x86_64") != tag
+        recipe.write_text("FROM b")
+        assert source_tag(image, "arm64") != tag
 
 
 def test_functions_are_packed_when_their_sources_have_changed(

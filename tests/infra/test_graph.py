@@ -113,6 +113,36 @@ def test_whatever_keeps_data_is_encrypted_with_our_key(prod: Graph) -> None:
         assert made.inputs["enableKeyRotation"]
 
 
+def test_secrets_can_be_recovered_where_data_is_protected_and_are_gone_at_once_elsewhere(
+    prod: Graph, dev: Graph
+) -> None:
+    """While a deleted secret can be recovered, `pulumi up` cannot create one of the same name."""
+    for graph, days in ((prod, 7), (dev, 0)):
+        secrets = graph.all("secretsmanager/secret:Secret")
+        assert {made.inputs["recoveryWindowInDays"] for made in secrets} == {days}
+    assert len(prod.all("secretsmanager/secret:Secret")) > 1
+
+
+def test_the_table_is_deleted_before_its_replacement_is_created(prod: Graph) -> None:
+    assert prod.one("glue/catalogTable:CatalogTable", "ledgers").options["delete_before_replace"]
+
+
+def test_names_that_ecs_registers_are_deleted_with_what_is_left_in_them(prod: Graph) -> None:
+    names = prod.all("servicediscovery/service:Service")
+    assert len(names) == 7
+    assert all(made.inputs["forceDestroy"] for made in names)
+
+
+@pytest.mark.parametrize("plan", ["prod", "dev", "public", "longest"])
+def test_no_private_key_is_in_the_state_in_plain_text(
+    graph_of: Callable[[str], Graph], plan: str
+) -> None:
+    graph = graph_of(plan)
+    assert not graph.exposed
+    for key in graph.all("tls:index/privateKey:PrivateKey"):
+        assert {"privateKeyPem", "privateKeyPemPkcs8"} <= set(key.options["secret_outputs"])
+
+
 def test_no_bucket_can_become_public_and_uploads_that_were_given_up_go(prod: Graph) -> None:
     guarded = {
         made.name: made for made in prod.all("s3/bucketPublicAccessBlock:BucketPublicAccessBlock")

@@ -257,7 +257,8 @@ def test_the_key_of_logs_serves_our_groups_and_the_key_of_data_no_service(prod: 
     context = "kms:EncryptionContext:aws:logs:arn"
     operations = IamPolicy.of(prod.one("kms/key:Key", "operations").inputs["policy"])
     ours = {context: arn("logs", "log-group:/sulina-prod/broker")}
-    assert operations.allows("kms:GenerateDataKey", "*", ours, logs)
+    for action in ("GenerateDataKey", "ReEncryptFrom", "ReEncryptTo"):
+        assert operations.allows(f"kms:{action}", "*", ours, logs)
     other = {context: arn("logs", "log-group:/other")}
     assert not operations.allows("kms:GenerateDataKey", "*", other, logs)
     data = IamPolicy.of(prod.one("kms/key:Key", "data").inputs["policy"])
@@ -271,3 +272,44 @@ def test_the_way_to_s3_leads_to_our_buckets_and_the_layers_of_images(prod: Graph
     assert policy.allows("s3:GetObject", layers)
     assert not policy.allows("s3:PutObject", layers)
     assert not policy.allows("s3:PutObject", "arn:aws:s3:::somebody-elses/x")
+
+
+def test_emr_writes_its_logs_through_the_way_to_s3(prod: Graph, public: Graph) -> None:
+    logs = f"arn:aws:s3:::prod.{REGION}.appinfo.src/x"
+    for graph, spark in ((prod, True), (public, False)):
+        policy = IamPolicy.of(graph.one("ec2/vpcEndpoint:VpcEndpoint", "s3").inputs["policy"])
+        assert policy.allows("s3:PutObject", logs) is spark
+        assert not policy.allows("s3:GetObject", logs)
+
+
+def test_a_rule_publishes_to_the_encrypted_topic_without_saying_for_whom(prod: Graph) -> None:
+    topic = prod.one("sns/topic:Topic", "alarms").arn
+    policy = IamPolicy.of(prod.one("sns/topicPolicy:TopicPolicy", "alarms").inputs["policy"])
+    key = IamPolicy.of(prod.one("kms/key:Key", "operations").inputs["policy"])
+    rules, alarms = (("Service", f"{each}.amazonaws.com") for each in ("events", "cloudwatch"))
+    assert policy.allows("sns:Publish", topic, principal=rules)
+    assert key.allows("kms:GenerateDataKey", "*", principal=rules)
+    assert not policy.allows("sns:Publish", topic, principal=alarms)
+    ours = {"aws:SourceAccount": "123456789012"}
+    assert policy.allows("sns:Publish", topic, ours, alarms)
+    assert key.allows("kms:GenerateDataKey", "*", ours, alarms)
+
+
+def test_whoever_uses_a_role_depends_on_its_permissions(prod: Graph) -> None:
+    """So a function is deleted before the permission to remove its network interfaces."""
+    permissions = {made.name: made.urn for made in prod.all("iam/rolePolicy:RolePolicy")}
+    roles = {made.urn: made.name for made in prod.all("iam/role:Role")}
+    inputs = ("role", "roleArn", "executionRoleArn", "taskRoleArn")
+    users = [made for made in prod.resources if set(inputs) & made.uses.keys()]
+    assert {made.kind for made in users} >= {
+        "aws:lambda/function:Function",
+        "aws:ecs/taskDefinition:TaskDefinition",
+        "aws:iam/instanceProfile:InstanceProfile",
+    }
+    for made in users:
+        if made.kind == "aws:iam/rolePolicy:RolePolicy":
+            continue
+        for name in set(inputs) & made.uses.keys():
+            for role in set(made.uses[name]) & roles.keys():
+                wanted = permissions.get(roles[role])
+                assert wanted is None or wanted in made.uses[name], f"{made} {name}"
