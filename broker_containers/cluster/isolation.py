@@ -63,11 +63,15 @@ class IsolationMonitor:
                     _log.warning("connected to the metadata store again")
                     self._clients.away = ""
                     self._ownership.resume()
-            elif not self._clients.away and await self._others_are_in_touch():
+            elif not self._clients.away and await self._is_alone():
                 reason = f"{self._membership.broker} cannot reach the metadata store"
                 _log.error("%s, but other brokers can: clients are sent to them", reason)
-                await self._ownership.suspend(reason)
                 self._clients.send_away(reason)
+                await self._ownership.suspend(reason)
+
+    async def _is_alone(self) -> bool:
+        """Whether others reach the store, and this broker still does not after asking them."""
+        return await self._others_are_in_touch() and self._membership.lease is None
 
     async def _others_are_in_touch(self) -> bool:
         others = [one for one in self._tables.living() if one != self._membership.broker]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from broker_containers.broker.settings import BrokerSettings
 from tests.auth.broker import Guarded, guarded_broker
 from tests.support.fixtures import share_loop
 
@@ -21,7 +22,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest_asyncio.fixture(loop_scope="session", scope="session")
 async def guarded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Guarded]:
-    async with guarded_broker(tmp_path_factory.mktemp("quotas")) as running:
+    # Tests apply retention and quotas themselves: a round in the middle of one would disturb it.
+    settings = BrokerSettings(retention_seconds=3600.0)
+    async with guarded_broker(tmp_path_factory.mktemp("quotas"), settings=settings) as running:
         yield running
 
 
