@@ -1,0 +1,55 @@
+"""A version of a subject as the lake needs it, and its parsed form. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from sulina.errors import Refused
+from sulina.lake.typed.avro_shape import AvroSchema, avro_schema
+from sulina.lake.typed.json_shape import json_shape
+from sulina.lake.typed.protobuf_shape import ProtobufSchema, protobuf_schema
+from sulina.lake.typed.shapes import Shape
+
+TYPED: Final = ("json_schema", "avro", "protobuf")
+"""The types of schemas that have columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaVersion:
+    """One version of a subject; records refer to it by ``id`` and ``number``."""
+
+    id: int
+    """The subject's id, an unsigned number stored as signed, as in the column ``schema_id``."""
+    number: int
+    type: str
+    definition: bytes
+    compiled: bytes | None = None
+    """The descriptors of a Protobuf schema whose definition is text."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedVersion:
+    """A version's shape, and what its decoder needs."""
+
+    version: SchemaVersion
+    shape: Shape
+    schema: AvroSchema | ProtobufSchema | None = None
+    """None for a JSON Schema: its shape is enough."""
+
+
+@lru_cache(maxsize=64)
+def parse(version: SchemaVersion) -> ParsedVersion:
+    """Parse a version. Raises ``Refused`` if it has no columns or is damaged."""
+    if version.type == "json_schema":
+        return ParsedVersion(version, json_shape(version.definition))
+    if version.type == "avro":
+        avro = avro_schema(version.definition)
+        return ParsedVersion(version, avro.shape, avro)
+    if version.type == "protobuf":
+        protobuf = protobuf_schema(version.compiled or version.definition)
+        return ParsedVersion(version, protobuf.shape, protobuf)
+    raise Refused(
+        f"a schema of type {version.type} has no columns: those of {', '.join(TYPED)} have"
+    )
