@@ -56,6 +56,8 @@ class Deployed:
     outputs: dict[str, Any]
     said: tuple[str, ...]
     """The messages that the program logged."""
+    asked: tuple[str, ...]
+    """The provider's functions that the program called."""
 
 
 class _Recording(Mocks):
@@ -64,8 +66,10 @@ class _Recording(Mocks):
     def __init__(self, maker: Maker) -> None:
         self._maker = maker
         self.resources: list[Resource] = []
+        self.asked: list[str] = []
 
     def call(self, args: MockCallArgs) -> Any:
+        self.asked.append(args.token)
         return self._maker.call(args.token, args.args)
 
     def new_resource(self, args: MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
@@ -126,7 +130,7 @@ def run_program(
         loop.run_until_complete(run_pulumi_func(collect))
     finally:
         loop.close()
-    return Deployed(tuple(recording.resources), outputs, tuple(said))
+    return Deployed(tuple(recording.resources), outputs, tuple(said), tuple(recording.asked))
 
 
 def _keeping(said: list[str]) -> logging.Logger:

@@ -85,10 +85,11 @@ def _make(folder: Path) -> None:
     public["internalAuthorities"] = "new,1"
     public["machineImage"] = "ami-00000000000000001"
     building = {name: value for name, value in built.items() if name != "imageTag"}
+    developed = {**building, "alarmEmail": "team@example.com"}
     with running_moto(folder) as server:
         zone = _public_zone(server.url)
         plans = [
-            _plan("dev", "dev", building),
+            _plan("dev", "dev", developed),
             _plan("prod", "prod", named),
             _plan("deployed", "prod", named, running=RUNNING),
             _plan("longest", LONGEST, named, file="prod"),
@@ -96,7 +97,7 @@ def _make(folder: Path) -> None:
             _plan("localstack", "localstack", {}),
             _plan("unbuilt", "dev", {**built, "functionsFolder": "nowhere"}),
             _plan("emulated", "prod", {**named, "zoneId": zone}, aws=server.url),
-            _plan("emulated-dev", "dev", building, aws=server.url),
+            _plan("emulated-dev", "dev", developed, aws=server.url),
         ]
         (folder / "plans.json").write_text(json.dumps(plans))
         done = subprocess.run(

@@ -51,6 +51,8 @@ class Graph:
     """The messages that the program logged."""
     exposed: list[str]
     """The URNs of resources with a private key in plain text."""
+    asked: list[str]
+    """The provider's functions that the program called."""
     error: str
     """The program's error message, if it failed."""
 
@@ -64,6 +66,7 @@ class Graph:
             found.get("seen", {}),
             found.get("said", []),
             found.get("exposed", []),
+            found.get("asked", []),
             found.get("error", ""),
         )
 

@@ -86,6 +86,10 @@ def _holds(operator: str, values: Mapping[str, tuple[str, ...]], facts: Facts) -
     """Whether all keys of an operator match one of their values; a missing key does not match."""
     for key, wanted in values.items():
         fact = facts.get(key)
+        if operator == "Null":
+            if (fact is None) != (wanted == ("true",)):
+                return False
+            continue
         if fact is None:
             return False
         if operator in ("StringEquals", "ArnEquals", "Bool"):

@@ -69,6 +69,7 @@ def run(plan: dict[str, Any]) -> dict[str, Any]:
         "seen": seen,
         "said": made.said,
         "exposed": monitors[0].exposed,
+        "asked": made.asked,
     }
 
 

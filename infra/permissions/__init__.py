@@ -1,0 +1,1 @@
+"""The permissions of the person or pipeline that deploys, as IAM policies."""
